@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from infer_workload.contract.caches import CacheMemoryView
+from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import name_of, sibling
 
 GIB = 1 << 30
@@ -44,7 +45,7 @@ class Lending:
     def condition(self) -> tuple[str, bool, str, str]:
         """Type, status, reason and message."""
         allocated, asked = sum(self.allocated.values()), sum(self.asked.values())
-        text = f"{allocated} of {asked} GiB are held on {len(self.allocated)} nodes"
+        text = f"{allocated} of {asked} GiB are held on {counted(len(self.allocated), 'node')}"
         return "CacheMemory", self.granted, self.reason, text if self.granted else self.message
 
     def view(self) -> CacheMemoryView:

@@ -81,6 +81,8 @@ class DecodePool:
         while self._ends and self._ends[0][0] <= self.steps:
             request = heappop(self._ends)[2]
             self._longest.leave(request)
+            request.generated = request.output_tokens
+            request.leave_decode(self.steps)
             finished.append(request)
         for request in self._joining:
             self._enter(request)
@@ -117,6 +119,7 @@ class DecodePool:
         for _, _, request in self._ends:
             if request in leaving:
                 self._longest.leave(request)
+                request.leave_decode(self.steps)
         changed = len(kept) < len(self._ends)
         self._joining = [request for request in self._joining if request not in leaving]
         if changed:
@@ -215,7 +218,7 @@ class DecodePool:
     def _enter(self, request: InferenceRequest) -> None:
         request.move(DECODING)
         request.start_step = self.steps
-        request.tokens_at_start = request.generated
+        request.tokens_at_start, request.drafting = request.generated, self.timing.options.mtp
         request.end_step = self.steps + self._steps_for(request.output_tokens - request.generated)
         heappush(self._ends, (request.end_step, request.number, request))
         self._longest.enter(request, self.steps)

@@ -134,6 +134,11 @@ class InferenceRequest(Latencies):
     tokens_at_start: int = 0
     kv_base: float = 0.0
     """Its part of its die's."""
+    drafting: bool = False
+    """Whether each step of this life drafts a token."""
+    drafts: int = 0
+    drafts_accepted: int = 0
+    """Over all lives that decoding has ended of."""
 
     def __post_init__(self) -> None:
         if self.input_tokens < 1 or self.output_tokens < 1:
@@ -145,6 +150,13 @@ class InferenceRequest(Latencies):
         if state not in MOVES[self.state]:
             raise ValueError(f"request {self.number} that is {self.state} cannot become {state}")
         self.state = state
+
+    def leave_decode(self, step: int) -> None:
+        """Decoding it ends with that step of the pool, for good or not: count what was drafted for it."""
+        if self.drafting:
+            steps = min(step, self.end_step) - self.start_step
+            self.drafts += steps
+            self.drafts_accepted += max(0, self.generated - self.tokens_at_start - steps)
 
     @property
     def turn(self) -> tuple[int, float, int]:

@@ -25,6 +25,7 @@ from infer_workload.timing.calibration import Calibration, load_calibration
 from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import Arrival, blocks_of, generate, read_trace
+from matrixcommon.model.quantities import counted
 
 PROGRESS_EVERY = 200
 COLLECT_EVERY = 50_000
@@ -136,7 +137,7 @@ def lose_decode_node(engine: Engine) -> str:
     requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
     return (
         f"at {engine.now:.1f} s {node} was lost: decode paused {change.pause_s:.1f} s and continued as "
-        f"EP{change.deployment.decode_dies}, {requeued} requests were sent back"
+        f"EP{change.deployment.decode_dies}, sent back {counted(requeued, 'request')}"
     )
 
 

@@ -13,6 +13,7 @@ from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixcommon.model.quantities import counted
 
 LOSS_AT_S = 60.0
 
@@ -35,7 +36,7 @@ def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
         moved = step * calibration.nodes_per_prefill_instance
         prefill, decode = pools.prefill_nodes + moved, len(pools.decode) - moved
         if min(prefill, decode) < 1:
-            raise InvalidField(f"{trial.nodes} nodes have no room for it", field="--nodes")
+            raise InvalidField(f"there is no room for it on {counted(trial.nodes, 'node')}", field="--nodes")
         return {"prefill": prefill * NPUS_PER_NODE, "decode": decode * NPUS_PER_NODE}
 
     return changes

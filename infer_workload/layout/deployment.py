@@ -23,6 +23,7 @@ from infer_workload.timing.gather_scatter import exchange_among
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.prefill import PrefillTiming
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixcommon.model.quantities import counted
 
 SIZES = ("prefill_npus", "decode_npus", "caching_nodes")
 """What of a spec says which nodes play which role."""
@@ -245,7 +246,7 @@ def _scaled(
     """The same as an autoscaler asks; those that play a role already keep it as far as that allows."""
     if len(nodes) < 2:
         raise DoesNotFit(
-            f"the instance offers {len(nodes)} usable nodes, the pools need 2",
+            f"the instance offers {counted(len(nodes), 'usable node')}, the pools need 2",
             [{"domain": "nodes", "needs": 2, "has": len(nodes)}],
         )
     usable = set(nodes)

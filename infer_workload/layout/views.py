@@ -8,6 +8,7 @@ from infer_workload.contract.deployments import PoolsView
 from infer_workload.ems.context_cache import ContextCache
 from infer_workload.layout.deployment import Deployment, Pools
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixcommon.model.quantities import counted
 
 
 def pools_view(deployment: Deployment, cache: ContextCache) -> PoolsView:
@@ -45,8 +46,17 @@ def pools_of(roles: Mapping[str, str], nodes_per_prefill_instance: int) -> Pools
     return Pools(instances, decode, ()) if roles else None
 
 
+def requeued_text(requeued: int) -> str:
+    """What goes behind the reason why a layout changed."""
+    return f"; {counted(requeued, 'request')} went back to the queue" if requeued else ""
+
+
+def prefill_text(instances: int) -> str:
+    return f"prefill continues with {counted(instances, 'instance')}"
+
+
 def layout_text(view: PoolsView) -> str:
     return (
-        f"prefill on {view.prefill_instances} instances with {view.prefill_npus} NPUs, "
+        f"prefill on {counted(view.prefill_instances, 'instance')} with {view.prefill_npus} NPUs, "
         f"decode on {view.decode_npus} NPUs (EP{view.decode_dies})"
     )

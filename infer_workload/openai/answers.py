@@ -22,7 +22,14 @@ from infer_workload.openai.prompts import Chat, Shape
 from infer_workload.openai.synthetic_tokens import Answer
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.service import Serving
-from matrixcommon.model.errors import MatrixError, RateLimitExceeded, TooManyRequests, Unavailable, UsageQuotaExceeded
+from matrixcommon.model.errors import (
+    InvalidField,
+    MatrixError,
+    RateLimitExceeded,
+    TooManyRequests,
+    Unavailable,
+    UsageQuotaExceeded,
+)
 from matrixcommon.model.resource_key import name_of
 
 RETRY_AFTER_S = 2
@@ -72,7 +79,7 @@ class Completion:
 
     async def tokens(self) -> AsyncGenerator[int, None]:
         """The number of tokens there are, each time there are more, charged already where they are sent at once.
-        Raises Unavailable when they will not come."""
+        Raises Unavailable when they will not come, InvalidField where they would not when asked for again either."""
         reported, request = 0, self.request
         self.live.stream_count += 1
         self.serving.player.nudge()
@@ -80,7 +87,7 @@ class Completion:
         try:
             while True:
                 if self.live.lost(request):
-                    raise Unavailable(f"{self.live.name} lost its pools: {self.live.why}", retry_after_s=RETRY_AFTER_S)
+                    raise self._loss()
                 there = self.live.tokens_of(request)
                 if there > reported:
                     if self.streamed:
@@ -105,6 +112,22 @@ class Completion:
             self.live.stream_count -= 1
             self.live.cancel(request)
             self.charge.close(reported if charged else 0, request.input_tokens, request.cached_first)
+
+    def _loss(self) -> MatrixError:
+        """Why the request can no longer finish: it does not fit into the layout there is now, or there is none."""
+        request, limit = self.request, self.live.layout.pools_view().context_length
+        if self.live.engine is not None and request.input_tokens + request.output_tokens > limit:
+            return too_long(self.shape, request.input_tokens, request.output_tokens, limit)
+        return Unavailable(f"{self.live.name} lost its pools: {self.live.why}", retry_after_s=RETRY_AFTER_S)
+
+
+def too_long(shape: Shape, prompt: int, answer: int, limit: int) -> InvalidField:
+    """The refusal of so many tokens of prompt and answer."""
+    return InvalidField(
+        f"This model's maximum context length is {limit} tokens, you asked for {prompt + answer} "
+        f"({prompt} in the prompt, {answer} for the answer)",
+        field="messages" if shape is Chat else "prompt",
+    )
 
 
 async def whole(completion: Completion) -> Response:

@@ -17,7 +17,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response
 
 from infer_workload.engine.request import ContextTooLong, InferenceRequest
-from infer_workload.openai.answers import RETRY_AFTER_S, Completion, Streamed, refusal, whole
+from infer_workload.openai.answers import RETRY_AFTER_S, Completion, Streamed, refusal, too_long, whole
 from infer_workload.openai.parameters import Parameters, StreamOptions
 from infer_workload.openai.prompts import Chat, Shape, Text
 from infer_workload.openai.synthetic_tokens import Answer, prefix_blocks
@@ -26,7 +26,7 @@ from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.routing import Offer, candidates, offers
 from infer_workload.serving.service import Serving
 from matrixcommon.api.authorization import GUARDED, Caller, CallerOf
-from matrixcommon.model.errors import InvalidField, Malformed, MatrixError, NotFound, Overloaded, Unavailable
+from matrixcommon.model.errors import Malformed, MatrixError, NotFound, Overloaded, Unavailable
 
 CLIENT_GONE = 499
 """What nginx logs where nobody waits for the answer any more; nobody sees it."""
@@ -153,17 +153,22 @@ class _Asked:
 
 
 async def _accepted(serving: Serving, caller: Caller, asked: _Asked) -> Completion:
-    """Hand what was asked to the best deployment that takes it. Where none serves, but one is scaled to zero or comes
-    back from there, wait for that. Raises NotFound, TooManyRequests, Unavailable, InvalidField."""
+    """Hand what was asked to the best deployment that takes it and can hold it. Where none serves, but one is scaled to
+    zero or comes back from there, wait for that. Raises NotFound, TooManyRequests, Unavailable, InvalidField."""
     found = candidates(serving.live, asked.parameters.model, caller.project, caller.sees)
     came = serving.clock.now()
     late: list[Overloaded] = []
+    limits: list[int] = []
     for live in found:
         if live.serves or live is found[0]:
             try:
                 return await _taken(serving, live, caller, asked, came)
             except Overloaded as refused:
                 late.append(refused)
+            except ContextTooLong as refused:
+                limits.append(refused.limit)
+    if not late:
+        raise too_long(asked.shape, len(asked.prompt), asked.answer_max, max(limits))
     soonest = min(late, key=lambda each: each.retry_after_s or 0)
     soonest.retry_after_s = wall_s(soonest.retry_after_s or 0, serving.clock.scale)
     raise soonest
@@ -203,19 +208,12 @@ def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Aske
     prompt, limit = asked.prompt, live.layout.pools_view().context_length
     blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
-    try:
-        if asked.tokens_max > limit:
-            raise ContextTooLong(asked.tokens_max, limit)
-        request = InferenceRequest(
-            0, now, len(prompt), asked.wanted, blocks, tenant, asked.parameters.priority or 0, asked.finish
-        )
-        return live.submit(now, request, now - came)
-    except ContextTooLong as wrong:
-        raise InvalidField(
-            f"This model's maximum context length is {wrong.limit} tokens, you asked for {wrong.tokens} "
-            f"({len(prompt)} in the prompt, {asked.answer_max} for the answer)",
-            field="messages" if asked.shape is Chat else "prompt",
-        ) from wrong
+    if asked.tokens_max > limit:
+        raise ContextTooLong(asked.tokens_max, limit)
+    request = InferenceRequest(
+        0, now, len(prompt), asked.wanted, blocks, tenant, asked.parameters.priority or 0, asked.finish
+    )
+    return live.submit(now, request, now - came)
 
 
 def _length(parameters: Parameters, answer: Answer, shape: Shape) -> tuple[int, str]:

@@ -14,6 +14,7 @@ from typing import Any
 from infer_workload.engine.engine import Engine
 from infer_workload.reports.served import Served, ServedRequest
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixcommon.model.quantities import counted
 
 TTFT_OBJECTIVE_S = 2.0
 TPOT_OBJECTIVE_S = 0.050
@@ -95,7 +96,7 @@ class Report:
         return [
             ("workload", self.workload),
             ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
-                      f"caching on {self.caching_nodes} nodes"),
+                      f"caching on {counted(self.caching_nodes, 'node')}"),
             ("requests", f"{self.finished:,} finished of {self.requests:,}, {self.refused} refused, "
                          f"{self.requeued} sent back"),
             ("time", f"{self.duration_s:,.1f} s emulated"),

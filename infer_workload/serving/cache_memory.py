@@ -25,7 +25,7 @@ from infer_workload.serving.ports import ServerMemory
 from infer_workload.serving.states import LOADING, PENDING
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, Unavailable
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixcommon.model.resource_key import name_of, project_of
 from matrixresource.contract.allocations import (
     CACHING_ON_LABEL,
@@ -120,10 +120,12 @@ class CacheMemory:
             return
         try:
             lending = await self._allocate(live, wanted)
-        except Unavailable as away:
+        except MatrixError as refused:  # whatever it is: the next deployment is not to wait for it
             allocated = before.allocated if before is not None else {}
             kept = {node: gib for node, gib in allocated.items() if node in wanted}
-            lending = Lending(allocation_of(live.name), wanted, kept, away.reason, away.message, self._clock.now())
+            lending = Lending(
+                allocation_of(live.name), wanted, kept, refused.reason, refused.message, self._clock.now()
+            )
         if self._lives.get(live.name) is not live:
             self.sweep_soon()
             return
@@ -175,15 +177,20 @@ class CacheMemory:
         return _memory_of(await self._memory.reserve(allocation_of(live.name), request))
 
     async def _sweep(self) -> bool:
-        """Release what bears the label of a deployment that is gone. False where MatrixResource cannot be asked."""
+        """Release what bears the label of a deployment that is gone. False where some of it could not be."""
         try:
-            for each in await self._memory.allocations():
-                owner = each.labels.get(DEPLOYMENT_LABEL)
-                if owner is not None and owner not in self._lives and each.key == allocation_of(owner):
-                    await self._memory.release(each.key)
+            allocations = await self._memory.allocations()
         except MatrixError:
             return False
-        return True
+        swept = True
+        for each in allocations:
+            owner = each.labels.get(DEPLOYMENT_LABEL)
+            if owner is not None and owner not in self._lives and each.key == allocation_of(owner):
+                try:
+                    await self._memory.release(each.key)
+                except MatrixError:
+                    swept = False
+        return swept
 
     def _read_models(self, live: LiveDeployment) -> None:
         """The pool reads further models from the object store while it serves, one after the other."""

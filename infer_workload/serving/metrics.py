@@ -130,15 +130,10 @@ def _values(live: LiveDeployment) -> dict[str, float]:
         "prefix_cache_hits": 0,
         "external_prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
         "external_prefix_cache_hits": engine.cache.counts.tokens_hit if engine else 0,
-        "spec_decode_num_drafts": done.drafts if drafts(live) else 0,
-        "spec_decode_num_draft_tokens": done.drafts if drafts(live) else 0,
-        "spec_decode_num_accepted_tokens": done.drafts_accepted if drafts(live) else 0,
+        "spec_decode_num_drafts": done.drafts,
+        "spec_decode_num_draft_tokens": done.drafts,
+        "spec_decode_num_accepted_tokens": done.drafts_accepted,
     }
-
-
-def drafts(live: LiveDeployment) -> bool:
-    """Whether each step drafts a token (MTP)."""
-    return live.engine is not None and live.engine.deployment.drafts
 
 
 def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
@@ -147,7 +142,7 @@ def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
     for name, live in lives:
         for reason, count in {**live.statistics.by_reason, "abort": live.intake.cancelled}.items():
             success.add_metric([name, reason], count)
-        position.add_metric([name, "0"], live.statistics.drafts_accepted if drafts(live) else 0)
+        position.add_metric([name, "0"], live.statistics.drafts_accepted)
         if live.engine is not None:
             deployment, size = live.engine.deployment, live.spec.block_tokens
             blocks = deployment.kv_tokens_per_die * deployment.decode_dies // size

@@ -17,7 +17,7 @@ from infer_workload.serving.states import DEPLOYMENT_STATES
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration
 from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import counted, timestamp
 from matrixcommon.model.resource_model import StuckView, condition
 
 log = logging.getLogger(__name__)
@@ -86,7 +86,7 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
         return True, "NodesLoading", f"{', '.join(sorted(live.layout.loading.nodes))} load before they are used"
     if (scale := handover.scale) is not None:
         there = len(live.engine.deployment.pools.nodes)
-        why = f"{scale.nodes} nodes were asked for, {there} serve, in pools as near as they allow"
+        why = f"asked for {counted(scale.nodes, 'node')}, {there} serving, in pools as near as they allow"
         return True, "LacksNodes", why
     return False, "Settled", ""
 

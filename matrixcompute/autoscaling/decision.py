@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
 
+from matrixcommon.model.quantities import counted
 from matrixcompute.autoscaling.backtest import Sizing, floor
 from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, bounds, limited, remember, stabilized, tolerances, whole
 from matrixcompute.autoscaling.forecast import KEPT_S, SAMPLES_MIN, SMOOTHED_S, highest, smoothed
@@ -168,12 +169,16 @@ def to_or_from_zero(
         size = min(whole(max(seen.returns_to, floor, policy.min_replicas), policy.block), bounds(policy)[1])
         reason = Reason.SCALE_TARGET_ACTIVATED if waits else Reason.DESIRED_WITHIN_RANGE
         size = size if waits else 0
-        return Recommendation(size, state, reason, f"0 nodes, {seen.waiting} requests wait: {SENTENCES[reason]}")
+        return Recommendation(
+            size, state, reason, f"0 nodes, {counted(seen.waiting, 'waiting request')}: {SENTENCES[reason]}"
+        )
     settled = seen.ready == seen.members and not seen.waiting
     if policy.min_replicas or floor or seen.idle_s is None or seen.idle_s < policy.cooldown_period or not settled:
         return None
     reason = Reason.SCALE_TARGET_DEACTIVATED
-    message = f"{seen.members} nodes, nothing has come in for {seen.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
+    message = (
+        f"{counted(seen.members, 'node')}, nothing has come in for {seen.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
+    )
     return Recommendation(0, ScalingState(), reason, message)
 
 
@@ -277,7 +282,7 @@ def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observ
 
 
 def _message(reason: Reason, seen: Observation, asked: int, size: int) -> str:
-    there = f"{seen.members} nodes" if seen.ready == seen.members else f"{seen.members} nodes, {seen.ready} ready"
+    there = counted(seen.members, "node") + ("" if seen.ready == seen.members else f", {seen.ready} ready")
     work = "" if seen.load is None else f"; the work of {seen.load:.1f} nodes comes in, {seen.backlog:.0f} s of it wait"
     change = "stays" if size == seen.members else f"goes to {size}"
     return f"{there}{work}; {asked} proposed, {change}: {SENTENCES[reason]}"

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 
+from matrixcommon.model.quantities import counted
 from matrixcompute.autoscaling.behavior import remember, stabilized, whole
 from matrixcompute.autoscaling.decision import (
     SENTENCES,
@@ -64,7 +65,9 @@ def recommend_pools(
         return switched
     least = sum(bounds_of(role, seen, policy)[0] for role in ROLES)
     if least > whole(policy.max_replicas, policy.block, up=False):
-        message = f"the model needs {least} nodes; {SENTENCES[Reason.TOO_MANY_REPLICAS]} is {policy.max_replicas}"
+        message = (
+            f"the model needs {counted(least, 'node')}; {SENTENCES[Reason.TOO_MANY_REPLICAS]} is {policy.max_replicas}"
+        )
         return Recommendation(seen.sizes.nodes, state, Reason.TOO_MANY_REPLICAS, message, pools=seen.sizes)
     found = {
         role: recommend(seen.of(role), _role_policy(role, seen, policy), state.pools.get(role, ScalingState()), now)
@@ -223,7 +226,7 @@ def _message(reason: Reason, found: Mapping[str, Recommendation], pools: PoolSiz
         here = seen.of(role)
         work = "" if here.load is None else f", the work of {here.load:.1f} comes in"
         waits = f", {here.backlog:.0f} s wait" if here.backlog >= 1 else ""
-        parts.append(f"{role} {here.members} nodes{work}{waits}, goes to {getattr(pools, role)}")
+        parts.append(f"{role} {counted(here.members, 'node')}{work}{waits}, goes to {getattr(pools, role)}")
     if pools.caching is not None:
         parts.append(f"caching {pools.caching}")
     return f"{'; '.join(parts)}: {SENTENCES[reason]}"

@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.quantities import from_timestamp, timestamp
+from matrixcommon.model.quantities import counted, from_timestamp, timestamp
 from matrixcompute.maintenance.budgets import Limit
 from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
 from matrixcompute.maintenance.states import ENDING, UNDER_WAY
@@ -314,7 +314,7 @@ def _not_now(look: _Look, node: NodeView) -> tuple[str, str] | None:
     if node.state not in BEGINS_IN:
         return "NotReady", f"it is {node.state}"
     if (staying := node.shared_by - look.seen.lending.get(node.name, 0)) > 0:
-        return "InUse", f"parts of it are held by {staying} allocations, which are not moved"
+        return "InUse", f"parts of it are held by {counted(staying, 'allocation')} that cannot be moved"
     if node.allocation is None:
         return None
     if not look.spec.movable:

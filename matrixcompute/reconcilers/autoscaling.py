@@ -17,6 +17,7 @@ from typing import Any
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
+from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.behavior import bounds
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
@@ -290,7 +291,9 @@ class AutoscalingReconciler:
         if running:
             requests = sum(each.get("requests", 0) for each in running)
             self._status.note(
-                name, Reason.DRAINING, f"{requests} requests run on nodes that are to leave: {', '.join(leaving)}"
+                name,
+                Reason.DRAINING,
+                f"{counted(requests, 'request')} on nodes that are to leave: {', '.join(leaving)}",
             )
             return False
         now = self._clock.now()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from matrixcommon.model.errors import Conflict, StaleGeneration
+from matrixcommon.model.quantities import counted
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.operations.context import StepContext
@@ -23,7 +24,9 @@ async def take_successors(work: StepContext) -> None:
     allocation = await work.neighbours.move(work.instance, request)
     coming = [member for member in allocation.members if member.role == "successor"]
     if coming:
-        work.record_event("Moving", f"{len(coming)} members move to {', '.join(sorted(each.node for each in coming))}")
+        work.record_event(
+            "Moving", f"moving {counted(len(coming), 'member')} to {', '.join(sorted(each.node for each in coming))}"
+        )
 
 
 async def give_up_move(work: StepContext) -> None:

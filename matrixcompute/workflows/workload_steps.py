@@ -14,7 +14,7 @@ from dataclasses import replace
 from typing import Any
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, Unavailable
-from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.quantities import counted, from_timestamp
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.clients.inference import Inference
@@ -139,7 +139,7 @@ async def _ask_to_drain(
         work.record_event("NotDrained", f"{nodes}: {name_of(name)}: {refused.message}")
         return
     if began := (view.get("drain") or {}).get("requestsAtStart"):
-        work.record_event("Draining", f"{began} requests of {name_of(name)} run on {nodes}")
+        work.record_event("Draining", f"{counted(began, 'request')} of {name_of(name)} on {nodes}")
 
 
 async def withdraw_drains(work: StepContext) -> None:
@@ -258,7 +258,7 @@ def _await_workload(work: StepContext, step: str, waiting: str) -> None:
 
 
 def _requests(drains: Mapping[str, dict[str, Any]]) -> str:
-    return f"{sum(each['requests'] for each in drains.values())} requests"
+    return counted(sum(each["requests"] for each in drains.values()), "request")
 
 
 def _listed(work: StepContext, deployments: Iterable[str]) -> str:

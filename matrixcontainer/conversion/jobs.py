@@ -14,6 +14,7 @@ from typing import Any
 from matrixcommon.model.errors import InvalidField
 from matrixcontainer.conversion.accounts import Accounts
 from matrixcontainer.conversion.gang_words import join_gang, keep_near, rewrite_template
+from matrixcontainer.conversion.shapes import ASCEND, REPLICAS, VOLCANO, check
 
 VOLCANO_JOB = ("batch.volcano.sh/v1alpha1", "Job")
 ASCEND_JOB = ("mindxdl.gitee.com/v1", "AscendJob")
@@ -43,6 +44,7 @@ class _Task:
 
 def convert_volcano(body: dict[str, Any], given: int | None, accounts: Accounts) -> list[dict[str, Any]]:
     """Raises InvalidField for a job without tasks, or of which a task cannot be read."""
+    check(body, VOLCANO)
     spec = body.get("spec") or {}
     tasks = [
         _Task(str(each.get("name") or f"task{at}"), f"spec.tasks[{at}]", _count(each, f"spec.tasks[{at}]"), each)
@@ -58,6 +60,7 @@ def convert_volcano(body: dict[str, Any], given: int | None, accounts: Accounts)
 
 def convert_ascend(body: dict[str, Any], given: int | None, accounts: Accounts) -> list[dict[str, Any]]:
     """Raises InvalidField as convert_volcano does."""
+    check(body, ASCEND)
     spec = body.get("spec") or {}
     replicas = spec.get("replicaSpecs")
     if not isinstance(replicas, dict) or not replicas:
@@ -67,7 +70,8 @@ def convert_ascend(body: dict[str, Any], given: int | None, accounts: Accounts) 
         path = f"spec.replicaSpecs.{kind}"
         if not isinstance(each, dict):
             raise InvalidField("has to be an object with replicas and template", field=path)
-        tasks.append(_Task(kind.lower(), path, _count(each, path), each))
+        check(each, REPLICAS, path)
+        tasks.append(_Task(str(kind).lower(), path, _count(each, path), each))
         if each.get("restartPolicy"):
             (each.get("template") or {}).setdefault("spec", {}).setdefault("restartPolicy", each["restartPolicy"])
     policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}

@@ -15,6 +15,7 @@ from matrixcontainer.conversion.accounts import Account, Accounts
 from matrixcontainer.conversion.chips import CHIPS_PER_NODE_KNOWN
 from matrixcontainer.conversion.gang_words import rewrite_template
 from matrixcontainer.conversion.jobs import ASCEND_JOB, VOLCANO_JOB, convert_ascend, convert_volcano
+from matrixcontainer.conversion.shapes import POD, check
 
 TEMPLATES = {
     "Pod": "",
@@ -71,8 +72,11 @@ def _converted(body: dict[str, Any], given: int | None, accounts: Accounts) -> l
     if group in UNKNOWN:
         raise InvalidField(f"{kind} of {version} is not converted; make it Jobs", field="kind")
     if kind in TEMPLATES and group in ("v1", "apps", "batch"):
+        template = _template(body, kind)
+        check(body, {"metadata": POD["metadata"]})
+        check(template, POD, TEMPLATES[kind])
         notes = {**(body["metadata"].get("labels") or {}), **(body["metadata"].get("annotations") or {})}
-        rewrite_template(_template(body, kind), TEMPLATES[kind], notes, given, accounts)
+        rewrite_template(template, TEMPLATES[kind], notes, given, accounts)
     return [body]
 
 

@@ -20,6 +20,7 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import NODE, KubeClient
 from matrixcontainer.client.events import event_on, record
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.reconciler import READS_MAX
 from matrixresource.client import ResourceClient
@@ -81,11 +82,15 @@ class Cordons:
         self._marks[name] = mark
         return news
 
-    async def reconcile(self, nodes: list[NodeView]) -> list[NodeView]:
-        """Bring both sides to what both ask for. The nodes as they are then."""
-        if any(node.name not in self._marks for node in nodes):
+    async def reconcile(self, nodes: dict[str, NodeView]) -> None:
+        """Bring both sides to what both ask for; `nodes` has each as it is then. What is refused of one keeps no other
+        from its turn; then the first refusal is raised."""
+        if any(name not in self._marks for name in nodes):
             self.see((await self._kube.list(NODE, labels=MANAGED_OBJECTS))[0])
-        return [await self._reconcile(node) for node in nodes]
+        await attempt_all(self._follow(nodes, name) for name in list(nodes))
+
+    async def _follow(self, nodes: dict[str, NodeView], name: str) -> None:
+        nodes[name] = await self._reconcile(nodes[name])
 
     async def _reconcile(self, node: NodeView) -> NodeView:
         for _ in range(READS_MAX):

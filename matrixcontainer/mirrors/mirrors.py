@@ -11,23 +11,27 @@ import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
+from itertools import chain
 from typing import Any
 
-from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcontainer.client.client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
 from matrixcontainer.client.events import kube_time
+from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS, Cordons
 from matrixcontainer.mirrors.objects import node_object, node_status, slice_mirror_name, slice_object, supernode_object
 from matrixcontainer.operator.reconciler import READS_MAX
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationView
-from matrixresource.contract.nodes import NodeView
 
 log = logging.getLogger(__name__)
 
 ANEW_S = 300.0
 """How often everything is written anew, whatever we believe to be there and whatever a watch has missed."""
+
+UNKNOWN = ("", "")
+"""In place of what was written: it is written again, whatever is there."""
 
 MIRRORED = (NODE, SUPERNODE, NETWORK_SLICE)
 
@@ -47,30 +51,41 @@ class Mirror:
         self._looked = False
 
     async def match(self, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
-        """Write what differs, delete what is ours and unwanted; returns how many objects were touched."""
+        """Write what differs, delete what is ours and unwanted; returns how many objects were touched. What is refused
+        of one keeps no other from its turn; then the first refusal is raised."""
         if not self._looked:
             present, _ = await self._kube.list(self._kind, labels=MANAGED_OBJECTS)
-            self._written |= {each["metadata"]["name"]: ("", "") for each in present}
+            self._written |= {each["metadata"]["name"]: UNKNOWN for each in present}
             self._versions = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in present}
             self._looked = True
         for name in filter(self._is_anothers, self._heard):
-            self._written[name] = ("", "")
+            self._written[name] = UNKNOWN
         self._heard.clear()
-        touched = 0
-        for name, (body, status) in wanted.items():
-            texts = (json.dumps(body, sort_keys=True), json.dumps(_undated(status), sort_keys=True))
-            current = self._written.get(name, ("", ""))
-            if current[0] != texts[0]:
-                self._see(await self._kube.apply(self._kind, body))
-            if current[1] != texts[1]:
-                await self._write_status(name, status)
-            self._written[name] = texts
-            touched += current != texts
-        for name in set(self._written) - set(wanted):
-            await self._kube.delete(self._kind, name)
-            del self._written[name]
-            touched += 1
-        return touched
+        unwanted = sorted(set(self._written) - set(wanted))
+        touched = await attempt_all(
+            chain(
+                (self._write(name, *each) for name, each in wanted.items()),
+                (self._delete(name) for name in unwanted),
+            )
+        )
+        return sum(touched)
+
+    async def _write(self, name: str, body: dict[str, Any], status: dict[str, Any]) -> bool:
+        """Write what differs from what was written last, whether anything does. What is refused is written anew."""
+        texts = (json.dumps(body, sort_keys=True), json.dumps(_undated(status), sort_keys=True))
+        current = self._written.get(name, UNKNOWN)
+        self._written[name] = UNKNOWN
+        if current[0] != texts[0]:
+            self._see(await self._kube.apply(self._kind, body))
+        if current[1] != texts[1]:
+            await self._write_status(name, status)
+        self._written[name] = texts
+        return current != texts
+
+    async def _delete(self, name: str) -> bool:
+        await self._kube.delete(self._kind, name)
+        del self._written[name]
+        return True
 
     async def _write_status(self, name: str, status: dict[str, Any]) -> None:
         """At the version that was seen last; where others have written since, at theirs: the mirror is right."""
@@ -188,17 +203,33 @@ class Mirrors:
             mirror.forget()
 
     async def _reconcile_all(self) -> int:
-        at = kube_time(self._wall())
-        nodes: list[NodeView] = await self.cordons.reconcile(await self._resource.nodes())
+        every = (self._match_nodes, self._match_supernodes, self._match_slices)
+        return sum(await attempt_all(match() for match in every))
+
+    async def _match_nodes(self) -> int:
+        """As the services have them, whatever is refused of their cordons."""
+        at, refused = kube_time(self._wall()), None
+        nodes = {node.name: node for node in await self._resource.nodes()}
+        try:
+            await self.cordons.reconcile(nodes)
+        except MatrixError as failure:
+            refused = failure
+        shared = any(node.shared_by for node in nodes.values())
+        taken = npus_without_pods(await self._resource.allocations()) if shared else {}
         wanted = {}
-        taken = npus_without_pods(await self._resource.allocations()) if any(node.shared_by for node in nodes) else {}
-        for node in nodes:
-            status = node_status(node, at, self._statuses.get(node.name), taken.get(node.name, 0))
-            self._statuses[node.name] = status
-            wanted[node.name] = (node_object(node, self._shared), self._statuses[node.name])
+        for name, node in nodes.items():
+            status = node_status(node, at, self._statuses.get(name), taken.get(name, 0))
+            self._statuses[name] = status
+            wanted[name] = (node_object(node, self._shared), status)
         touched = await self._nodes.match(wanted)
-        supernodes = await self._resource.supernodes()
-        touched += await self._supernodes.match({each.name: supernode_object(each) for each in supernodes})
-        views = await self._slices()
-        touched += await self._links.match({slice_mirror_name(view): slice_object(view) for view in views})
+        if refused is not None:
+            raise refused
         return touched
+
+    async def _match_supernodes(self) -> int:
+        supernodes = await self._resource.supernodes()
+        return await self._supernodes.match({each.name: supernode_object(each) for each in supernodes})
+
+    async def _match_slices(self) -> int:
+        views = await self._slices()
+        return await self._links.match({slice_mirror_name(view): slice_object(view) for view in views})

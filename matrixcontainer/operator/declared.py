@@ -83,7 +83,8 @@ def limited(budget: DisruptionBudgetView) -> str:
     """What a budget limits, and when."""
     where = f"of {budget.supernode}" if budget.supernode else "of each supernode"
     when = f"for {budget.duration_s:g} s from {budget.schedule} on" if budget.duration_s else "at all times"
-    return f"at most {budget.nodes} nodes {where} are out for {' or '.join(budget.reasons)}, {when}"
+    nodes = "1 node" if budget.nodes == "1" else f"{budget.nodes} nodes"
+    return f"at most {nodes} {where} may be out for {' or '.join(budget.reasons)}, {when}"
 
 
 def followed(policy: RecoveryPolicyView) -> str:

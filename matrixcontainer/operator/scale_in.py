@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
+from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.client import ComputeClient
@@ -66,7 +67,7 @@ class ScaleIn:
         began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
         nodes = ", ".join(leaving)
         if began:
-            await self._tell(body, "Draining", f"{began} requests run on nodes that are to leave: {nodes}")
+            await self._tell(body, "Draining", f"{counted(began, 'request')} on nodes that are to leave: {nodes}")
         if not running:
             await self._tell(body, "Drained", f"nothing runs any more on nodes that are to leave: {nodes}")
             return Leave(leaving)

@@ -15,6 +15,7 @@ from typing import Any
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixError, NotFound
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
+from matrixcommon.model.quantities import counted
 from matrixcontainer.client.client import POD, KubeClient
 from matrixcontainer.client.events import event_on, record
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
@@ -112,7 +113,9 @@ class PodScheduler:
         missing = sum(not pod["spec"].get("nodeName") for pod in pods) - len(placed)
         if missing:
             await self._explain(
-                gang, "Deploying", f"{allocation.nodes} nodes are committed; {missing} are still being deployed"
+                gang,
+                "Deploying",
+                f"{counted(allocation.nodes, 'node')} committed, {missing} of them still being deployed",
             )
         return len(placed)
 

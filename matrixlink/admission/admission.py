@@ -16,6 +16,7 @@ import numpy as np
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import counted
 from matrixlink.admission.bandwidth_ledger import BandwidthLedger, Booking
 from matrixlink.model.protection import Protection
 from matrixlink.routing.routes import BandwidthNeeds, Demand, Vector
@@ -126,7 +127,7 @@ def _protect(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str
     if short:
         owner, at = short[0]
         link = book.fabric.link_names(claim.plane, owner)[at]
-        return f"no room on {len(short)} links for one more failure, {link} among them"
+        return f"no room on {counted(len(short), 'link')} for one more failure, {link} among them"
     book.put(claim.owner, booking)
     return ""
 

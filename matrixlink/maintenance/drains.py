@@ -12,6 +12,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import InsufficientBandwidth
 from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.quantities import counted
 from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixlink.admission.what_if import Scenario, differing, evaluate
@@ -86,7 +87,7 @@ class Drains:
         broken = [effect for effect in judged.slices if effect.broken or effect.pairs_cut]
         if broken and not request.even_if_floors_break:
             raise InsufficientBandwidth(
-                f"without these elements {len(broken)} slices would have less than they were promised; "
+                f"without these elements {counted(len(broken), 'slice')} would have less than they were promised; "
                 "wait, move them, or say evenIfFloorsBreak",
                 field="elements",
                 blocking=[

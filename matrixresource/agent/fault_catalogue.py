@@ -280,5 +280,8 @@ CABINET_KINDS = ("cabinet-power",)
 TABLE_KINDS = ("tables-lost", "tables-corrupted")
 MESSAGE_KINDS = ("messages-lost", "messages-delayed", "messages-doubled")
 
+SEVERITIES = ("hint", "minor", "major", "critical")
+"""How severe a component calls its fault, from the least on."""
+
 FLAP_PERIOD_S, DELAY_S, SLOW_FACTOR = 20.0, 20.0, 2.0
 """Where a fault does not say so itself."""

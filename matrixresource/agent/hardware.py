@@ -21,6 +21,7 @@ from matrixresource.agent.fault_catalogue import (
     DELAY_S,
     MESSAGE_KINDS,
     PORT_KINDS,
+    SEVERITIES,
     SLOW_FACTOR,
     SWITCH_KINDS,
     TABLE_KINDS,
@@ -172,9 +173,7 @@ class EmulatedNode:
         self.slowdown = max(slow, default=1.0)
         self.messages = _messages([fault for fault in mine if fault.kind in MESSAGE_KINDS])
         raised = [fault for fault in mine if fault.kind in RAISING]
-        self.severities = {
-            _code(each): str(each.parameters["severity"]) for each in raised if "severity" in each.parameters
-        }
+        self.severities = _severities(raised)
         missing = frozenset(lacking(fault) for fault in mine if fault.kind == "missing-part")
         if missing != self.missing:
             self.missing = missing
@@ -275,6 +274,20 @@ def _messages(faults: list[InjectedFault]) -> MessageFaults | None:
     }
     late = [float(each.parameters.get("delayS", DELAY_S)) for each in faults if each.kind == "messages-delayed"]
     return MessageFaults(shares["messages-lost"], shares["messages-doubled"], max(late, default=0.0))
+
+
+def _severities(faults: list[InjectedFault]) -> dict[tuple[str, str], str]:
+    """How severe each code is called, by whoever calls it worst; who does not say is judged as a major one is."""
+    worst: dict[tuple[str, str], str | None] = {}
+    for each in faults:
+        code, severity = _code(each), each.parameters.get("severity")
+        if code not in worst or _RANKS[severity] > _RANKS[worst[code]]:
+            worst[code] = severity
+    return {code: severity for code, severity in worst.items() if severity is not None}
+
+
+_RANKS: dict[str | None, float] = {severity: rank for rank, severity in enumerate(SEVERITIES)}
+_RANKS[None] = _RANKS["major"] - 0.5
 
 
 def _code(fault: InjectedFault) -> tuple[str, str]:

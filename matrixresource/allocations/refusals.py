@@ -72,9 +72,10 @@ def describe_request(request: PlacementRequest, of_node: int) -> str:
     if request.nodes and request.npus_per_node == of_node:
         reported.append(counted(request.nodes, "node"))
     elif request.nodes == 1:
-        reported.append("a die" if request.npus_per_node < 1 else f"{_npus(request)} on one node")
+        npus = "a die" if request.npus_per_node < 1 else f"{counted(request.npus_per_node, 'NPU')} on one node"
+        reported.append(npus)
     elif request.nodes:
-        reported.append(f"{request.nodes} nodes with {_npus(request)} each")
+        reported.append(f"{counted(request.nodes, 'node')} with {counted(request.npus_per_node, 'NPU')} each")
     if request.spares:
         reported.append(counted(request.spares, "spare") if request.nodes or request.spares > 1 else "a spare")
     if request.cpus:
@@ -82,10 +83,6 @@ def describe_request(request: PlacementRequest, of_node: int) -> str:
     if request.mem:
         reported.append(f"{request.mem} GiB")
     return " and ".join(reported) or "nothing"
-
-
-def _npus(request: PlacementRequest) -> str:
-    return "1 NPU" if request.npus_per_node == 1 else f"{request.npus_per_node:g} NPUs"
 
 
 def does_not_fit(request: PlacementRequest, of_node: int) -> str:
@@ -113,8 +110,9 @@ def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
     having = sum(free >= request.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
     if request.nodes > 1:
-        return f"{having} nodes have {request.npus_per_node:g} NPUs free"
-    return f"the most one node has free is {most} NPUs"
+        has = "has" if having == 1 else "have"
+        return f"{counted(having, 'node')} {has} {counted(request.npus_per_node, 'NPU')} free"
+    return f"the most one node has free is {counted(most, 'NPU')}"
 
 
 def _looser(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
@@ -142,10 +140,10 @@ def _looser(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]
 def _cabinet(ledger: LedgerSync, request: PlacementRequest) -> str:
     largest = max((mask.bit_count() for mask in ledger.ledger.index.whole), default=0)
     if request.npus_per_node < ledger.ledger.shape.npus:
-        nodes = f"{request.nodes} nodes with {request.npus_per_node:g} free NPUs"
+        nodes = f"{counted(request.nodes, 'node')} with {counted(request.npus_per_node, 'free NPU')}"
         return f"no single cabinet has {nodes}; make the placement preferred"
     return (
-        f"no single cabinet has {request.nodes + request.spares} free nodes (the largest has {largest}); "
+        f"no single cabinet has {counted(request.nodes + request.spares, 'free node')} (the largest has {largest}); "
         "make the placement preferred"
     )
 
@@ -187,7 +185,7 @@ _RULES: dict[str, Any] = {
         f"they cannot be cut into blocks of {request.block} that lie in one supernode each"
     ),
     "avoid": lambda ledger, request: "they would only fit on nodes that excludeNodes rules out",
-    "spares": lambda ledger, request: f"the members fit, {request.spares} spares beside them do not",
+    "spares": lambda ledger, request: f"the members fit, but not with {counted(request.spares, 'spare')} beside them",
     "supernode": _supernode,
 }
 

@@ -15,6 +15,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Cancelled, Conflict, MatrixError, StalePlan
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.quantities import counted
 from matrixcommon.persistence.searches import search_outside
 from matrixcommon.workflows.host import Host
 from matrixcommon.workflows.rows import open_workflows
@@ -90,7 +91,7 @@ async def mark_done(work: RoomContext) -> None:
     with work.store.transaction() as session:
         row = session.get(DefragmentationRow, work.target)
         if row is not None and row.state in UNDER_WAY:
-            message = f"{len(row.room)} nodes are free: {', '.join(row.room)}"
+            message = f"{counted(len(row.room), 'free node')}: {', '.join(row.room)}"
             work.plans.end(session, row, "Done", "RoomMade", message)
 
 

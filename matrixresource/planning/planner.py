@@ -131,9 +131,9 @@ class Planner:
         message = {
             "fewer": f"{fewer} would fit",
             "relax": f"it would fit with {rule} changed to {to}" if to else f"it would fit without {rule}",
-            "release": f"it would fit without {names} ({change.npus:g} NPUs)",
-            "move": f"it would fit after moving {names} ({change.npus:g} NPUs)",
-            "preempt": f"with the right to preempt it would preempt {names} ({change.npus:g} NPUs)",
+            "release": f"it would fit without {names} ({counted(change.npus, 'NPU')})",
+            "move": f"it would fit after moving {names} ({counted(change.npus, 'NPU')})",
+            "preempt": f"with the right to preempt it would preempt {names} ({counted(change.npus, 'NPU')})",
         }[change.kind]
         return PlanChange(
             kind=KINDS[change.kind],

@@ -20,6 +20,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.hardware_names import checked_supernode_name
+from matrixcommon.model.quantities import counted
 from matrixcommon.persistence.database_session import find
 from matrixresource.contract.nodes import SupernodeView
 from matrixresource.contract.topology import DomainView, SupernodeRequest
@@ -147,7 +148,10 @@ class TopologyManager:
             holders = allocations_in(session, name)
             if holders:
                 blocking = [{"domain": name, "allocations": holders}]
-                raise Conflict(f"{len(holders)} allocations lie in {name}; release or move them", blocking=blocking)
+                raise Conflict(
+                    f"{name} holds {counted(len(holders), 'allocation')}; release or move what lies there",
+                    blocking=blocking,
+                )
             inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]
             for kind in (DomainRow, ObservedPortsRow):
                 inside += session.scalars(select(kind).where(kind.supernode == name))

@@ -62,8 +62,8 @@ class AgentSettings(Settings):
         le=3600,
         description="emulated seconds for which a report holds, three heartbeats or more; an agent is lost after two",
     )
-    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
-    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is; empty: nowhere")
+    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is; empty: nowhere")
 
     @field_validator("lease")
     @classmethod
@@ -104,13 +104,20 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
 
 
 def build_fleet(
-    settings: AgentSettings, clock: Clock, memory: FleetStore, resource: ResourceClient, link: LinkClient
+    settings: AgentSettings,
+    clock: Clock,
+    memory: FleetStore,
+    resource: ResourceClient | None,
+    link: LinkClient | None,
 ) -> Fleet:
-    """All nodes with both agents on each."""
+    """All nodes with both agents on each. Agents of a service that is nowhere report to nobody, and nobody waits for
+    it."""
     fleet = Fleet(node_names(settings), memory, clock, settings.seed, load_spec(settings.spec), settings.heartbeat)
     resource_agents(fleet, resource, node_stages(settings.stages), settings.lease)
     built = Fabric([Supernode("sn0", load_spec(settings.spec))]).built
     link_agents(fleet, link, link_stages(settings.link_stages), built, settings.lease)
+    if resource is None:
+        return fleet
     wiring = RackWiring(fleet, resource)
     looking = Periodic("wiring", wiring.look, clock, period_s=WIRING_PERIOD_S)
     wiring.newest.changed = looking.nudge
@@ -123,8 +130,8 @@ def main(argv: Sequence[str] | None = None) -> None:
     settings = AgentSettings.load("agents", argv)
     configure("agents", settings.log_level)
     configure_tracing("agents")
-    resource = ResourceClient(http_client(settings.resource_url, settings.token))
-    link = LinkClient(http_client(settings.link_url, settings.token))
+    resource = ResourceClient(http_client(settings.resource_url, settings.token)) if settings.resource_url else None
+    link = LinkClient(http_client(settings.link_url, settings.token)) if settings.link_url else None
     with settings.in_use("agents"):
         memory = FleetStore(settings.state / "agents.db")
         clock = settings.clock()

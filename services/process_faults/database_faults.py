@@ -60,7 +60,7 @@ class Stall:
     """Holds the writer's lock for `stall_s` at a time, from `begin` to `end`."""
 
     def __init__(self, file: Path, stall_s: float) -> None:
-        self._file, self._stall_s = file, stall_s
+        self.file, self._stall_s = file, stall_s
         self._task: asyncio.Task[None] | None = None
         self.stalls = 0
         """How often the lock was held."""
@@ -75,7 +75,7 @@ class Stall:
 
     async def _run(self) -> None:
         while True:
-            with closing(_open(self._file, STALL_BUSY_WALL_S)) as database:
+            with closing(_open(self.file, STALL_BUSY_WALL_S)) as database:
                 try:
                     database.execute("BEGIN IMMEDIATE")
                 except sqlite3.OperationalError:

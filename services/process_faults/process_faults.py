@@ -1,17 +1,21 @@
 """ProcessFaults: what a scenario does to the processes of a stack and to their databases, where the stack is ours.
 
 Processes are those that sit on the seats of the state folder, so nobody else is ever struck. What is done is written
-down before it is done, in the state folder, so that the next run undoes what a killed one has left.
+down before it is done, in the state folder, so that the next run undoes what a killed one has left. Of several faults
+of one kind on one service each holds: what they do is undone with the last of them. Whoever strikes (matrixctl, the
+process of the emulated nodes) writes into the same list, which is locked while it is changed.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import json
 import signal
 import sqlite3
 import subprocess
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -24,6 +28,8 @@ from services.process_faults.database_faults import Stall, allow_writes, refuse_
 
 STALL_WALL_S, STALL_WALL_S_MAX = 2.0, 10.0
 """A writer waits fifteen seconds for SQLite's lock before it fails."""
+LASTING = ("service-paused", "database-readonly")
+"""What holds by itself until it is undone. A stall goes with whoever stalls, who was killed is started again."""
 
 
 class ProcessFaults:
@@ -31,7 +37,7 @@ class ProcessFaults:
 
     def __init__(self, folder: Folder, stack: Stack) -> None:
         self._folder, self._stack = folder, stack
-        self._journal = folder.path / "scenarios" / "process-faults.json"
+        self._journal = folder.process_faults
         self._stalls: dict[str, Stall] = {}
         self._pids: dict[str, int] = {}
         """Of services that were struck, as they were before."""
@@ -50,11 +56,13 @@ class ProcessFaults:
 
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
         """What fails is no fault. Raises Unavailable where the service or its database cannot be struck now."""
-        self._write({**self._read(), name: [kind, service]})
+        with self._changing() as faults:
+            faults[name] = (kind, service)
         try:
             await self._strike(name, kind, service, parameters)
         except Exception:
-            self._write({each: fault for each, fault in self._read().items() if each != name})
+            with self._changing() as faults:
+                faults.pop(name, None)
             raise
 
     async def _strike(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
@@ -79,15 +87,25 @@ class ProcessFaults:
             raise Unavailable(f"the database of {service} cannot be changed now: {wrong}") from wrong
 
     async def clear(self, name: str) -> None:
-        found = self._read()
-        kind, service = found.pop(name, ("", ""))
+        if (stall := self._stalls.pop(name, None)) is not None:
+            await stall.end()
+        with self._changing() as faults:
+            fault = faults.get(name)
+            if fault is None or fault[0] not in LASTING or list(faults.values()).count(fault) > 1:
+                faults.pop(name, None)
+                return
+        await self._undo(*fault)
+        with self._changing() as faults:
+            faults.pop(name, None)
+            again = fault in faults.values()
+        if again:  # one that came while the last was being undone
+            await self._strike(name, *fault, {})
+
+    async def _undo(self, kind: str, service: str) -> None:
         if kind == "service-paused" and (holder := self._folder.seat(service).holder()) is not None:
             holder.signal(signal.SIGCONT)
         if kind == "database-readonly":
             await self._to_database(allow_writes, service)
-        if (stall := self._stalls.pop(name, None)) is not None:
-            await stall.end()
-        self._write(found)
 
     async def injected(self) -> Sequence[str]:
         return list(self._read())
@@ -104,7 +122,7 @@ class ProcessFaults:
             "running": holder is not None and not _stopped(holder.pid),
             "restarted": holder is not None and before is not None and holder.pid != before,
             "writable": writable(file) if file.exists() else True,
-            "stalled": any(each.stalls for each in self._stalls.values()),
+            "stalled": any(each.stalls for each in self._stalls.values() if each.file == file),
         }
 
     def _holder(self, service: str) -> Holder:
@@ -132,9 +150,18 @@ class ProcessFaults:
         except FileNotFoundError:
             return {}
 
-    def _write(self, faults: Mapping[str, Sequence[str]]) -> None:
+    @contextmanager
+    def _changing(self) -> Iterator[dict[str, tuple[str, str]]]:
+        """What is written down, to be changed by nobody else meanwhile; never held while something is waited for."""
         self._journal.parent.mkdir(parents=True, exist_ok=True)
-        write(self._journal, json.dumps(faults))
+        with self._journal.with_suffix(".lock").open("w") as lock:
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            faults = self._read()
+            yield faults
+            try:
+                write(self._journal, json.dumps(faults))
+            except OSError as wrong:
+                raise Unavailable(f"what strikes processes cannot be written down now: {wrong.strerror}") from wrong
 
 
 def _stopped(pid: int) -> bool:

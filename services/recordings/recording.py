@@ -14,6 +14,7 @@ from typing import TypeVar
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from matrixcommon.model.empty import empty_dict
+from matrixcommon.model.quantities import counted
 from services.snapshots.archive import UnknownSnapshot, read_manifest, reading
 
 ABOUT, ACTIONS, EVENTS = "recording.json", "actions.jsonl", "events.jsonl"
@@ -97,7 +98,9 @@ def read(file: Path) -> Recording:
                 events=tuple(_read(Event, archive.read(EVENTS))),
             )
     except ValidationError as wrong:
-        raise UnknownSnapshot(f"the recording in {file} makes no sense ({wrong.error_count()} errors)") from wrong
+        raise UnknownSnapshot(
+            f"the recording in {file} makes no sense ({counted(wrong.error_count(), 'error')})"
+        ) from wrong
 
 
 def _lines(items: Iterable[BaseModel]) -> str:

@@ -109,6 +109,7 @@ _NAME = {"type": "string", "pattern": "^([a-z0-9]([-a-z0-9.]*[a-z0-9])?)?$", "ma
 _TEXTS = {"type": "object", "additionalProperties": {"type": "string"}}
 _OBJECTS = {"type": "array", "items": {"type": "object"}}
 _PEERS = {"$ref": "#/definitions/peers"}
+_PORTS = {"type": "array", "items": {"type": "integer", "minimum": 1, "maximum": 65535}}
 _ID = {"type": "integer", "minimum": 1}
 _DURATION = {"type": "string", "pattern": "^([0-9]+(ms|[smhdwy]))+$"}
 _SIZE = {"type": "string", "pattern": "^[0-9]+(\\.[0-9]+)?([EPTGMk]i?)?$"}
@@ -184,11 +185,9 @@ _COMMON: dict[str, Any] = {
             "from": _PEERS,
             "metricsFrom": _PEERS,
             "inferFrom": _PEERS,
-            "apiServerPorts": {
-                "type": "array",
-                "minItems": 1,
-                "items": {"type": "integer", "minimum": 1, "maximum": 65535},
-            },
+            "apiServerPorts": _PORTS | {"minItems": 1},
+            "webhookPorts": _PORTS,
+            "webhooksTo": _PEERS,
             "databasePort": {"type": "integer", "minimum": 1, "maximum": 65535},
         }
     ),

@@ -6,9 +6,10 @@ import re
 from typing import Any
 
 import pytest
+import yaml
 
 from services.catalogue import BY_NAME, PROCESSES, Process
-from tests.charts.rendered import CHART, VALUE_SETS, component, helm, objects, of_kind, pods
+from tests.charts.rendered import CHART, VALUE_SETS, VALUES, component, helm, objects, of_kind, pods, template
 from tests.upkeep.printed import settings_class
 
 pytestmark = pytest.mark.usefixtures("helm_here")
@@ -213,10 +214,38 @@ def test_policies_lead_to_the_database_where_there_is_one() -> None:
         reached = [
             rule["to"][0]["podSelector"]["matchLabels"]["app.kubernetes.io/component"]
             for rule in each["spec"]["egress"]
-            if "to" in rule
+            if "podSelector" in rule.get("to", [{}])[0]
         ]
         name = component(each)
         assert ("postgres" in reached) == (name in BY_NAME and BY_NAME[name].has_database), name
+
+
+@pytest.mark.parametrize(
+    ("given", "way"),
+    [
+        ((), {"ports": [443, 8443, 9443], "to": None}),
+        (("--set-json", "networkPolicy.webhookPorts=[]"), None),
+        (
+            ("--values", str(VALUES / "everything.yaml")),
+            {"ports": [9443], "to": [{"ipBlock": {"cidr": "198.51.100.0/24"}}]},
+        ),
+    ],
+)
+def test_the_embedded_api_reaches_the_webhooks_that_its_users_register(
+    given: tuple[str, ...], way: dict[str, Any] | None
+) -> None:
+    """Addresses, as clientConfig.url gives them: nobody knows beforehand which. Its other ways stay closed."""
+    rendered = yaml.safe_load_all(template("--set", "kube.enabled=true", *given))
+    policies = {component(each): each["spec"] for each in rendered if each and each["kind"] == "NetworkPolicy"}
+    ways = [
+        {"ports": [port["port"] for port in rule["ports"]], "to": rule.get("to")}
+        for rule in policies["kube"]["egress"]
+        if rule["ports"][0]["port"] not in (53, 5432)
+    ]
+    assert ways == ([way] if way else [])
+    for name, policy in policies.items():
+        anywhere = {port["port"] for rule in policy["egress"] if "to" not in rule for port in rule["ports"]}
+        assert name == "kube" or anywhere <= {53}, name
 
 
 def test_the_bundled_postgres_makes_every_database() -> None:

@@ -49,6 +49,8 @@ def test_every_value_has_its_comment() -> None:
         ("compute.settings.port=1", "'/compute/settings'", "additional properties 'port' not allowed"),
         ("kube.settings.synchronous=OFF", "'/kube/settings/synchronous'", "does not match pattern"),
         ("networkPolicy.enabled=maybe", "'/networkPolicy/enabled'", "got string, want boolean"),
+        ("networkPolicy.webhookPorts={0}", "'/networkPolicy/webhookPorts/0'", "minimum: got"),
+        ("networkPolicy.webhooksTo=all", "'/networkPolicy/webhooksTo'", "got string, want array"),
         ("persistence.size=big", "'/persistence/size'", "does not match pattern"),
         ("podSecurityContext.runAsUser=0", "'/podSecurityContext/runAsUser'", "minimum: got"),
         ("podSecurityContext.privileged=true", "'/podSecurityContext'", "additional properties"),

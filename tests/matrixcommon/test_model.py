@@ -65,7 +65,9 @@ def test_durations_as_people_read_them(seconds, text):
     assert duration_text(seconds) == text
 
 
-@pytest.mark.parametrize(("count", "text"), [(0, "0 spares"), (1, "1 spare"), (3, "3 spares")])
+@pytest.mark.parametrize(
+    ("count", "text"), [(0, "0 spares"), (1, "1 spare"), (1.0, "1 spare"), (0.5, "0.5 spares"), (3, "3 spares")]
+)
 def test_one_of_something_is_no_plural(count, text):
     assert counted(count, "spare") == text
 

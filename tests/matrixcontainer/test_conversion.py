@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from copy import deepcopy
 from typing import Any
 
@@ -162,3 +163,65 @@ def test_what_cannot_be_converted_is_refused_with_its_field(change, field, says)
 def test_another_number_of_chips_is_refused() -> None:
     with pytest.raises(InvalidField, match="use 8 or 16"):
         convert([], 12)
+
+
+DEPLOYMENT = """
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: served, labels: {huawei.com/schedule_policy: chip2-node16-sp}}
+spec:
+  template:
+    metadata: {labels: {app: x}, annotations: {sp-block: "32"}}
+    spec:
+      nodeSelector: {accelerator-type: module-a3-16-super-pod}
+      initContainers: [{name: init, resources: {limits: {huawei.com/Ascend910: 16}}}]
+      containers: [{name: main, resources: {limits: {huawei.com/Ascend910: 16}}}]
+"""
+OTHERWISE = (None, "text", 3, -1, 0.5, True, [], [3], {}, {"a": 3}, [[]], [None])
+
+
+def places_of(value: Any, path: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
+    yield path
+    items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    for key, each in items:
+        yield from places_of(each, (*path, key))
+
+
+@pytest.mark.parametrize("manifest", [VOLCANO, ASCEND, DEPLOYMENT], ids=["volcano", "ascend", "deployment"])
+def test_a_field_of_another_type_is_refused_with_its_path_or_is_not_read(manifest: str) -> None:
+    whole = yaml.safe_load(manifest)
+    for path in places_of(whole):
+        for other in OTHERWISE:
+            changed: Any = [deepcopy(whole)]
+            holder, last = changed, 0
+            for step in path:
+                holder, last = holder[last], step
+            holder[last] = deepcopy(other)
+            try:
+                objects, _ = convert(changed)
+            except InvalidField as refused:
+                if not refused.field:
+                    raise
+            else:
+                yaml.safe_dump_all(objects)
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "says"),
+    [
+        (("spec:\n  minAvailable: 4", "spec: 3\nstatus:\n  minAvailable: 4"), "spec", "an object"),
+        (("tasks:\n", "tasks: 3\n  other:\n"), "spec.tasks", "a list"),
+        (('{sp-block: "32"', "{sp-block: 32"), "metadata.annotations[sp-block]", "in quotes"),
+        (("maxRetry: 5", "maxRetry: five"), "spec.maxRetry", "a whole number"),
+        (("containers:", "containers: 3\n          other:"), "spec.tasks[0].template.spec.containers", "a list"),
+    ],
+)
+def test_a_wrong_type_is_refused_with_its_field(change: tuple[str, str], field: str, says: str) -> None:
+    with pytest.raises(InvalidField, match=says) as refused:
+        converted(VOLCANO.replace(*change))
+    assert refused.value.field == field
+
+
+def test_a_null_is_a_field_that_is_not_there() -> None:
+    (job,), _ = converted(VOLCANO.replace("template:\n", "template:\n        metadata: null\n"))
+    assert job["spec"]["template"]["metadata"]["annotations"]["sp-block"] == "32"

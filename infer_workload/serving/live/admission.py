@@ -16,6 +16,7 @@ from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.engine.scheduler import choose_die, tpot_s
 from matrixcommon.model.errors import Overloaded
+from matrixcommon.model.quantities import counted
 
 PROMPT_TOKENS, CHUNK_PROMPTS = 4096, 8
 """What waits is taken to be such prompts, in chunks of so many: the time of a token hardly falls in larger ones."""
@@ -38,7 +39,7 @@ class Admission:
             self.refused += 1
             queued = len(engine.in_flight)
             raise Overloaded(
-                f"{queued} requests are in flight, and one more would not be served in time",
+                f"beside {counted(queued, 'request')} in flight one more would not be served in time",
                 field="model",
                 retry_after_s=wait_s,
             )

@@ -20,7 +20,7 @@ from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, with
 from infer_workload.layout.draining import Drain
 from infer_workload.layout.recovery import Change, plan_change_at_any_size
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
-from infer_workload.layout.views import layout_text
+from infer_workload.layout.views import layout_text, prefill_text, requeued_text
 from infer_workload.serving.live.activation import RETRY_AFTER_S, Activation
 from infer_workload.serving.live.handover import Handover
 from infer_workload.serving.live.intake import Intake
@@ -221,11 +221,11 @@ class LiveDeployment:
         requeued = self.layout.apply(change, now)
         if self.handover.pending is not None and self.engine is not None and self.fabric is not None:
             self.handover.close(self.engine, self.fabric, now)
-        back = f"; {requeued} requests went back to the queue" if requeued else ""
+        back = requeued_text(requeued)
         if change.pause_s > 0:
             self._set_state(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
         elif requeued:
-            self._set_state(DEGRADED, f"prefill continues with {len(change.deployment.pools.prefill)} instances{back}")
+            self._set_state(DEGRADED, prefill_text(len(change.deployment.pools.prefill)) + back)
         else:
             self._set_state(self.state, layout_text(self.layout.pools_view()) if self.state == SERVING else self.why)
 

@@ -71,7 +71,7 @@ class Statistics:
         self.by_reason = {"stop": 0, "length": 0}
         """Finished requests by why their answer ended, as OpenAI calls it."""
         self.drafts = self.drafts_accepted = 0
-        """Decode steps of finished requests, each of which drafts a token with MTP, and drafts that became tokens."""
+        """Tokens drafted for finished requests in all their lives, and those that were accepted."""
         self.histograms = {name: Histogram(bounds) for name, bounds in HISTOGRAM_BUCKETS.items()}
         self._seconds: dict[int, float] = {}
         self._arrived: deque[tuple[float, int]] = deque(maxlen=ARRIVED_KEPT)
@@ -110,9 +110,8 @@ class Statistics:
         self.prompt_tokens += request.input_tokens
         self.generated_tokens += request.output_tokens
         self.by_reason[request.finish] += 1
-        steps = request.end_step - request.start_step
-        self.drafts += steps
-        self.drafts_accepted += max(0, request.output_tokens - request.tokens_at_start - steps)
+        self.drafts += request.drafts
+        self.drafts_accepted += request.drafts_accepted
         self._done.append((request.finished_at, request.ttft_s, request.tpot_s, request.input_tokens))
         current = self.histograms
         current["time_to_first_token_seconds"].observe(request.ttft_s)

@@ -159,6 +159,8 @@ class PodIndex(FactsIndex[PodFacts]):
         self.taken: dict[str, dict[str, int]] = {}  # node: resource: thousandths that live pods take
         self.unbound: set[Name] = set()
         self.addresses: dict[str, Name] = {}
+        self._promised: dict[Name, str] = {}
+        """Addresses that pods are to have whose status does not show them yet."""
 
     def owned_by(self, uid: str) -> list[PodFacts]:
         return self.at("owner", uid)
@@ -176,8 +178,22 @@ class PodIndex(FactsIndex[PodFacts]):
         """Those that Jobs of that name have still to count, of whatever uid; with "" those that no Job controls."""
         return self.at("tracked", namespace, job_name)
 
+    def promised(self, pod: PodFacts, address: str) -> str:
+        """The address that the pod is to have: what it was promised before, or else this one; "" where that is another
+        live pod's. A promise ends with the pod, and with what its status shows in its place."""
+        if pod.key in self._promised:
+            return self._promised[pod.key]
+        if self.addresses.setdefault(address, pod.key) != pod.key:
+            return ""
+        self._promised[pod.key] = address
+        return address
+
     def put(self, record: Record) -> tuple[PodFacts | None, PodFacts]:
+        promised = self._promised.get(record.key[1:])
         before, facts = super().put(record)
+        if promised and before is not None and (before.uid, "") == (facts.uid, facts.ip) and not facts.ended:
+            self.addresses[promised] = facts.key
+            self._promised[facts.key] = promised
         if facts.node:
             self._weigh(facts, 1)
         elif facts.active:
@@ -191,8 +207,9 @@ class PodIndex(FactsIndex[PodFacts]):
         if facts is None:
             return None
         self.unbound.discard(key)
-        if self.addresses.get(facts.ip) == key:
-            del self.addresses[facts.ip]
+        for address in (facts.ip, self._promised.pop(key, "")):
+            if self.addresses.get(address) == key:
+                del self.addresses[address]
         if facts.node:
             self._weigh(facts, -1)
         return facts

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixlink.fabric.sharing.max_min import ROUNDING, Overcommitted
-from matrixlink.fabric.sharing.traffic import Floats, Traffic
+from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled
 
 TIE = 1e-12
 """Levels this close, relative, are one."""
@@ -64,8 +64,10 @@ class _Rounds:
         self.length = traffic.lengths[over_links]
         self.link = traffic.links
         self.left = capacity.copy()
-        self.weight = None if (traffic.weight == 1).all() else traffic.weight[over_links]
-        self.limit = None if np.isinf(ceiling).all() else (ceiling / traffic.weight)[over_links]
+        weight = None if (traffic.weight == 1).all() else scaled(traffic.weight)
+        self.weight = None if weight is None else weight[over_links]
+        limit = ceiling if weight is None else ceiling / weight
+        self.limit = None if np.isinf(ceiling).all() else limit[over_links]
 
     def run(self) -> Floats:
         while len(self.id):

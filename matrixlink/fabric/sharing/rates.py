@@ -6,25 +6,33 @@ import numpy as np
 
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates, refuse_overbooked
 from matrixlink.fabric.sharing.native_kernel import kernel
-from matrixlink.fabric.sharing.traffic import Floats, Traffic
+from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled
 
 REGULAR_FLOWS = 200_000
 """From here on rounds over arrays are tried first: traffic this large is regular, and arrays need less memory."""
+
+WEIGHTS_APART = 1e6
+"""From here on a small weight is lost in the sums that the kernel keeps of a link's; arrays add them up anew."""
 
 
 def rates_now(traffic: Traffic) -> Floats:
     """`fair_rates` by the guarantee-plus-share rule, by the faster way there is."""
     library = kernel()
-    if library is None or len(traffic) >= REGULAR_FLOWS:
+    if library is None or len(traffic) >= REGULAR_FLOWS or _apart(traffic.weight):
         return fair_rates(traffic)
     refuse_overbooked(traffic)
     fabric = new_fabric(library, traffic)
     try:
-        library.fabric_fill_all(fabric, traffic.starts, traffic.links, traffic.weight, traffic.floor, traffic.ceiling)
+        weight = scaled(traffic.weight)
+        library.fabric_fill_all(fabric, traffic.starts, traffic.links, weight, traffic.floor, traffic.ceiling)
         shares: Floats = np.ctypeslib.as_array(library.fabric_shares(fabric), (len(traffic) + 1,))[:-1] + traffic.floor
         return shares
     finally:
         library.fabric_free(fabric)
+
+
+def _apart(weight: Floats) -> bool:
+    return bool(weight.max(initial=0.0) > WEIGHTS_APART * weight.min(initial=np.inf))
 
 
 def new_fabric(library: object, traffic: Traffic) -> int:

@@ -16,6 +16,8 @@ from numpy.typing import ArrayLike, NDArray
 from matrixcommon.model.errors import InvalidField
 
 Floats = NDArray[np.float64]
+LARGEST_WEIGHT_EXPONENT = 500
+"""Of two, in the unit of `scaled`: halfway up, so that the sum of many does not overflow either."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -72,6 +74,13 @@ def checked(capacity: Floats, starts: NDArray[np.int64], links: NDArray[np.int32
     _refuse((np.diff(starts) == 0) & np.isinf(ceiling), "links", "a flow over no link needs a ceiling")
     _refuse(~((size >= 0) & (start >= 0)), "size", "size and start are at least 0")
     return Traffic(np.ascontiguousarray(capacity), starts, links, weight, floor, ceiling, size, start)
+
+
+def scaled(weight: Floats) -> Floats:
+    """The same weights in another unit, a power of two, so that a capacity divided by the smallest weight there is
+    stays a number. What flows get depends on the ratios of weights alone, and comes out the same to the bit."""
+    _, exponent = np.frexp(weight.max(initial=0.0))
+    return np.ldexp(weight, LARGEST_WEIGHT_EXPONENT - int(exponent))
 
 
 def _refuse(wrong: NDArray[np.bool_], name: str, text: str) -> None:

@@ -13,7 +13,7 @@ from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
 from services.matrixctl.clients.collections import owners
-from services.matrixctl.clients.input_files import documents_in, manifests_in
+from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help import completion
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
@@ -84,7 +84,7 @@ def convert(
     translated and what is left out. Asks no stack; `-o table` prints the account alone, to standard output."""
     from matrixcontainer.conversion.manifests import convert as converted
 
-    objects, accounts = converted(documents_in(file), chips_per_node)
+    objects, accounts = converted(manifests_in(file), chips_per_node)
     account = "".join(f"# {e.object}: {e.field}: {e.outcome}: {e.says}\n" for e in accounts)
     if output in (Form.TABLE, Form.WIDE):
         print(account, end="")

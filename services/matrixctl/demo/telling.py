@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
+from matrixcommon.model.quantities import counted
 from matrixcontainer.client.client import INFER, INSTANCE
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster
@@ -122,7 +123,7 @@ def apply(telling: Telling) -> None:
     telling.run_and_say(telling.cluster.apply(telling.manifest))
     view = until("the spec is stored", lambda: telling.instance().get("spec"), PATIENCE_WALL_S)
     spares = f" and {view['spares']} spare" if view.get("spares") else ""
-    say(f"   asked for {view['nodes']} nodes{spares}")
+    say(f"   asked for {counted(view['nodes'], 'node')}{spares}")
 
 
 def become_active(telling: Telling) -> None:

@@ -26,6 +26,7 @@ from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, 
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime, write
 from services.matrixctl.supervisor.supervisor import Request
 from services.matrixctl.supervisor.up import halt
+from services.process_faults.database_faults import allow_writes
 from services.snapshots import archive
 from services.snapshots.archive import Manifest, UnknownSnapshot
 from services.snapshots.server_databases import dump, load, service_url
@@ -77,8 +78,7 @@ def restore(folder: Folder, file: Path, keep: bool = True) -> tuple[Manifest, Re
     folder.prepare()
     with _workplace(folder) as work:
         archive.extract(file, work)
-        for database in work.glob("*.db"):
-            archive.settle(database)
+        _settle(work)
         _check_machine(manifest, work)
         stack = _described(manifest, before)
         write(work / STACK_FILE, folder.document(stack))
@@ -169,9 +169,15 @@ def _dump(stack: Stack, work: Path) -> None:
             dump(process.name, service_url(stack.database, process.name), work / f"{process.name}.db")
 
 
-def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder) -> Manifest:
+def _settle(work: Path) -> None:
+    """Make whole files of copied databases, without what a scenario does to those of the stack they are of."""
     for database in work.glob("*.db"):
         archive.settle(database)
+        allow_writes(database)
+
+
+def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder) -> Manifest:
+    _settle(work)
     manifest = Manifest(
         version=version(),
         taken_wall_s=at_wall,

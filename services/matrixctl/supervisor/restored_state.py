@@ -37,6 +37,7 @@ def change_over(folder: Folder) -> bool:
         placed.touch()
     for name in sorted(wanted):
         (place / name).replace(folder.path / name)
+    folder.process_faults.unlink(missing_ok=True)  # whom they struck is no more, and the databases are others
     for machine in place.glob(f"{MACHINE}.*"):
         machine.replace(folder.path / machine.name)
     described = place / STACK_FILE

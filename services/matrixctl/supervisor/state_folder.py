@@ -9,6 +9,7 @@
     kubeconfig     written by the embedded Kubernetes API; kubeconfig-operator beside it is the operator's
     machine.*      its machine, where that is a file: a copy of the one it was begun with
     *.db           a database per service
+    scenarios/     process-faults.json: what strikes its processes and is not undone
 
 `stack.json` has one writer: whoever sits on the supervisor's seat. It is replaced in one step, so a reader never sees
 half of it.
@@ -132,6 +133,7 @@ class Folder:
         self.stack_file = self.path / "stack.json"
         self.clock_file = self.path / "clock.json"
         self.tokens = self.path / "tokens.json"
+        self.process_faults = self.path / "scenarios" / "process-faults.json"
         self.kubeconfig = self.path / "kubeconfig"
         self.operator_kubeconfig = self.path / "kubeconfig-operator"
 

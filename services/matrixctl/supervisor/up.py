@@ -20,7 +20,7 @@ from typing import Any
 from matrixcommon.model.errors import InternalError, InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.catalogue import PROCESSES, Process
-from services.matrixctl.output.screen import console, say
+from services.matrixctl.output.screen import NotRunning, console, say
 from services.matrixctl.supervisor.probe import Memory, memory
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, stop
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder, Stack, Unreadable
@@ -85,7 +85,8 @@ def last_line(file: Path) -> str:
 
 
 def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> Iterator[Stack]:
-    """The stack each time something changed, until all of it is ready. Raises InternalError that names the laggards."""
+    """The stack each time something changed, until all of it is ready. Raises InternalError that names the laggards,
+    NotRunning where it is taken down meanwhile."""
     until = time.monotonic() + patience_wall_s
     shown: Stack | None = None
     while True:
@@ -96,11 +97,19 @@ def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> I
             if all(child.ready for child in stack.children.values()):
                 return
         if not supervisor.alive():
+            _refuse_taken_down(folder, supervisor)
             log_file = folder.logs / f"{SUPERVISOR}.log"
             raise InternalError(f"the supervisor is gone; {log_file} says: {last_line(log_file)}")
         if time.monotonic() > until:
             raise InternalError(f"not ready after {patience_wall_s:g} s: {laggards(folder, shown)}")
         time.sleep(LOOK_PERIOD_WALL_S)
+
+
+def _refuse_taken_down(folder: Folder, supervisor: Holder) -> None:
+    """Raises NotRunning where the supervisor ended in good order: somebody asked it to."""
+    stack = folder.read()
+    if stack is not None and stack.supervisor_pid == supervisor.pid and stack.time.stopped_wall is not None:
+        raise NotRunning(f"the stack in {folder.path} was taken down while it started")
 
 
 def show_progress(folder: Folder, supervisor: Holder, patience_wall_s: float) -> None:

@@ -24,21 +24,22 @@ LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
 never below the floor, unless less is asked for."""
 
 
-def resource_agents(fleet: Fleet, client: ResourceClient, stages: Stages, lease_s: float = LEASE_S) -> None:
-    """Put a resource agent on every node and join them to MatrixResource."""
+def resource_agents(fleet: Fleet, client: ResourceClient | None, stages: Stages, lease_s: float = LEASE_S) -> None:
+    """Put a resource agent on every node and join them to MatrixResource, where there is one."""
     lease = _lease(fleet, lease_s)
     fleet.add_agents(
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease)
     )
-    reply = ResourceAgent.handle_reply
-    fleet.connect(Line("resource", client, "assignments", AssignmentView, "name", reply, lost_after=LOST_AFTER_LEASES))
+    if client is not None:
+        line = ("assignments", AssignmentView, "name", ResourceAgent.handle_reply)
+        fleet.connect(Line("resource", client, *line, lost_after=LOST_AFTER_LEASES))
 
 
 def link_agents(
-    fleet: Fleet, client: LinkClient, stages: Stages, built_gbps: dict[str, float], lease_s: float = LEASE_S
+    fleet: Fleet, client: LinkClient | None, stages: Stages, built_gbps: dict[str, float], lease_s: float = LEASE_S
 ) -> None:
-    """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink. `built_gbps`: a
-    port's full rate, by its name."""
+    """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink, where there is
+    one. `built_gbps`: a port's full rate, by its name."""
     lease = _lease(fleet, lease_s)
 
     def round_at(now: float) -> float:
@@ -51,7 +52,8 @@ def link_agents(
         return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)
-    fleet.connect(Line("link", client, "programs", ProgramView, "node", _take_answer, "lease_seconds"))
+    if client is not None:
+        fleet.connect(Line("link", client, "programs", ProgramView, "node", _take_answer, "lease_seconds"))
 
 
 def _lease(fleet: Fleet, lease_s: float) -> Seconds:

@@ -26,6 +26,7 @@ from matrixresource.agent.fault_catalogue import (
     CABINET_KINDS,
     FAULT_KINDS,
     PORT_KINDS,
+    SEVERITIES,
     SWITCH_KINDS,
     FaultKind,
     check_parameters,
@@ -37,8 +38,6 @@ from matrixresource.topology.spec import SupernodeSpec
 from services.node_agent.access import FAULTS
 from services.node_agent.contract import InjectedFaultView
 from services.node_agent.fleet.fleet import Fleet
-
-SEVERITIES = ("hint", "minor", "major", "critical")
 
 
 class FaultRequest(ApiModel):

@@ -88,7 +88,7 @@ class Fleet:
         self._flapping = Flapping(clock, self._strike)
         self._flapping.follow(self.faults)
         self.background.append(self._flapping.run)
-        self.ended = set(memory.all("ended"))
+        self.ended = set(memory.all("ended")) & self.faults.keys()
         """Names of the faults that a repair in place has ended."""
         for node in self.nodes.values():
             node.on_repaired = partial(self._end_faults, node.name)
@@ -110,6 +110,8 @@ class Fleet:
             agent.restore(remembered[name])
         elif lived := self._lived.get(name.supernode):
             agent.epoch += lived
+        if not self.nodes[name].powered:
+            agent.power_lost()  # again is no news; the process may have ended before its card was written to
         self._agents[kind][name] = agent
         self._dirty[kind].add(name)
 
@@ -150,8 +152,11 @@ class Fleet:
     def remember(self, kind: str) -> None:
         """Write down what changed on the cards; always before anything is reported of it, so what cannot be written
         now (the disk is full) is written before the next report."""
-        self._memory.put(kind, {name: self._agents[kind][name].memory() for name in self._dirty[kind]})
+        self._memory.put(kind, self._unwritten(kind))
         self._dirty[kind].clear()
+
+    def _unwritten(self, kind: str) -> dict[str, Any]:
+        return {name: self._agents[kind][name].memory() for name in self._dirty[kind]}
 
     def responsive(self) -> list[str]:
         return [name for name, node in self.nodes.items() if node.responsive]
@@ -194,27 +199,22 @@ class Fleet:
             raise Conflict(f"{supernode} is one of the supernodes this process was started with", field="name")
         if supernode not in self.supernodes():
             raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
-        self._memory.remove("supernode", supernode)
-        for fault in [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]:
-            self._memory.remove("fault", fault)
-            del self.faults[fault]
-            self._forget_end(fault)
+        faults = [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]
+        self._write_gone(supernode, [], [("supernode", supernode), *(key for name in faults for key in _rows_of(name))])
+        for name in faults:
+            del self.faults[name]
+        self.ended -= set(faults)
         self._flapping.follow(self.faults)
         self._racked.pop(supernode, None)
         self._have(supernode, [])
 
     def _have(self, supernode: str, names: Sequence[NodeName]) -> None:
         """A supernode's nodes are these: others are taken away, and those that lack put up and switched on."""
-        gone = [each for each in self.nodes if each.supernode == supernode and each not in names]
-        if lived := [agents[name].epoch for agents in self._agents.values() for name in gone]:
-            self._lived[supernode] = max(*lived, self._lived.get(supernode, 0))
-            self._memory.put("lives", {supernode: {"epoch": self._lived[supernode]}})
-        for name in gone:
+        for name in self._write_gone(supernode, names):
             self._end(name)
             for kind, agents in self._agents.items():
                 del agents[name]
                 self._dirty[kind].discard(name)
-                self._memory.remove(kind, name)
             del self.nodes[name]
         racked = self._racked.get(supernode)
         added = {name: EmulatedNode(name, spec=self.spec, racked=racked) for name in names if name not in self.nodes}
@@ -228,6 +228,19 @@ class Fleet:
                 self._changed(kind, name)
             if self._running and node.responsive:
                 self._begin(name)
+
+    def _write_gone(
+        self, supernode: str, names: Sequence[NodeName], also: Sequence[tuple[str, str]] = ()
+    ) -> list[NodeName]:
+        """A supernode's nodes that are not among these have no memory any more, nor is there what is `also` named; at
+        once, so that no card of another life is ever put into a node. Returns them."""
+        gone = [each for each in self.nodes if each.supernode == supernode and each not in names]
+        lives = {}
+        if lived := [agents[name].epoch for agents in self._agents.values() for name in gone]:
+            self._lived[supernode] = max(*lived, self._lived.get(supernode, 0))
+            lives = {supernode: {"epoch": self._lived[supernode]}}
+        self._memory.write({"lives": lives}, [*also, *((kind, name) for kind in self._agents for name in gone)])
+        return gone
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -291,24 +304,20 @@ class Fleet:
 
     def inject(self, fault: InjectedFault) -> None:
         """Put a fault on the hardware. Durable before it acts."""
-        self._memory.put("fault", {fault.name: fault.wire()})
+        self._memory.write({"fault": {fault.name: fault.wire()}}, [("ended", fault.name)])
         self.faults[fault.name] = fault
         self._flapping.follow(self.faults)
         self._strike(fault)
 
     def clear(self, name: str) -> None:
-        """Repair what this fault broke. Durable before it acts."""
+        """Repair what this fault broke. Durable before it acts, with what it did to the cards: once the fault is gone,
+        nothing else tells that a node was without power."""
         fault = self.faults[name]
-        self._memory.remove("fault", name)
+        self._memory.write({kind: self._unwritten(kind) for kind in self._agents}, _rows_of(name))
         del self.faults[name]
-        self._forget_end(name)
+        self.ended.discard(name)
         self._flapping.follow(self.faults)
         self._strike(fault)
-
-    def _forget_end(self, fault: str) -> None:
-        if fault in self.ended:
-            self._memory.remove("ended", fault)
-            self.ended.discard(fault)
 
     def switches(self) -> set[str]:
         """The switches that ports of these nodes lead to."""
@@ -351,6 +360,12 @@ class Fleet:
             for kind, agents in self._agents.items():
                 agents[name].restore(agents[name].memory())
                 self._dirty[kind].add(name)
-            self._begin(name)
+            if self._running:
+                self._begin(name)
         for kind in self._agents:
             self._changed(kind, name)
+
+
+def _rows_of(fault: str) -> list[tuple[str, str]]:
+    """What there may be of a fault in the fleet's memory."""
+    return [("fault", fault), ("ended", fault)]

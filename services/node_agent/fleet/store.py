@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
+
+from matrixcommon.model.errors import Unavailable
 
 
 class FleetStore:
@@ -34,13 +37,29 @@ class FleetStore:
         found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? AND name = ?", (kind, name))
         return {current: json.loads(body) for current, body in found}
 
-    def put(self, kind: str, documents: dict[str, Any]) -> None:
+    def put(self, kind: str, documents: Mapping[str, Any]) -> None:
         """All of them in one transaction."""
-        if not documents:
+        self.write({kind: documents})
+
+    def remove(self, kind: str, name: str) -> None:
+        self.write({}, [(kind, name)])
+
+    def write(self, documents: Mapping[str, Mapping[str, Any]], gone: Iterable[tuple[str, str]] = ()) -> None:
+        """Documents by kind and name are put, others (kind, name) removed: all of it in one transaction. Raises
+        Unavailable where the disk does not take it."""
+        rows = [(kind, name, json.dumps(body)) for kind, each in documents.items() for name, body in each.items()]
+        keys = list(gone)
+        if not rows and not keys:
             return
-        rows = [(kind, name, json.dumps(body)) for name, body in documents.items()]
+        try:
+            self._write(rows, keys)
+        except sqlite3.OperationalError as wrong:  # full, read-only, or locked by somebody else
+            raise Unavailable(f"what the nodes keep cannot be written now: {wrong}; nothing was changed") from wrong
+
+    def _write(self, rows: list[tuple[str, str, str]], keys: list[tuple[str, str]]) -> None:
         self._db.execute("BEGIN")
         try:
+            self._db.executemany("DELETE FROM documents WHERE kind = ? AND name = ?", keys)
             self._db.executemany(
                 "INSERT INTO documents VALUES (?, ?, ?) ON CONFLICT (kind, name) DO UPDATE SET body = excluded.body",
                 rows,
@@ -50,9 +69,6 @@ class FleetStore:
             if self._db.in_transaction:  # some errors end it by themselves; left open, no other could ever begin
                 self._db.execute("ROLLBACK")
             raise
-
-    def remove(self, kind: str, name: str) -> None:
-        self._db.execute("DELETE FROM documents WHERE kind = ? AND name = ?", (kind, name))
 
     def close(self) -> None:
         self._db.close()

@@ -12,7 +12,7 @@ from infer_workload.ems.lending import GIB, allocation_of
 from infer_workload.metering.tables import Base
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
-from matrixcommon.model.errors import Unavailable
+from matrixcommon.model.errors import Forbidden, Gone, StaleGeneration, StaleTopology, TooManyRequests, Unavailable
 from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.allocations import QuotaRequest
 from services.chassis.database import DatabaseEngine
@@ -139,6 +139,32 @@ async def test_nothing_is_cached_before_it_is_granted(world):
     await world.look()
     assert live.engine.cache.capacity > 0
     assert world.condition().status == "True"
+
+
+@pytest.mark.parametrize("verb", ["find_allocation", "reserve", "release"])
+@pytest.mark.parametrize("refusal", [TooManyRequests, StaleGeneration, StaleTopology, Forbidden, Gone])
+async def test_what_one_deployment_is_refused_keeps_no_other_waiting(world, monkeypatch, verb, refusal):
+    """It shows, is asked for again, and what is asked for the others, or released, goes on."""
+    live = await world.serves()
+    before = world.allocated()
+    ask = getattr(OverRest, verb)
+
+    async def refused(self, name, *given):
+        if name == allocation_of("r1"):
+            raise refusal("not now")
+        return await ask(self, name, *given)
+
+    with monkeypatch.context() as at_first:
+        at_first.setattr(OverRest, verb, refused)
+        wanted = {"modelCacheGbPerNode": 0, "contextCache": False} if verb == "release" else {"cacheGbPerNode": 60}
+        world.serving.ensure("r1", DeploymentRequest.model_validate({"instance": "i", **wanted}))
+        await world.serves("r2")
+        assert world.allocated("r2"), "it comes after the one that is refused"
+        assert (live.lending.reason, live.lending.message) == (refusal.__name__, "not now")
+        assert world.allocated() == before
+    await world.look()
+    assert (world.allocated() == {}) is (verb == "release")
+    assert live.lending.reason == "Granted"
 
 
 async def test_without_caches_nothing_is_held(world):
@@ -283,6 +309,26 @@ async def test_what_a_deleted_deployment_left_is_released_by_the_next_life(world
     assert world.allocated()
     world.begin()
     world.memory.away = False
+    await world.look()
+    assert world.machine.names() == []
+
+
+async def test_what_one_deployment_left_and_cannot_be_released_keeps_no_other_allocation(world, monkeypatch):
+    for name in ("r1", "r2"):
+        await world.serves(name)
+    release = OverRest.release
+
+    async def refused(self, name):
+        if name == allocation_of("r1"):
+            raise StaleGeneration("not now")
+        return await release(self, name)
+
+    with monkeypatch.context() as at_first:
+        at_first.setattr(OverRest, "release", refused)
+        for name in ("r1", "r2"):
+            world.serving.delete(name)
+        await world.look()
+        assert world.machine.names() == [allocation_of("r1")]
     await world.look()
     assert world.machine.names() == []
 

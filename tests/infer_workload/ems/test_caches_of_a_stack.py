@@ -60,7 +60,7 @@ async def test_a_deployment_begins_with_the_blocks_of_the_one_before(tmp_path: P
 
         code, out, _ = await ran_beside(capsys, f"cache export before {file}")
         blocks = json.loads(file.read_text())["blocks"]
-        assert (code, out) == (0, f"{len(blocks)} blocks of before are in {file}")
+        assert (code, out) == (0, f"wrote {len(blocks)} blocks of before into {file}")
         assert blocks
         assert (await stack.http["infer"].delete("/v1/deployments/before")).is_success
 

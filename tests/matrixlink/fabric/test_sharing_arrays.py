@@ -1,10 +1,11 @@
 """Arrays answer what the exact method answers: tables of errors, and random problems under both rules."""
 
 import math
+from fractions import Fraction
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from benchmarks.fabric_oracles.floor_level import RULES, from_flows, share, share_floats
@@ -12,6 +13,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixlink.fabric.sharing.flow import Flow
 from matrixlink.fabric.sharing.max_min import Overcommitted
 from matrixlink.fabric.sharing.max_min_arrays import fair_rates, on_links
+from matrixlink.fabric.sharing.rates import rates_now
 from matrixlink.fabric.sharing.traffic import traffic
 from tests.matrixlink.fabric.test_sharing import AB, problems
 
@@ -32,6 +34,44 @@ def test_arrays_agree_with_the_exact_method(problem, rule):
         return
     exact = share(flows, links, rule)
     assert share_floats(flows, links, rule) == pytest.approx([float(r) for r in exact], rel=1e-9, abs=1e-12)
+
+
+rates = st.floats(1e-9, 1e6)
+tiny = st.sampled_from([5e-324, 1e-310, 3e-308, 1e-300])
+
+
+@st.composite
+def wide_problems(draw):
+    """Rates from a byte a second to a petabyte, weights from the least there is."""
+    links = {key: draw(rates) for key in range(draw(st.integers(1, 4)))}
+    flows = []
+    for _ in range(draw(st.integers(1, 6))):
+        path = draw(st.lists(st.sampled_from(sorted(links)), min_size=1, max_size=3, unique=True))
+        floor = draw(st.sampled_from([0.0, 0.0, 0.1, 0.01])) * min(links[key] for key in path)
+        flows.append(Flow(tuple(path), draw(rates | tiny), floor, floor + draw(rates | st.just(math.inf))))
+    return flows, links
+
+
+@settings(max_examples=300, deadline=None)
+@given(wide_problems())
+@example(([Flow((0,), weight=5e-324)], {0: 392.0}))
+@example(([Flow((0,), weight=1e-310), Flow((0,), weight=3e-310), Flow((1,))], {0: 392.0, 1: 1.0}))
+@example(([Flow((0,), weight=1e-310, ceiling=1e-9), Flow((0,), weight=1e6)], {0: 392.0}))
+def test_rates_of_all_sizes_agree_with_the_exact_method_as_well_as_floats_can(problem):
+    """What is left of a link is known to the rounding of its whole capacity, however little it is."""
+    flows, links = problem
+    exact_flows = [
+        Flow(
+            f.links, Fraction(f.weight), Fraction(f.floor), f.ceiling if f.ceiling == math.inf else Fraction(f.ceiling)
+        )
+        for f in flows
+    ]
+    exact = [float(rate) for rate in share(exact_flows, {key: Fraction(gbps) for key, gbps in links.items()})]
+    rounding = 1e-12 * max(links.values())
+    with np.errstate(over="raise", divide="raise", invalid="raise"):
+        assert share_floats(flows, links) == pytest.approx(exact, rel=1e-9, abs=rounding)
+        made, _ = from_flows(flows, links)
+        assert rates_now(made).tolist() == pytest.approx(exact, rel=1e-9, abs=rounding)
 
 
 @pytest.mark.parametrize("flow", BAD, ids=str)

@@ -25,6 +25,7 @@ BROKEN = {
 COMMANDS = (
     "apply -f {}.yaml",
     "delete -f {}.yaml",
+    "convert -f {}.yaml",
     "plan -f {}.yaml",
     "maintenance create m -f {}.yaml",
     "supernode add sn1 -f {}.yaml",
@@ -42,7 +43,7 @@ COMMANDS = (
 def test_a_file_that_makes_no_sense_is_refused_in_a_line(
     line: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    state = [] if line.startswith(("topology check", "experiment")) else ["--state", str(tmp_path / "state")]
+    state = [] if line.startswith(("topology check", "experiment", "convert")) else ["--state", str(tmp_path / "state")]
     for name, content in BROKEN.items():
         words = line.format(tmp_path / name).split()
         Path(next(word for word in words if word.startswith(str(tmp_path)))).write_bytes(content)
@@ -82,3 +83,12 @@ def test_the_objects_of_a_list_are_its_manifests(tmp_path: Path) -> None:
     objects = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in "ab"]
     (tmp_path / "l.yaml").write_text(f"apiVersion: v1\nkind: List\nitems: {objects}\n---\n---\n{objects[0]}\n")
     assert manifests_in(tmp_path / "l.yaml") == [*objects, objects[0]]
+
+
+def test_a_list_of_objects_is_converted_as_its_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """`kubectl get -o yaml` prints one."""
+    queue = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: q}}"
+    kept = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"
+    (tmp_path / "l.yaml").write_text(f"{{apiVersion: v1, kind: List, items: [{queue}, {kept}]}}")
+    code, out, err = ran(capsys, "convert", "-f", str(tmp_path / "l.yaml"), "-o", "name")
+    assert (code, out, "# Queue/q: the object: left out" in err) == (0, "ConfigMap/c\n", True), err

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import sqlite3
 from pathlib import Path
 from types import SimpleNamespace
@@ -75,6 +76,83 @@ async def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_
 )
 def test_a_code_that_looks_like_a_number_stays_a_word(text: str, value: Any) -> None:
     assert number(text) == value
+
+
+# ---- two at once --------------------------------------------------------------------------------------------------------
+
+
+DATABASE_FAULTS = ("database-readonly", "database-stalled")
+
+
+@pytest.mark.parametrize(("first", "second"), list(itertools.product(DATABASE_FAULTS, DATABASE_FAULTS)))
+async def test_of_two_faults_on_one_database_each_holds_until_it_is_cleared(
+    first: str, second: str, tmp_path: Path
+) -> None:
+    rows = database(tmp_path)
+    faults = ProcessFaults(Folder(tmp_path), STACK)
+
+    async def holds(kind: str) -> bool:
+        seen = await faults.seen("compute")
+        return not seen["writable"] if kind == "database-readonly" else seen["stalled"]
+
+    await faults.inject("a", first, "compute", {})
+    await faults.inject("b", second, "compute", {})
+    await faults.clear("a")
+    while second == "database-stalled" and not await holds(second):
+        await asyncio.sleep(0)
+    assert await holds(second)
+    assert await faults.injected() == ["b"]
+    await faults.clear("b")
+    assert not await holds("database-readonly")
+    assert not await holds("database-stalled")
+    rows.execute("INSERT INTO instances VALUES ('one')")
+
+
+async def test_a_stall_is_of_one_database(tmp_path: Path) -> None:
+    database(tmp_path)
+    sqlite3.connect(tmp_path / "link.db").execute("CREATE TABLE slices (name TEXT)")
+    faults = ProcessFaults(Folder(tmp_path), STACK)
+    await faults.inject("a", "database-stalled", "compute", {})
+    while not (await faults.seen("compute"))["stalled"]:
+        await asyncio.sleep(0)
+    assert not (await faults.seen("link"))["stalled"]
+    await faults.clear("a")
+
+
+async def test_a_service_stands_still_until_the_last_pause_of_it_is_cleared(bench: Bench) -> None:
+    bench.up()
+    faults, others = (ProcessFaults(bench.folder, bench.stack()) for _ in range(2))
+    await faults.inject("a", "service-paused", "beta", {})
+    await others.inject("b", "service-paused", "beta", {})
+    await faults.clear("a")
+    assert not (await faults.seen("beta"))["running"]
+    await faults.clear("a")
+    assert not (await faults.seen("beta"))["running"], "asked again it is still gone"
+    await others.clear("b")
+    assert (await faults.seen("beta"))["running"]
+
+
+async def test_what_comes_while_another_is_undone_is_there_afterwards(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    database(tmp_path)
+    faults = ProcessFaults(Folder(tmp_path), STACK)
+    await faults.inject("a", "database-readonly", "compute", {})
+    undo = ProcessFaults._undo
+
+    async def meanwhile(self: ProcessFaults, kind: str, service: str) -> None:
+        await self.inject("b", "database-readonly", "compute", {})
+        await self.inject("c", "database-stalled", "compute", {})
+        await undo(self, kind, service)
+
+    with monkeypatch.context() as at_once:
+        at_once.setattr(ProcessFaults, "_undo", meanwhile)
+        await faults.clear("a")
+    assert await faults.injected() == ["b", "c"]
+    assert not (await faults.seen("compute"))["writable"]
+    for name in "cb":
+        await faults.clear(name)
+    assert (await faults.seen("compute"))["writable"]
 
 
 # ---- who does it for others ---------------------------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -31,11 +32,10 @@ class Cards(FleetStore):
     def all(self, kind: str) -> dict[str, Any]:
         return {name: body for (current, name), body in self.kept.items() if current == kind}
 
-    def put(self, kind: str, documents: dict[str, Any]) -> None:
-        self.kept |= {(kind, name): body for name, body in documents.items()}
-
-    def remove(self, kind: str, name: str) -> None:
-        del self.kept[kind, name]
+    def write(self, documents: Mapping[str, Mapping[str, Any]], gone: Iterable[tuple[str, str]] = ()) -> None:
+        for key in gone:
+            self.kept.pop(key, None)
+        self.kept |= {(kind, name): body for kind, each in documents.items() for name, body in each.items()}
 
 
 class Desk:

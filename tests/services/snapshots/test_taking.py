@@ -12,13 +12,16 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 import pytest
+from sqlalchemy import MetaData
 
 from matrixcommon.model.errors import Conflict
+from services.chassis.database import Migrations
 from services.matrixctl.snapshots import snapshot
 from services.matrixctl.snapshots.snapshot import LOCK, reset, restore, take
 from services.matrixctl.snapshots.standstill import standstill
 from services.matrixctl.supervisor.process_lock import Holder, started_at
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
+from services.process_faults.process_faults import ProcessFaults
 from services.snapshots import archive
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -101,3 +104,34 @@ def test_who_stood_still_before_a_standstill_does_so_after_it() -> None:
         assert os.waitpid(paused.pid, os.WCONTINUED | os.WNOHANG) == (0, 0)
         for each in (paused, running):
             each.kill()
+
+
+@pytest.mark.parametrize("into", ["the same folder", "another"])
+async def test_a_fault_on_a_database_is_no_part_of_what_is_known(folder: Folder, tmp_path: Path, into: str) -> None:
+    """Faults are on the processes of a stack. A snapshot is of what they know, and its databases take writes."""
+    stack = folder.read()
+    assert stack is not None
+    with closing(sqlite3.connect(folder.path / "compute.db")) as database:
+        database.execute("CREATE TABLE documents (n INTEGER)")
+        database.execute("CREATE TABLE alembic_version (version_num TEXT)")
+        database.execute("INSERT INTO alembic_version VALUES (?)", Migrations("compute", MetaData()).revisions()[1:])
+        database.commit()
+    struck = ProcessFaults(folder, stack)
+    await struck.inject("a", "database-readonly", "compute", {})
+    take(folder, tmp_path / "struck.snapshot")
+    assert not (await struck.seen("compute"))["writable"], "the stack itself is struck as before"
+    target = folder if into == "the same folder" else Folder(tmp_path / "other")
+    restore(target, tmp_path / "struck.snapshot")
+    with closing(sqlite3.connect(target.path / "compute.db")) as database:
+        database.execute("INSERT INTO documents VALUES (1)")
+    after = ProcessFaults(target, stack)
+    assert (await after.injected(), (await after.seen("compute"))["writable"]) == ([], True)
+
+
+async def test_what_strikes_a_stack_ends_with_its_reset(folder: Folder) -> None:
+    stack = folder.read()
+    assert stack is not None
+    (folder.path / "agents.db").rename(folder.path / "compute.db")
+    await ProcessFaults(folder, stack).inject("a", "database-readonly", "compute", {})
+    reset(folder)
+    assert await ProcessFaults(folder, stack).injected() == []

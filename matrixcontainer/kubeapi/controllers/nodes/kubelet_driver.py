@@ -80,8 +80,7 @@ class Kubelets(WorkloadController):
         """The pod's own, or one that no live pod has: drawn from its uid, the next free one if it is taken."""
         attempt, address = 0, pod.ip
         while not address:
-            drawn = pod_address(pod.uid, attempt)
-            address = drawn if self.informers.pods.addresses.setdefault(drawn, pod.key) == pod.key else ""
+            address = self.informers.pods.promised(pod, pod_address(pod.uid, attempt))
             attempt += 1
         return address
 

@@ -9,6 +9,7 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.quantities import counted
 from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
@@ -56,7 +57,8 @@ def plan(
         return
     for each in plans:
         cabinets = len({place["cabinet"] for place in each["places"]})
-        say(f"{each['name']}: {len(each['places'])} nodes in {cabinets} cabinets, {each['moves']} of them move")
+        nodes = counted(len(each["places"]), "node")
+        say(f"{each['name']}: {nodes} in {counted(cabinets, 'cabinet')}, {each['moves']} of them move")
         if each["preempts"]:
             say(f"[red]preempts[/] {', '.join(each['preempts'])}")
         listing("rank, role, node, cabinet, now", each["places"])
@@ -79,8 +81,8 @@ def show_answer(answer: dict[str, Any]) -> None:
         cabinets = sorted({name.rpartition("-")[0] for name in places})
         spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
         part = answer["npus"] / answer["nodes"] if answer["nodes"] else 0
-        each = "" if part in (0, 8) else f" ({part:g} NPUs of each)"
-        say(f"[green]fits[/]: {len(places)} nodes{each} in {', '.join(cabinets)}{spares}")
+        each = "" if part in (0, 8) else f" ({counted(part, 'NPU')} of each)"
+        say(f"[green]fits[/]: {counted(len(places), 'node')}{each} in {', '.join(cabinets)}{spares}")
         losses = [loss | {"ubShare": f"{loss['ubShare']:.1%}"} for loss in answer["blastRadius"]]
         listing("loss of one:over, members lost:members, UB bandwidth lost:ubShare", losses)
         return

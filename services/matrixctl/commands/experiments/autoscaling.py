@@ -13,6 +13,7 @@ import typer
 import yaml
 
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import refusals
@@ -100,7 +101,7 @@ def autoscale(
     table([*columns, *FIGURES], shown)
     if not axes:
         for at_s, size, reason in rows[0][1].sizes[1:]:
-            say(f"{at_s:8.0f} s  {size} nodes  {reason}")
+            say(f"{at_s:8.0f} s  {counted(size, 'node')}  {reason}")
 
 
 def _figures(outcome: Outcome) -> list[str]:

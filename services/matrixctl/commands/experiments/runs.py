@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
@@ -46,7 +47,7 @@ def run(
     def findings() -> Findings:
         from infer_workload.reports.html import page, plots_of
 
-        title, plots = f"{outcome.report.workload} on {trial.nodes} nodes", plots_of(outcome.requests)
+        title, plots = f"{outcome.report.workload} on {counted(trial.nodes, 'node')}", plots_of(outcome.requests)
         whole = page(title, made, outcome.report.rows(), plots)
         return Findings("run", title, made["command"], document, whole, plots)
 

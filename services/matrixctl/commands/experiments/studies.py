@@ -11,6 +11,7 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
@@ -131,7 +132,7 @@ def capacity(
             nonlocal count
             count += 1
             if show:
-                show(min(count, sizes), sizes, f"{point.varied['nodes']} nodes")
+                show(min(count, sizes), sizes, counted(point.varied["nodes"], "node"))
 
         found = fewest_nodes(trial, attained, least, most, tried)
     more = [f"--attained={attained:g}", f"--least={least}", f"--most={most}"]
@@ -157,8 +158,8 @@ def capacity(
         table(columns, rows)
         within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"
         if found.nodes is None:
-            say(f"{most} nodes are not enough for {within}")
+            say(f"not enough for {within}: {counted(most, 'node')}")
         else:
-            say(f"{found.nodes} nodes ({found.nodes * NPUS_PER_NODE} NPUs) keep {within}")
+            say(f"enough for {within}: {counted(found.nodes, 'node')} ({found.nodes * NPUS_PER_NODE} NPUs)")
     if found.nodes is None:
         raise typer.Exit(1)

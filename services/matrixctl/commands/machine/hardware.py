@@ -10,6 +10,7 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import Conflict, NotFound
+from matrixcommon.model.quantities import counted
 from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
@@ -81,7 +82,7 @@ def supernode_add(
     if up:
         stack.client.call("agents", "PUT", at("supernodes", name))
     waits = "they come up one after another" if up else "they wait for their hardware"
-    say(f"{name} has {view['nodes']} nodes and {view['npus']} NPUs; {waits}")
+    say(f"{name} has {counted(view['nodes'], 'node')} and {counted(view['npus'], 'NPU')}; {waits}")
 
 
 @command("supernode remove")

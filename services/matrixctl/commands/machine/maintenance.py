@@ -116,7 +116,8 @@ def budget_set(
     body = {key: value for key, value in given.items() if value is not None}
     view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)
     when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
-    say(f"{', '.join(view['reasons'])}: at most {view['nodes']} nodes are out, {when}")
+    nodes = "1 node" if str(view["nodes"]) == "1" else f"{view['nodes']} nodes"
+    say(f"{', '.join(view['reasons'])}: at most {nodes} may be out, {when}")
 
 
 @command("budget delete")

@@ -13,6 +13,7 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.columns import listing
@@ -124,7 +125,7 @@ def bisection(
 def _show_cut(found: Any, where: str, output: Form) -> None:
     if printed(vars(found), output):
         return
-    say(f"{found.gbps:g} GB/s each way {where}, over {len(found.links)} links: {_first(found.links)}")
+    say(f"{found.gbps:g} GB/s each way {where}, over {counted(len(found.links), 'link')}: {_first(found.links)}")
 
 
 def _first(links: list[str]) -> str:
@@ -172,8 +173,9 @@ def check(
         for each in found:
             say(each.sentence)
     else:
-        others = f"{len(wired)} parts otherwise than regular" if wired else "wired as its numbers say"
-        say(f"{file} can be taken up: {len(compiled.nodes)} nodes, {len(compiled.link_named)} links, {others}")
+        others = f"{counted(len(wired), 'part')} otherwise than regular" if wired else "wired as its numbers say"
+        nodes, links = counted(len(compiled.nodes), "node"), counted(len(compiled.link_named), "link")
+        say(f"{file} can be taken up: {nodes}, {links}, {others}")
     if found:
         raise typer.Exit(EXIT_REFUSED)
 

@@ -9,6 +9,7 @@ from typing import Annotated
 import typer
 
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OnStack
 from services.matrixctl.output.screen import NotRunning, progress, say
@@ -44,6 +45,6 @@ def bundle(
 
         made = Bundle(folder, int(log_mib * (1 << 20)), tell)
         members = made.write(target)
-    say(f"{target}: {members} files, {target.stat().st_size / (1 << 20):.1f} MiB")
+    say(f"{target}: {counted(members, 'file')}, {target.stat().st_size / (1 << 20):.1f} MiB")
     for name, why in made.missing.items():
         say(f"  without {name}: {why}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import duration_text
+from matrixcommon.model.quantities import counted, duration_text
 from matrixcommon.model.resource_model import build_all
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import OnStack
@@ -42,7 +42,7 @@ def record_stop(
         raise InvalidField(f"there is no folder {target.parent}", field="FILE")
     recording = stop(stack.folder, target)
     say(
-        f"{file}: {len(recording.actions)} requests and {len(recording.events)} events in "
+        f"{file}: {counted(len(recording.actions), 'request')} and {counted(len(recording.events), 'event')} in "
         f"{duration_text(recording.about.length_s)} of emulated time"
     )
 
@@ -82,7 +82,7 @@ def replay(
     exact = recording.about.exact and state is None
     kind = "the same events, each at the same moment" if exact else "each object in the same states"
     say(
-        f"{kind}: {len(recording.actions)} requests, {len(recording.events)} events, "
+        f"{kind}: {counted(len(recording.actions), 'request')}, {counted(len(recording.events), 'event')}, "
         f"{duration_text(recording.about.length_s)} of emulated time"
     )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import counted, timestamp
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.options import OnStack, Output, printed
 from services.matrixctl.output.columns import listing
@@ -46,8 +46,9 @@ def snapshot(
     taken = take(stack.folder, Path(what))
     if printed(_document(Path(what), taken.manifest), output):
         return
+    databases = counted(len(taken.manifest.databases), "database")
     say(
-        f"{what}: {len(taken.manifest.databases)} databases, {size_text(Path(what).expanduser().stat().st_size)}, "
+        f"{what}: {databases}, {size_text(Path(what).expanduser().stat().st_size)}, "
         f"in {taken.took_wall_s:.1f} s, {taken.stopped_wall_s:.2f} s of them at a standstill"
     )
 

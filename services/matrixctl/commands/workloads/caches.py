@@ -11,6 +11,7 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, Output, printed
@@ -52,7 +53,7 @@ def cache_export(
         "blocks": [block for page in pages for block in page["blocks"]],
     }
     file.write_text(json.dumps(whole) + "\n", "utf-8")
-    say(f"{len(whole['blocks'])} blocks of {name} are in {file}")
+    say(f"wrote {counted(len(whole['blocks']), 'block')} of {name} into {file}")
 
 
 @command("cache warm")

@@ -14,13 +14,14 @@ from types import SimpleNamespace
 import httpx
 import pytest
 
+from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
 from services.matrixctl.supervisor.state_folder import StackTime
 from services.matrixctl.supervisor.supervisor import Request, Supervisor
-from services.matrixctl.supervisor.up import halt, look, start
+from services.matrixctl.supervisor.up import halt, look, start, until_ready
 from tests.services.matrixctl.conftest import Bench, eventually
 
 
@@ -323,3 +324,13 @@ def test_a_port_has_to_be_free_wherever_the_process_listens(bench: Bench) -> Non
         everywhere = Supervisor(bench.folder, Request(bench.processes, host="0.0.0.0", shared=())).stack
     assert inside.children["alpha"].port == bench.processes[0].port
     assert everywhere.children["alpha"].port != bench.processes[0].port
+
+
+def test_who_waits_for_a_stack_that_is_taken_down_is_told_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
+    supervisor = start(bench.folder, Request(bench.processes, shared=()).to_json())
+    waiting = until_ready(bench.folder, supervisor, 60.0)
+    next(waiting)
+    halt(bench.folder)
+    with pytest.raises(NotRunning, match="was taken down while it started"):
+        list(waiting)

@@ -1,0 +1,73 @@
+"""What is longer than the layout holds is refused as what can be mended by asking for less, whenever that shows: at once,
+or once the layout has changed under a request that waits; and whoever names a model is served by a deployment that holds
+what it asks for."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from typing import Any
+
+import pytest
+
+from tests.infer_workload.conftest import NODES, Stage, Views
+
+LONG = {"prompt": "one two", "max_tokens": 150_000, "ignore_eos": True}
+"""More than the one decode node of a layout of two holds, and less than the two of a layout of three."""
+
+
+async def in_flight(stage: Stage) -> Any:
+    """The one request that decodes."""
+    live = stage.app.state.serving.live["r1"]
+    while True:
+        for request in list(live.engine.in_flight.values()):
+            if request.state == "Decoding":
+                return request
+        await asyncio.sleep(0.005)
+
+
+@pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize(("path", "asked", "field"), [
+    ("completions", {}, "prompt"),
+    ("chat/completions", {"messages": [{"role": "user", "content": "Why?"}]}, "messages"),
+])  # fmt: skip
+async def test_a_request_too_long_for_the_layout_it_is_left_with_is_refused_as_at_once(
+    fresh: Any, path: str, asked: dict[str, Any], field: str, streamed: bool
+) -> None:
+    views = Views(NODES[:3])
+    async with Stage(fresh, views, scale=200.0) as stage:
+        await stage.ensure()
+        await stage.until("Serving")
+        body = {"model": "r1", "stream": streamed} | LONG | asked
+        answering = asyncio.ensure_future(stage.http.post(f"/v1/{path}", json=body))
+        request = await in_flight(stage)
+        views.lose(request.die.node)
+        answer = await asyncio.wait_for(answering, 20)
+        at_once = await stage.http.post(f"/v1/{path}", json=body)
+    assert (at_once.status_code, at_once.json()["error"]["code"]) == (400, "context_length_exceeded")
+    if streamed:
+        assert json.loads(answer.text.splitlines()[-2].removeprefix("data: "))["error"] == at_once.json()["error"]
+    else:
+        assert (answer.status_code, answer.json()) == (400, at_once.json())
+        assert "retry-after" not in answer.headers
+    assert at_once.json()["error"]["param"] == field
+
+
+async def test_a_model_takes_what_any_of_its_deployments_holds(fresh: Any) -> None:
+    class OneIsSmaller(Views):
+        async def fabric_view(self, instance: str) -> Any:
+            self.nodes = list(NODES[:2] if instance == "small" else NODES[2:6])
+            return await super().fabric_view(instance)
+
+    async with Stage(fresh, OneIsSmaller()) as stage:
+        for name in ("small", "large"):
+            await stage.ensure(name, instance=name)
+            await stage.until("Serving", name)
+        lengths = {each["id"]: each["max_model_len"] for each in (await stage.http.get("/v1/models")).json()["data"]}
+        assert lengths["small"] < 12_000 < lengths["large"] == lengths["deepseek-r1"]
+        body = LONG | {"model": "deepseek-r1", "max_tokens": 12_000}
+        answers = await asyncio.gather(*(stage.http.post("/v1/completions", json=body) for _ in range(4)))
+        assert [answer.status_code for answer in answers] == [200] * 4
+        refused = await stage.http.post("/v1/completions", json=body | {"max_tokens": 200_000})
+    assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert f"is {lengths['deepseek-r1']} tokens" in refused.json()["error"]["message"]
