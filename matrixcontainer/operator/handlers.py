@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import math
 from collections.abc import Callable, Iterable, Mapping
@@ -12,7 +13,7 @@ from typing import Any
 import kopf
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.errors import MatrixError, NotFound
 from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
@@ -63,6 +64,17 @@ class Reconcilers:
             self.scenarios,
         )
 
+    async def take_over(self) -> None:
+        """Begin where another process may have been killed with requests under way."""
+        for reconciler in self.all:
+            with contextlib.suppress(NotFound):  # a kind that is not served has no resources
+                await reconciler.take_over()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing that was asked for can still be carried out unseen."""
+        return not any(reconciler.unanswered.any for reconciler in self.all)
+
     def keys(self, index: str, of: str | None = None) -> set[str]:
         """The keys in an index, all of them or those under `of`."""
         found = self.indexes.get(index, {})
@@ -99,8 +111,6 @@ def _of(kind: Kind) -> tuple[str, str, str]:
 def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, clock: Clock) -> kopf.OperatorRegistry:
     """All handlers. Every `METRICS_S` of the clock the metrics of each CloudMatrixInfer are written."""
     registry = kopf.OperatorRegistry()
-    measured: dict[str, float] = {}
-    """When the metrics of a deployment were last written."""
 
     @kopf.on.login(registry=registry)
     def log_in(**_: Any) -> kopf.ConnectionInfo:
@@ -131,11 +141,11 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None, clock: Clock
         _handle(registry, reconciler)
 
     @kopf.timer(*_of(INFER), id="metrics", interval=METRICS_WALL_S_MIN, registry=registry)
-    async def measure(body: kopf.Body, **_: Any) -> None:
-        # Kopf's intervals are the wall's and fixed, and the clock's speed is not.
-        if clock.now() < measured.get(_key(body), -math.inf) + METRICS_S:
+    async def measure(body: kopf.Body, memo: kopf.Memo, **_: Any) -> None:
+        # Kopf's intervals are the wall's and fixed, and the clock's speed is not. It forgets a memo with its resource.
+        if clock.now() < memo.get("measured_at", -math.inf) + METRICS_S:
             return
-        measured[_key(body)] = clock.now()
+        memo.measured_at = clock.now()
         try:
             await reconcilers.infers.measure(_key(body))
         except MatrixError as away:
