@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import JSON, Float
+from sqlalchemy import JSON, Float, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
@@ -18,7 +18,7 @@ from matrixcommon.persistence.table_cache import all_rows
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.reservations import ReservationView
 from matrixresource.scheduler.model.request import Placement
-from matrixresource.store.tables import Base
+from matrixresource.store.tables import AllocationRow, Base
 
 RESERVATION_STATES = StateMachine(
     "reservation",
@@ -70,6 +70,20 @@ def active_reservations(session: Session) -> list[ReservationRow]:
     """Those whose end has not come, by start."""
     rows = (row for row in all_rows(session, ReservationRow) if row.state != "Ended")
     return sorted(rows, key=lambda row: (row.starts_at, row.name))
+
+
+def forget_reservations(session: Session, before: float) -> int:
+    """Drop those that had ended by then (s, emulated) and of which no allocation has anything; how many."""
+    rows = all_rows(session, ReservationRow)
+    ended = {row.name: row for row in rows if row.state == "Ended" and row.updated_at < before}
+    if not ended:
+        return 0
+    for name, request in session.execute(select(AllocationRow.name, AllocationRow.request)):
+        ended.pop(name, None)
+        ended.pop(request.get("reservation"), None)
+    for row in ended.values():
+        session.delete(row)
+    return len(ended)
 
 
 def placement_to_json(place: Placement, name: Any, offsets: Any, width: int) -> dict[str, list[list[Any]]]:

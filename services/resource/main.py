@@ -16,7 +16,6 @@ from matrixcommon.model.clock import Clock, as_set
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.workflows.operations import Operations
-from matrixcommon.workflows.rows import forget_workflows
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.allocations.node_lifecycle import NodeLifecycle
 from matrixresource.api.access import ACCESS
@@ -30,8 +29,7 @@ from matrixresource.defragmentation.service import DefragmentationService
 from matrixresource.defragmentation.workflows import RoomHost
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.scheduler import FORM
-from matrixresource.store.node_events import forget_events
-from matrixresource.store.operations import OperationRow
+from matrixresource.store.history import forget_history
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
@@ -138,9 +136,7 @@ def build(
     flapping = FlappingNodes(store, lifecycle, clock)
 
     def forget_old() -> None:
-        forget_events(store)
-        with store.transaction() as session:
-            forget_workflows(session, OperationRow, before=clock.now() - history_s(clock))
+        forget_history(store, before=clock.now() - history_s(clock))
 
     return create_app(
         "resource",
