@@ -15,6 +15,7 @@ from matrixresource.store.topology_versions import checked_version
 def check_request(session: Session, name: str, request: AllocationRequest) -> None:
     """Raises StaleTopology, and InvalidField for what it says of others that no placement could follow."""
     checked_version(session, request.topology_version)
+    check_placement(request)
     near = request.affinity.allocations if request.affinity else []
     apart = request.anti_affinity.allocations if request.anti_affinity else []
     for field, others in (("affinity", near), ("antiAffinity", apart)):
@@ -34,6 +35,25 @@ def check_request(session: Session, name: str, request: AllocationRequest) -> No
     if way := affinity_cycle(name, near, lambda other: _near(session, other)):
         text = f"{' is near '.join(way)}: affinity that goes round in a circle"
         raise InvalidField(text, field="affinity.allocations")
+
+
+def check_placement(request: AllocationRequest) -> None:
+    """Raises InvalidField for what is required of how sockets and memory alone lie, where that can mean nothing: they
+    are had of as many nodes as it takes, which nobody counts as members."""
+    placement = request.placement
+    if request.nodes is not None or request.npus is not None or not placement.required:
+        return
+    if placement.policy == "spread":
+        raise InvalidField(
+            "cpus and memoryGib alone have no members to spread; prefer it (required: false), or ask for nodes or npus",
+            field="placement.policy",
+        )
+    if placement.level == "node":
+        raise InvalidField(
+            "cpus and memoryGib alone are packed into a cabinet or a supernode; of one node they are memoryGibByNode, "
+            "or go with nodes or npus",
+            field="placement.level",
+        )
 
 
 def _near(session: Session, name: str) -> list[str]:

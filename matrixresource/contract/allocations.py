@@ -46,7 +46,8 @@ class PlacementPolicy(ApiModel):
 
     `required` makes it a condition: packed into one domain, or spread evenly over all of them, with at most
     `maxPerDomain` members in one where that is given. Members stay inside one supernode, where UB ends, unless the
-    level is `supernode` and the policy leaves it open: preferred packing, or spreading.
+    level is `supernode` and the policy leaves it open: preferred packing, or spreading. Sockets and memory alone have
+    no members: of them only packing into a cabinet or a supernode can be required.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"policy": "spread", "level": "cabinet"},)
