@@ -6,6 +6,7 @@ bound; whoever says `reservation` in a spec takes from that. At its end what nob
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
 from sqlalchemy import JSON, Float, select
@@ -57,12 +58,17 @@ class ReservationRow(ResourceRow, Base):
     def spec(self) -> AllocationRequest:
         return AllocationRequest.model_validate(self.request)
 
+    @property
+    def nodes(self) -> set[str]:
+        """Of which it has anything."""
+        return {entry[0] for entries in self.place.values() for entry in entries}
+
     def view(self) -> ReservationView:
         return self.view_as(
             ReservationView,
             starts_at=timestamp(self.starts_at),
             ends_at=timestamp(self.ends_at),
-            nodes=sorted({entry[0] for entries in self.place.values() for entry in entries}),
+            nodes=sorted(self.nodes),
         )
 
 
@@ -70,6 +76,11 @@ def active_reservations(session: Session) -> list[ReservationRow]:
     """Those whose end has not come, by start."""
     rows = (row for row in all_rows(session, ReservationRow) if row.state != "Ended")
     return sorted(rows, key=lambda row: (row.starts_at, row.name))
+
+
+def promised_on(session: Session, nodes: Set[str]) -> list[str]:
+    """The reservations that are promised anything of these nodes."""
+    return sorted(row.name for row in active_reservations(session) if row.promised and not nodes.isdisjoint(row.nodes))
 
 
 def forget_reservations(session: Session, before: float) -> int:
