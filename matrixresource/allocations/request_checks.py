@@ -6,14 +6,17 @@ from collections.abc import Callable, Iterable
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.store.tables import AllocationRow, NodeRow
 from matrixresource.store.topology_versions import checked_version
 
 
-def check_request(session: Session, name: str, request: AllocationRequest) -> None:
-    """Raises StaleTopology, and InvalidField for what it says of others that no placement could follow."""
+def check_request(
+    session: Session, name: str, request: AllocationRequest, granted: AllocationRequest | None = None
+) -> None:
+    """Raises StaleTopology, and InvalidField for what it says of others that no placement could follow; Conflict where
+    that was `granted` before and those others have gone since."""
     checked_version(session, request.topology_version)
     check_placement(request)
     near = request.affinity.allocations if request.affinity else []
@@ -23,7 +26,9 @@ def check_request(session: Session, name: str, request: AllocationRequest) -> No
             raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.allocations")
     missing = [other for other in near if session.get(AllocationRow, other) is None]
     if missing and request.affinity and request.affinity.required:
-        raise InvalidField(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
+        known = granted is not None and granted.affinity is not None and {*missing} <= {*granted.affinity.allocations}
+        refusal: type[MatrixError] = Conflict if known else InvalidField
+        raise refusal(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
     for node in request.memory_gib_by_node:
         if session.get(NodeRow, node) is None:
             raise InvalidField(f"there is no node {node!r}", field=f"memoryGibByNode.{node}")
