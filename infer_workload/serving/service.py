@@ -185,8 +185,7 @@ class Serving:
         return self.view(name)
 
     def drain(self, name: str, request: DrainRequest | None, *, validate_only: bool = False) -> DeploymentView:
-        """Have these nodes drained, by a deadline; asked again for the same nodes it continues, for the operation that
-        asked last: whichever asked before is over, as an instance has one under way. None withdraws it.
+        """Have these nodes drained, by a deadline; asked again for the same nodes it continues. None withdraws it.
 
         Raises Conflict where somebody else has others drained, and InsufficientCapacity where what stays shall go on
         serving and cannot.
@@ -195,11 +194,7 @@ class Serving:
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
             current = row.drain
-            if request is not None and current and set(current["nodes"]) == set(request.nodes):
-                if request.by and request.by != current.get("by"):
-                    row.drain = {**current, "by": request.by}
-                    if not validate_only and live.draining is not None:
-                        live.draining.by = request.by
+            if request is not None and row.drains_already(request, None if validate_only else live.draining):
                 return self.view(name)
             if request is not None:
                 if current and current.get("by") and current["by"] != request.by:
