@@ -184,7 +184,7 @@ class AutoscalingReconciler:
                 session.add(memory := ScalingMemoryRow(policy=name, state={}))
             memory.state = found.state.wire()
             row.forecast_replicas = found.forecast
-            if found.replicas >= whole.members or not self._status.held_up(row, whole.members, found):
+            if found.replicas >= whole.members or not self._status.decided_already(row, whole.members, found):
                 self._status.write(session, row, whole.members, found)
         if found.replicas > whole.members:
             self._wake()

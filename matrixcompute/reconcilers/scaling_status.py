@@ -57,7 +57,7 @@ class ScalingStatus:
             text = f"scaling policy {name_of(row.name)}: {message}"
             self._store.record_event(session, row.target, reason, text, now)
 
-    def held_up(self, row: ScalingPolicyRow, current: int, found: Recommendation) -> bool:
+    def decided_already(self, row: ScalingPolicyRow, current: int, found: Recommendation) -> bool:
         """Whether that was decided before, and what it waits for is shown: it is no news while it waits."""
         if row.reason not in WAITING:
             return False
