@@ -193,7 +193,7 @@ class Serving:
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
             current = row.drain
-            if request is not None and current and set(current["nodes"]) == set(request.nodes):
+            if request is not None and row.drains_already(request, None if validate_only else live.draining):
                 return self.view(name)
             if request is not None:
                 if current and current.get("by") and current["by"] != request.by:

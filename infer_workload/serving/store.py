@@ -11,6 +11,8 @@ from sqlalchemy import JSON, BigInteger, String, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
+from infer_workload.contract.roles import DrainRequest
+from infer_workload.layout.draining import Drain
 from infer_workload.metering.tables import Base
 from infer_workload.serving.states import DEPLOYMENT_STATES
 from matrixcommon.model.resource_key import DEFAULT_PROJECT
@@ -38,6 +40,17 @@ class DeploymentRow(TimedStateRow, Base):
     @property
     def spec(self) -> DeploymentRequest:
         return DeploymentRequest.from_stored(self.request)
+
+    def drains_already(self, request: DrainRequest, draining: Drain | None) -> bool:
+        """Whether the same nodes drain. They do so for the operation that asks, from now on: whichever asked before is
+        over, as an instance has one under way. So it is noted in `draining`, too."""
+        if not self.drain or set(self.drain["nodes"]) != set(request.nodes):
+            return False
+        if request.by and request.by != self.drain.get("by"):
+            self.drain = {**self.drain, "by": request.by}
+            if draining is not None:
+                draining.by = request.by
+        return True
 
     def view(self) -> DeploymentView:
         request = self.spec.shown_to(self.project or DEFAULT_PROJECT)

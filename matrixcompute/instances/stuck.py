@@ -1,4 +1,8 @@
-"""What does not get on: its operation cannot be resumed, or a passing state has outlived its deadline."""
+"""What does not get on: its operation cannot be resumed, or a passing state has outlived its deadline.
+
+While members of an instance drain the deadline of its state stands still: a drain may be given as much as a day, and
+what takes longer than that is stuck by the deadline of its step.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +11,20 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import StuckView
-from matrixcommon.workflows.rows import STUCK
+from matrixcommon.workflows.progress import Trace
 from matrixcompute.model.states import INSTANCE_STATES
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.scenarios import ScenarioRunRow, runs_begun
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 
+DRAINS = (("drain_members", "startedAt", ("finishedAt", "undoneAt")), ("await_loaded", "undoStartedAt", ("undoneAt",)))
+"""The steps of an operation that wait for drains, the second where it is undone, and what is noted of their beginning
+and their end."""
+
 
 def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[StuckView]:
     """By name. What no release at hand can resume is listed at once: no deadline makes a difference to it."""
-    operations = {each.target: each for each in store.open_operations(session) if each.stuck is not None}
+    operations = {each.target: each for each in store.open_operations(session)}
     found = (_stuck(row, operations.get(row.name), now) for row in store.instances(session))
     return [view for view in found if view is not None]
 
@@ -36,15 +44,18 @@ def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:
 
 
 def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> StuckView | None:
-    reported = operation.find_condition(STUCK) if operation is not None else row.find_condition("Progressing")
+    stands = operation is not None and operation.stuck is not None
+    reported = operation.stuck if operation is not None and stands else row.find_condition("Progressing")
     if reported is None:
         return None
     since = from_timestamp(reported["lastTransitionTime"])
-    if operation is not None:
+    drained_s = 0.0 if operation is None else _drained_s(operation.trace or {}, since, now)
+    if operation is not None and stands:
         reason, message = reported["reason"], f"operation {name_of(operation.name)}: {reported['message']}"
-    elif INSTANCE_STATES.stuck(row.state, since, now):
+    elif INSTANCE_STATES.stuck(row.state, since + drained_s, now):
         deadline_s = INSTANCE_STATES.states[row.state].deadline_s
         reason, message = "DeadlineExceeded", f"{row.state} for longer than {deadline_s:g} s"
+        message += f", beside {drained_s:.0f} s in which members drained" if drained_s else ""
     else:
         return None
     return StuckView(
@@ -55,3 +66,17 @@ def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> Stuc
         reason=reason,
         message=message,
     )
+
+
+def _drained_s(trace: Trace, since: float, now: float) -> float:
+    """How long an operation has waited for drains since then. Of a drain that was begun again, for who failed later,
+    only the end of the first is known: all until then counts."""
+    drained_s, counted = 0.0, since
+    for step, start, ends in DRAINS:
+        entry = trace.get(step, {})
+        if (first := entry.get("firstFinishedAt")) is not None and first > counted:
+            drained_s, counted = drained_s + first - counted, first
+        if (began := entry.get(start)) is not None:
+            end = next((entry[each] for each in ends if entry.get(each) is not None), now)
+            drained_s += max(0.0, end - max(began, counted))
+    return drained_s

@@ -185,7 +185,8 @@ class AutoscalingReconciler:
                 session.add(memory := ScalingMemoryRow(policy=name, state={}))
             memory.state = found.state.wire()
             row.forecast_replicas = found.forecast
-            self._status.write(session, row, whole.members, found)
+            if found.replicas >= whole.members or not self._status.decided_already(row, whole.members, found):
+                self._status.write(session, row, whole.members, found)
         if found.replicas > whole.members:
             self._wake()
         return found
@@ -265,6 +266,7 @@ class AutoscalingReconciler:
             memory = session.get(ScalingMemoryRow, name)
             if row is None or instance is None or memory is None or row.parked or not served:
                 return False
+            self._status.write(session, row, instance.shape.nodes, found)
             self._instance_service.suspend(session, instance)
             returns_to = seen.sizes if isinstance(seen, PoolsObservation) else None
             memory.state = found.state.model_copy(update={"returns_to": returns_to}).wire()
@@ -303,6 +305,7 @@ class AutoscalingReconciler:
             memory = session.get(ScalingMemoryRow, name)
             if row is None or instance is None or memory is None or row.draining != leaving:
                 return False
+            self._status.write(session, row, instance.shape.nodes, found)
             change = found.replicas - instance.shape.nodes
             self._instance_service.resize(session, instance, found.replicas, leaving)
             state = ScalingState.of(memory.state)

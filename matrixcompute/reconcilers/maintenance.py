@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections import Counter
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from sqlalchemy import select
 from sqlalchemy.orm import Session
@@ -19,7 +19,7 @@ from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.maintenance.budgets import Limit, limits_of
-from matrixcompute.maintenance.decision import Action, Ask, DrainSeen, Observations, is_out, plan_maintenance
+from matrixcompute.maintenance.decision import Action, Ask, DrainSeen, Observations, Plan, is_out, plan_maintenance
 from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
 from matrixcompute.maintenance.states import UNDER_WAY
 from matrixcompute.model.states import SETTLED
@@ -89,17 +89,31 @@ class MaintenanceReconciler:
                 return
             now, spec = self._clock.now(), row.request
             plan = plan_maintenance(owner_of(name), spec, row.state, units, seen, now)
+            shown = _until_asked(units, plan)
             row.move(plan.state)
-            row.write(plan.units)
+            row.write(shown)
             if (row.phase_reason, row.message) != (plan.reason, plan.message):
                 row.phase_reason, row.message = plan.reason, plan.message
             if row.started_at is None and any(unit.state != "Pending" for unit in plan.units):
                 row.started_at = now
             if not row.open:
                 row.finished_at = now
-        done = [await self._ask(name, spec, ask) for ask in plan.asks]
-        if any(done) or list(plan.units) != units or plan.state != state:
+        refused = [(ask.of, await self._ask(name, spec, ask)) for ask in plan.asks]
+        self._explain(name, plan, shown, {unit: why for unit, why in refused if why is not None})
+        if any(why is None for _, why in refused) or shown != units or plan.state != state:
             self.wake()
+
+    def _explain(
+        self, name: str, plan: Plan, shown: Sequence[MaintenanceUnit], refused: Mapping[str, MatrixError]
+    ) -> None:
+        """Write of each unit for which something was asked what came of that, where it is not what is shown."""
+        news = {unit.name: _explained(unit, refused.get(unit.name)) for unit in plan.units}
+        if all(news[unit.name] == unit for unit in shown):
+            return
+        with self._store.transaction() as session:
+            if (row := session.get(MaintenanceRow, name)) is not None:
+                found = row.progress()
+                row.write([news[unit.name] if unit in shown else unit for unit in found])
 
     def _note(self, name: str, refused: MatrixError) -> None:
         with self._store.transaction() as session:
@@ -166,8 +180,8 @@ class MaintenanceReconciler:
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
-    async def _ask(self, name: str, spec: MaintenanceSpec, ask: Ask) -> bool:
-        """One thing of a neighbour; whether it was done. What it refuses is written down, and asked again later."""
+    async def _ask(self, name: str, spec: MaintenanceSpec, ask: Ask) -> MatrixError | None:
+        """One thing of a neighbour; its refusal, unless it was done. What is refused is asked again later."""
         owner, neighbours = owner_of(name), self._neighbours
         reason = f"maintenance {name}" + (f": {spec.reason}" if spec.reason else "")
         try:
@@ -182,12 +196,8 @@ class MaintenanceReconciler:
                 await neighbours.ask_node(ask.of, ask.action.value, reason, firmware)
         except MatrixError as refused:
             log.info("a maintenance was refused", extra={"maintenance": name, "of": ask.of, "why": refused.message})
-            with self._store.transaction() as session:
-                if (row := session.get(MaintenanceRow, name)) is not None:
-                    why = {"reason": refused.reason, "message": refused.message[:300]}
-                    row.write([u.model_copy(update=why) if u.name == ask.of else u for u in row.progress()])
-            return False
-        return True
+            return refused
+        return None
 
     # -- notices -------------------------------------------------------------------------------------------------------
 
@@ -209,6 +219,24 @@ class MaintenanceReconciler:
                 self._store.record_event(session, instance.name, "MaintenanceScheduled", message, now)
         elif current is not None and current["status"] == "True":
             instance.set_condition(NOTICE, False, "Over", "nothing of it is to be worked on", now)
+
+
+def _until_asked(units: Sequence[MaintenanceUnit], plan: Plan) -> list[MaintenanceUnit]:
+    """The units of a plan, as they are shown until it is known what came of what is asked for them: one that stays in
+    its state says so long what it said before, so that nothing is written for a request that is refused as it was."""
+    asked, before = {ask.of for ask in plan.asks}, {unit.name: unit for unit in units}
+    return [
+        unit.model_copy(update={"reason": earlier.reason, "message": earlier.message})
+        if unit.name in asked and (earlier := before[unit.name]).state == unit.state
+        else unit
+        for unit in plan.units
+    ]
+
+
+def _explained(unit: MaintenanceUnit, refused: MatrixError | None) -> MaintenanceUnit:
+    if refused is None:
+        return unit
+    return unit.model_copy(update={"reason": refused.reason, "message": refused.message[:300]})
 
 
 def _concerns(row: MaintenanceRow) -> set[str]:

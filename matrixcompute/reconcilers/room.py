@@ -31,7 +31,7 @@ class RoomReconciler:
         self._workflows = workflows
         self._clock = clock
         self._again_at: dict[str, float] = {}
-        """When to ask again. Another life of the process asks at once."""
+        """When to ask again, of those who have to wait. Another life of the process asks at once."""
 
     def due(self, name: str) -> bool:
         """Whether to ask for members that an instance goes without."""
@@ -40,7 +40,8 @@ class RoomReconciler:
     async def restore(self, name: str) -> int:
         """Have members back that it goes without, as many as there is room for; then spares. How many workflows were
         opened."""
-        self._again_at[name] = self._clock.now() + RETRY_S
+        now = self._clock.now()
+        self._again_at = {each: at for each, at in self._again_at.items() if now < at} | {name: now + RETRY_S}
         allocation = await self._neighbours.find_allocation(name)
         with self._store.reading() as session:
             instance = session.get(InstanceRow, name)

@@ -13,6 +13,8 @@ from matrixcompute.reconcilers.scaling_targets import refusal
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingPolicyRow
 
 DECISIONS_KEPT = 10
+WAITING = (Reason.DRAINING, Reason.CHANGE_UNDER_WAY)
+"""Why what was decided is not done yet."""
 LIMITS = (Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS, Reason.SCALE_UP_LIMIT, Reason.SCALE_DOWN_LIMIT)
 UNMEASURED = (Reason.METRIC_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE)
 UNABLE = (Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_READY, Reason.REFUSED)
@@ -55,6 +57,17 @@ class ScalingStatus:
             text = f"scaling policy {name_of(row.name)}: {message}"
             self._store.record_event(session, row.target, reason, text, now)
 
+    def decided_already(self, row: ScalingPolicyRow, current: int, found: Recommendation) -> bool:
+        """Whether that was decided before, and what it waits for is shown: it is no news while it waits."""
+        if row.reason not in WAITING:
+            return False
+        decided = next((each for each in reversed(row.decisions or []) if each["reason"] not in WAITING), None)
+        if decided is None:
+            return False
+        last = ScalingDecision.model_validate(decided)
+        now = (current, found.replicas, found.reason, found.pools)
+        return (last.current_replicas, last.desired_replicas, last.reason, last.desired_pools) == now
+
     def note(self, name: str, reason: Reason, message: str) -> None:
         """That nothing is changed, and why."""
         with self._store.transaction() as session:
@@ -65,3 +78,5 @@ class ScalingStatus:
                 last = ScalingDecision.from_stored(row.decisions[-1]) if row.decisions else None
                 pools = None if last is None else last.desired_pools
                 self.write(session, row, nodes, Recommendation(desired, ScalingState(), reason, message, pools=pools))
+                if reason == Reason.DRAINING and row.message != message:
+                    row.message = message  # fewer requests run there by now

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
+from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixresource.contract.allocations import AllocationRequest, MemberView
@@ -34,7 +34,7 @@ async def who_can_leave(
         allocation_request = without(request, [*leaving, *more])
         try:
             await neighbours.move(name, allocation_request, validate_only=True)
-        except (Conflict, InvalidField) as why:  # it is to be near somebody who is gone
+        except Conflict as why:
             refused = why
         else:
             leaving += more

@@ -34,7 +34,7 @@ async def room_for(
 async def take_spares(neighbours: ControlPlane, name: str, shape: InstanceRequest) -> None:
     """The spares that were left out while members were missing, if there are any."""
     request = compose(name, shape)
-    with contextlib.suppress(Conflict, InvalidField):
+    with contextlib.suppress(Conflict):
         if not (await neighbours.reserve(name, request, validate_only=True)).preempts:
             await neighbours.reserve(name, request)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,7 +11,7 @@ from typing import Any
 
 import kopf
 
-from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.errors import MatrixError, NotFound
 from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
@@ -59,6 +60,17 @@ class Reconcilers:
             self.faults,
             self.scenarios,
         )
+
+    async def take_over(self) -> None:
+        """Begin where another process may have been killed with requests under way."""
+        for reconciler in self.all:
+            with contextlib.suppress(NotFound):  # a kind that is not served has no resources
+                await reconciler.take_over()
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether nothing that was asked for can still be carried out unseen."""
+        return not any(reconciler.unanswered.any for reconciler in self.all)
 
     def keys(self, index: str, of: str | None = None) -> set[str]:
         """The keys in an index, all of them or those under `of`."""

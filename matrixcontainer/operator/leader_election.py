@@ -23,6 +23,8 @@ DURATION_S = 15.0
 RENEW_DEADLINE_S = 10.0
 RETRY_S = 2.0
 """client-go's leader election uses 15, 10 and 2 seconds by default."""
+AT_REST = "cloudmatrix.io/at-rest"
+"""Annotation of a Lease whose holder left nothing under way when it released it."""
 
 
 class Leadership:
@@ -44,6 +46,8 @@ class Leadership:
         self._namespace = namespace
         self._seen: tuple[str, float] = ("", 0.0)
         self.holder = ""
+        self.after_rest = False
+        """Whether whoever held the Lease before us, if anybody, left nothing under way."""
         self._renewed_at = 0.0
         """When the last renewal was sent: others count from when it was written, maybe long before its answer."""
 
@@ -72,12 +76,12 @@ class Leadership:
             except MatrixError as refused:
                 log.warning("leadership was not renewed", extra={"why": refused.message})
 
-    async def release(self) -> None:
-        """Let the next one begin at once."""
+    async def release(self, at_rest: bool) -> None:
+        """Let the next one begin at once; `at_rest` where nothing that we asked for is under way."""
         try:
             lease = await self._kube.find(LEASE, self._name, self._namespace)
             if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
-                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1})
+                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1}, at_rest)
         except MatrixError as refused:
             log.info("leadership was not released", extra={"why": refused.message})
 
@@ -96,6 +100,7 @@ class Leadership:
                 await self._kube.create(LEASE, body, self._namespace)
             except Conflict:
                 return False
+            self.after_rest = True
             return self._current(self._identity)
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
@@ -107,6 +112,8 @@ class Leadership:
             await self._write(lease, self._spec(moves, spec.get("acquireTime") if holder == self._identity else None))
         except Conflict:
             return False
+        if self.holder != self._identity:
+            self.after_rest = (lease["metadata"].get("annotations") or {}).get(AT_REST) == "true"
         return self._current(self._identity)
 
     def _current(self, holder: str) -> bool:
@@ -130,6 +137,7 @@ class Leadership:
             "leaseTransitions": transitions,
         }
 
-    async def _write(self, lease: dict[str, Any], spec: dict[str, Any]) -> None:
-        body = {"metadata": {"resourceVersion": lease["metadata"]["resourceVersion"]}, "spec": spec}
-        await self._kube.merge(LEASE, self._name, body, self._namespace)
+    async def _write(self, lease: dict[str, Any], spec: dict[str, Any], at_rest: bool = False) -> None:
+        annotations = {AT_REST: "true" if at_rest else None}
+        metadata = {"resourceVersion": lease["metadata"]["resourceVersion"], "annotations": annotations}
+        await self._kube.merge(LEASE, self._name, {"metadata": metadata, "spec": spec}, self._namespace)

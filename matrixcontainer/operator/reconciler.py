@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -48,6 +48,46 @@ def name_field(refused: MatrixError, sent_as: str = "spec") -> None:
         refused.message = f"{field}: {refused.message.removeprefix(f'{refused.field}: ')}"
 
 
+class UnansweredRequests:
+    """What may still be made though nobody waits for it: requests that were sent and got no answer, each for
+    `LATE_WALL_S`.
+
+    Another process may have sent some and ended before it heard of them. Of what it handled each counts as one, from
+    when this process took over.
+    """
+
+    def __init__(self, wall: Callable[[], float]) -> None:
+        self._wall = wall
+        self._until: dict[str, float] = {}
+        self._inherited: frozenset[str] = frozenset()
+        self._inherited_until = 0.0
+
+    def note(self, key: str) -> None:
+        """One for that resource got no answer."""
+        self._forget()
+        self._until[key] = self._wall() + LATE_WALL_S
+
+    def inherit(self, uids: Iterable[str]) -> None:
+        """Another process handled these until now."""
+        self._inherited, self._inherited_until = frozenset(uids), self._wall() + LATE_WALL_S
+
+    def may_arrive(self, key: str, uid: str) -> bool:
+        """Whether one for that resource may still be carried out."""
+        self._forget()
+        return key in self._until or uid in self._inherited
+
+    @property
+    def any(self) -> bool:
+        self._forget()
+        return bool(self._until or self._inherited)
+
+    def _forget(self) -> None:
+        now = self._wall()
+        self._until = {key: until for key, until in self._until.items() if now < until}
+        if now >= self._inherited_until:
+            self._inherited = frozenset()
+
+
 class Reconciler(ABC):
     """One kind's. `reconcile` is the only way in; `converge` is what each kind adds."""
 
@@ -58,8 +98,7 @@ class Reconciler(ABC):
         self.kube = kube
         self.wall = wall
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
-        self._unanswered: dict[str, float] = {}
-        """Resources of which a request got no answer, and when that was (wall time)."""
+        self.unanswered = UnansweredRequests(wall)
 
     async def reconcile(self, key: str) -> float | None:
         """Bring what stands behind the resource nearer to its spec, and report.
@@ -79,9 +118,12 @@ class Reconciler(ABC):
                             return self._may_come_late(key, body) if again_s is None else again_s
                     except StaleRead:
                         raise
+                    except asyncio.CancelledError:
+                        self.unanswered.note(key)
+                        raise
                     except MatrixError as refused:
                         if isinstance(refused, Unavailable) and was_sent(refused):
-                            self._unanswered[key] = self.wall()
+                            self.unanswered.note(key)
                         name_field(refused, self.sent_as)
                         passes = refused.retryable or isinstance(refused, Conflict)
                         if not body["metadata"].get("deletionTimestamp"):
@@ -94,11 +136,15 @@ class Reconciler(ABC):
     def _may_come_late(self, key: str, body: dict[str, Any]) -> float | None:
         """In how many wall seconds to come again before a resource may go: what was asked for and got no answer could
         be made yet, and nobody would take that away then."""
-        since = self._unanswered.get(key)
-        if since is not None and self.wall() >= since + LATE_WALL_S:
-            del self._unanswered[key]
-            since = None
-        return AGAIN_WALL_S if since is not None and body["metadata"].get("deletionTimestamp") else None
+        metadata = body["metadata"]
+        waits = metadata.get("deletionTimestamp") and self.unanswered.may_arrive(key, metadata["uid"])
+        return AGAIN_WALL_S if waits else None
+
+    async def take_over(self) -> None:
+        """To be called once nobody else reconciles, where somebody may have: what that one asked for may be on its way,
+        and its memory of that is gone."""
+        bodies, _ = await self.kube.list(self.kind)
+        self.unanswered.inherit(body["metadata"]["uid"] for body in bodies)
 
     @abstractmethod
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:

@@ -85,7 +85,7 @@ class Allocator:
             current = session.get(AllocationRow, name)
             before = [] if current is None else current.preempts
             if current is None or request.spec_dict() != current.request:  # what was granted is found again
-                check_request(session, name, request)
+                check_request(session, name, request, None if current is None else current.spec())
             if current is None:
                 current = self._reserved(session, name, request)
             else:
@@ -146,7 +146,7 @@ class Allocator:
             allocation = self._living(session, name)
             request = self._elsewhere(session, allocation, request)
             if request.spec_dict() != allocation.moving_to:
-                check_request(session, name, request)
+                check_request(session, name, request, allocation.spec())
             ranks = self._moves.begin(session, allocation, request)
             if validate_only:
                 self._cut_over(session, allocation, request, ranks)

@@ -6,16 +6,20 @@ from collections.abc import Callable, Iterable
 
 from sqlalchemy.orm import Session
 
-from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import checked_version
 
 
-def check_request(session: Session, name: str, request: AllocationRequest) -> None:
-    """Raises StaleTopology, and InvalidField for what it says of others that no placement could follow."""
+def check_request(
+    session: Session, name: str, request: AllocationRequest, granted: AllocationRequest | None = None
+) -> None:
+    """Raises StaleTopology, and InvalidField for what it says of others that no placement could follow; Conflict where
+    that was `granted` before and those others have gone since."""
     checked_version(session, request.topology_version)
+    check_placement(request)
     near = request.affinity.allocations if request.affinity else []
     apart = request.anti_affinity.allocations if request.anti_affinity else []
     for field, others in (("affinity", near), ("antiAffinity", apart)):
@@ -23,7 +27,9 @@ def check_request(session: Session, name: str, request: AllocationRequest) -> No
             raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.allocations")
     missing = [other for other in near if session.get(AllocationRow, other) is None]
     if missing and request.affinity and request.affinity.required:
-        raise InvalidField(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
+        known = granted is not None and granted.affinity is not None and {*missing} <= {*granted.affinity.allocations}
+        refusal: type[MatrixError] = Conflict if known else InvalidField
+        raise refusal(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
     for node in request.memory_gib_by_node:
         if session.get(NodeRow, node) is None:
             raise InvalidField(f"there is no node {node!r}", field=f"memoryGibByNode.{node}")
@@ -35,6 +41,25 @@ def check_request(session: Session, name: str, request: AllocationRequest) -> No
     if way := affinity_cycle(name, near, lambda other: _near(session, other)):
         text = f"{' is near '.join(way)}: affinity that goes round in a circle"
         raise InvalidField(text, field="affinity.allocations")
+
+
+def check_placement(request: AllocationRequest) -> None:
+    """Raises InvalidField for what is required of how sockets and memory alone lie, where that can mean nothing: they
+    are had of as many nodes as it takes, which nobody counts as members."""
+    placement = request.placement
+    if request.nodes is not None or request.npus is not None or not placement.required:
+        return
+    if placement.policy == "spread":
+        raise InvalidField(
+            "cpus and memoryGib alone have no members to spread; prefer it (required: false), or ask for nodes or npus",
+            field="placement.policy",
+        )
+    if placement.level == "node":
+        raise InvalidField(
+            "cpus and memoryGib alone are packed into a cabinet or a supernode; of one node they are memoryGibByNode, "
+            "or go with nodes or npus",
+            field="placement.level",
+        )
 
 
 def _near(session: Session, name: str) -> list[str]:

@@ -14,6 +14,7 @@ from matrixresource.allocations.apply_placement import apply_placement, new_allo
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
+from matrixresource.allocations.request_checks import check_placement
 from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import RESERVATION_LABEL
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
@@ -44,6 +45,7 @@ class ReservationService:
     def put(self, name: str, request: ReservationRequest) -> ReservationView:
         """Promise what is asked for. Asked again for the same, it finds it. Raises InsufficientCapacity, Conflict."""
         checked_resource_name(name)
+        check_placement(request.spec())
         start, now = request.start, self._clock.now()
         if start + request.duration_s > LATEST_S:
             raise InvalidField(f"it would end after {timestamp(LATEST_S)}", field="durationS")

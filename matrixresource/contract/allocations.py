@@ -91,7 +91,8 @@ class AllocationRequest(ApiModel):
     Either `nodes` (with `npusPerNode` of each, all eight unless reported) or `npus` (up to eight lie on one node, 0.5
     is a die; more are given as equal parts of nodes, whole ones where it comes out even), or neither and `cpus` or
     `memoryGib` alone, which are pooled from any nodes whoever holds the NPUs there. `memoryGibByNode` is memory of
-    nodes that are named, and of no others.
+    nodes that are named, and of no others. Pools have no members to spread: what can be required of where they lie is
+    one cabinet or one supernode.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (

@@ -19,6 +19,7 @@ from matrixcommon.workflows import verbs
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking, describe_request
+from matrixresource.allocations.request_checks import check_placement
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
 from matrixresource.defragmentation.plan_lifecycle import PlanLifecycle
@@ -57,6 +58,7 @@ class DefragmentationService:
                     return there.view()
                 raise Conflict(f"there is a defragmentation {name!r} for something else", field="name")
             version = checked_version(session, request.topology_version)
+            check_placement(request.spec())
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request.spec(), self._clock.now())
             wanted = describe_request(allocation_request, ledger.shape.npus)

@@ -13,6 +13,7 @@ from matrixcommon.model.quantities import counted, timestamp
 from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.refusals import blocking_domains, does_not_fit, obstacle_in_words
+from matrixresource.allocations.request_checks import check_placement
 from matrixresource.contract.plans import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
 from matrixresource.scheduler.explain import explain
 from matrixresource.scheduler.explain.explain import DomainDiagnosis, Suggestion
@@ -51,6 +52,7 @@ class Planner:
         """Whether a new allocation would fit now. Raises StaleTopology when it was meant for another topology."""
         with self._store.reading() as session:
             version = checked_version(session, request.topology_version)
+            check_placement(request)
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request, self._clock.now())
             topologies = [each.topology for each in supernodes_as_found(session).values()]

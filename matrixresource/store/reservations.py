@@ -6,9 +6,10 @@ bound; whoever says `reservation` in a spec takes from that. At its end what nob
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Any
 
-from sqlalchemy import JSON, Float
+from sqlalchemy import JSON, Float, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
@@ -18,6 +19,7 @@ from matrixcommon.persistence.table_cache import all_rows
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.reservations import ReservationView
 from matrixresource.scheduler.model.request import Placement
+from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.tables import Base
 
 RESERVATION_STATES = StateMachine(
@@ -57,12 +59,17 @@ class ReservationRow(ResourceRow, Base):
     def spec(self) -> AllocationRequest:
         return AllocationRequest.from_stored(self.request)
 
+    @property
+    def nodes(self) -> set[str]:
+        """Of which it has anything."""
+        return {entry[0] for entries in self.place.values() for entry in entries}
+
     def view(self) -> ReservationView:
         return self.view_as(
             ReservationView,
             starts_at=timestamp(self.starts_at),
             ends_at=timestamp(self.ends_at),
-            nodes=sorted({entry[0] for entries in self.place.values() for entry in entries}),
+            nodes=sorted(self.nodes),
         )
 
 
@@ -70,6 +77,25 @@ def active_reservations(session: Session) -> list[ReservationRow]:
     """Those whose end has not come, by start."""
     rows = (row for row in all_rows(session, ReservationRow) if row.state != "Ended")
     return sorted(rows, key=lambda row: (row.starts_at, row.name))
+
+
+def promised_on(session: Session, nodes: Set[str]) -> list[str]:
+    """The reservations that are promised anything of these nodes."""
+    return sorted(row.name for row in active_reservations(session) if row.promised and not nodes.isdisjoint(row.nodes))
+
+
+def forget_reservations(session: Session, before: float) -> int:
+    """Drop those that had ended by then (s, emulated) and of which no allocation has anything; how many."""
+    rows = all_rows(session, ReservationRow)
+    ended = {row.name: row for row in rows if row.state == "Ended" and row.updated_at < before}
+    if not ended:
+        return 0
+    for name, request in session.execute(select(AllocationRow.name, AllocationRow.request)):
+        ended.pop(name, None)
+        ended.pop(request.get("reservation"), None)
+    for row in ended.values():
+        session.delete(row)
+    return len(ended)
 
 
 def placement_to_json(place: Placement, name: Any, offsets: Any, width: int) -> dict[str, list[list[Any]]]:

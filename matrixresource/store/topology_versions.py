@@ -1,4 +1,5 @@
-"""The history of the topology: one row per version, never changed again but for being superseded.
+"""The history of the topology: one row per version, never changed again but for being superseded, and dropped a while
+after that.
 
 Each version holds the whole content, and specs are kept by fingerprint, so any of them can be rebuilt from its own row.
 A version is recorded in the transaction of the change that makes it. `topology_head` is the one row that
@@ -17,6 +18,8 @@ from matrixcommon.model.errors import StaleTopology
 from matrixcommon.model.hardware_names import SupernodeName
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixresource.contract.topology import TopologyVersionView
+from matrixresource.store.allocation_tables import AllocationRow
+from matrixresource.store.defragmentations import DefragmentationRow
 from matrixresource.store.tables import Base, SupernodeRow
 from matrixresource.topology.compiled import GRAPHS_KEPT, CompiledTopology, compiled_document
 from matrixresource.topology.spec import SupernodeSpec
@@ -150,6 +153,27 @@ def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str)
         row.topology_version = name
     session.flush()
     return name
+
+
+def forget_versions(session: Session, before: float) -> int:
+    """Drop versions that others had superseded by then (s, emulated), except those that allocations or
+    defragmentations were made on, and graphs that no version has any more; how many versions."""
+    old = select(TopologyVersionRow.name).where(
+        TopologyVersionRow.state == "Superseded",
+        TopologyVersionRow.updated_at < before,
+        TopologyVersionRow.name.not_in(select(AllocationRow.topology_version)),
+        TopologyVersionRow.name.not_in(select(DefragmentationRow.topology_version)),
+    )
+    names = session.scalars(old).all()
+    for name in names:
+        session.delete(find(session, TopologyVersionRow, name))
+    if names:
+        session.flush()
+        versions = session.scalars(select(TopologyVersionRow.topology)).yield_per(100)
+        needed = {graph for version in versions for graph in version["supernodes"].values()}
+        for row in session.scalars(select(SpecRow).where(SpecRow.fingerprint.not_in(needed))):
+            session.delete(row)
+    return len(names)
 
 
 def keep_graph(session: Session, topology: CompiledTopology) -> str:

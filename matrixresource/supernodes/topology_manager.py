@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Set
 from dataclasses import replace
 from itertools import product
 from typing import Any
@@ -34,6 +34,7 @@ from matrixresource.store.maintenance_domains import (
     domains_of,
 )
 from matrixresource.store.port_observations import ObservedPortsRow, due, record_report, taken_up
+from matrixresource.store.reservations import promised_on
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import head_of, keep_graph, record, supernode_at, supernodes, topology_at
@@ -119,6 +120,7 @@ class TopologyManager:
         if holders:
             blocking = [{"domain": node, "allocations": [holder]} for node, holder in holders]
             raise Conflict(f"{holders[0][1]} lies on {holders[0][0]}, which the graph lacks", blocking=blocking)
+        _refuse_promised(session, before.name, gone, "the graph lacks some of its nodes")
         for node in gone:
             session.delete(find(session, NodeRow, node))
         node_inventories.forget(session, gone)
@@ -137,7 +139,8 @@ class TopologyManager:
         return emptied
 
     def remove_supernode(self, name: str, *, by: str) -> None:
-        """Forget a supernode, once nobody holds anything in it. Raises Conflict with who does in `blocking`.
+        """Forget a supernode, once nobody holds anything in it or is promised it. Raises Conflict with who is in
+        `blocking`.
 
         The specs of its nodes stay: their generations go on counting if it ever comes back, so that no agent takes an
         old spec for a new one.
@@ -153,6 +156,7 @@ class TopologyManager:
                     blocking=blocking,
                 )
             inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]
+            _refuse_promised(session, name, {node.name for node in inside}, "it is to be removed")
             for kind in (DomainRow, ObservedPortsRow):
                 inside += session.scalars(select(kind).where(kind.supernode == name))
             node_inventories.forget(session, [each.name for each in inside if isinstance(each, NodeRow)])
@@ -294,6 +298,16 @@ def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
         wanted_generation=generation,
         assignment_generation=generation,
     )
+
+
+def _refuse_promised(session: Session, supernode: str, nodes: Set[str], why: str) -> None:
+    """Raises Conflict where any of these nodes of a supernode is promised to a reservation, which would be left without
+    it."""
+    reservations = promised_on(session, nodes)
+    if reservations:
+        blocking = [{"domain": supernode, "reservations": reservations}]
+        text = f"{reservations[0]} is promised nodes of {supernode}, and {why}; delete the reservation"
+        raise Conflict(text, blocking=blocking)
 
 
 def _draining(session: Session) -> list[DomainRow]:

@@ -29,7 +29,8 @@ HISTORY_S, HISTORY_WALL_S = 86_400.0, 3600.0
 
 
 def history_s(clock: Clock) -> float:
-    """How long finished operations are kept (s, emulated): a day of emulated time, or an hour of the wall if longer."""
+    """How long what has ended is kept (s, emulated), operations above all: a day of emulated time, or an hour of the
+    wall if longer."""
     return clock.at_least_wall(HISTORY_S, HISTORY_WALL_S)
 
 

@@ -198,6 +198,8 @@ class OperatorProcess:
             self._on_standby = False
             if self._settings.install_crds:
                 await self.install_crds()
+            if not self.leadership.after_rest:
+                await self._take_over()
             background = [watcher.run for watcher in self.watchers] + [self._follow_pods]
             background += [partial(self._follow_mirrored, kind) for kind in MIRRORED]
             background += [partial(follow, stream, heard) for stream, heard in self._followed()]
@@ -210,10 +212,19 @@ class OperatorProcess:
             finally:
                 for task in (kept, operator, *tasks):
                     task.cancel()
-                await asyncio.wait({operator}, timeout=KOPF_ENDS_WALL_S)
-                await self.leadership.release()
+                _, working = await asyncio.wait({operator, *tasks}, timeout=KOPF_ENDS_WALL_S)
+                await self.leadership.release(at_rest=not working and self.reconcilers.at_rest)
         finally:
             signal.raise_signal(signal.SIGTERM)
+
+    async def _take_over(self) -> None:
+        """Learn what an operator before us handled; tries again while the API is away."""
+        while True:
+            try:
+                return await self.reconcilers.take_over()
+            except MatrixError as refused:
+                log.warning("what is there is not known yet", extra={"why": refused.message})
+                await asyncio.sleep(RETRY_WALL_S)
 
     def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], Heard], ...]:
         """Streams of changes, and what they are to wake."""

@@ -15,7 +15,6 @@ from pydantic import Field
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
-from matrixcommon.workflows.rows import forget_workflows
 from matrixresource.allocations.allocator import Allocator
 from matrixresource.api.access import ACCESS
 from matrixresource.api.allocations import allocation_routes
@@ -27,8 +26,7 @@ from matrixresource.api.topology import topology_routes
 from matrixresource.planning.capacity_report import CapacityReport
 from matrixresource.planning.planner import Planner
 from matrixresource.scheduler import FORM
-from matrixresource.store.node_events import forget_events
-from matrixresource.store.operations import OperationRow
+from matrixresource.store.history import forget_history
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 from matrixresource.supernodes.topology_manager import TopologyManager
@@ -116,9 +114,7 @@ def build(
     allocator.decided.append(metrics.decided)
 
     def forget_old() -> None:
-        forget_events(store)
-        with store.transaction() as session:
-            forget_workflows(session, OperationRow, before=clock.now() - history_s(clock))
+        forget_history(store, before=clock.now() - history_s(clock))
 
     return create_app(
         "resource",

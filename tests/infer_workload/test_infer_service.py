@@ -261,12 +261,14 @@ async def test_a_drain_belongs_to_who_asked_for_it(serving):
     assert (await serving.until("Serving"))["readyNodes"] == sorted(NODES)
     made = (await drain(200, NODES[0], by="move-one-1"))["drain"]
     assert (made["by"], made["nodes"], made["absent"]) == ("move-one-1", [NODES[0]], [])
-    again = (await drain(200, NODES[0], by="move-one-2", deadlineS=5))["drain"]
-    assert (again["by"], again["deadlineAt"]) == ("move-one-1", made["deadlineAt"])
     for more in ({}, {"by": "move-one-2"}):
         refused = await drain(409, NODES[1], **more)
         assert (refused["field"], refused["detail"]) == ("nodes", f"{NODES[0]} drain for move-one-1")
-    refused = await drain(409, *NODES[1:], by="move-one-1", keepServing=True)
+    again = (await drain(200, NODES[0], by="repair-one-2", deadlineS=5))["drain"]
+    assert (again["by"], again["deadlineAt"]) == ("repair-one-2", made["deadlineAt"]), "whoever came before is over"
+    assert (await drain(200, NODES[0]))["drain"]["by"] == "repair-one-2", "who has no name takes it from nobody"
+    assert (await drain(409, NODES[1], by="move-one-1"))["detail"] == f"{NODES[0]} drain for repair-one-2"
+    refused = await drain(409, *NODES[1:], by="repair-one-2", keepServing=True)
     assert (refused["reason"], refused["field"]) == ("InsufficientCapacity", "nodes")
     while (shown := await serving.until("Serving"))["drain"]["state"] != "Drained":
         await asyncio.sleep(0.01)

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+from pathlib import Path
 
 import pytest
 
-from matrixcommon.model.errors import Conflict
+from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.workflows.progress import RetryPolicy
 from matrixcommon.workflows.verbs import unstick
-from matrixcommon.workflows.workflow import StepAgain, StepPending
-from matrixcompute.instances.stuck import stuck_instances
+from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
+from matrixcompute.instances.stuck import DRAINS, stuck_instances
+from matrixcompute.operations.context import StepContext
 from matrixcompute.operations.starter import WorkflowStarter
 from matrixcompute.store.store import OperationRow
+from matrixcompute.workflows.definitions import DRAIN, DRAINED, MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE
+from matrixcompute.workflows.workload_steps import leave_successors
 from tests.matrixcompute.test_workflow_runner import run_to_the_end
 from tests.matrixcompute.workflow_world import DO, UNDO, World, a_process
 
@@ -157,3 +161,67 @@ async def test_the_deadline_of_an_instance_s_state_counts_from_its_own_beginning
         assert listed() == [("Updating", 4000.0)], "another operation does not end the state"
         begin("Deleting")
         assert listed() == []
+
+
+def draining(drained_s: float, *, undone: bool = False) -> Workflow[StepContext]:
+    """A workflow with a step that waits so long for drains: on the way, or as it is undone."""
+
+    async def await_loaded(work: StepContext) -> None: ...
+
+    async def wait(work: StepContext, step: str) -> None:
+        if work.clock.now() - work.since(step) < drained_s:
+            raise StepPending("3 requests run on sn0-c00-n0", again_s=60.0)
+
+    async def leave_successors(work: StepContext) -> None:
+        await wait(work, "await_loaded")
+
+    async def drain_members(work: StepContext) -> None:
+        if undone:
+            raise InsufficientCapacity("no room")
+        await wait(work, "drain_members")
+
+    async def await_ready(work: StepContext) -> None:
+        raise StepPending("nodes are being deployed", again_s=60.0)
+
+    loaded = Step(await_loaded, undo=leave_successors if undone else None, deadline_s=90_000.0)
+    return Workflow(
+        "test",
+        (loaded, Step(drain_members, deadline_s=90_000.0), Step(await_ready, deadline_s=90_000.0)),
+        refused=lambda session, instance, refused, now: instance.move("Active"),
+        committed_at="await_ready",
+        deadline_s=97_200.0,
+    )
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("undone", [False, True])
+async def test_the_deadline_of_a_state_stands_still_while_members_drain(tmp_path: Path, undone: bool) -> None:
+    async with a_process(tmp_path, draining(20_000.0, undone=undone)) as process:
+        starter = WorkflowStarter(process.store, process.runner, process.clock)
+
+        def listed() -> list[str]:
+            with process.store.reading() as session:
+                found = stuck_instances(process.store, session, process.clock.now())
+            return [each.message for each in found]
+
+        process.open()
+        with process.store.transaction() as session:
+            instance = process.store.instance(session, "one")
+            instance.move("Active")
+            starter.open(session, "test", instance, "Updating", "Moving")
+        process.runner.resume()
+        await asyncio.sleep(19_000)
+        assert listed() == []
+        await asyncio.sleep(4000)
+        assert listed() == []
+        if not undone:
+            await asyncio.sleep(2000)
+            [message] = listed()
+            assert message.startswith("Updating for longer than 3600 s, beside 200")
+
+
+def test_the_steps_of_workflows_that_wait_for_drains_are_those_that_stop_the_deadline() -> None:
+    known = {name for name, _, _ in DRAINS}
+    for workflow in (MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE):
+        assert known & {*workflow.names}
+    assert known == {DRAIN.name, *(step.name for step in DRAINED if step.undo is leave_successors)}

@@ -25,14 +25,16 @@ class Leases:
         return self.lease
 
     async def create(self, kind: Kind, body: dict[str, Any], namespace: str | None = None) -> None:
-        await self._write(body["spec"])
+        await self._write(body)
 
     async def merge(self, kind: Kind, name: str, body: dict[str, Any], namespace: str | None = None) -> None:
-        await self._write(body["spec"])
+        await self._write(body)
 
-    async def _write(self, spec: dict[str, Any]) -> None:
+    async def _write(self, body: dict[str, Any]) -> None:
         self.written_at = asyncio.get_running_loop().time()
-        self.lease = {"metadata": {"resourceVersion": str(self.written_at)}, "spec": spec}
+        kept = (self.lease or {"metadata": {}, "spec": {}})["spec"] | body["spec"]
+        metadata = {**body["metadata"], "resourceVersion": str(self.written_at)}
+        self.lease = {"metadata": metadata, "spec": kept}
         await asyncio.sleep(self.delay_s)
 
 
@@ -48,3 +50,26 @@ async def test_a_holder_whose_renewals_are_not_answered_stops_before_another_may
     renewed_at = leases.written_at + 2
     await asyncio.sleep(renewed_at + DURATION_S - loop.time())
     assert keeping.done()
+
+
+@pytest.mark.parametrize("at_rest", [True, False])
+async def test_who_follows_learns_whether_anything_was_left_under_way(at_rest: bool) -> None:
+    leases, loop = Leases(), asyncio.get_running_loop()
+    first, second = (Leadership(cast(KubeClient, leases), name, loop.time) for name in ("first", "second"))
+    await first.acquire()
+    assert first.after_rest, "nobody was there before"
+    await first.release(at_rest=at_rest)
+    await second.acquire()
+    assert second.after_rest == at_rest
+
+
+@pytest.mark.parametrize("name", ["first", "second"])
+async def test_who_follows_one_that_was_killed_knows_nothing_of_it(name: str) -> None:
+    leases, loop = Leases(), asyncio.get_running_loop()
+    first, killed = (Leadership(cast(KubeClient, leases), "first", loop.time) for _ in range(2))
+    await first.acquire()
+    await first.release(at_rest=True)
+    await killed.acquire()
+    follower = Leadership(cast(KubeClient, leases), name, loop.time)
+    await follower.acquire()
+    assert not follower.after_rest

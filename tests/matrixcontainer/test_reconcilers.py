@@ -14,7 +14,15 @@ from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
 from matrixcontainer.operator.changed import Changed
 from matrixcontainer.operator.handlers import AT_ONCE_MAX, reconcilers_for, registry_for
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, LATE_WALL_S, READS_MAX, Reconciler, StaleRead
+from matrixcontainer.operator.reconciler import (
+    AGAIN_WALL_S,
+    GONE_WALL_S,
+    LATE_WALL_S,
+    READS_MAX,
+    Reconciler,
+    StaleRead,
+    UnansweredRequests,
+)
 
 
 class OneResource:
@@ -44,6 +52,9 @@ class OneResource:
     async def find(self, *_: Any) -> dict[str, Any]:
         return {**self.body, "metadata": dict(self.body["metadata"])}
 
+    async def list(self, *_: Any) -> tuple[list[dict[str, Any]], str]:
+        return [await self.find()], self.body["metadata"]["resourceVersion"]
+
     async def merge(self, _kind: Any, _name: str, patch: dict[str, Any], *_: Any) -> dict[str, Any]:
         if self.meanwhile:
             self.meanwhile -= 1
@@ -60,7 +71,7 @@ class Echo(Reconciler):
     """Says in its status how many nodes it read; refuses what it is told to."""
 
     kind = INSTANCE
-    refusal: Exception | None = None
+    refusal: BaseException | None = None
     at_once = most_at_once = 0
 
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
@@ -147,6 +158,41 @@ async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
     assert await reconciler.reconcile("one") == (AGAIN_WALL_S if waits else None)
     now[0] += LATE_WALL_S
     assert await reconciler.reconcile("one") is None
+
+
+async def test_a_request_that_is_cancelled_under_way_is_waited_for_as_well() -> None:
+    kube, reconciler = echo()
+    reconciler.refusal = asyncio.CancelledError()
+    with pytest.raises(asyncio.CancelledError):
+        await reconciler.reconcile("one")
+    reconciler.refusal = None
+    kube.body["metadata"]["deletionTimestamp"] = "now"
+    assert await reconciler.reconcile("one") == AGAIN_WALL_S
+
+
+async def test_what_another_operator_handled_stays_for_as_long_from_when_this_one_took_over() -> None:
+    kube, now = OneResource(), [100.0]
+    reconciler = Echo(kube, lambda: now[0])  # type: ignore[arg-type]
+    await reconciler.take_over()
+    kube.body["metadata"]["deletionTimestamp"] = "now"
+    assert await reconciler.reconcile("one") == AGAIN_WALL_S
+    kube.body["metadata"]["uid"] = "another"
+    assert await reconciler.reconcile("one") is None, "it came later, and nobody else has asked for anything"
+    kube.body["metadata"]["uid"] = "u"
+    now[0] += LATE_WALL_S
+    assert await reconciler.reconcile("one") is None
+
+
+def test_of_requests_that_got_no_answer_nothing_is_kept_for_longer_than_they_matter() -> None:
+    now = [100.0]
+    unanswered = UnansweredRequests(lambda: now[0])
+    for each in range(1000):
+        unanswered.note(f"r{each}")
+        now[0] += 1.0
+    assert len(unanswered._until) == LATE_WALL_S
+    assert unanswered.any
+    now[0] += LATE_WALL_S
+    assert not unanswered.any
 
 
 async def test_who_was_answered_that_it_is_not_possible_now_waits_for_nothing() -> None:

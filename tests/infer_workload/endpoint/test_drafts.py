@@ -5,10 +5,9 @@ from __future__ import annotations
 
 from math import inf
 
-from infer_workload.serving.live.statistics import Statistics
-
-from infer_workload.contract import DeploymentShape
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.engine.request import FINISHED
+from infer_workload.serving.live.statistics import Statistics
 from infer_workload.serving.metrics import _values
 from infer_workload.timing.fabric import Fabric
 from tests.infer_workload.loaded import NODES, Stage

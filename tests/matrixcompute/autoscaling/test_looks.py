@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import contextlib
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -9,12 +10,15 @@ from typing import Any
 
 import pytest
 
+from matrixcommon.model.errors import Conflict
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
 from matrixcompute.store.store import InstanceRow, ScalingPolicyRow
+from matrixcompute.workflows.definitions import SCALE_INSTANCE, SUSPEND_INSTANCE
+from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import Process, World, a_process
 
 
@@ -46,7 +50,7 @@ async def looked(
     """The policy after one look at an instance of that spec, from which a member drained."""
     body = ScalingPolicyRequest.model_validate({"scaleTargetRef": {"name": "one"}} | policy)
     request = InstanceRequest.model_validate(instance)
-    async with a_process(folder, World(1).workflow) as process:
+    async with a_process(folder, World(1).workflow, SCALE_INSTANCE, SUSPEND_INSTANCE) as process:
         with process.store.transaction() as session:
             session.add(
                 InstanceRow(
@@ -112,3 +116,56 @@ async def test_a_policy_goes_though_the_instance_that_it_scaled_to_zero_is_being
         with process.store.reading() as session:
             assert session.get(ScalingPolicyRow, "few") is None
             assert session.get_one(InstanceRow, "one").state == "Deleting"
+
+
+class Busy(Inference):
+    """What is to leave has requests, so many as `requests` says; a role change to nothing is refused."""
+
+    requests = 3
+
+    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
+        state = "Draining" if self.requests else "Drained"
+        return {"drain": {"nodes": nodes, "state": state, "requests": self.requests}}
+
+    async def rescale(self, name: str, prefill: int, decode: int, caching: int | None, by: str) -> None:
+        if self.requests and not prefill:
+            raise Conflict("it cannot be scaled to zero: 3 requests run or wait")
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("least", "waits"), [(1, "Draining"), (0, "ChangeUnderWay")])
+async def test_what_is_decided_and_has_to_wait_is_written_once(tmp_path: Path, least: int, waits: str) -> None:
+    work = {"nodes": 0.0, "backlogNodeSeconds": 0, "startS": 60, "staysS": 9}
+    inference = Busy({}, {"idleS": 9000.0, "work": work})
+    async with looked(tmp_path, inference, {"nodes": 2}, minReplicas=least, maxReplicas=4) as (process, _):
+        with process.store.transaction() as session:
+            instance = session.get_one(InstanceRow, "one")
+            instance.members = [member(f"sn0-c00-n{at}").wire() for at in range(2)]
+        service = InstanceService(process.store, None, process.runner, process.clock, lambda: None)  # type: ignore[arg-type]
+        reconciler = AutoscalingReconciler(process.store, service, inference, process.clock, lambda: None)  # type: ignore[arg-type]
+
+        async def look() -> ScalingPolicyView:
+            await asyncio.sleep(15)
+            with process.store.transaction() as session:
+                session.get_one(ScalingPolicyRow, "few").draining = ["sn0-c00-n1"]
+            await reconciler.reconcile()
+            with process.store.reading() as session:
+                return session.get_one(ScalingPolicyRow, "few").view()
+
+        for _ in range(200):
+            if (view := await look()).reason == waits:
+                break
+        assert view.reason == waits
+        for _ in range(4):
+            assert await look() == view
+        inference.requests = 2
+        shown = await look()
+        assert len(shown.decisions) == len(view.decisions), "that is decided already"
+        assert ("2 requests" in shown.message) == (waits == "Draining")
+        inference.requests = 0
+        done = await look()
+        assert (done.reason, done.desired_replicas) == (done.decisions[-1].reason, least)
+        assert done.reason != waits
+        with process.store.reading() as session:
+            shape = session.get_one(InstanceRow, "one").shape
+        assert (shape.nodes, shape.suspend) == ((1, False) if least else (2, True))

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixcommon.model.errors import InvalidField, MatrixError, NotFound, Unavailable
+from matrixcommon.model.errors import Conflict, MatrixError, NotFound, Unavailable
 from matrixcommon.model.planes import Plane
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.observation import ObservedSlice
@@ -67,7 +67,7 @@ class Neighbours:
     [
         (Unavailable("MatrixResource is away"), False),
         (NotFound("there is no allocation 'first'"), False),
-        (InvalidField("there is no allocation 'home' for the affinity", field="affinity.allocations"), True),
+        (Conflict("there is no allocation 'home' for the affinity", field="affinity.allocations"), True),
     ],
 )
 async def test_what_is_refused_of_one_instance_keeps_none_of_the_others(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixcommon.model.errors import InvalidField, StaleTopology
+from matrixcommon.model.errors import Conflict, InvalidField, StaleTopology
 from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.topology.loading import load_spec
 from tests.matrixresource.machine import Machine
@@ -28,8 +28,17 @@ def test_an_allocation_whose_neighbour_is_gone(machine: Machine) -> None:
     machine.obey()
     assert machine.names() == ["guest"]
     assert machine.ask("guest", **NEAR_HOME).members == guest.members
+    grown = {**NEAR_HOME, "nodes": 3}
+    elsewhere = AllocationRequest.model_validate(NEAR_HOME | {"excludeNodes": [guest.members[0].node]})
+    for change in (lambda: machine.ask("guest", **grown), lambda: machine.allocator.move("guest", elsewhere)):
+        with pytest.raises(Conflict, match="no allocation 'home'") as refused:  # it was right when it was granted
+            change()
+        assert refused.value.field == "affinity.allocations"
     with pytest.raises(InvalidField, match="no allocation 'home'"):
-        machine.ask("guest", **{**NEAR_HOME, "nodes": 3})
+        machine.ask("other", **NEAR_HOME)
+    nobody = {**grown, "affinity": {"allocations": ["nobody"], "level": "supernode"}}
+    with pytest.raises(InvalidField, match="no allocation 'nobody'"):
+        machine.allocator.move("guest", AllocationRequest.model_validate(nobody))
 
 
 def test_an_allocation_and_a_move_of_an_older_topology(machine: Machine) -> None:

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from matrixcommon.model.errors import InsufficientCapacity
+from matrixcommon.model.errors import InsufficientCapacity, InvalidField
+from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.plans import PlanRequest
+from matrixresource.contract.reservations import ReservationRequest
 from matrixresource.topology.loading import load_spec
 from tests.matrixresource.machine import Machine
 from tests.matrixresource.topology.three_cabinets import three_cabinets
@@ -49,4 +52,47 @@ def test_what_is_required_is_refused_rather_than_left_out_and_what_is_preferred_
     assert [(change.kind, change.rule) for change in plan.changes if change.kind == "Relax"]
     assert machine.ask("pool", cpus=2, antiAffinity={**rule, "required": False}).state == "Reserved"
     machine.ask("pool", cpus=4, antiAffinity={**rule, "required": False})
+    machine.check()
+
+
+@pytest.mark.parametrize("pooled", POOLED)
+@pytest.mark.parametrize(
+    ("placement", "field"),
+    [
+        ({"policy": "spread", "level": "cabinet"}, "placement.policy"),
+        ({"policy": "spread", "level": "supernode", "maxPerDomain": 1}, "placement.policy"),
+        ({"policy": "spread", "level": "node"}, "placement.policy"),
+        ({"policy": "pack", "level": "node"}, "placement.level"),
+    ],
+)
+def test_what_is_required_of_members_is_refused_where_there_are_none(
+    machine: Machine, pooled: dict[str, int], placement: dict[str, Any], field: str
+) -> None:
+    body = {**pooled, "placement": {**placement, "required": True}}
+    later = body | {"startsAt": timestamp(machine.clock.now() + 60), "durationS": 60}
+    asking = [
+        lambda: machine.ask("pool", **body),
+        lambda: machine.planner.plan(PlanRequest.model_validate(body)),
+        lambda: machine.allocator.reservations.put("pool", ReservationRequest.model_validate(later)),
+    ]
+    for ask in asking:
+        with pytest.raises(InvalidField) as refused:
+            ask()
+        assert refused.value.field == field
+    preferred = {**body, "placement": {**placement, "required": False}}
+    assert machine.ask("pool", **preferred).state == "Reserved"
+    machine.check()
+
+
+@pytest.mark.parametrize("level", ["cabinet", "supernode"])
+@pytest.mark.parametrize("size", [{"nodes": 2}, {"nodes": 2, "npusPerNode": 2}, {"nodes": 2, "npusPerNode": 0.5}])
+@pytest.mark.parametrize("more", [{}, {"cpus": 6}, {"memoryGib": 5000}])
+def test_members_are_spread_whatever_they_have_of_their_nodes(
+    machine: Machine, level: str, size: dict[str, float], more: dict[str, int]
+) -> None:
+    spread = {"policy": "spread", "level": level, "required": True, "maxPerDomain": 1}
+    cut = {"cabinet": 2, "supernode": 1}[level]
+    found = machine.ask("job", **size, **more, placement=spread)
+    members = ["-".join(each.node.split("-")[:cut]) for each in found.members if each.role == "member"]
+    assert len(set(members)) == 2
     machine.check()

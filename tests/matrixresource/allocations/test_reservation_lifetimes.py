@@ -8,7 +8,9 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.persistence.database_session import find
 from matrixresource.contract.reservations import ReservationRequest
+from matrixresource.store.reservations import ReservationRow
 from matrixresource.topology.loading import load_spec
 from tests.matrixresource.machine import Machine
 from tests.matrixresource.topology.three_cabinets import three_cabinets
@@ -24,6 +26,15 @@ class Promising(Machine):
         promised = self.allocator.reservations.put("later", ReservationRequest.model_validate(request))
         assert {node.partition("-")[0] for node in promised.nodes} == {"sn1"}
 
+    def lose_place(self) -> None:
+        """Have it name a place that is no more, as databases do in which supernodes went while they were promised."""
+        with self.store.transaction() as session:
+            row = find(session, ReservationRow, "later")
+            row.place = {
+                kind: [[node.replace("sn1-", "sn7-"), amount] for node, amount in entries]
+                for kind, entries in row.place.items()
+            }
+
     def due(self) -> str:
         self.clock.at += 60
         self.allocator.reservations.reconcile()
@@ -36,18 +47,36 @@ def machine(tmp_path: Path) -> Promising:
 
 
 def test_one_whose_nodes_were_taken_out_is_held_elsewhere(machine: Promising) -> None:
-    machine.topology_manager.remove_supernode("sn1", by="me")
+    machine.lose_place()
     machine.allocator.release("here")
     assert machine.due() == "Active"
     assert len(machine.allocation("later").members) == 2
 
 
 def test_one_whose_nodes_were_taken_out_waits_where_there_are_no_others(machine: Promising) -> None:
-    machine.topology_manager.remove_supernode("sn1", by="me")
+    machine.lose_place()
+    machine.ask("there", nodes=12)
     assert machine.due() == "Waiting"
     assert "later" not in machine.names()
     machine.allocator.release("here")
     assert machine.due() == "Active"
+
+
+def test_a_supernode_of_which_nodes_are_promised_is_not_removed(machine: Promising) -> None:
+    with pytest.raises(Conflict, match="later is promised nodes of sn1") as refused:
+        machine.topology_manager.remove_supernode("sn1", by="me")
+    assert refused.value.blocking == [{"domain": "sn1", "reservations": ["later"]}]
+    assert machine.due() == "Active"
+    with pytest.raises(Conflict, match="1 allocations lie in sn1"):
+        machine.topology_manager.remove_supernode("sn1", by="me")
+    machine.allocator.release("later")
+    machine.allocator.reservations.reconcile()
+    machine.topology_manager.remove_supernode("sn1", by="me")
+
+
+def test_a_promise_that_was_given_up_keeps_no_supernode(machine: Promising) -> None:
+    machine.allocator.reservations.delete("later")
+    machine.topology_manager.remove_supernode("sn1", by="me")
 
 
 def test_it_is_over_as_soon_as_what_it_held_is_released(machine: Promising) -> None:

@@ -7,7 +7,10 @@ from typing import Any
 
 import pytest
 
+from matrixcommon.model.errors import Conflict
+from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.agents import NodeReport, ReportAnswer
+from matrixresource.contract.reservations import ReservationRequest
 from matrixresource.contract.topology import SupernodeRequest
 from matrixresource.nodes.expected_inventory import inventory
 from matrixresource.store.topology_versions import topology_at
@@ -91,6 +94,16 @@ def test_a_node_that_is_drawn_into_a_closed_domain_takes_nobody(machine: Drawn, 
     assert machine.obstacles(GOES) == ["DomainClosed"]
     machine.topology_manager.open(closed, by="me")
     assert machine.obstacles(GOES) == [None]
+
+
+def test_a_supernode_is_not_drawn_without_a_node_that_is_promised(machine: Drawn) -> None:
+    request = {"nodes": 12, "startsAt": timestamp(machine.clock.now() + 60), "durationS": 600}
+    machine.allocator.reservations.put("later", ReservationRequest.model_validate(request))
+    with pytest.raises(Conflict, match="later is promised nodes of sn0") as refused:
+        machine.draw(GOES)
+    assert refused.value.blocking == [{"domain": "sn0", "reservations": ["later"]}]
+    machine.allocator.reservations.delete("later")
+    machine.draw(GOES)
 
 
 def test_a_closed_cabinet_that_is_drawn_no_more_comes_back_open(machine: Drawn) -> None:

@@ -93,9 +93,13 @@ class Operator:
         await asyncio.gather(working, return_exceptions=True)
 
     async def _work(self) -> None:
+        taken_over = False
         while True:
             await asyncio.sleep(PERIOD_S)
             with suppress(MatrixError):  # the next look tries again
+                if not taken_over:
+                    await self._reconcilers.take_over()
+                    taken_over = True
                 for reconciler in self._handled:
                     for body in (await self._kube.list(reconciler.kind))[0]:
                         with suppress(MatrixError):

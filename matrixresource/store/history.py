@@ -1,0 +1,20 @@
+"""What has ended and nobody asks about any more: operations, versions of the topology, reservations. All are kept for
+as long after their end; of node events as many as are worth keeping."""
+
+from __future__ import annotations
+
+from matrixcommon.workflows.rows import forget_workflows
+from matrixresource.store.node_events import forget_events
+from matrixresource.store.operations import OperationRow
+from matrixresource.store.reservations import forget_reservations
+from matrixresource.store.store import ResourceStore
+from matrixresource.store.topology_versions import forget_versions
+
+
+def forget_history(store: ResourceStore, before: float) -> None:
+    """Drop what had ended by then (s, emulated), except what is still referred to."""
+    forget_events(store)
+    with store.transaction() as session:
+        forget_workflows(session, OperationRow, before)
+        forget_reservations(session, before)
+        forget_versions(session, before)
