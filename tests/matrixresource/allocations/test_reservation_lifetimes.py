@@ -67,7 +67,7 @@ def test_a_supernode_of_which_nodes_are_promised_is_not_removed(machine: Promisi
         machine.topology_manager.remove_supernode("sn1", by="me")
     assert refused.value.blocking == [{"domain": "sn1", "reservations": ["later"]}]
     assert machine.due() == "Active"
-    with pytest.raises(Conflict, match="1 allocations lie in sn1"):
+    with pytest.raises(Conflict, match="sn1 holds 1 allocation"):
         machine.topology_manager.remove_supernode("sn1", by="me")
     machine.allocator.release("later")
     machine.allocator.reservations.reconcile()

@@ -253,7 +253,11 @@ def test_a_state_keeps_its_database_and_a_restart_its_address(bench: Bench) -> N
 
 
 def test_a_terminal_that_is_closed_leaves_nothing_behind(bench: Bench) -> None:
-    bench.up()
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)  # the tests themselves may run under nohup
+    try:
+        bench.up()
+    finally:
+        signal.signal(signal.SIGHUP, before)
     supervisor = bench.folder.supervisor()
     assert supervisor is not None
     supervisor.signal(signal.SIGHUP)
