@@ -25,6 +25,11 @@ from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
 
 
+def draining_text(requests: int, nodes: str) -> str:
+    """What an event says of nodes on which so many requests still ran when they were to leave."""
+    return f"{counted(requests, 'request')} on nodes that are to leave: {nodes}"
+
+
 @dataclass(frozen=True)
 class Leave:
     """The members that go, and what still keeps them."""
@@ -67,7 +72,7 @@ class ScaleIn:
         began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
         nodes = ", ".join(leaving)
         if began:
-            await self._tell(body, "Draining", f"{counted(began, 'request')} on nodes that are to leave: {nodes}")
+            await self._tell(body, "Draining", draining_text(began, nodes))
         if not running:
             await self._tell(body, "Drained", f"nothing runs any more on nodes that are to leave: {nodes}")
             return Leave(leaving)

@@ -23,7 +23,7 @@ from services.matrixctl.output.columns import dig
 LOOK_PERIOD_WALL_S = 0.25
 LETTERS = {"SuccessfulRescale": ("s", "autoscaler"), "Draining": ("d", "drain")}
 """Reasons of events, with a letter for the chart and a word for the legend."""
-DRAINING = re.compile(r"(\d+) requests run on nodes that are to leave")
+DRAINING = re.compile(r"(\d+) requests? on nodes that are to leave")
 EVENTS = "/api/v1/namespaces/default/events"
 
 

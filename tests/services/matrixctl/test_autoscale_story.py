@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 from rich.console import Console
 
+from matrixcontainer.operator.scale_in import draining_text
 from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, meet_the_objective, shrink
-from services.matrixctl.demo.gauge import Mark, Sample, changes_of_direction
+from services.matrixctl.demo.gauge import DRAINING, Mark, Sample, changes_of_direction
 from services.matrixctl.demo.in_container import LEFT_OUT
 from services.matrixctl.demo.node_hours import node_hours
 from services.matrixctl.demo.picture import Picture, clock_text, picture
@@ -236,3 +237,10 @@ def test_a_second_change_of_direction_or_an_empty_drain_fails_the_story() -> Non
     story.gauge.drained_requests = 0
     with pytest.raises(StepFailed, match="is the drain worth anything"):
         count(story)
+
+
+@pytest.mark.parametrize("requests", [1, 12])
+def test_the_demo_reads_how_many_requests_drain_in_the_operators_words(requests: int) -> None:
+    found = DRAINING.match(draining_text(requests, "sn0-c00-n0"))
+    assert found is not None
+    assert int(found[1]) == requests
