@@ -19,8 +19,17 @@ from matrixcompute.autoscaling.policy import ScalingPolicyView
 from matrixcompute.contract import RecoveryTimes, SliceSummary
 from matrixcompute.recovery.spec import RecoveryPolicyView
 from matrixcompute.scenarios.runs import ScenarioRunView
-from matrixcontainer.operator.crd_frame import OPEN, VERSION, counts, crd, mirrored, parts, status_schema, text
-from matrixcontainer.operator.crd_specs import (
+from matrixcontainer.operator.schemas.definition_frame import (
+    OPEN,
+    VERSION,
+    counts,
+    crd,
+    mirrored,
+    parts,
+    status_schema,
+    text,
+)
+from matrixcontainer.operator.schemas.specs import (
     NAME_LENGTH_MAX,
     budget_spec,
     fault_spec,
@@ -31,7 +40,7 @@ from matrixcontainer.operator.crd_specs import (
     rule,
     scenario_spec,
 )
-from matrixcontainer.operator.structural_schema import shown_schema
+from matrixcontainer.operator.schemas.structural_schema import shown_schema
 from matrixlink.contract.slices import SliceView
 from matrixresource.contract.allocations import MemberView
 from matrixresource.contract.nodes import SupernodeView

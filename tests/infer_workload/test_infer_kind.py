@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from infer_workload.contract.deployments import DeploymentRequest, DeploymentView
-from matrixcontainer.operator.crd_specs import infer_spec
-from matrixcontainer.operator.structural_schema import structural_schema
+from matrixcontainer.operator.schemas.specs import infer_spec
+from matrixcontainer.operator.schemas.structural_schema import structural_schema
 
 
 def test_a_resource_has_every_field_of_a_deployment_as_it_is_there():

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-from matrixcontainer.operator.crd_frame import GROUP, VERSION
 from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.schemas.definition_frame import GROUP, VERSION
 from tests.matrixcontainer.kubeapi.talk import a_server
 
 EXPLAINED_BY_THE_API = ("apiVersion", "kind", "metadata")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcontainer.operator.crd_frame import GROUP, VERSION
 from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.schemas.definition_frame import GROUP, VERSION
 from tests.matrixcontainer.kubeapi.talk import a_server
 
 MIRRORS = ("supernodes", "networkslices")

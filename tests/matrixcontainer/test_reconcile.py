@@ -10,8 +10,8 @@ from matrixcontainer.mirrors.mirrors import npus_without_pods
 from matrixcontainer.mirrors.objects import node_object, node_status
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.decision import SOURCE_LABEL, desired_instance, next_action
+from matrixcontainer.operator.schemas.structural_schema import structural_schema
 from matrixcontainer.operator.status import instance_status
-from matrixcontainer.operator.structural_schema import structural_schema
 from matrixcontainer.operator.workload import pods_for
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
 from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy

@@ -2,8 +2,8 @@
 
 from typing import Any
 
-from matrixcontainer.operator.crd_frame import VERSION
 from matrixcontainer.operator.crds import custom_resource_definitions
+from matrixcontainer.operator.schemas.definition_frame import VERSION
 from tests.conformance.cases.definitions import unique
 from tests.conformance.catalogue import case
 from tests.conformance.talk import Talk

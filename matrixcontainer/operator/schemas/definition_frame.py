@@ -7,7 +7,7 @@ from typing import Any
 
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_model import ApiModel, Condition
-from matrixcontainer.operator.structural_schema import shown_schema, structural_schema
+from matrixcontainer.operator.schemas.structural_schema import shown_schema, structural_schema
 
 GROUP = "cloudmatrix.io"
 VERSION = "v1alpha1"

@@ -16,7 +16,7 @@ from matrixcompute.maintenance.budgets import NODES, DisruptionBudgetSpec
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.spec import RecoveryPolicySpec
 from matrixcompute.scenarios.schema import Scenario
-from matrixcontainer.operator.structural_schema import structural_schema
+from matrixcontainer.operator.schemas.structural_schema import structural_schema
 from matrixresource.agent.fault_catalogue import FaultKind
 
 NAME_LENGTH_MAX = 57
