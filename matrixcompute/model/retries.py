@@ -26,6 +26,25 @@ def due_at(retry_at: float, clock: Clock, floor_wall_s: float = RETRY_FLOOR_WALL
     return retry_at - RETRY_S + clock.at_least_wall(RETRY_S, floor_wall_s) if retry_at else 0.0
 
 
+class Refusals:
+    """Who was refused lately, by name, and is not asked about again yet. Another life of the process asks at once."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._retry_at: dict[str, float] = {}
+
+    def note(self, name: str) -> None:
+        """It was refused now. Whose time has come is forgotten."""
+        kept = {each: at for each, at in self._retry_at.items() if self.rests(each)}
+        self._retry_at = kept | {name: self._clock.now() + RETRY_S}
+
+    def rests(self, name: str) -> bool:
+        return self._clock.now() < due_at(self._retry_at.get(name, 0.0), self._clock)
+
+    def __len__(self) -> int:
+        return len(self._retry_at)
+
+
 @dataclass(frozen=True)
 class Waiting:
     """An instance that was refused. `shape`: what it asks for, and whose it is, the same for all that are alike."""

@@ -12,7 +12,7 @@ from matrixcommon.model.clock import Clock
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import as_far_as_there_is, compose
 from matrixcompute.model.observation import Observed
-from matrixcompute.model.retries import RETRY_S, due_at
+from matrixcompute.model.retries import Refusals
 from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.context import BESIDE, MOVE, YIELD_CAPACITY
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
@@ -31,8 +31,8 @@ class PreemptionReconciler:
         self._neighbours = neighbours
         self._workflows = workflows
         self._clock = clock
-        self._again_at: dict[str, float] = {}
-        """When to ask again about members that could not leave. Another life of the process asks at once."""
+        self._refusals = Refusals(clock)
+        """Of members that could not leave."""
 
     # -- what was revoked ---------------------------------------------------------------------------------------
 
@@ -75,7 +75,7 @@ class PreemptionReconciler:
         keeps nobody from working on what he has."""
         if observed.allocation is None or instance.state not in SETTLED:
             return
-        if self._clock.now() < due_at(self._again_at.get(instance.name, 0.0), self._clock):
+        if self._refusals.rests(instance.name):
             return
         nodes = lying_in(observed.allocation.members, draining)
         if nodes:
@@ -103,8 +103,7 @@ class PreemptionReconciler:
                     session, name, "DrainBlocked", f"{left} cannot leave: {refused.message}", now, "Warning"
                 )
             if not leaving:
-                kept = {other: at for other, at in self._again_at.items() if due_at(at, self._clock) > now}
-                self._again_at = kept | {name: now + RETRY_S}
+                self._refusals.note(name)
                 return 0
             waits = instance.generation != instance.observed_generation
             about = {BESIDE: str(instance.generation)} if waits and instance.applied is not None else None

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.model.retries import RETRY_S, due_at
+from matrixcompute.model.retries import RETRY_S, Refusals
 from matrixcompute.operations.context import RESTORE
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.ladder import RungTried
@@ -30,18 +30,16 @@ class RoomReconciler:
         self._neighbours = neighbours
         self._workflows = workflows
         self._clock = clock
-        self._again_at: dict[str, float] = {}
-        """When to ask again, of those who have to wait. Another life of the process asks at once."""
+        self._refusals = Refusals(clock)
 
     def due(self, name: str) -> bool:
         """Whether to ask for members that an instance goes without."""
-        return self._clock.now() >= due_at(self._again_at.get(name, 0.0), self._clock)
+        return not self._refusals.rests(name)
 
     async def restore(self, name: str) -> int:
         """Have members back that it goes without, as many as there is room for; then spares. How many workflows were
         opened."""
-        now = self._clock.now()
-        self._again_at = {each: at for each, at in self._again_at.items() if now < at} | {name: now + RETRY_S}
+        self._refusals.note(name)
         allocation = await self._neighbours.find_allocation(name)
         with self._store.reading() as session:
             instance = session.get(InstanceRow, name)

@@ -14,6 +14,7 @@ from matrixcompute.model.retries import (
     RETRY_FLOOR_WALL_S,
     RETRY_S,
     SHAPE_WALL_S,
+    Refusals,
     Waiting,
     due_at,
     whose_turn,
@@ -44,6 +45,21 @@ def test_what_was_refused_rests_for_as_long_in_emulated_time_and_never_shorter_t
     scale: float, retry_at: float, due: float
 ) -> None:
     assert due_at(retry_at, At(NOW, scale)) == due
+
+
+def test_who_was_refused_is_remembered_until_it_may_be_asked_again_however_fast_time_runs() -> None:
+    """Others that are refused meanwhile do not have it forgotten."""
+    clock = At(NOW, 60.0)
+    refusals = Refusals(clock)
+    refusals.note("first")
+    clock.at += 2 * RETRY_S
+    refusals.note("second")
+    assert refusals.rests("first")
+    clock.at = NOW + 60 * RETRY_FLOOR_WALL_S
+    assert not refusals.rests("first")
+    assert refusals.rests("second")
+    refusals.note("third")
+    assert len(refusals) == 2
 
 
 def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority: int = 0) -> Waiting:

@@ -29,5 +29,5 @@ async def test_who_has_to_wait_is_remembered_until_then_and_no_longer(tmp_path: 
         assert not room.due(f"i{each}")
         clock.at += RETRY_S
         assert room.due(f"i{each}")
-    assert len(room._again_at) == 1
+    assert len(room._refusals) == 1
     database.close()
