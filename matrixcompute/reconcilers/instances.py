@@ -54,9 +54,9 @@ def waits_for_room(instance: InstanceRow) -> bool:
     return instance.state == "Pending" and 0 < instance.retry_at < math.inf
 
 
-def waiting(instance: InstanceRow) -> Waiting:
-    shape = f"{instance.project} {json.dumps(instance.spec, sort_keys=True)}"
-    return Waiting(instance.name, shape, instance.shape.priority, instance.retry_at)
+def shape_of(instance: InstanceRow) -> str:
+    """What it asks for, and whose it is: the same text for all that are alike."""
+    return f"{instance.project} {json.dumps(instance.spec, sort_keys=True)}"
 
 
 class InstanceReconciler:
@@ -108,9 +108,10 @@ class InstanceReconciler:
         findings = Findings()
         with self._store.transaction() as session:
             busy = {workflow.target for workflow in self._store.open_operations(session)}
-            findings.turns = self._turns(session, busy - allocations.keys())
+            instances = list(self._store.instances(session))
+            findings.turns = self._turns(instances, busy - allocations.keys())
             policies = policies_by_target(session)
-            for instance in self._store.instances(session):
+            for instance in instances:
                 if instance.version != versions.get(instance.name):
                     findings.changed.append(instance.name)  # what was seen may be older than what was written since
                     continue
@@ -131,14 +132,15 @@ class InstanceReconciler:
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} workflows opened"
 
-    def _turns(self, session: Session, asking: Collection[str]) -> set[str]:
+    def _turns(self, instances: Sequence[InstanceRow], asking: Collection[str]) -> set[str]:
         """Who of those that wait for room asks for it now; `asking` are targets of workflows that have no nodes yet."""
-        instances = [each for each in self._store.instances(session) if each.state in UNSCHEDULED and each.retry_at]
-        return whose_turn(
-            (waiting(each) for each in instances if waits_for_room(each)),
-            {waiting(each).shape for each in instances if each.name in asking},
-            self._clock,
-        )
+        waiting = [
+            Waiting(each.name, shape_of(each), each.shape.priority, each.retry_at)
+            for each in instances
+            if waits_for_room(each)
+        ]
+        refused = (each for each in instances if each.state in UNSCHEDULED and each.retry_at)
+        return whose_turn(waiting, {shape_of(each) for each in refused if each.name in asking}, self._clock)
 
     async def _out_of_service(self, matters: bool) -> list[str]:
         return await self._neighbours.out_of_service() if matters else []
