@@ -12,6 +12,8 @@ from matrixcontainer.operator.reconciler import Reconciler
 log = logging.getLogger(__name__)
 
 AT_ONCE_MAX = 8
+"""So many resources are worked on at a time. With hundreds of requests under way even the renewal of the leader's Lease
+would wait for its turn for too long."""
 
 
 class Changed:

@@ -16,6 +16,7 @@ from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
 from matrixcontainer.client.login import login
+from matrixcontainer.operator.changed import AT_ONCE_MAX
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.declared import DisruptionBudgetReconciler, RecoveryPolicyReconciler
 from matrixcontainer.operator.faults import FaultReconciler
@@ -30,9 +31,6 @@ from matrixcontainer.operator.scenarios import ScenarioReconciler
 RESYNC_WALL_S = 30.0
 """How often each resource is looked at though nobody reported a change: it heals what was changed behind our back."""
 FINALIZER = "cloudmatrix.io/operator"
-AT_ONCE_MAX = 8
-"""So many resources are worked on at a time. Kopf calls handlers for all that there are at once, and with hundreds of
-requests under way even the renewal of the leader's Lease would wait for its turn for too long."""
 
 
 @dataclass
@@ -48,6 +46,7 @@ class Reconcilers:
     scenarios: ScenarioReconciler
     indexes: Mapping[str, Mapping[str, Iterable[str]]] = field(default_factory=dict)
     free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE_MAX))
+    """Places for the handlers, which Kopf calls for all resources at once."""
 
     @property
     def all(self) -> tuple[Reconciler, ...]:

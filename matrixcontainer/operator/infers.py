@@ -75,8 +75,11 @@ class InferReconciler(Reconciler):
         """Write what each does now into its status, one after the other, for autoscalers; to be called as often as they
         look. One that cannot be asked is logged, and keeps none of the others."""
         bodies, _ = await self.kube.list(INFER)
-        serving = [each for each in bodies if (each.get("status") or {}).get("pods")]
-        serving = [each for each in serving if not each["metadata"].get("deletionTimestamp")]
+        serving = [
+            each
+            for each in bodies
+            if (each.get("status") or {}).get("pods") and not each["metadata"].get("deletionTimestamp")
+        ]
         for body in serving:
             key = key_of_resource(body)
             try:

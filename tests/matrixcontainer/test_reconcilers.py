@@ -12,8 +12,8 @@ import pytest
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
-from matrixcontainer.operator.changed import Changed
-from matrixcontainer.operator.handlers import AT_ONCE_MAX, reconcilers_for, registry_for
+from matrixcontainer.operator.changed import AT_ONCE_MAX, Changed
+from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from matrixcontainer.operator.reconciler import (
     AGAIN_WALL_S,
     GONE_WALL_S,
