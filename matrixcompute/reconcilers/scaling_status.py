@@ -64,7 +64,7 @@ class ScalingStatus:
         decided = next((each for each in reversed(row.decisions or []) if each["reason"] not in WAITING), None)
         if decided is None:
             return False
-        last = ScalingDecision.model_validate(decided)
+        last = ScalingDecision.from_stored(decided)
         now = (current, found.replicas, found.reason, found.pools)
         return (last.current_replicas, last.desired_replicas, last.reason, last.desired_pools) == now
 
