@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import pytest
@@ -57,6 +58,23 @@ def replicas(server: str) -> Iterator[Replicas]:
             each.close()
 
 
+@contextmanager
+def before_statement(replicas: Replicas, number: int, act: Callable[[], object]) -> Iterator[list[str]]:
+    """The other process acts right before that statement of the first one; which there were."""
+    statements: list[str] = []
+
+    def counting(_connection: object, _cursor: object, statement: str, *_: object) -> None:
+        statements.append(statement)
+        if len(statements) == number:
+            act()
+
+    event.listen(replicas.engines[0].engine, "before_cursor_execute", counting)
+    try:
+        yield statements
+    finally:
+        event.remove(replicas.engines[0].engine, "before_cursor_execute", counting)
+
+
 def numbers(found: Replicas, since: int) -> list[int] | None:
     """Of the changes after `since`; None where they are gone."""
     try:
@@ -65,40 +83,22 @@ def numbers(found: Replicas, since: int) -> list[int] | None:
         return None
 
 
-@pytest.mark.parametrize("before_statement", [1, 2, 3])
-def test_changes_forgotten_while_a_watch_reads_are_shown_or_gone(replicas: Replicas, before_statement: int) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_changes_forgotten_while_a_watch_reads_are_shown_or_gone(replicas: Replicas, number: int) -> None:
     replicas.write("a", "b", "c")
     replicas.clock.at += 1000.0
     replicas.write("d")
-    statements = 0
-
-    def forget(*_: object) -> None:
-        nonlocal statements
-        statements += 1
-        if statements == before_statement:
-            replicas.other.compact(keep_s=500.0)
-
-    event.listen(replicas.engines[0].engine, "before_cursor_execute", forget)
-    assert numbers(replicas, 0) in (None, [1, 2, 3, 4])
+    with before_statement(replicas, number, lambda: replicas.other.compact(keep_s=500.0)):
+        found = numbers(replicas, 0)
+    assert found in (None, [1, 2, 3, 4])
 
 
-@pytest.mark.parametrize("before_statement", [1, 2, 3])
-def test_no_number_is_passed_over_by_what_is_committed_while_a_watch_reads(
-    replicas: Replicas, before_statement: int
-) -> None:
+@pytest.mark.parametrize("number", [1, 2, 3])
+def test_no_number_is_passed_over_by_what_is_committed_while_a_watch_reads(replicas: Replicas, number: int) -> None:
     replicas.write("a")
-    statements = 0
-
-    def commit(*_: object) -> None:
-        nonlocal statements
-        statements += 1
-        if statements == before_statement:
-            replicas.write("b")
-
-    event.listen(replicas.engines[0].engine, "before_cursor_execute", commit)
-    found, newest = replicas.one.read_changes("instance", 0)
-    event.remove(replicas.engines[0].engine, "before_cursor_execute", commit)
-    if statements < before_statement:
+    with before_statement(replicas, number, lambda: replicas.write("b")) as statements:
+        found, newest = replicas.one.read_changes("instance", 0)
+    if len(statements) < number:
         replicas.write("b")
     shown = [change.rv for change in found]
     assert shown in ([1], [1, 2])
@@ -113,14 +113,6 @@ def test_the_beginning_of_the_journal_never_goes_back(replicas: Replicas) -> Non
     replicas.write("b")
     replicas.clock.at += 1000.0
     replicas.write("c")
-    statements = 0
-
-    def forget_more(*_: object) -> None:
-        nonlocal statements
-        statements += 1
-        if statements == 2:
-            replicas.other.compact(keep_s=500.0)
-
-    event.listen(replicas.engines[0].engine, "before_cursor_execute", forget_more)
-    replicas.one.compact(keep_s=1500.0)
+    with before_statement(replicas, 2, lambda: replicas.other.compact(keep_s=500.0)):
+        replicas.one.compact(keep_s=1500.0)
     assert [numbers(replicas, since) for since in (0, 1, 2)] == [None, None, [3]]
