@@ -37,10 +37,10 @@ def checked_moment(text: str) -> str:
     return text
 
 
-def counted(count: float, noun: str) -> str:
-    """How many of something as a person reads it: `1 spare`, `3 spares`, `0.5 NPUs`."""
+def counted(count: float | str, noun: str) -> str:
+    """How many of something as a person reads it: `1 spare`, `3 spares`, `0.5 NPUs`, `10% nodes`."""
     number = f"{count:g}" if isinstance(count, float) else f"{count}"
-    return f"{number} {noun}" if count == 1 else f"{number} {noun}s"
+    return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
 
 
 def duration_text(seconds: float) -> str:

@@ -12,6 +12,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Field, ValidationInfo, field_validator
 
 from matrixcommon.model.empty import empty_dict, empty_list
+from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import reference
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
@@ -45,6 +46,11 @@ class Reason(StrEnum):
     SCALE_TARGET_ACTIVATED = "ScaleTargetActivated"
     REFUSED = "Refused"
     SPARES_COVER = "SparesCover"
+
+
+def draining_text(requests: int, nodes: str) -> str:
+    """What is told of nodes on which so many requests still run when they are to leave."""
+    return f"{counted(requests, 'request')} on nodes that are to leave: {nodes}"
 
 
 class ScaleTarget(ApiModel):

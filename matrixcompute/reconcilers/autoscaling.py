@@ -17,12 +17,11 @@ from typing import Any
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
-from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.behavior import bounds
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
 from matrixcompute.autoscaling.node_waits import NodeWaits
-from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest, ScalingState
+from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest, ScalingState, draining_text
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
 from matrixcompute.clients.inference import Inference
@@ -292,11 +291,7 @@ class AutoscalingReconciler:
         running = [each for each in drains if each.get("state", "Drained") != "Drained"]
         if running:
             requests = sum(each.get("requests", 0) for each in running)
-            self._status.note(
-                name,
-                Reason.DRAINING,
-                f"{counted(requests, 'request')} on nodes that are to leave: {', '.join(leaving)}",
-            )
+            self._status.note(name, Reason.DRAINING, draining_text(requests, ", ".join(leaving)))
             return False
         now = self._clock.now()
         with self._store.transaction() as session:

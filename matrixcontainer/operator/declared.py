@@ -12,6 +12,7 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.quantities import counted
 from matrixcompute.client import ComputeClient
 from matrixcompute.maintenance.budgets import DisruptionBudgetView
 from matrixcompute.recovery.spec import RecoveryPolicyView
@@ -83,8 +84,7 @@ def limited(budget: DisruptionBudgetView) -> str:
     """What a budget limits, and when."""
     where = f"of {budget.supernode}" if budget.supernode else "of each supernode"
     when = f"for {budget.duration_s:g} s from {budget.schedule} on" if budget.duration_s else "at all times"
-    nodes = "1 node" if budget.nodes == "1" else f"{budget.nodes} nodes"
-    return f"at most {nodes} {where} may be out for {' or '.join(budget.reasons)}, {when}"
+    return f"at most {counted(budget.nodes, 'node')} {where} may be out for {' or '.join(budget.reasons)}, {when}"
 
 
 def followed(policy: RecoveryPolicyView) -> str:

@@ -13,9 +13,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
-from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcommon.model.resource_model import Condition
+from matrixcompute.autoscaling.policy import draining_text
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.client.client import INFER, INSTANCE, KubeClient
@@ -23,11 +23,6 @@ from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_nodes, key_of_resource, namespace_of
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
-
-
-def draining_text(requests: int, nodes: str) -> str:
-    """What an event says of nodes on which so many requests still ran when they were to leave."""
-    return f"{counted(requests, 'request')} on nodes that are to leave: {nodes}"
 
 
 @dataclass(frozen=True)

@@ -15,6 +15,7 @@ from typing import Any
 from matrixcommon.api.client import PAGE_SIZE
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import key_of
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.output.screen import full_name
 
@@ -192,7 +193,10 @@ class Reader:
         return {
             "instances": tuple(instance_of(view) for view in instances),
             "events": tuple(
-                Event(each["at"], each["type"], _about(each), each["reason"], each["message"]) for each in events
+                Event(
+                    each["at"], each["type"], key_of(each["project"], each["instance"]), each["reason"], each["message"]
+                )
+                for each in events
             ),
             "faults": len(self._client.list("compute", "/v1/faults")),
         }
@@ -215,10 +219,6 @@ class Reader:
 
 def _is_uneven(view: dict[str, Any]) -> bool:
     return bool(view["sharedBy"] or view["faults"] or view["usableNpus"] < view["npus"])
-
-
-def _about(event: dict[str, Any]) -> str:
-    return full_name({"name": event["instance"], "project": event.get("project")})
 
 
 def node_of(view: dict[str, Any], npus: list[dict[str, Any]]) -> Node:

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from rich.console import Console
 
-from matrixcontainer.operator.scale_in import draining_text
+from matrixcompute.autoscaling.policy import draining_text
 from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, meet_the_objective, shrink
 from services.matrixctl.demo.gauge import DRAINING, Mark, Sample, changes_of_direction
 from services.matrixctl.demo.in_container import LEFT_OUT

@@ -9,6 +9,7 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import counted
 from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
@@ -116,8 +117,7 @@ def budget_set(
     body = {key: value for key, value in given.items() if value is not None}
     view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)
     when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
-    nodes = "1 node" if str(view["nodes"]) == "1" else f"{view['nodes']} nodes"
-    say(f"{', '.join(view['reasons'])}: at most {nodes} may be out, {when}")
+    say(f"{', '.join(view['reasons'])}: at most {counted(view['nodes'], 'node')} may be out, {when}")
 
 
 @command("budget delete")
