@@ -16,6 +16,7 @@ from starlette.testclient import TestClient
 
 from matrixcommon.model.planes import Plane
 from matrixlink.fabric.condition.fabric import Fabric
+from matrixlink.link_health.flap_damping import Damping
 from matrixlink.routing.routing import choose_routes
 from matrixlink.slices.programs import program_bodies
 from matrixlink.store.tables import DrainRow, FenceRow, PeeringRow, ProgramRow, SliceRow
@@ -196,12 +197,16 @@ class AnyOrder(RuleBasedStateMachine):
 
     @rule()
     def repair_everything(self):
-        """All ports whole, all drains gone, everybody speaks: the first routes are back, and all floors."""
+        """All ports whole for as long as one that kept going down is held, all drains gone, everybody speaks: the first
+        routes are back, and all floors."""
         self.silent.clear()
         for agent in self.agents.values():
             agent.ports = {}
         for name in ("d1", "d2"):
             self.http.delete(f"/v1/drains/{name}")
+        self.report()
+        self.stack.clock.at += Damping().hold_max_s
+        asyncio.run(self.stack.health.step())
         for _ in range(4):
             self.report()
         pristine = Fabric([Supernode()])
