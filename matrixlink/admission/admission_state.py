@@ -255,11 +255,13 @@ class AdmissionState:
         """Slices whose routes were made around something else than what is so now."""
         return [terms.name for terms in self.slices if not terms.withdrawing and self.around_slice(terms) != terms.seen]
 
-    def broken_ports(self, row: SliceRow) -> int:
-        """How many ports a slice's routes go around because they are broken, and not because they are drained."""
+    def ports_avoided(self, row: SliceRow) -> tuple[int, int]:
+        """How many of its members' ports a slice's routes go around: those that are broken or held down after flapping,
+        and those that are drained or not drawn."""
         seen = row.ports_seen or {}
-        owners = self.owners(Plane(row.plane), row.members) if seen else ()
-        return sum(len(seen[each].keys() & self.fabric.degraded_ports(each).keys()) for each in owners if each in seen)
+        owners = [each for each in self.owners(Plane(row.plane), row.members) if each in seen] if seen else []
+        broken = sum(len(seen[each].keys() & self.fabric.degraded_ports(each).keys()) for each in owners)
+        return broken, sum(len(seen[each]) for each in owners) - broken
 
     def publish_shares(
         self, session: Session, plane: Plane, nodes: Iterable[str], known: SliceRow | None = None

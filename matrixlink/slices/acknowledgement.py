@@ -58,7 +58,7 @@ class Acknowledgements:
         row.programmed = sum(p.state == "Programmed" and p.generation == row.generation for p in wanted)
         failed = [program for program in wanted if program.state == "Failed"]
         if row.program_generation == row.generation:
-            whole = not self._promises.broken_ports(row) and row.kept >= 1
+            whole = not self._promises.ports_avoided(row)[0] and row.kept >= 1
             row.move(next_state(row.state, row.programmed, len(row.members), len(failed), whole))
         self._tell(row, [f"{program.node}: {program.message}" for program in failed])
         return False
@@ -102,4 +102,4 @@ class Acknowledgements:
         return [member for row in rows for member in row.members]
 
     def _tell(self, row: SliceRow, failures: list[str]) -> None:
-        set_conditions(row, failures, self._promises.broken_ports(row), self._clock.now())
+        set_conditions(row, failures, self._promises.ports_avoided(row), self._clock.now())

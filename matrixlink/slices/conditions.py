@@ -6,12 +6,12 @@ from matrixlink.model.protection import LEVELS, Protection
 from matrixlink.store.tables import SliceRow
 
 
-def set_conditions(row: SliceRow, failures: list[str], lost: int, now: float) -> None:
+def set_conditions(row: SliceRow, failures: list[str], avoided: tuple[int, int], now: float) -> None:
     """The slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded, and Protected where that was asked. A
-    condition keeps its transition time while its status stays. `failures` are agents' own words; `lost` of the ports
-    that its routes go around are broken, the others are drained or lack a cable in the graph."""
+    condition keeps its transition time while its status stays. `failures` are agents' own words; `avoided`: how many of
+    its members' ports are broken, and how many are drained or lack a cable in the graph."""
     generation = row.generation
-    members, around = len(row.members), sum(map(len, (row.ports_seen or {}).values()))
+    members, (lost, drained) = len(row.members), avoided
     done = row.programmed == members and row.program_generation == row.generation
     lines: list[tuple[str, bool, str, str]] = [
         ("Admitted", True, "FloorsBooked", f"{row.floor_gbps:g} GB/s per NPU on every link its members need"),
@@ -26,9 +26,9 @@ def set_conditions(row: SliceRow, failures: list[str], lost: int, now: float) ->
         ),
         (
             "Degraded", bool(lost) or row.kept < 1,
-            "LinksLost" if lost else "LinksDrained" if around else "AllLinksUp",
-            f"{lost} ports that its routes could use are below their rate, {around - lost} are drained or not drawn"
-            if around else "",
+            "LinksLost" if lost else "LinksDrained" if drained else "AllLinksUp",
+            f"members' ports below their rate or held down after flapping: {lost}; drained or not drawn: {drained}"
+            if lost or drained else "",
         ),
     ]  # fmt: skip
     if row.protected is not None:
