@@ -18,6 +18,7 @@ from sqlalchemy.orm import sessionmaker
 from benchmarks import Figure
 from matrixcommon.model.planes import Plane
 from matrixcommon.persistence.database_session import Database
+from matrixcommon.persistence.table_cache import CachingSession
 from matrixlink.admission.admission import BandwidthRequest, admit, reallocate
 from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.admission.slice_index import SliceState
@@ -83,7 +84,8 @@ def filled() -> AdmissionState:
     """Promises over a fabric of one supernode, with empty tables that nobody writes."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     Base.metadata.create_all(engine)
-    store = LinkStore(Database(sessionmaker(engine, expire_on_commit=False), Base.metadata, FixedClock()))
+    sessions = sessionmaker(engine, class_=CachingSession, expire_on_commit=False)
+    store = LinkStore(Database(sessions, Base.metadata, FixedClock()))
     fabric = Fabric([Supernode()])
     promises = AdmissionState(store, fabric)
     names = fabric.nodes()
