@@ -100,8 +100,9 @@ def swept_here(workers: int) -> None:
     points = points_of({"generate": REQUESTS, "nodes": 16}, [axis(f"seed=1:{POINTS}")])
     began = time.perf_counter()
     with _cluster(workers) as address:
+        runner = on_ray(address)  # which imports Ray: a start of this process, as Python's own is
         started = time.perf_counter()
-        found = sweep(points, on_ray(address), done)
+        found = sweep(points, runner, done)
         whole = time.perf_counter() - started
     alone = (times[-1] - times[1]) * POINTS / (POINTS - 1)
     print(started - began, whole, alone, spent[0] + time.process_time())
