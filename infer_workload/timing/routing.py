@@ -57,15 +57,21 @@ Layer = tuple[list[float], list[float], list[list[int]]]
 @lru_cache(maxsize=16)
 def _layers(dies: int, slots_per_die: int, experts: int, spread: float) -> list[Layer]:
     """Layers as EPLB places their experts."""
-    rng = Random(SEED)
     found = []
-    for _ in range(LAYERS_DRAWN):
-        standing = [exp(spread * rng.gauss(0.0, 1.0)) for _ in range(experts)]
-        passing = [rng.gauss(0.0, 1.0) for _ in range(experts)]
+    for popularity, passing in _draws(experts):
+        standing = [exp(spread * drawn) for drawn in popularity]
         copies = replicas(standing, dies * slots_per_die)
         placed = packed(standing, copies, dies, slots_per_die)
         found.append(([popular / times for popular, times in zip(standing, copies, strict=True)], passing, placed))
     return found
+
+
+@lru_cache(maxsize=16)
+def _draws(experts: int) -> list[tuple[list[float], list[float]]]:
+    """For each layer, of each expert: standard normal draws of its popularity and of its passing load."""
+    gauss = Random(SEED).gauss
+    draws = [[gauss(0.0, 1.0) for _ in range(experts)] for _ in range(2 * LAYERS_DRAWN)]
+    return list(zip(draws[::2], draws[1::2], strict=True))
 
 
 def replicas(popularity: list[float], slots: int) -> list[int]:

@@ -10,7 +10,6 @@ artefact of the recording.
 from __future__ import annotations
 
 import gzip
-import json
 import zlib
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
@@ -23,6 +22,7 @@ from pathlib import Path
 from random import Random
 from typing import Any, NamedTuple
 
+import orjson
 import yaml
 
 BATCH_S_MAX = 3.0
@@ -70,9 +70,9 @@ def blocks_of(arrival: Arrival, block_tokens: int) -> tuple[int, ...]:
 def read_trace(path: Path) -> list[Arrival]:
     """All requests of a trace in order of arrival. Raises BadTrace for a line that is none, OSError for no file."""
     try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as lines:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
             entries = [_parsed(number, line) for number, line in enumerate(lines, 1) if line.strip()]
-    except (UnicodeDecodeError, EOFError, zlib.error) as wrong:
+    except (EOFError, zlib.error) as wrong:
         raise BadTrace(f"{path.name} cannot be read: {wrong}") from wrong
     if not entries:
         raise BadTrace(f"{path.name} holds no request")
@@ -80,9 +80,9 @@ def read_trace(path: Path) -> list[Arrival]:
     return list(_spread(entries))
 
 
-def _parsed(number: int, line: str) -> Arrival:
+def _parsed(number: int, line: bytes) -> Arrival:
     try:
-        entry = json.loads(line)
+        entry = orjson.loads(line)
         arrival = Arrival(
             float(entry["timestamp"]) / 1000.0,
             int(entry["input_length"]),
@@ -90,7 +90,7 @@ def _parsed(number: int, line: str) -> Arrival:
             tuple(map(int, entry.get("hash_ids", ()))),
             int(entry.get("priority", 0)),
         )
-    except json.JSONDecodeError as wrong:
+    except orjson.JSONDecodeError as wrong:
         raise BadTrace(f"line {number} is no JSON: {wrong}") from wrong
     except KeyError as lacks:
         raise BadTrace(f"line {number} is no request of a trace: it has no {lacks}") from lacks
