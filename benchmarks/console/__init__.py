@@ -21,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import Figure
-from services.matrixctl.supervisor.probe import free_port, memory, readiness
+from services.matrixctl.supervisor.probe import free_port, readiness
+from services.matrixctl.supervisor.process_memory import memory
 
 READERS = 10
 WINDOW_S = 10.0

@@ -1,13 +1,11 @@
-"""What a process looks like from outside: does it answer, and what does it weigh."""
+"""Does a process answer, and which ports are free."""
 
 from __future__ import annotations
 
 import http.client
 import json
 import socket
-import subprocess
 from dataclasses import dataclass
-from pathlib import Path
 from urllib.parse import urlsplit
 
 ANSWER_BYTES_MAX = 64 * 1024
@@ -78,26 +76,6 @@ def free_port(host: str) -> int:
     with socket.socket(socket.AF_INET) as listener:
         listener.bind((host, 0))
         return int(listener.getsockname()[1])
-
-
-@dataclass(frozen=True)
-class Memory:
-    """Bytes. `rss` counts shared pages fully in every process; `pss` gives each its share, so it adds up."""
-
-    pss: int | None
-    rss: int | None
-
-
-def memory(pid: int) -> Memory:
-    """Of one process; None where the system does not tell."""
-    try:
-        lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
-        sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-        return Memory(sizes["Pss"], sizes["Rss"])
-    except (OSError, KeyError, IndexError, ValueError):
-        shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
-        text = shown.stdout.strip()
-        return Memory(None, int(text) * 1024 if text.isdigit() else None)
 
 
 if __name__ == "__main__":

@@ -21,8 +21,8 @@ from matrixcommon.model.errors import InternalError, InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.catalogue import PROCESSES, Process
 from services.matrixctl.output.screen import NotRunning, console, say
-from services.matrixctl.supervisor.probe import Memory, memory
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, stop
+from services.matrixctl.supervisor.process_memory import Memory, memory
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder, Stack, Unreadable
 
 HALT_PATIENCE_WALL_S = 15.0

@@ -6,7 +6,7 @@ import statistics
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from services.matrixctl.supervisor.probe import memory
+from services.matrixctl.supervisor.process_memory import memory
 from services.matrixctl.supervisor.state_folder import Folder
 
 MIB = float(1 << 20)
