@@ -15,7 +15,7 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from fractions import Fraction
 from pathlib import Path
 from typing import Any
@@ -63,7 +63,8 @@ def _shared(case: Case, share: Rates) -> dict[str, Any]:
 
 
 def _fluid(case: Case) -> dict[str, Any]:
-    number, flows, links = _number(case), _flows(case), dict(enumerate(_links(case).values()))
+    number, flows = _number(case), _flows(case)
+    links: dict[Hashable, Number] = dict(enumerate(_links(case).values()))
     if len(flows) > EXACT_FLOWS_MAX and not case.get("events"):
         ended = run(from_flows(flows, links)[0])
         return {"finish_ns": ended.at.tolist(), "makespan_ns": ended.makespan, "rate_solves": ended.rate_solves}

@@ -68,4 +68,5 @@ async def losses(folder: Path) -> tuple[list[float], list[float], int]:
         assert view.traffic is not None
         assert view.traffic.last_change is not None
         assert (view.traffic.last_change.event, view.traffic.last_change.ports) == (event + 1, len(nodes))
-    return batches[WARM_UP:], changes[WARM_UP:], view.traffic.last_change.repathed
+        repathed = view.traffic.last_change.repathed
+    return batches[WARM_UP:], changes[WARM_UP:], repathed

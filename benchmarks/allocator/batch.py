@@ -9,15 +9,15 @@ from __future__ import annotations
 import random
 
 from benchmarks.allocator.ledger_verbs import hold
+from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
-from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose
 
 PLACEMENTS = 12_000  # tried in all, about a third of a second
 
 
 def allocate_together(
-    ledger: LedgerState,
+    ledger: Ledger,
     requests: dict[str, PlacementRequest],
     now: float,
     chance: random.Random,
@@ -55,9 +55,7 @@ def allocate_together(
     return placed
 
 
-def _tried(
-    ledger: LedgerState, requests: dict[str, PlacementRequest], order: list[str], now: float
-) -> tuple[float, int]:
+def _tried(ledger: Ledger, requests: dict[str, PlacementRequest], order: list[str], now: float) -> tuple[float, int]:
     """(weighted NPUs placed, cabinets of gangs below zero), after which everything is as it was."""
     value, cabinets = 0.0, 0
     taken: list[str] = []

@@ -101,10 +101,10 @@ class SingleNumber:
         members, ready = prefill.members + decode.members, prefill.ready + decode.ready
         load = members * max(prefill.load / max(1, prefill.members), decode.load / max(1, decode.members))
         backlog_s = prefill.backlog_s * members / max(1, prefill.members)
-        sizes = [each * MEMBER_NODES for each in (members, ready)]
         looked = Observation(
-            *sizes, load * MEMBER_NODES, backlog_s * MEMBER_NODES, start_s=prefill.start_s, stays_s=decode.stays_s
-        )
+            members * MEMBER_NODES, ready * MEMBER_NODES, load * MEMBER_NODES, backlog_s * MEMBER_NODES,
+            start_s=prefill.start_s, stays_s=decode.stays_s,
+        )  # fmt: skip
         found = recommend(looked, self.policy, self.state, prefill.now)
         self.state = scaled(found.state, self.policy, found.replicas - looked.members, prefill.now)
         return shares(found.replicas // MEMBER_NODES)

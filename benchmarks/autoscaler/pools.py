@@ -244,7 +244,7 @@ class Decoding:
         at = np.ceil(ends).astype(int)
         while at.max(initial=0) >= self._sums.shape[1]:
             self._sums = np.concatenate([self._sums, np.zeros_like(self._sums)], axis=1)
-        for row, values in enumerate((1.0, kv_tokens, answers)):
+        for row, values in enumerate((np.ones(len(ends)), kv_tokens, answers)):
             np.add.at(self._sums[row], at, values)
         self.running, self.kv_tokens = self.running + len(ends), self.kv_tokens + float(kv_tokens.sum())
 
@@ -333,9 +333,9 @@ def replay(
             fit = min(fit, max(0, members * DIES * times.batch - decoding.running))
             room = members * times.room - decoding.kv_tokens
             fit = min(fit, int(np.searchsorted(np.cumsum(kv[due[:fit]]), room, side="right")))
-            which, due = due[:fit], due[fit:]
-            ends[which] = decoding.progress + trace.answer[which]
-            decoding.add(ends[which], kv[which], trace.answer[which])
+            enter, due = due[:fit], due[fit:]
+            ends[enter] = decoding.progress + trace.answer[enter]
+            decoding.add(ends[enter], kv[enter], trace.answer[enter])
         mean = decoding.kv_tokens / decoding.running if decoding.running else context
         decoding.proceed(SLOT_S / times.pace_s(decoding.running / members / DIES, mean))
         progress.append(decoding.progress)

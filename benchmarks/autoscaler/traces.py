@@ -122,12 +122,9 @@ def shifting_mix(seconds: float, half_s: float = 900.0) -> Rows:
     """As many requests all the time; for a quarter of an hour they are read (documents), for another they are answered
     at length (reasoning)."""
     halves = int(seconds // half_s)
-    rows = [
-        (at + half * half_s, *rest)
-        for half in range(halves)
-        for at, *rest in by_rate(lambda _: 8.0, half_s, *MIXES[half % 2], f"mix {half}")
-    ]
-    return iter(rows)
+    for half in range(halves):
+        for at, prompt, cached, answer in by_rate(lambda _: 8.0, half_s, *MIXES[half % 2], f"mix {half}"):
+            yield at + half * half_s, prompt, cached, answer
 
 
 def _bursts(at: float) -> float:

@@ -30,7 +30,7 @@ from infer_workload.traffic.generator import read_trace
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixlink.fabric.contention.offers import Offer
 from matrixlink.fabric.contention.port_groups import PortGroups
-from matrixlink.fabric.contention.programs import Condition, Tenant
+from matrixlink.fabric.contention.programs import Condition, Program, Tenant
 from matrixlink.fabric.contention.shared_ports import SharedPorts
 
 OWN = "own"
@@ -67,7 +67,7 @@ class Pools:
         fabric = self.deployment.fabric.beside(MeasuredContention({frozenset(decode): gbps}))
         return replace(self.deployment, fabric=fabric).decode_timing().exact_step_s(BATCH, BATCH * CONTEXT)
 
-    def _programs(self, members: tuple[str, ...]) -> dict[str, dict[str, object]]:
+    def _programs(self, members: tuple[str, ...]) -> dict[str, Program]:
         return self.condition.programs(Tenant(OWN, UB, tuple(sorted(members)), 1.0, 0.0, None))
 
     def reading_share(self) -> float:
