@@ -67,7 +67,7 @@ def at(collection: str, key: str, verb: str = "") -> str:
     project, name = project_of(key), name_of(key)
     if name in ("", ".", ".."):
         raise InvalidField(f"{name!r} is no name", field="name")
-    named = "" if project == DEFAULT_PROJECT else f"?project={project}"
+    named = f"?project={project}" if "/" in key else ""
     return f"/v1/{collection}/{quote(name, safe='')}{verb}{named}"
 
 

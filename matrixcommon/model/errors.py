@@ -8,6 +8,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     ├── Unauthorized            no token, or one we did not issue                   401
     ├── Forbidden               the token's role may not do this                    403
     ├── NotFound                                                                    404
+    ├── MethodNotAllowed        this may not be asked of what is at this path       405
     ├── Conflict                an illegal move, or the name means something else   409
     │   ├── InsufficientCapacity    does not fit; `blocking` says what stands in the way
     │   ├── BelowFloor              an instance has fewer members left than its floor, and no others are to be had
@@ -80,6 +81,11 @@ class MatrixError(Exception):
 
 class Malformed(MatrixError):
     status = 400
+    final = True
+
+
+class MethodNotAllowed(MatrixError):
+    status = 405
     final = True
 
 

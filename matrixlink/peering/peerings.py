@@ -60,7 +60,7 @@ class Peerings:
     # -- verbs --------------------------------------------------------------------------------------------------------
 
     def ensure(self, name: str, request: PeeringRequest) -> PeeringView:
-        """Ask for a peering; the same again is no news. Raises InvalidField, Conflict.
+        """Ask for a peering; the same again is no news, but for its labels. Raises InvalidField, Conflict.
 
         Of another project's slice nothing is looked at before that project accepts, not even whether it exists: who
         asks would learn of it.
@@ -74,6 +74,7 @@ class Peerings:
                     raise Conflict(f"peering {name!r} is being deleted; wait until it is gone")
                 if (row.slices, row.security_rules) != (sorted(request.slices), rules):
                     raise Conflict(f"peering {name!r} is of other slices or rules; delete it first", field="slices")
+                row.labels = request.labels
                 return row.view()
             one, foreign = self._checked(request)
             isolation = "vni" if one.plane == Plane.VPC else "partitionKey"

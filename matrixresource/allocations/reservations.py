@@ -16,7 +16,7 @@ from matrixresource.allocations.node_assignment import NodeAssignments
 from matrixresource.allocations.refusals import refusal
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.allocations.status import AllocationStatus
-from matrixresource.contract.allocations import RESERVATION_LABEL
+from matrixresource.contract.allocations import RESERVATION_LABEL, system_labels
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.scheduler.changes import advance_reservation as ledger_reserving
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
@@ -55,6 +55,10 @@ class ReservationService:
             if row is not None:
                 if (row.request, row.starts_at, row.ends_at) != (kept_request, start, start + request.duration_s):
                     raise Conflict(f"reservation {name!r} is for something else; delete it first")
+                row.labels = request.labels
+                held = session.get(AllocationRow, name)
+                if held is not None and held.labels.get(RESERVATION_LABEL) == name:
+                    held.labels = {**request.labels, **system_labels(held.labels)}
                 return row.view()
             if start < now:
                 raise InvalidField(f"{request.starts_at} has passed", field="startsAt")

@@ -13,7 +13,15 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match
 
-from matrixcommon.model.errors import InternalError, InvalidField, Malformed, MatrixError, NotFound, Unavailable
+from matrixcommon.model.errors import (
+    InternalError,
+    InvalidField,
+    Malformed,
+    MatrixError,
+    MethodNotAllowed,
+    NotFound,
+    Unavailable,
+)
 from matrixcommon.model.resource_model import ApiModel
 from services.chassis.database import database_refuses
 from services.chassis.problem_document import problem_response
@@ -100,6 +108,8 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
     if isinstance(wrong, HTTPException):
         if wrong.status_code == 404:
             return NotFound(f"nothing is served at {path}; /openapi.json lists what is")
+        if wrong.status_code == 405:
+            return MethodNotAllowed(f"this is not served at {path}")
         error = Malformed(str(wrong.detail))
         error.status = wrong.status_code  # type: ignore[misc]
         return error

@@ -17,7 +17,7 @@ from services.matrixctl.commands.capacity import defrag, plan, quotas
 from services.matrixctl.commands.command import declared_in
 from services.matrixctl.commands.experiments import autoscaling, reports, runs, studies, timings
 from services.matrixctl.commands.help import explain
-from services.matrixctl.commands.machine import drains, hardware, maintenance, topology
+from services.matrixctl.commands.machine import drains, hardware, maintenance, peerings, topology
 from services.matrixctl.commands.reading import get, top
 from services.matrixctl.commands.running import bundle, clock, console, demo, record, snapshot, stack
 from services.matrixctl.commands.workloads import caches, instances, traffic
@@ -42,6 +42,7 @@ MODULES = (
     maintenance,
     defrag,
     drains,
+    peerings,
     caches,
     top,
     traffic,

@@ -9,7 +9,7 @@ import pytest
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField, QuotaExceeded, StaleTopology
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
-from matrixresource.contract.allocations import QuotaRequest
+from matrixresource.contract.allocations import RESERVATION_LABEL, QuotaRequest
 from matrixresource.contract.plans import PlanRequest
 from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.machine import Machine
@@ -251,6 +251,18 @@ def test_a_reservation_is_kept_from_who_would_still_be_there_then_held_and_taken
     machine.check()
     machine.ask("rest", nodes=10, reservation="tomorrow")
     assert machine.promise("tomorrow").state == "Ended"
+
+
+def test_other_labels_of_a_reservation_are_those_of_what_it_holds_as_well(machine):
+    request = {"startsAt": later(machine, 100), "durationS": 1000, "nodes": 4}
+    for labels in ({"team": "one"}, {"team": "two"}):
+        machine.allocator.reservations.put("soon", ReservationRequest.model_validate(request | {"labels": labels}))
+        machine.clock.at += 110
+        machine.allocator.reservations.reconcile()
+        assert machine.promise("soon").labels == labels
+        held = machine.allocation("soon").labels
+        assert held == labels | {RESERVATION_LABEL: "soon"}
+    machine.check()
 
 
 def test_a_reservation_whose_place_is_not_left_waits_and_ends(machine):

@@ -57,7 +57,7 @@ BAD = [
     ("a wrong etag", "compute", "DELETE", "/v1/instances/there", None, 412, "PreconditionFailed", "If-Match"),
     ("an unknown instance", "compute", "GET", "/v1/instances/nobody", None, 404, "NotFound", "name"),
     ("an unknown path", "resource", "GET", "/v1/nothing", None, 404, "NotFound", None),
-    ("another method", "resource", "PATCH", "/v1/nodes", None, 405, "Malformed", None),
+    ("another method", "resource", "PATCH", "/v1/nodes", None, 405, "MethodNotAllowed", None),
     ("a page size too large", "resource", "GET", "/v1/nodes?pageSize=5000", None, 422, "InvalidField", "pageSize"),
     ("a truth value for a number", "resource", "PUT", "/v1/allocations/a", {"nodes": True}, 422, "InvalidField", "nodes"),
     ("a text for a number", "compute", "PUT", "/v1/instances/a", {"nodes": "8"}, 422, "InvalidField", "nodes"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -71,3 +72,39 @@ async def test_a_change_under_an_etag_is_compared_or_refused_and_never_just_done
             if answer.status_code == 400:
                 assert answer.json()["field"] == "If-Match", where
         assert not differences(before, remembered(stack))
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.looptime
+async def test_labels_are_those_that_were_asked_for_last_or_the_request_is_refused(tmp_path):
+    """What is acknowledged is done: a resource asked for again under other labels has them afterwards."""
+    asked, wrong = [], []
+    async with furnished_stack(tmp_path) as (stack, names):
+        admin = stack.token("admin", MARK)
+        for request in every_request(stack, names):
+            kind = next((kind for service, kind in KINDS if service == request.service and is_of(kind, request)), None)
+            if request.rule.method != "PUT" or kind is None or not takes_labels(kind):
+                continue
+            # The allocation that is there is an instance's, which says what its labels are.
+            name = "own" if kind.collection == "allocations" else request.path.rpartition("/")[2]
+            for labels in ({"team": "one"}, {"team": "two", "tier": "gold"}, {}):
+                body = (request.body or {}) | {"labels": labels} | ({"nodes": 1} if name == "own" else {})
+                labelled = replace(request, path=request.rule.path.replace("{}", name), body=body)
+                answer = await ask(stack, labelled, admin)
+                if answer.is_success:
+                    view = answer.json()
+                    shown = {key: value for key, value in view["labels"].items() if "cloudmatrix.io/" not in key}
+                    wrong += [f"{request}: {shown} instead of {labels}"] if shown != labels else []
+                    asked.append(kind.collection)
+                else:
+                    assert answer.status_code in (409, 422), f"{request}: {answer.text}"
+    assert not wrong
+    assert set(asked) >= {"allocations", "instances", "slices", "peerings", "communicators", "reservations"}, asked
+
+
+def is_of(kind, request) -> bool:
+    return request.rule.path == f"/v1/{kind.collection}/{{}}"
+
+
+def takes_labels(kind) -> bool:
+    return kind.request is not None and "labels" in kind.request.model_fields

@@ -64,20 +64,36 @@ class ApiClient:
         return child.url
 
     def call(
-        self, service: str, method: str, path: str, *, body: Any = None, params: dict[str, Any] | None = None
+        self,
+        service: str,
+        method: str,
+        path: str,
+        *,
+        body: Any = None,
+        params: dict[str, Any] | None = None,
+        if_match: str | None = None,
     ) -> dict[str, Any]:
-        """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer."""
-        answer = self.fetch(service, path, params, method=method, body=body)
+        """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer. `if_match`:
+        the etag of what is changed."""
+        answer = self.fetch(service, path, params, method=method, body=body, if_match=if_match)
         found: dict[str, Any] = answer.json() if answer.content else {}
         return found
 
     def fetch(
-        self, service: str, path: str, params: dict[str, Any] | None = None, *, method: str = "GET", body: Any = None
+        self,
+        service: str,
+        path: str,
+        params: dict[str, Any] | None = None,
+        *,
+        method: str = "GET",
+        body: Any = None,
+        if_match: str | None = None,
     ) -> httpx.Response:
         """The answer as it comes, in whatever form; raises the same. What is posted again makes nothing twice."""
         import httpx
 
         headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
+        headers |= {"If-Match": if_match} if if_match is not None else {}
         path, params = target(path, params)
         params = {**self._project(), **(params or {})}
 

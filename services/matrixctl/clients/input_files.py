@@ -1,4 +1,5 @@
-"""YAML files that users name, read as Kubernetes reads them: a moment is a word, and NaN is no number.
+"""YAML files that users name, read as Kubernetes reads them: a moment is a word, and NaN is no number. `-` is standard
+input.
 
 What cannot be read, or holds what no request can carry, is refused with the option that named the file, before anything
 of it is sent.
@@ -6,6 +7,7 @@ of it is sent.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator
 from math import isfinite
 from pathlib import Path
@@ -14,6 +16,8 @@ from typing import Any
 import yaml
 
 from matrixcommon.model.errors import InvalidField
+
+STANDARD_INPUT = "-"
 
 _MOMENT = "tag:yaml.org,2002:timestamp"
 
@@ -30,22 +34,32 @@ _Loader.yaml_implicit_resolvers = {
 
 def documents_in(file: Path, field: str = "--filename") -> list[Any]:
     """The documents of a file but the empty ones. Raises InvalidField with that field, OSError."""
+    try:
+        found = [each for each in yaml.load_all(_text(file, field), _Loader) if each is not None]
+        if not all(isfinite(number) for number in _numbers(found)):
+            raise InvalidField(f"{_named(file)} holds a number that is none, .nan or .inf", field=field)
+    except (yaml.YAMLError, ValueError, RecursionError) as wrong:
+        raise InvalidField(f"{_named(file)} is no YAML: {' '.join(str(wrong).split())[:300]}", field=field) from wrong
+    return found
+
+
+def _text(file: Path, field: str) -> str:
+    if str(file) == STANDARD_INPUT:
+        return sys.stdin.read()
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field=field)
-    try:
-        found = [each for each in yaml.load_all(file.read_text("utf-8"), _Loader) if each is not None]
-        if not all(isfinite(number) for number in _numbers(found)):
-            raise InvalidField(f"{file} holds a number that is none, .nan or .inf", field=field)
-    except (yaml.YAMLError, ValueError, RecursionError) as wrong:
-        raise InvalidField(f"{file} is no YAML: {' '.join(str(wrong).split())[:300]}", field=field) from wrong
-    return found
+    return file.read_text("utf-8")
+
+
+def _named(file: Path) -> str:
+    return "standard input" if str(file) == STANDARD_INPUT else str(file)
 
 
 def mapping_in(file: Path, field: str = "--filename") -> dict[str, Any]:
     """The only document of a file, which has fields. Raises the same."""
     found = documents_in(file, field)
     if len(found) != 1 or not isinstance(found[0], dict):
-        raise InvalidField(f"{file} is no YAML with one document of fields", field=field)
+        raise InvalidField(f"{_named(file)} is no YAML with one document of fields", field=field)
     return found[0]
 
 
@@ -53,7 +67,7 @@ def manifests_in(file: Path, field: str = "--filename") -> list[dict[str, Any]]:
     """The objects of a manifest, those of a List among them. Raises the same, and where there is none."""
     found = list(_manifests(documents_in(file, field), file, field))
     if not found:
-        raise InvalidField(f"there is no object in {file}", field=field)
+        raise InvalidField(f"there is no object in {_named(file)}", field=field)
     return found
 
 
@@ -64,7 +78,7 @@ def _manifests(documents: list[Any], file: Path, field: str) -> Iterator[dict[st
             yield from _manifests(items, file, field)
         elif not _is_manifest(document):
             lacks = "an object has apiVersion, kind and metadata.name"
-            raise InvalidField(f"document {number} of {file} is no manifest: {lacks}", field=field)
+            raise InvalidField(f"document {number} of {_named(file)} is no manifest: {lacks}", field=field)
         else:
             yield document
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import base64
 import ssl
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -113,7 +114,11 @@ class Cluster:
     def apply(self, file: Path) -> list[str]:
         """Server-side apply every document of a manifest; a line for each."""
         self.last_command = f"kubectl apply --server-side -f {file}"
-        return self._each(file, "applied", "PATCH", params=OURS, headers=APPLIED)
+        return self.apply_all(manifests_in(file))
+
+    def apply_all(self, documents: Iterable[dict[str, Any]]) -> list[str]:
+        """The same of documents that are read already."""
+        return self._each(documents, "applied", "PATCH", params=OURS, headers=APPLIED)
 
     def apply_object(self, document: dict[str, Any]) -> dict[str, Any]:
         """Server-side apply one object; it as it is then."""
@@ -122,7 +127,11 @@ class Cluster:
     def delete(self, file: Path) -> list[str]:
         """Delete every document of a manifest, without waiting for finalizers."""
         self.last_command = f"kubectl delete -f {file} --wait=false"
-        return self._each(file, "deleted", "DELETE")
+        return self.delete_all(manifests_in(file))
+
+    def delete_all(self, documents: Iterable[dict[str, Any]]) -> list[str]:
+        """The same of documents that are read already."""
+        return self._each(documents, "deleted", "DELETE")
 
     def scale(self, name: str, replicas: int) -> list[str]:
         self.last_command = f"kubectl scale cmi/{name} --replicas={replicas}"
@@ -130,9 +139,9 @@ class Cluster:
         self.send("PATCH", INSTANCE.path(NAMESPACE, name, "scale"), json=body, headers=MERGED)
         return [f"cloudmatrixinstance {name} scaled"]
 
-    def _each(self, file: Path, done: str, method: str, **more: Any) -> list[str]:
+    def _each(self, documents: Iterable[dict[str, Any]], done: str, method: str, **more: Any) -> list[str]:
         lines = []
-        for document in manifests_in(file):
+        for document in documents:
             body = {"json": document} if method == "PATCH" else {}
             self.send(method, self._path(document), **body, **more)
             lines.append(f"{document['kind'].lower()} {document['metadata']['name']} {done}")

@@ -1,4 +1,4 @@
-"""apply, delete, convert and fault: specs, and emulated misfortune."""
+"""apply, put, delete, convert and fault: specs, and emulated misfortune."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ import typer
 import yaml
 
 from matrixcommon.api.client import at
-from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.errors import InvalidField, MethodNotAllowed
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
 from services.matrixctl.clients.collections import owners
-from services.matrixctl.clients.input_files import manifests_in
+from services.matrixctl.clients.input_files import manifests_in, mapping_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help import completion
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
-from services.matrixctl.commands.reading.get import get
+from services.matrixctl.commands.reading.get import get, show
 from services.matrixctl.commands.workloads.instances import warn_of_owner
 from services.matrixctl.output.columns import listing
+from services.matrixctl.output.noun import Noun
 from services.matrixctl.output.resource_kinds import noun_of, unknown
 from services.matrixctl.output.screen import Form, say
 
@@ -32,11 +33,54 @@ group("fault", "Break the emulated hardware, or repair it. The control plane has
 @command("apply")
 def apply(
     stack: OnStack,
-    file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest, YAML or JSON; several documents are fine.")],
+    file: Annotated[
+        Path, typer.Option("--filename", "-f", help="Manifest, YAML or JSON, `-` for standard input; any documents.")
+    ],
 ) -> None:
     """Apply Kubernetes manifests to the embedded API, as `kubectl apply --server-side` would."""
-    for line in _cluster(stack, file).apply(file):
+    documents = manifests_in(file)
+    for line in _cluster(stack).apply_all(documents):
         say(line)
+
+
+@command("put")
+def put(
+    stack: OfProject,
+    noun: Annotated[
+        str, typer.Argument(help="As for get; a service refuses what cannot be put.", autocompletion=completion.nouns)
+    ],
+    name: Annotated[str, typer.Argument(help="Which one.", autocompletion=completion.resources)],
+    file: Annotated[Path, typer.Option("--filename", "-f", help="Its fields, YAML or JSON; `-` for standard input.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would be.")] = False,
+    output: Output = Form.TABLE,
+) -> None:
+    """Make a resource of a service, or have it be as a file says: `explain NOUN` lists what may be set. What `get NOUN
+    NAME -o yaml` printed may be changed and put back, as long as nobody else has changed it since."""
+    kind = noun_of(noun)
+    fields = mapping_in(file)
+    etag = fields.pop("etag", None)
+    try:
+        view = stack.client.call(
+            kind.service,
+            "PUT",
+            at(kind.path.removeprefix("/v1/"), name),
+            body=settable(kind, fields),
+            params={"validateOnly": "true"} if dry_run else None,
+            if_match=str(etag) if etag is not None else None,
+        )
+    except MethodNotAllowed as wrong:
+        raise InvalidField(f"{kind.name} cannot be put: {wrong.message}", field="NOUN") from wrong
+    show(kind, [view], output, single=True)
+
+
+def settable(kind: Noun, fields: dict[str, Any]) -> dict[str, Any]:
+    """Those fields without what a service shows of a resource and nobody sets, such as its state."""
+    from services.matrixctl.explain.catalogue import rest_kind
+
+    declared = rest_kind(kind)
+    asked = {each.name for each in declared.settable}
+    shown = {each.name for each in declared.fields} if asked else set[str]()
+    return {name: value for name, value in fields.items() if name in asked or name not in shown}
 
 
 @command("delete")
@@ -48,7 +92,7 @@ def delete(
     ] = None,
     names: Annotated[list[str] | None, typer.Argument(help="Which ones.", autocompletion=completion.resources)] = None,
     file: Annotated[
-        Path | None, typer.Option("--filename", "-f", help="Manifest: what it names in the Kubernetes API.")
+        Path | None, typer.Option("--filename", "-f", help="Manifest, `-` for standard input: what it names.")
     ] = None,
 ) -> None:
     """Delete resources of a service, or what a manifest has applied. What somebody owns is made again: delete the
@@ -56,7 +100,8 @@ def delete(
     if (noun is None) == (file is None):
         raise InvalidField("give either a noun and names, or a file", field="NOUN, --filename")
     if file is not None:
-        for line in _cluster(stack, file).delete(file):
+        documents = manifests_in(file)
+        for line in _cluster(stack).delete_all(documents):
             say(line)
         return
     kind = noun_of(noun or "")
@@ -64,8 +109,11 @@ def delete(
         raise InvalidField(f"say which of the {kind.name}", field="NAMES")
     for name in names:
         path = at(kind.path.removeprefix("/v1/"), name)
-        for service in owners(stack.client, kind, name):
-            view = stack.client.call(service, "DELETE", path)
+        try:
+            for service in owners(stack.client, kind, name):
+                view = stack.client.call(service, "DELETE", path)
+        except MethodNotAllowed as wrong:
+            raise InvalidField(f"{kind.name} cannot be deleted: {wrong.message}", field="NOUN") from wrong
         say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
         if kind.name == "instances":
             warn_of_owner(view, "makes it again; delete that", "delete")
@@ -73,7 +121,7 @@ def delete(
 
 @command("convert")
 def convert(
-    file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest for Volcano, MindCluster or CCE.")],
+    file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest for Volcano, MindCluster or CCE, or `-`.")],
     chips_per_node: Annotated[
         int | None,
         typer.Option(help="What it calls a whole node, 16 or 8 chips; by default what it says, or else 16."),
@@ -98,10 +146,9 @@ def convert(
         printed({"apiVersion": "v1", "kind": "List", "items": objects}, output)
 
 
-def _cluster(stack: OnStack, file: Path) -> Cluster:
+def _cluster(stack: OnStack) -> Cluster:
     from services.matrixctl.clients.kubernetes import cluster_of
 
-    manifests_in(file)  # a file that makes no sense is refused as such, whether a stack runs or not
     return cluster_of(stack.client.folder)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gzip
+import io
 from pathlib import Path
 
 import pytest
@@ -25,6 +26,7 @@ BROKEN = {
 COMMANDS = (
     "apply -f {}.yaml",
     "delete -f {}.yaml",
+    "put peering p -f {}.yaml",
     "convert -f {}.yaml",
     "plan -f {}.yaml",
     "maintenance create m -f {}.yaml",
@@ -60,8 +62,8 @@ def test_a_file_that_makes_no_sense_is_refused_in_a_line(
             gzip.compress(b'{"timestamp": 0}\n' * 99, mtime=0)[:20],
             "cannot be read: Compressed file ended",
         ),
-        ("moment.jsonl", b'{"timestamp": NaN, "input_length": 9, "output_length": 9}', "timestamp finite"),
-        ("length.jsonl", b'{"timestamp": 0, "input_length": 1e400, "output_length": 9}', "float infinity"),
+        ("moment.jsonl", b'{"timestamp": NaN, "input_length": 9, "output_length": 9}', "line 1 is no JSON"),
+        ("length.jsonl", b'{"timestamp": 0, "input_length": 1e400, "output_length": 9}', "line 1 is no JSON"),
     ],
     ids=["cut", "moment", "length"],
 )
@@ -83,6 +85,14 @@ def test_the_objects_of_a_list_are_its_manifests(tmp_path: Path) -> None:
     objects = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in "ab"]
     (tmp_path / "l.yaml").write_text(f"apiVersion: v1\nkind: List\nitems: {objects}\n---\n---\n{objects[0]}\n")
     assert manifests_in(tmp_path / "l.yaml") == [*objects, objects[0]]
+
+
+def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"))
+    assert ran(capsys, "convert", "-f", "-", "-o", "name")[:2] == (0, "ConfigMap/c\n")
+    monkeypatch.setattr("sys.stdin", io.StringIO(""))
+    code, _, err = ran(capsys, "convert", "-f", "-")
+    assert (code, "there is no object in standard input" in err) == (2, True), err
 
 
 def test_a_list_of_objects_is_converted_as_its_objects(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
