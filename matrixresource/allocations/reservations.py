@@ -56,9 +56,9 @@ class ReservationService:
                 if (row.request, row.starts_at, row.ends_at) != (kept_request, start, start + request.duration_s):
                     raise Conflict(f"reservation {name!r} is for something else; delete it first")
                 row.labels = request.labels
-                held = session.get(AllocationRow, name)
-                if held is not None and held.labels.get(RESERVATION_LABEL) == name:
-                    held.labels = {**request.labels, **system_labels(held.labels)}
+                holding = session.get(AllocationRow, name)
+                if holding is not None and holding.labels.get(RESERVATION_LABEL) == name:
+                    holding.labels = {**request.labels, **system_labels(holding.labels)}
                 return row.view()
             if start < now:
                 raise InvalidField(f"{request.starts_at} has passed", field="startsAt")

@@ -260,8 +260,8 @@ def test_other_labels_of_a_reservation_are_those_of_what_it_holds_as_well(machin
         machine.clock.at += 110
         machine.allocator.reservations.reconcile()
         assert machine.promise("soon").labels == labels
-        held = machine.allocation("soon").labels
-        assert held == labels | {RESERVATION_LABEL: "soon"}
+        holding = machine.allocation("soon").labels
+        assert holding == labels | {RESERVATION_LABEL: "soon"}
     machine.check()
 
 
