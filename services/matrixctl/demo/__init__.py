@@ -1,1 +1,1 @@
-"""The main job reported as a story of named steps, each with what must hold at its end."""
+"""The main job told as a story of named steps, each with what must hold at its end."""

@@ -126,7 +126,7 @@ def main(arguments: list[str]) -> int:
             return EXIT_USAGE
     keep = "--keep" in arguments
     if keep and len(named) != 1:
-        print("--keep goes with one story: they are reported on the same ports", file=sys.stderr)
+        print("--keep goes with one story: both use the same ports", file=sys.stderr)
         return EXIT_USAGE
     command = compose_command()
     if command is None:

@@ -1,4 +1,4 @@
-"""A story: named steps reported one after the other, timed, and stopped at the first whose promise does not hold.
+"""A story: named steps told one after the other, timed, and stopped at the first whose promise does not hold.
 
 A step is a function of the telling. It says what it sees, and raises StepFailed with what it saw instead of what it
 should have; a refusal of a service counts as the same.

@@ -29,7 +29,7 @@ PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
 
 @dataclass
 class Telling:
-    """One telling: the stack it is reported on, and the instance it is about."""
+    """One telling: the stack that it is about, and the instance."""
 
     reach: ApiClient
     cluster: Cluster
@@ -164,7 +164,7 @@ def nothing_left(telling: Telling) -> None:
         "autoscalers": lambda: telling.cluster.items(
             "/apis/autoscaling/v2/namespaces/default/horizontalpodautoscalers"
         ),
-        "NPUs view": lambda: [npu for npu in telling.reach.list("resource", "/v1/npus") if npu.get("allocation")],
+        "NPUs in use": lambda: [npu for npu in telling.reach.list("resource", "/v1/npus") if npu.get("allocation")],
         "nodes not Available": lambda: [
             node for node in telling.reach.list("resource", "/v1/nodes") if node["state"] != "Available"
         ],

@@ -1,4 +1,4 @@
-"""demo: the main job and autoscaling, each reported as a story."""
+"""demo: the main job and autoscaling, each told as a story."""
 
 from __future__ import annotations
 
