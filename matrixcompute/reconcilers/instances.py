@@ -153,6 +153,18 @@ class InstanceReconciler:
         tried = before.rungs_tried if before is not None and before.recovery is None else []
         return [each for each in tried if each.at >= since.get(each.node, 0.0)]
 
+    def _tried_before(
+        self, session: Session, instance: InstanceRow, members: Sequence[MemberView], recovery: Recovery
+    ) -> bool:
+        """Whether the repair before was of the same failure, and did not come to its end: it is one repair, however
+        often it is tried."""
+        before = session.get(OperationRow, instance.operation or "")
+        if before is None or before.verb != REPAIR or before.state == "Done":
+            return False
+        since, begun = failed_since(members, recovery.concerned), before.created_at or 0.0
+        again = since is not None and from_timestamp(since[0]) > begun
+        return not again and {*recovery.concerned} <= {*(before.parameters or {}).get("nodes", "").split(", ")}
+
     def _note_down(self, instance: InstanceRow, observed: Observed) -> None:
         """Note since when an instance lacks a member, and that it does no longer where nobody had to repair it."""
         members, down = observed.allocation.members if observed.allocation is not None else [], instance.down
@@ -224,7 +236,8 @@ class InstanceReconciler:
             return True
         if instance.state in ("Suspending", "Suspended") or (instance.shape.suspend and instance.state in UNSCHEDULED):
             return self._suspended(session, instance)
-        repair = recovery.action in ("replace", "repair")
+        # What broke of one that is switched off is replaced when it starts, whatever else is asked of it until then.
+        repair = recovery.action in ("replace", "repair") and instance.state != "Stopped"
         if instance.state == "Failed":
             if below_floor(instance) and recovery.action != "hold":
                 if repair and observed.allocation is not None and not self._rests(instance):
@@ -237,7 +250,7 @@ class InstanceReconciler:
             return False
         if instance.state == "Stopped" and instance.generation == instance.observed_generation:
             instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
-            return False  # what broke of it is replaced when it starts
+            return False
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
@@ -254,7 +267,7 @@ class InstanceReconciler:
             return True
         if repair:
             if {m.node for m in members if m.role == "member"} & set(recovery.concerned):
-                instance.repairs += 1
+                instance.repairs += not self._tried_before(session, instance, members, recovery)
                 tried = self._tried(session, instance, members)
                 self._workflows.open_repair(session, instance, members, recovery, tried)
                 return True

@@ -113,6 +113,32 @@ async def test_below_its_floor_it_is_repaired_by_itself_when_a_node_comes_free(t
         await stack.check()
 
 
+async def test_a_repair_that_is_tried_again_and_again_is_one_repair(tmp_path):
+    async with SmallStack(tmp_path) as stack:
+        before = await full(stack)
+        policy = {"instance": "one", "rungs": ["replace"]}
+        assert (await stack.http["compute"].put("/v1/recovery-policies/one", json=policy)).is_success
+        stack.impair("dark", "node-down", before[1])
+
+        async def tried_often() -> bool:
+            return len(await operations(stack, "replace-node")) > 2
+
+        await stack.until(tried_often, "it is tried again and again", within_s=1800)
+        await stack.apply("rest", 7)
+        shown = await until(stack, "Active", "Whole")
+        assert before[1] not in members(shown)
+        assert shown["repairs"] == 1, "one failure, replaced once"
+        stack.impair("also", "node-down", members(shown)[0])
+        await stack.apply("rest", 6)
+
+        async def again() -> bool:
+            shown = await view(stack)
+            return (shown["state"], shown["repairs"], condition(shown, "Degraded")[1]) == ("Active", 2, "Whole")
+
+        await stack.until(again, "another failure is another repair", within_s=1800)
+        await stack.check()
+
+
 async def test_of_two_that_are_lost_one_is_replaced_and_the_other_had_back_later_each_once(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack, minNodes=3, spares=0)
