@@ -23,6 +23,8 @@ BODY = {
     "metadata": {"name": "one", "namespace": "ns", "uid": "u", "generation": 3, "labels": {"team": "a"}},
     "spec": {"nodes": 4, "spares": 1},
 }
+GOING = {**BODY["metadata"], "deletionTimestamp": "t"}
+PLANNED = {**BODY, "spec": {**BODY["spec"], "dryRun": True}}
 
 
 def instance(**changes) -> InstanceView:
@@ -44,11 +46,13 @@ def instance(**changes) -> InstanceView:
         ("still going away", BODY, instance(state="Deleting"), "Nothing"),
         (
             "to be deleted",
-            {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "t"}},
+            {**BODY, "metadata": GOING},
             instance(),
             "DeleteInstance",
         ),
-        ("deleted", {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "t"}}, None, "Nothing"),
+        ("deleted", {**BODY, "metadata": GOING}, None, "Nothing"),
+        ("to be deleted, a plan at last", {**PLANNED, "metadata": GOING}, instance(), "DeleteInstance"),
+        ("to be deleted, never more than a plan", {**PLANNED, "metadata": GOING}, instance(labels={}), "Nothing"),
     ],
 )
 def test_next_action(sentence, body, observed, verb):
