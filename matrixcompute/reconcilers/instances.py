@@ -195,6 +195,8 @@ class InstanceReconciler:
                 break  # the others ask when it has taken its nodes
         for name, broken in findings.to_repair.items():
             opened += await self._asked(name, self._room.repair(name, *broken))
+        for name, lacking in findings.to_start.items():
+            opened += await self._asked(name, self._room.start(name, *lacking))
         for name, node in findings.gone_spares:
             await self._asked(name, self._neighbours.replace(name, node, "SpareGone"))
         if opened:
@@ -280,6 +282,10 @@ class InstanceReconciler:
         changed = instance.generation != instance.observed_generation
         if changed and instance.refused_generation == instance.generation:
             return self._slices_restored(session, instance, observed)
+        starts = changed and instance.state == "Stopped" and instance.shape.power == "On"
+        if starts and recovery.action == "replace" and observed.allocation is not None:
+            findings.to_start[instance.name] = observed.allocation, recovery
+            return False
         if changed or not self._whole(instance, observed):
             self._workflows.open_change(session, instance)
             return True

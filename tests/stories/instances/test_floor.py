@@ -3,6 +3,7 @@ whole when there is room; below its floor it has Failed until then."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -110,6 +111,32 @@ async def test_below_its_floor_it_is_repaired_by_itself_when_a_node_comes_free(t
         shown = await until(stack, "Active", "Whole")
         assert before[1] not in members(shown)
         assert shown["repairs"] == 1, "one failure, replaced once"
+        await stack.check()
+
+
+async def test_below_its_floor_it_can_be_stopped_and_starts_when_there_are_nodes(tmp_path):
+    async with SmallStack(tmp_path) as stack:
+        before = await full(stack)
+        stack.impair("dark", "node-down", before[1])
+        await until(stack, "Failed", "NodeLost")
+        assert (await stack.http["compute"].post("/v1/instances/one:stop")).status_code == 202
+        shown = await until(stack, "Stopped", "NodeLost")
+        assert (members(shown), shown["generation"]) == (before, shown["observedGeneration"]), "it keeps its members"
+        left = {*before} - {before[1]}
+        assert {stack.fleet.agent("resource", node).status for node in left} == {"Off"}
+        await stack.restart("compute")
+        assert (await stack.http["compute"].post("/v1/instances/one:start")).status_code == 202
+
+        async def refused() -> bool:
+            shown = await view(stack)
+            return (shown["state"], condition(shown, "Progressing")[1]) == ("Stopped", "BelowFloor")
+
+        await stack.until(refused, "there is no node for the lost one", within_s=1800)
+        await asyncio.sleep(300)
+        assert len(await operations(stack, "start-instance")) == 1, "nothing is tried while nothing could help"
+        await stack.apply("rest", 7)
+        shown = await until(stack, "Active", "Whole")
+        assert before[1] not in members(shown)
         await stack.check()
 
 
