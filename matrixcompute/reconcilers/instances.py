@@ -241,6 +241,9 @@ class InstanceReconciler:
         # What broke of one that is switched off is replaced when it starts, whatever else is asked of it until then.
         repair = recovery.action in ("replace", "repair") and instance.state != "Stopped"
         if instance.state == "Failed":
+            if below_floor(instance) and self._can_be_less(instance, members):
+                self._workflows.open_change(session, instance)
+                return True
             if below_floor(instance) and recovery.action != "hold":
                 if repair and observed.allocation is not None and not self._rests(instance):
                     tried = self._tried(session, instance, members)
@@ -298,6 +301,19 @@ class InstanceReconciler:
     def _rests(self, instance: InstanceRow) -> bool:
         """Whether it was refused, and is not tried again yet."""
         return self._clock.now() < due_at(instance.retry_at, self._clock)
+
+    def _can_be_less(self, instance: InstanceRow, members: Sequence[MemberView]) -> bool:
+        """Whether one that is below its floor is asked to be what it can be with the members that work: off, without
+        nodes, or smaller. That may have been asked for while it was being repaired."""
+        shape, current = instance.shape, instance.last_active or instance.shape
+        rests = self._rests(instance) and instance.retry_at < math.inf
+        if rests or instance.generation == instance.observed_generation:
+            return False
+        broken = {member.node for member, _ in broken_members(members)}
+        working = sum(each.role == "member" and each.node not in broken for each in members)
+        shrinks = shape.nodes < current.nodes and not shape.placement.blocks  # which blocks leave is not known here
+        fits = shape.floor <= working and (shrinks or shape.nodes == current.nodes)
+        return shape.suspend or shape.power == "Off" or fits
 
     def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:
         """Whether what an instance waits after is a repair. One that ended well leaves `retry_at` to the change that

@@ -140,6 +140,32 @@ async def test_below_its_floor_it_can_be_stopped_and_starts_when_there_are_nodes
         await stack.check()
 
 
+@pytest.mark.parametrize(
+    ("asked", "state", "degraded"),
+    [
+        ({"power": "Off"}, "Stopped", "NodeLost"),
+        ({"suspend": True}, "Suspended", "Whole"),
+        ({"nodes": 3}, "Active", "Whole"),
+        ({"minNodes": 3}, "Active", "MembersMissing"),
+    ],
+)
+async def test_below_its_floor_it_becomes_what_was_asked_for_while_it_was_repaired(tmp_path, asked, state, degraded):
+    async with SmallStack(tmp_path) as stack:
+        before = await full(stack)
+        held = {"reason": "so that the repair takes its time", "graceSeconds": 0}
+        assert (await stack.http["compute"].put("/v1/workflow-drains/slow", json=held)).is_success
+        stack.impair("dark", "node-down", before[1])
+        await until(stack, "Repairing", "NodeLost")
+        answer = await stack.http["compute"].put("/v1/instances/one", json={"nodes": 4} | asked)
+        assert (answer.status_code, answer.json()["state"]) == (202, "Repairing")
+        assert (await stack.http["compute"].delete("/v1/workflow-drains/slow")).is_success
+        shown = await until(stack, state, degraded)
+        assert shown["generation"] == shown["observedGeneration"]
+        if state == "Active":
+            assert sorted(members(shown)) == sorted({*before} - {before[1]}), "who works stays"
+        await stack.check()
+
+
 async def test_a_repair_that_is_tried_again_and_again_is_one_repair(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
