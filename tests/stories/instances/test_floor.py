@@ -152,8 +152,8 @@ async def test_below_its_floor_it_can_be_stopped_and_starts_when_there_are_nodes
 async def test_below_its_floor_it_becomes_what_was_asked_for_while_it_was_repaired(tmp_path, asked, state, degraded):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
-        held = {"reason": "so that the repair takes its time", "graceSeconds": 0}
-        assert (await stack.http["compute"].put("/v1/workflow-drains/slow", json=held)).is_success
+        drain = {"reason": "so that the repair takes its time", "graceSeconds": 0}
+        assert (await stack.http["compute"].put("/v1/workflow-drains/slow", json=drain)).is_success
         stack.impair("dark", "node-down", before[1])
         await until(stack, "Repairing", "NodeLost")
         answer = await stack.http["compute"].put("/v1/instances/one", json={"nodes": 4} | asked)
