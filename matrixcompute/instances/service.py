@@ -27,7 +27,7 @@ from matrixcompute.operations.context import RELOCATE, RESTART
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixcompute.workflows.draining import without
+from matrixcompute.workflows.draining import shrunk
 from matrixresource.contract.allocations import AllocationView
 
 INSTANCE_NAME_LENGTH_MAX = 57
@@ -128,7 +128,9 @@ class InstanceService:
         with self._store.reading() as session:
             row = session.get(InstanceRow, name)
             applied = None if row is None else row.last_active
-        allocation_request = without(compose(name, as_far_as_there_is(request, applied, allocation)), leaving)
+        allocation_request = shrunk(
+            compose(name, as_far_as_there_is(request, applied, allocation)), allocation, leaving
+        )
         if allocation is not None and any(
             getattr(allocation, field) != getattr(allocation_request, field) for field in PLACEMENT_FIELDS
         ):

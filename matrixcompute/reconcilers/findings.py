@@ -22,5 +22,6 @@ class Findings:
     to_leave: dict[str, list[str]] = field(default_factory=dict)
     to_restore: list[str] = field(default_factory=list)
     to_repair: dict[str, tuple[AllocationView, Recovery, list[RungTried], bool]] = field(default_factory=dict)
+    to_start: dict[str, tuple[AllocationView, Recovery]] = field(default_factory=dict)
     gone_spares: list[tuple[str, str]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)

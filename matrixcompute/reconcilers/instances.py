@@ -153,6 +153,18 @@ class InstanceReconciler:
         tried = before.rungs_tried if before is not None and before.recovery is None else []
         return [each for each in tried if each.at >= since.get(each.node, 0.0)]
 
+    def _tried_before(
+        self, session: Session, instance: InstanceRow, members: Sequence[MemberView], recovery: Recovery
+    ) -> bool:
+        """Whether the repair before was of the same failure, and did not come to its end: it is one repair, however
+        often it is tried."""
+        before = session.get(OperationRow, instance.operation or "")
+        if before is None or before.verb != REPAIR or before.state == "Done":
+            return False
+        since, begun = failed_since(members, recovery.concerned), before.created_at or 0.0
+        again = since is not None and from_timestamp(since[0]) > begun
+        return not again and {*recovery.concerned} <= {*(before.parameters or {}).get("nodes", "").split(", ")}
+
     def _note_down(self, instance: InstanceRow, observed: Observed) -> None:
         """Note since when an instance lacks a member, and that it does no longer where nobody had to repair it."""
         members, down = observed.allocation.members if observed.allocation is not None else [], instance.down
@@ -183,6 +195,8 @@ class InstanceReconciler:
                 break  # the others ask when it has taken its nodes
         for name, broken in findings.to_repair.items():
             opened += await self._asked(name, self._room.repair(name, *broken))
+        for name, lacking in findings.to_start.items():
+            opened += await self._asked(name, self._room.start(name, *lacking))
         for name, node in findings.gone_spares:
             await self._asked(name, self._neighbours.replace(name, node, "SpareGone"))
         if opened:
@@ -224,8 +238,12 @@ class InstanceReconciler:
             return True
         if instance.state in ("Suspending", "Suspended") or (instance.shape.suspend and instance.state in UNSCHEDULED):
             return self._suspended(session, instance)
-        repair = recovery.action in ("replace", "repair")
+        # What broke of one that is switched off is replaced when it starts, whatever else is asked of it until then.
+        repair = recovery.action in ("replace", "repair") and instance.state != "Stopped"
         if instance.state == "Failed":
+            if below_floor(instance) and self._can_be_less(instance, members):
+                self._workflows.open_change(session, instance)
+                return True
             if below_floor(instance) and recovery.action != "hold":
                 if repair and observed.allocation is not None and not self._rests(instance):
                     tried = self._tried(session, instance, members)
@@ -237,7 +255,7 @@ class InstanceReconciler:
             return False
         if instance.state == "Stopped" and instance.generation == instance.observed_generation:
             instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
-            return False  # what broke of it is replaced when it starts
+            return False
         if recovery.action == "hold":
             self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
             return False
@@ -254,7 +272,7 @@ class InstanceReconciler:
             return True
         if repair:
             if {m.node for m in members if m.role == "member"} & set(recovery.concerned):
-                instance.repairs += 1
+                instance.repairs += not self._tried_before(session, instance, members, recovery)
                 tried = self._tried(session, instance, members)
                 self._workflows.open_repair(session, instance, members, recovery, tried)
                 return True
@@ -267,6 +285,10 @@ class InstanceReconciler:
         changed = instance.generation != instance.observed_generation
         if changed and instance.refused_generation == instance.generation:
             return self._slices_restored(session, instance, observed)
+        starts = changed and instance.state == "Stopped" and instance.shape.power == "On"
+        if starts and recovery.action == "replace" and observed.allocation is not None:
+            findings.to_start[instance.name] = observed.allocation, recovery
+            return False
         if changed or not self._whole(instance, observed):
             self._workflows.open_change(session, instance)
             return True
@@ -279,6 +301,19 @@ class InstanceReconciler:
     def _rests(self, instance: InstanceRow) -> bool:
         """Whether it was refused, and is not tried again yet."""
         return self._clock.now() < due_at(instance.retry_at, self._clock)
+
+    def _can_be_less(self, instance: InstanceRow, members: Sequence[MemberView]) -> bool:
+        """Whether one that is below its floor is asked to be what it can be with the members that work: off, without
+        nodes, or smaller. That may have been asked for while it was being repaired."""
+        shape, current = instance.shape, instance.last_active or instance.shape
+        rests = self._rests(instance) and instance.retry_at < math.inf
+        if rests or instance.generation == instance.observed_generation:
+            return False
+        broken = {member.node for member, _ in broken_members(members)}
+        working = sum(each.role == "member" and each.node not in broken for each in members)
+        shrinks = shape.nodes < current.nodes and not shape.placement.blocks  # which blocks leave is not known here
+        fits = shape.floor <= working and (shrinks or shape.nodes == current.nodes)
+        return shape.suspend or shape.power == "Off" or fits
 
     def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:
         """Whether what an instance waits after is a repair. One that ended well leaves `retry_at` to the change that

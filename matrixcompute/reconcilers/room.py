@@ -23,7 +23,7 @@ from matrixresource.contract.allocations import AllocationView
 
 
 class RoomReconciler:
-    """`restore` and `repair` for one instance each, which no workflow carries."""
+    """`restore`, `repair` and `start` for one instance each, which no workflow carries."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, workflows: WorkflowStarter, clock: Clock) -> None:
         self._store = store
@@ -74,6 +74,20 @@ class RoomReconciler:
                 instance.retry_at = math.inf if stops else self._clock.now() + RETRY_S
                 return 0
             self._workflows.open_repair(session, instance, allocation.members, recovery, tried)
+        return 1
+
+    async def start(self, name: str, allocation: AllocationView, recovery: Recovery) -> int:
+        """Start one that has lost members while it was switched off, where enough work or there are nodes for others:
+        tried all the same, its nodes would be switched on and off. How many workflows were opened."""
+        helps = await self._helps(name, allocation, recovery)
+        with self._store.transaction() as session:
+            instance = session.get(InstanceRow, name)
+            if instance is None or instance.state != "Stopped" or self._store.open_operations(session, name):
+                return 0
+            if not helps:
+                instance.retry_at = self._clock.now() + RETRY_S
+                return 0
+            self._workflows.open_change(session, instance)
         return 1
 
     async def _helps(self, name: str, allocation: AllocationView, recovery: Recovery) -> bool:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcommon.model.resource_key import name_of, resolve
+from matrixcommon.model.resource_key import DEFAULT_PROJECT, resolve
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.scenarios.world import Look
 
@@ -21,14 +21,20 @@ class Measure:
     read: Reads
 
 
+def means(view: Mapping[str, Any], field: str, of: str) -> bool:
+    """Whether what a view names in that field is what a scenario calls `of`: a name is of the view's project there, of
+    the default one here."""
+    if not (named := str(view.get(field) or "")):
+        return False
+    return resolve(named, view.get("project") or DEFAULT_PROJECT) == resolve(of, DEFAULT_PROJECT)
+
+
 def _count(service: str, collection: str, holds: Callable[[dict[str, Any]], Any], instance: str = "") -> Reads:
     """How many of a collection are so; `instance`: the field in which each names its instance."""
 
     async def read(look: Look, of: str | None) -> float:
         items = await look.all(service, collection)
-        return sum(
-            bool(holds(each)) for each in items if of is None or (instance and each.get(instance) == name_of(of))
-        )
+        return sum(bool(holds(each)) for each in items if of is None or (instance and means(each, instance, of)))
 
     return read
 
@@ -43,7 +49,7 @@ async def _orphans(look: Look, of: str | None) -> float:
 
 async def _repairs(look: Look, of: str | None) -> float:
     items = await look.all("compute", "instances")
-    return sum(each.get("repairs", 0) for each in items if of is None or each["name"] == name_of(of))
+    return sum(each.get("repairs", 0) for each in items if of is None or means(each, "name", of))
 
 
 async def _down(look: Look, of: str | None) -> float:

@@ -8,8 +8,7 @@ from typing import Any
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_key import name_of
-from matrixcompute.scenarios.measures import MEASURES
+from matrixcompute.scenarios.measures import MEASURES, means
 from matrixcompute.scenarios.schema import Condition, Scenario
 from matrixcompute.scenarios.world import Look
 
@@ -66,11 +65,11 @@ async def _number(condition: Condition, look: Look, frame: Frame) -> tuple[float
 
 async def _events(condition: Condition, look: Look, frame: Frame) -> float:
     items = [*await look.all("compute", "events"), *await look.all("link", "events")]
-    about = None if condition.of is None else name_of(condition.of)
+    of = condition.of
     return sum(
         each["reason"] == condition.event
         and each["name"] not in frame.events_before
-        and about in (None, each.get("instance"), each.get("about"))
+        and (of is None or means(each, "instance", of) or means(each, "about", of))
         for each in items
     )
 

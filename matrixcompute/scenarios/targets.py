@@ -12,7 +12,7 @@ from typing import Any
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
-from matrixcommon.model.resource_key import name_of
+from matrixcompute.scenarios.measures import means
 from matrixcompute.scenarios.schema import Scenario, Target
 from matrixcompute.scenarios.world import Look
 
@@ -82,9 +82,7 @@ async def _members(instance: str, look: Look, planned: dict[str, list[dict[str, 
     if instance in planned:
         return planned[instance]
     for each in await look.all("compute", "instances"):
-        if each["name"] == name_of(instance) and (
-            each["project"] == instance.rpartition("/")[0] or "/" not in instance
-        ):
+        if means(each, "name", instance):
             members: list[dict[str, Any]] = each.get("members", [])
             return members
     return []

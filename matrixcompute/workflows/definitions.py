@@ -49,7 +49,8 @@ def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixErro
     instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
         instance.expires_at = None  # what it held is given back, and with it the lease
-    instance.set_condition("Scheduled", False, refused.reason, refused.message, now)
+    for condition in ("Scheduled", "Progressing"):
+        instance.set_condition(condition, False, refused.reason, refused.message, now)
 
 
 def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:

@@ -8,7 +8,8 @@ from collections.abc import Iterable, Sequence
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixresource.contract.allocations import AllocationRequest, MemberView
+from matrixcompute.recovery.policy import broken_members
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
 
 
 def lying_in(members: Iterable[MemberView], domains: Sequence[str], role: str = "member") -> list[str]:
@@ -41,6 +42,16 @@ async def who_can_leave(
         if len(leaving) == len(nodes):
             return leaving, None
     return leaving, refused
+
+
+def shrunk(request: AllocationRequest, present: AllocationView | None, leaving: Sequence[str]) -> AllocationRequest:
+    """The spec with who leaves where it shrinks: those that are named, else who is broken, before any that works. In
+    whole blocks it is left to MatrixResource."""
+    fewer = 0 if present is None else present.nodes - (request.nodes or 0)
+    if present is not None and fewer > 0 and not leaving and not request.placement.blocks:
+        broken = [member.node for member, _ in broken_members(present.members) if member.role == "member"]
+        leaving = sorted(broken)[:fewer]
+    return without(request, leaving)
 
 
 def without(request: AllocationRequest, nodes: Iterable[str]) -> AllocationRequest:

@@ -14,10 +14,11 @@ from matrixcommon.model.errors import (
     NotFound,
 )
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.workflow import StepAgain, StepPending
 from matrixcompute.contract import SliceSummary
 from matrixcompute.model.observation import Observed, programmed_planes
-from matrixcompute.operations.context import StepContext
+from matrixcompute.operations.context import STOP, StepContext
 from matrixcompute.recovery.ladder import REPLACE, RungTried
 from matrixcompute.recovery.policy import EXHAUSTED, Recovery, broken_members, plan_recovery, suspect_domains
 from matrixcompute.workflows.degraded_shape import continue_without
@@ -121,8 +122,12 @@ async def await_nodes(work: StepContext) -> None:
 
 
 async def await_ready(work: StepContext) -> None:
-    """Until every member is active and every route programmed; heals on the way what breaks on the way."""
-    allocation = await whole_allocation(work)
+    """Until every member is active and every route programmed; heals on the way what breaks on the way.
+
+    Of one that is switched off, what is broken is not waited for: it is replaced when the instance starts.
+    """
+    stops = name_of(work.operation).startswith(STOP)
+    allocation = await (current_allocation(work) if stops else whole_allocation(work))
     slices = await work.neighbours.slices_of(work.instance)
     if not Observed(allocation, tuple(slices)).joined:
         # One was withdrawn, or a member replaced, by somebody; while any is going, none can be admitted again.
@@ -132,10 +137,11 @@ async def await_ready(work: StepContext) -> None:
         raise StepPending("its slices do not join its members, and are admitted again")
     if any(each.state == "Admitted" for each in slices):  # admitted again, and its programming was never heard of
         await program_routes(work)
-    members = [member for member in allocation.members if member.role == "member"]
+    broken = {member.node for member, _ in broken_members(allocation.members)}  # none but of one that stops
+    members = [member for member in allocation.members if member.role == "member" and member.node not in broken]
     ready = sum(member.ready for member in members)
     programmed = programmed_planes(slices)
-    if not allocation.bound or ready < len(members) or len(programmed) < len(Plane):
+    if not allocation.bound or ready < len(members) or (len(programmed) < len(Plane) and not broken):
         raise StepPending(
             f"{ready} of {len(members)} nodes are {NODES_ARE[work.shape.power]}, "
             f"{len(programmed)} of 3 planes programmed{states(slices)}"

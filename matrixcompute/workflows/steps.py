@@ -18,7 +18,7 @@ from matrixcompute.model.composition import SliceSpec, as_far_as_there_is, compo
 from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import broken_members
-from matrixcompute.workflows.draining import without
+from matrixcompute.workflows.draining import shrunk
 from matrixcompute.workflows.new_members import note_source
 from matrixresource.contract.allocations import AllocationView
 
@@ -30,7 +30,7 @@ async def reserve_nodes(work: StepContext) -> None:
         raise StepPending("the nodes it had before are being cleaned")
     request = compose(work.instance, as_far_as_there_is(work.shape, work.applied(), before))
     if before is not None and before.nodes > work.shape.nodes:
-        request = without(request, work.leaving())
+        request = shrunk(request, before, work.leaving())
     allocation = await work.neighbours.reserve(work.instance, request)
     note_source(work, before, allocation)
     applied, where = work.applied(), f"in {counted(_cabinets(allocation), 'cabinet')} are committed"

@@ -91,7 +91,9 @@ def _shape(request: InstanceRequest) -> InstanceShape:
 def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
     """What brings the instance nearer to what its resource says."""
     if body["metadata"].get("deletionTimestamp"):
-        return Action("DeleteInstance" if observed is not None else "Nothing", why="the resource is being deleted")
+        if observed is None or (body["spec"].get("dryRun") and SOURCE_LABEL not in observed.labels):
+            return Action("Nothing", why="it has no instance: one that it only planned with is somebody else's")
+        return Action("DeleteInstance", why="the resource is being deleted")
     request = desired_instance(body)
     if body["spec"].get("dryRun"):
         planned = ((body.get("status") or {}).get("plan") or {}).get("generation")

@@ -1,4 +1,7 @@
-"""MatrixFaults: a fault on emulated hardware for as long as its resource exists."""
+"""MatrixFaults: a fault on emulated hardware for as long as its resource exists.
+
+The fault bears the resource's name. One of that name that somebody has injected otherwise is not touched.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,7 @@ import contextlib
 from collections.abc import Callable
 from typing import Any
 
-from matrixcommon.model.errors import NotFound
+from matrixcommon.model.errors import MatrixError, NotFound
 from matrixcompute.scenarios.strikes import number
 from matrixcontainer.client.client import FAULT, KubeClient
 from matrixcontainer.operator.ports import Faults
@@ -23,13 +26,20 @@ class FaultReconciler(Reconciler):
         self._faults = faults
 
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
-        if body["metadata"].get("deletionTimestamp"):
-            with contextlib.suppress(NotFound):
-                await self._faults.clear(key)
-            return None
         spec = body["spec"]
         parameters = {key: number(value) for key, value in (spec.get("parameters") or {}).items()}
-        await self._faults.inject(key, {"kind": spec["kind"], "target": spec["target"], "parameters": parameters})
+        fault = {"kind": spec["kind"], "target": spec["target"], "parameters": parameters}
+        if body["metadata"].get("deletionTimestamp"):
+            current = await self._faults.find(key)
+            if current is not None and {field: current[field] for field in fault} == fault:
+                with contextlib.suppress(NotFound):
+                    await self._faults.clear(key)
+            return None
+        await self._faults.inject(key, fault)
         message = f"{spec['kind']} is on {spec['target']}; the control plane is not informed"
         await self.report_ready(body, "Injected", True, "Injected", message)
         return None
+
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+        """That another fault has the name is reported, though that one may be cleared."""
+        await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")

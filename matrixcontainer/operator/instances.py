@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
 from typing import Any
 
@@ -15,6 +16,9 @@ from matrixcontainer.operator.decision import desired_instance, next_action
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler, StaleRead, name_field
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.status import SYNCED, event_object, instance_status, planned_status, reported_of
+
+FOLLOWED = "cloudmatrix.io/followed-scale"
+"""Annotation of a resource whose scale a policy owns: the `nodes` and `suspend` that were written for it."""
 
 
 class InstanceReconciler(Reconciler):
@@ -50,18 +54,24 @@ class InstanceReconciler(Reconciler):
 
     async def _follow_policy(self, body: dict[str, Any], observed: InstanceView | None) -> None:
         """Where a scaling policy owns the instance's scale, the resource asks for as many nodes as that has decided,
-        as with an autoscaler of Kubernetes."""
+        as with an autoscaler of Kubernetes. Once that is gone it follows a last time, unless somebody has asked for
+        something since: a policy that goes at zero has brought the instance back."""
         metadata, spec = body["metadata"], body["spec"]
-        if observed is None or observed.scaling_policy is None:
+        if observed is None or metadata.get("deletionTimestamp") or spec.get("dryRun"):
             return
+        followed = (metadata.get("annotations") or {}).get(FOLLOWED)
+        asked = {"nodes": spec["nodes"], "suspend": bool(spec.get("suspend"))}
         decided = {"nodes": observed.nodes, "suspend": observed.suspend}
-        if {"nodes": spec["nodes"], "suspend": bool(spec.get("suspend"))} == decided:
+        follows: str | None = json.dumps(decided)
+        if observed.scaling_policy is None:
+            decided, follows = decided if followed == json.dumps(asked) else asked, None
+        if (asked, followed) == (decided, follows):
             return
-        if metadata.get("deletionTimestamp") or spec.get("dryRun"):
-            return
-        patch = {"metadata": {"resourceVersion": metadata["resourceVersion"]}, "spec": decided}
+        noted = {"resourceVersion": metadata["resourceVersion"], "annotations": {FOLLOWED: follows}}
         try:
-            written = await self.kube.merge(INSTANCE, metadata["name"], patch, metadata["namespace"])
+            written = await self.kube.merge(
+                INSTANCE, metadata["name"], {"metadata": noted, "spec": decided}, metadata["namespace"]
+            )
         except NotFound:
             return
         except Conflict as newer:

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcommon.model.errors import NotFound
+from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.autoscaling.policy import draining_text
@@ -20,7 +20,7 @@ from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.client.client import INFER, INSTANCE, KubeClient
 from matrixcontainer.client.events import record
-from matrixcontainer.operator.decision import desired_nodes, key_of_resource, namespace_of
+from matrixcontainer.operator.decision import cancelled_change, desired_nodes, key_of_resource, namespace_of
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import reported_of
 
@@ -62,7 +62,10 @@ class ScaleIn:
         leaving = sorted(members - _members(plan))
         if not leaving:
             return Leave()  # who left is still shown as a member
-        drains = {name: await self._drained(name, leaving) for name in deployments}
+        try:
+            drains = {name: await self._drained(name, leaving) for name in deployments}
+        except Conflict as busy:  # others drain there, for a repair or a move say
+            return Leave(leaving, f"nodes are to leave, and have to wait: {busy.message}")
         running = {name: drain for name, drain in drains.items() if drain.get("state", "Drained") != "Drained"}
         began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
         nodes = ", ".join(leaving)
@@ -92,7 +95,9 @@ class ScaleIn:
         key = resolve(infer["spec"]["instance"], namespace_of(infer))
         resource = await self._kube.find(INSTANCE, name_of(key), project_of(key))
         still = _members(instance) & set(deployment["drain"]["nodes"])
-        if still and resource is not None and desired_nodes(resource) >= len(_members(instance)):
+        if not still or resource is None:
+            return
+        if desired_nodes(resource) >= len(_members(instance)) or cancelled_change(resource, instance) is not None:
             await self._inference.undrain(key_of_resource(infer))
 
     async def _deployments(self, body: dict[str, Any]) -> list[str]:

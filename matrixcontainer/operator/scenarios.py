@@ -41,11 +41,11 @@ class ScenarioReconciler(Reconciler):
             return None  # it was run once, and somebody has deleted the run
         if not body["spec"].get("suspend"):
             try:
-                run = await self._compute.ensure_run(key, desired_run(body))
+                run = await self._compute.ensure_run(key, desired_run(body, run))
             except Conflict as refused:
                 if run is None or refused.reason != "Conflict":
                     raise
-                await self._report_changed(body)
+                await self._report_changed(body, run)
                 return None
         elif run is None:
             await self.report_ready(body, "Suspended", False, "Suspended", "it is run once spec.suspend is false")
@@ -70,10 +70,12 @@ class ScenarioReconciler(Reconciler):
         reason = (run.verdict or run.state).capitalize()
         await self.report_ready(body, run.state, run.verdict == "PASS", reason, run.message, warning=failed)
 
-    async def _report_changed(self, body: dict[str, Any]) -> None:
-        """What has run keeps its verdict: another spec is another scenario."""
-        why = "Changed", "it was run as it was before; to run what it says now, delete it and apply it again"
-        if await self.write_status(body, {"conditions": self.condition(body, "Ready", False, *why)}):
+    async def _report_changed(self, body: dict[str, Any], run: ScenarioRunView) -> None:
+        """What runs, or has run, comes to its verdict and keeps it: another spec is another scenario."""
+        why = "Changed", "it is run as it was before; to run what it says now, delete it and apply it again"
+        shown = run.wire()
+        status = {name: shown.get(name) for name in SCENARIO_STATUS} | {"state": run.state}
+        if await self.write_status(body, status | {"conditions": self.condition(body, "Ready", False, *why)}):
             await self.record_transition(body, "Warning", *why)
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
@@ -81,8 +83,9 @@ class ScenarioReconciler(Reconciler):
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
 
-def desired_run(body: dict[str, Any]) -> dict[str, Any]:
-    """The run that a MatrixFaultScenario stands for, as MatrixCompute is asked for it."""
+def desired_run(body: dict[str, Any], run: ScenarioRunView | None = None) -> dict[str, Any]:
+    """The run that a MatrixFaultScenario stands for, as MatrixCompute is asked for it. One that is there keeps its
+    labels: other ones are no other scenario."""
     definition = {field: value for field, value in body["spec"].items() if field != "suspend"}
-    labels = body["metadata"].get("labels") or {}
-    return {"definition": definition, "labels": {**labels, UID_LABEL: body["metadata"]["uid"]}}
+    labels = {**(body["metadata"].get("labels") or {}), UID_LABEL: body["metadata"]["uid"]}
+    return {"definition": definition, "labels": labels if run is None else run.labels}

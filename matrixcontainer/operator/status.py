@@ -36,7 +36,8 @@ def instance_status(
         why = ("LeaseEnded", "its lease has ended; another spec begins a new one")
         if not ended:
             why = ("Pending", "MatrixCompute has not taken the instance up yet")
-        conditions = condition(conditions, "Ready", False, *why, generation=generation, now=wall_now)
+        for type in ("Ready", "Progressing") if ended else ("Ready",):
+            conditions = condition(conditions, type, False, *why, generation=generation, now=wall_now)
         nothing: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "conditions": conditions}
         return {"state": "Ended", "members": [], "slices": []} | nothing if ended else {"state": "Pending"} | nothing
     cancelled = cancelled_change(body, observed) if refused is None else None

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.resource_model import ApiModel, Condition
 from matrixcompute.contract import InstanceView, Network
 from matrixcontainer.mirrors.mirrors import npus_without_pods
 from matrixcontainer.mirrors.objects import node_object, node_status
@@ -23,6 +23,8 @@ BODY = {
     "metadata": {"name": "one", "namespace": "ns", "uid": "u", "generation": 3, "labels": {"team": "a"}},
     "spec": {"nodes": 4, "spares": 1},
 }
+GOING = {**BODY["metadata"], "deletionTimestamp": "t"}
+PLANNED = {**BODY, "spec": {**BODY["spec"], "dryRun": True}}
 
 
 def instance(**changes) -> InstanceView:
@@ -44,11 +46,13 @@ def instance(**changes) -> InstanceView:
         ("still going away", BODY, instance(state="Deleting"), "Nothing"),
         (
             "to be deleted",
-            {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "t"}},
+            {**BODY, "metadata": GOING},
             instance(),
             "DeleteInstance",
         ),
-        ("deleted", {**BODY, "metadata": {**BODY["metadata"], "deletionTimestamp": "t"}}, None, "Nothing"),
+        ("deleted", {**BODY, "metadata": GOING}, None, "Nothing"),
+        ("to be deleted, a plan at last", {**PLANNED, "metadata": GOING}, instance(), "DeleteInstance"),
+        ("to be deleted, never more than a plan", {**PLANNED, "metadata": GOING}, instance(labels={}), "Nothing"),
     ],
 )
 def test_next_action(sentence, body, observed, verb):
@@ -67,6 +71,16 @@ def test_observed_generation_moves_only_when_the_instance_follows():
     settled = instance_status(BODY, instance(), 0)
     assert settled["observedGeneration"] == 3
     assert (settled["state"], settled["readyNodes"]) == ("Active", 4)
+
+
+def test_where_its_lease_has_ended_nothing_is_under_way():
+    deleting = Condition(type="Progressing", status="True", reason="Deleting", message="delete-instance generation 2")
+    leased = {**BODY, "spec": {**BODY["spec"], "leaseS": 60}}
+    last = instance(conditions=[deleting], expires_at="2026-01-01T00:00:00Z", lease_s=60)
+    before = instance_status(leased, last, 0) | {"observedGeneration": 3}
+    ended = instance_status({**leased, "status": before}, None, 0)
+    assert ended["state"] == "Ended"
+    assert {each["type"]: each["status"] for each in ended["conditions"]} == {"Progressing": "False", "Ready": "False"}
 
 
 def test_members_and_planes_have_conditions_that_are_dated_when_they_change():

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.operator.scale_in import Leave, ScaleIn
 from matrixcontainer.operator.workload import metrics_of
@@ -32,7 +33,14 @@ def a_view(nodes: list[str], **more: Any) -> InstanceView:
 class World:
     """Kubernetes, MatrixCompute and CloudMatrix-Infer, as far as a shrink asks them."""
 
-    def __init__(self, *deployments: str, drain: dict[str, Any] | None = None, desired: int = 4) -> None:
+    def __init__(
+        self,
+        *deployments: str,
+        drain: dict[str, Any] | None = None,
+        desired: int = 4,
+        refuses: MatrixError | None = None,
+    ) -> None:
+        self.refuses = refuses
         self.deployments, self.state, self.desired = deployments, drain or {"state": "Drained"}, desired
         self.drained: list[tuple[str, list[str]]] = []
         self.withdrawn: list[str] = []
@@ -54,6 +62,8 @@ class World:
         return a_view(NODES[: request.nodes])
 
     async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
+        if self.refuses is not None:
+            raise self.refuses
         self.drained.append((name, nodes))
         return {"drain": self.state}
 
@@ -77,6 +87,14 @@ def test_who_leaves_is_drained_and_waited_for() -> None:
     assert world.events == ["Draining"]
     shown = leave.shown_in(a_view(NODES)).conditions
     assert [(each.type, each.reason) for each in shown] == [("Progressing", "Draining")]
+
+
+def test_who_leaves_waits_where_others_drain_and_the_instance_is_shown_as_it_is() -> None:
+    world = World("one", refuses=Conflict(f"{NODES[0]} drain for replace-node-one-1"))
+    leave = world.leave(4, a_view(NODES))
+    assert "have to wait: sn0-c00-n0 drain for replace-node-one-1" in leave.waiting
+    assert leave.shown_in(a_view(NODES, readyNodes=5)).ready_nodes == 5
+    assert world.events == []
 
 
 def test_who_is_drained_is_named() -> None:
@@ -106,6 +124,8 @@ def test_nothing_is_drained_where(nodes: int, observed: Any, deployments: tuple[
     [
         (6, {}, ["one"]),
         (4, {}, []),  # the shrink is still asked for
+        (4, {"cancelled": {"operation": "o", "shape": {"nodes": 4}}}, ["one"]),
+        (4, {"cancelled": {"operation": "o", "shape": {"nodes": 3}}}, []),  # another one was cancelled
         (6, {"observed_generation": 0}, []),  # a resize is under way
         (6, {"state": "Updating"}, []),
     ],

@@ -65,6 +65,24 @@ async def test_at_zero_the_resource_is_suspended_and_a_request_brings_both_back(
         assert {"ScaleTargetDeactivated", "ScaleTargetActivated"} <= reasons
 
 
+async def test_a_policy_that_goes_at_zero_leaves_the_resource_as_large_as_it_was(tmp_path):
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(INSTANCE, "one", {"nodes": 4})
+        await cluster.apply_resource(INFER, "one", {"instance": "one"})
+        await cluster.settles(INFER, "one", lambda b: state_of(b) == "Serving", "the model is served")
+        spec = SPEC | {"minReplicas": 0, "cooldownPeriod": 60, "pools": {}}
+        await cluster.apply_resource(SCALING_POLICY, "one", spec)
+        await cluster.settles(INSTANCE, "one", lambda b: state_of(b) == "Suspended", "it is suspended")
+        await cluster.kube.delete(SCALING_POLICY, "one", "default")
+        await cluster.settles(SCALING_POLICY, "one", lambda b: b is None, "the policy is gone")
+        back = await cluster.settles(INSTANCE, "one", lambda b: state_of(b) == "Active", "it is had again")
+        assert (back["spec"]["suspend"], back["spec"]["nodes"], back["status"]["readyNodes"]) == (False, 4, 4)
+        await cluster.kube.merge(INSTANCE, "one", {"spec": {"suspend": True}}, "default")
+        await cluster.settles(
+            INSTANCE, "one", lambda b: state_of(b) == "Suspended", "its owner has the last word again"
+        )
+
+
 async def test_sizes_of_pools_that_cannot_be_are_refused_with_the_field(tmp_path):
     async with Cluster(tmp_path) as cluster:
         policy = {"scaleTargetRef": {"name": "one"}, "maxReplicas": 8}

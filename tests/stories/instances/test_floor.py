@@ -3,6 +3,7 @@ whole when there is room; below its floor it has Failed until then."""
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -110,6 +111,84 @@ async def test_below_its_floor_it_is_repaired_by_itself_when_a_node_comes_free(t
         shown = await until(stack, "Active", "Whole")
         assert before[1] not in members(shown)
         assert shown["repairs"] == 1, "one failure, replaced once"
+        await stack.check()
+
+
+async def test_below_its_floor_it_can_be_stopped_and_starts_when_there_are_nodes(tmp_path):
+    async with SmallStack(tmp_path) as stack:
+        before = await full(stack)
+        stack.impair("dark", "node-down", before[1])
+        await until(stack, "Failed", "NodeLost")
+        assert (await stack.http["compute"].post("/v1/instances/one:stop")).status_code == 202
+        shown = await until(stack, "Stopped", "NodeLost")
+        assert (members(shown), shown["generation"]) == (before, shown["observedGeneration"]), "it keeps its members"
+        left = {*before} - {before[1]}
+        assert {stack.fleet.agent("resource", node).status for node in left} == {"Off"}
+        await stack.restart("compute")
+        assert (await stack.http["compute"].post("/v1/instances/one:start")).status_code == 202
+
+        async def refused() -> bool:
+            shown = await view(stack)
+            return (shown["state"], condition(shown, "Progressing")[1]) == ("Stopped", "BelowFloor")
+
+        await stack.until(refused, "there is no node for the lost one", within_s=1800)
+        await asyncio.sleep(300)
+        assert len(await operations(stack, "start-instance")) == 1, "nothing is tried while nothing could help"
+        await stack.apply("rest", 7)
+        shown = await until(stack, "Active", "Whole")
+        assert before[1] not in members(shown)
+        await stack.check()
+
+
+@pytest.mark.parametrize(
+    ("asked", "state", "degraded"),
+    [
+        ({"power": "Off"}, "Stopped", "NodeLost"),
+        ({"suspend": True}, "Suspended", "Whole"),
+        ({"nodes": 3}, "Active", "Whole"),
+        ({"minNodes": 3}, "Active", "MembersMissing"),
+    ],
+)
+async def test_below_its_floor_it_becomes_what_was_asked_for_while_it_was_repaired(tmp_path, asked, state, degraded):
+    async with SmallStack(tmp_path) as stack:
+        before = await full(stack)
+        drain = {"reason": "so that the repair takes its time", "graceSeconds": 0}
+        assert (await stack.http["compute"].put("/v1/workflow-drains/slow", json=drain)).is_success
+        stack.impair("dark", "node-down", before[1])
+        await until(stack, "Repairing", "NodeLost")
+        answer = await stack.http["compute"].put("/v1/instances/one", json={"nodes": 4} | asked)
+        assert (answer.status_code, answer.json()["state"]) == (202, "Repairing")
+        assert (await stack.http["compute"].delete("/v1/workflow-drains/slow")).is_success
+        shown = await until(stack, state, degraded)
+        assert shown["generation"] == shown["observedGeneration"]
+        if state == "Active":
+            assert sorted(members(shown)) == sorted({*before} - {before[1]}), "who works stays"
+        await stack.check()
+
+
+async def test_a_repair_that_is_tried_again_and_again_is_one_repair(tmp_path):
+    async with SmallStack(tmp_path) as stack:
+        before = await full(stack)
+        policy = {"instance": "one", "rungs": ["replace"]}
+        assert (await stack.http["compute"].put("/v1/recovery-policies/one", json=policy)).is_success
+        stack.impair("dark", "node-down", before[1])
+
+        async def tried_often() -> bool:
+            return len(await operations(stack, "replace-node")) > 2
+
+        await stack.until(tried_often, "it is tried again and again", within_s=1800)
+        await stack.apply("rest", 7)
+        shown = await until(stack, "Active", "Whole")
+        assert before[1] not in members(shown)
+        assert shown["repairs"] == 1, "one failure, replaced once"
+        stack.impair("also", "node-down", members(shown)[0])
+        await stack.apply("rest", 6)
+
+        async def again() -> bool:
+            shown = await view(stack)
+            return (shown["state"], shown["repairs"], condition(shown, "Degraded")[1]) == ("Active", 2, "Whole")
+
+        await stack.until(again, "another failure is another repair", within_s=1800)
         await stack.check()
 
 

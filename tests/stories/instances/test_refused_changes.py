@@ -84,6 +84,38 @@ async def test_who_waits_for_room_is_stopped_and_started_as_it_is(tmp_path):
         await stack.check()
 
 
+async def test_who_waits_for_room_switched_off_keeps_whom_he_has_lost_until_he_starts(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await crowded_out(stack)
+        assert (await stack.http["compute"].post("/v1/instances/one:stop")).status_code == 202
+        await stack.until(waits_as(stack, "Stopped"), "it is switched off, and waits", within_s=1200)
+        lost = (await stack.compute.find_instance("one")).members[1].node
+        stack.impair("dark", "node-down", lost)
+
+        async def degraded() -> bool:
+            view = await stack.compute.find_instance("one")
+            return any((each.type, each.reason) == ("Degraded", "NodeLost") for each in view.conditions)
+
+        await stack.until(degraded, "the loss is seen", within_s=600)
+        await stack.apply("other", 39)
+        await stack.active("other", 39)
+        stack.impair("also", "node-down", (await stack.compute.find_instance("other")).members[0].node)
+
+        async def repaired() -> bool:
+            view = await stack.compute.find_instance("other")
+            return (view.repairs, view.state) == (1, "Active")
+
+        await stack.until(repaired, "the other one is repaired meanwhile", within_s=1200)
+        view = await stack.compute.find_instance("one")
+        assert (view.state, view.repairs) == ("Stopped", 0)
+        assert lost in {member.node for member in view.members}
+        await stack.compute.delete_instance("other")
+        assert (await stack.http["compute"].post("/v1/instances/one:start")).status_code == 202
+        await stack.active("one", 12)
+        assert lost not in {member.node for member in (await stack.compute.find_instance("one")).members}
+        await stack.check()
+
+
 async def test_a_change_that_no_waiting_helps_is_tried_once_and_again_when_asked_for(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)

@@ -42,6 +42,11 @@ async def test_an_applied_file_is_run_once_and_its_deletion_stops_it(tmp_path: P
         ]
         assert {"Running", "Pass"} <= {each["reason"] for each in events}
 
+        await cluster.kube.merge(SCENARIO, NAME, {"metadata": {"labels": {"seen-by": "me"}}})
+        await cluster.tick()
+        labelled = await cluster.kube.find(SCENARIO, NAME, None)
+        assert labelled is not None
+        assert because(labelled) == "Pass", "other labels are no other scenario"
         await cluster.kube.merge(SCENARIO, NAME, {"spec": {"seed": 77}})
         body = await cluster.settles(SCENARIO, NAME, lambda b: because(b) == "Changed", "it is not run again")
         assert body["status"]["verdict"] == "PASS", "what was run keeps its verdict"
@@ -67,6 +72,17 @@ async def test_an_applied_file_is_run_once_and_its_deletion_stops_it(tmp_path: P
         body = await cluster.settles(SCENARIO, "nowhere", lambda b: state(b) == "Refused", "no target")
         message = next(each["message"] for each in body["status"]["conditions"])
         assert message == "spec.targets.victim.select: it selects nothing"
+
+
+async def test_one_that_is_changed_while_it_runs_comes_to_its_verdict(tmp_path: Path) -> None:
+    async with Cluster(tmp_path) as cluster:
+        await cluster.apply_resource(SCENARIO, NAME, library()[NAME].wire())
+        await cluster.settles(SCENARIO, NAME, lambda b: state(b) == "Running", "it runs")
+        await cluster.kube.merge(SCENARIO, NAME, {"spec": {"seed": 77}})
+        body = await cluster.settles(SCENARIO, NAME, lambda b: because(b) == "Changed", "it is run as it was")
+        assert state(body) == "Running"
+        body = await cluster.settles(SCENARIO, NAME, lambda b: state(b) == "Completed", "it is over")
+        assert (body["status"]["verdict"], because(body)) == ("PASS", "Changed")
 
 
 async def deleted(cluster: Cluster, name: str) -> None:
