@@ -42,8 +42,8 @@ class Ports:
         return {name: Burst(self.gets if name == "infer-r1" else None) for name in self.loads}
 
 
-def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True):
-    engine = Engine(lay_out(healthy_fabric(nodes), load_model(), load_calibration()))
+def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True, model="deepseek-r1"):
+    engine = Engine(lay_out(healthy_fabric(nodes), load_model(model), load_calibration()))
     for number in range(requests):
         engine.submit(InferenceRequest(number, 0.0, PROMPT, ANSWER))
     engine.advance(2.0 if requests else 0.0)
@@ -87,6 +87,16 @@ def test_prefill_kv_and_cache_are_there_with_whom_they_go_to():
     assert kv.gbps_per_npu == pytest.approx(16 / len(prefill) / 8)
     assert (cache.plane, cache.nodes, cache.targets) == ("ub", tuple(pools.caching), prefill)
     assert cache.gbps_per_npu == pytest.approx(64 / len(pools.caching) / 8)
+
+
+def test_a_model_that_is_split_over_the_dies_of_a_node_exchanges_nothing_between_nodes():
+    """Each of its groups of eight dies lies in one node, so that nobody elsewhere is slowed, and it is by nobody."""
+    live = a_live(model="llama-3.1-70b", requests=100)
+    assert live.engine.deployment.model.tensor_parallel == 8
+    assert len(live.engine.deployment.pools.decode) > 1
+    assert live.engine.pool.active > 0
+    assert decode_gbps(live.engine) == 0
+    assert set(loads_of(live, {"p1": 2e9, "kv": 16e9, "cache": 64e9})) == {"infer-r1-kv", "infer-r1-cache"}
 
 
 async def test_means_are_what_moved_over_the_time_it_took():
