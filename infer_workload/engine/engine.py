@@ -32,7 +32,7 @@ from infer_workload.engine.request import (
     InferenceRequest,
     Prefiller,
 )
-from infer_workload.engine.scheduler import choose_instance
+from infer_workload.engine.scheduler import choose_beyond_room, choose_instance
 from infer_workload.engine.waiting_queue import WaitingQueue
 from infer_workload.layout.deployment import Deployment, Pools
 from infer_workload.timing.fabric import Contention
@@ -160,13 +160,15 @@ class Engine:
         """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
 
         Requests on dies or instances that are gone go back to the queue with what they had generated as part of their
-        prompt; those that wait and that no die can hold any more are dropped. Returns how many were sent back.
+        prompt, and so do the latest of dies that hold more now than they have room for; those that wait and that no die
+        can hold any more are dropped. Returns how many were sent back.
         """
         self.pool.settle(self.now)
         self.adopt(deployment)
         self.placement.close(None)
         gone = self.prefill.beyond(deployment.pools)
         lost = self._lost_with(deployment.pools, gone)
+        lost += choose_beyond_room(self.in_flight.values(), lost, deployment.kv_tokens_per_die)
         self._send_back(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)

@@ -135,6 +135,33 @@ def test_no_request_is_lost_or_finished_twice(specs, seed):
     assert all(instance.backlog_tokens == 0 for instance in watched.engine.prefill.instances)
 
 
+def no_die_has_more_than_its_memory(engine):
+    assert all(die.reserved_tokens <= engine.deployment.kv_tokens_per_die for die in engine.pool.dies)
+
+
+def test_dies_that_have_to_hold_more_experts_keep_as_many_requests_as_there_is_room_for():
+    """Of two decode nodes one is lost: the experts of both take most of the memory of the other."""
+    watched = Watched(3)
+    engine = watched.engine
+    requests = [watched.submit(number, 3000, 1000) for number in range(96)]
+    while engine.pool.active < 96:
+        engine.advance(engine.next_at())
+    assert all(die.reserved == 3 for die in engine.pool.dies)
+    stays, goes = engine.deployment.pools.decode
+    change = plan_change(engine.deployment, engine.deployment.fabric.without([goes]))
+    assert 2 * 4000 < change.deployment.kv_tokens_per_die < 3 * 4000
+    kept = {request.number: engine.tokens_of(request) for request in requests}
+    assert engine.apply_layout(change.deployment, change.pause_s, change.start_s) == 48 + 16
+    no_die_has_more_than_its_memory(engine)
+    assert [die.reserved for die in engine.pool.dies] == [2] * 16
+    assert {die.node for die in engine.pool.dies} == {stays}
+    on_each = [sorted(request.number for request in requests if request.die is die) for die in engine.pool.dies]
+    assert all(number < 64 for numbers in on_each for number in numbers), "who came last waits again"
+    assert all(engine.tokens_of(request) >= kept[request.number] for request in requests)
+    engine.advance(inf)
+    assert sorted(request.number for request in watched.finished) == list(range(96))
+
+
 @settings(max_examples=20, deadline=None)
 @given(lost=st.integers(0, 5), moment=st.floats(0.0, 20.0), seed=st.integers(0, 9), back=st.booleans())
 def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
@@ -148,6 +175,7 @@ def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
             whole = engine.deployment.fabric
             change = plan_change(engine.deployment, whole.without([whole.nodes[lost]]))
             engine.apply_layout(change.deployment, change.pause_s, change.start_s)
+            no_die_has_more_than_its_memory(engine)
             for request in engine.in_flight.values():
                 assert engine.tokens_of(request) >= before[request.number]
             if back:
