@@ -8,12 +8,12 @@ the same seed and the same calls give the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
 
-from infer_workload.engine.cache_placement import adapted_cache, forget_owed
+from infer_workload.engine.cache_placement import adapted_cache, forget_owed, lend_memory
 from infer_workload.engine.decode_pool import DecodePool
 from infer_workload.engine.event_queue import EventQueue
 from infer_workload.engine.kv_transfers import Transfers
@@ -145,6 +145,11 @@ class Engine:
         self.deployment = deployment
         self.placement.deployment = deployment
         self.prefill.deployment = deployment
+
+    def lend_memory(self, lent: Mapping[str, float] | None) -> None:
+        """Have so many bytes of each node for the context cache; None: as the layout says."""
+        lend_memory(self.cache, self.deployment, lent)
+        self.prefill.recount()
 
     def retime(self, contention: Contention, now: float) -> None:
         """The same nodes beside other traffic from now on: the next steps, chunks and transfers take the time that

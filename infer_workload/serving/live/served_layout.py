@@ -7,7 +7,6 @@ from math import inf
 
 from infer_workload.contract.deployments import DeploymentRequest, PoolsView
 from infer_workload.ems.model_cache import ModelCache
-from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import SIZES, Deployment, Pools, lay_out
@@ -61,7 +60,7 @@ class ServedLayout:
         self._previous = None
         heard = self._statistics
         self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
-        lend_memory(self.engine.cache, deployment, self.lent)
+        self.engine.lend_memory(self.lent)
         self.loading.start(now, first_start_s(deployment, self.weights))
         self.loading.gain_at = inf
 
