@@ -59,7 +59,7 @@ class ServedLayout:
         )
         self._previous = None
         heard = self._statistics
-        self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
+        self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived, heard.given_up)
         self.engine.lend_memory(self.lent)
         self.loading.start(now, first_start_s(deployment, self.weights))
         self.loading.gain_at = inf
@@ -89,7 +89,7 @@ class ServedLayout:
     def end(self) -> bool:
         """Have no engine any more; whether roles from before the process began are forgotten with that."""
         if self.engine is not None:
-            self.cut_off += len(self.engine.in_flight)
+            self.cut_off += self.engine.end()
         self.engine = None
         self.loading.stop()
         forgotten = self._previous is not None
