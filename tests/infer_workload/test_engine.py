@@ -162,6 +162,34 @@ def test_dies_that_have_to_hold_more_experts_keep_as_many_requests_as_there_is_r
     assert sorted(request.number for request in watched.finished) == list(range(96))
 
 
+def test_decode_nodes_that_are_to_go_leave_no_more_than_the_others_will_have_room_for():
+    """Whoever waits for the end of what is closed finds nobody who would have to be sent back; what is too long for
+    dies that hold more experts is served before."""
+    watched = Watched(3)
+    engine = watched.engine
+    for number in range(96):
+        watched.submit(number, 3000, 1000)
+    while engine.pool.active < 96:
+        engine.advance(engine.next_at())
+    stays, goes = engine.deployment.pools.decode
+    change = plan_change(engine.deployment, engine.deployment.fabric.without([goes]))
+    room = change.deployment.kv_tokens_per_die
+    assert engine.close(change.deployment.pools) == 48 + 16
+    later = [watched.submit(100 + number, 3000, 1000) for number in range(20)]
+    long = watched.submit(200, room, 500)
+    assert {request.state for request in later} == {"Waiting"}, "there would be no room for them"
+    while engine.placement.on_closing():
+        engine.advance(engine.next_at())
+    assert long.state == FINISHED
+    assert any(request.die is not None for request in later), "nobody waits until the others are gone"
+    assert {die.node for die in engine.pool.dies if die.reserved} == {stays}
+    assert engine.apply_layout(change.deployment, change.pause_s, change.start_s) == 0
+    no_die_has_more_than_its_memory(engine)
+    engine.advance(inf)
+    assert len(watched.finished) == 96 + 20 + 1
+    assert engine.preemptions == engine.dropped == 0
+
+
 @settings(max_examples=20, deadline=None)
 @given(lost=st.integers(0, 5), moment=st.floats(0.0, 20.0), seed=st.integers(0, 9), back=st.booleans())
 def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
