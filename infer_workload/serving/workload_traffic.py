@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from infer_workload.engine.engine import Engine
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import Hardware, WorkloadLoad, contention_of
-from infer_workload.timing.fabric import RDMA, UB
+from infer_workload.timing.fabric import RDMA
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcommon.model.resource_key import name_of, sibling
 
@@ -45,24 +45,16 @@ def decode_gbps(engine: Engine) -> float:
     dies, machine = len(engine.pool.dies), engine.deployment.calibration
     if engine.pool.step_s <= 0 or engine.pool.active == 0:
         return 0.0
-    sent = engine.pool.timing.sent_bytes(engine.pool.active / dies)
-    return machine.dies_per_npu * _away(engine, dies) * sent / engine.pool.step_s / 1e9
-
-
-def _away(engine: Engine, dies: int) -> float:
-    """The share of the bytes that so many dies send one another which leaves the node: of an all-to-all, or, where a
-    model without experts is split over the dies of a node, nothing."""
-    model, per_node = engine.deployment.model, engine.deployment.calibration.dies_per_node
-    if model.dense and model.tensor_parallel <= per_node:
-        return 0.0
-    return max(0.0, (dies - per_node) / max(1, dies - 1))
+    sent = engine.pool.timing.leaving_bytes(engine.pool.active / dies)
+    return machine.dies_per_npu * sent / engine.pool.step_s / 1e9
 
 
 def counted(engine: Engine) -> dict[str, float]:
-    """Bytes that each kind of traffic has moved: out of a die for prefill instances, in all for KV and cache."""
+    """Bytes that each kind of traffic has moved: of prefill instances from a die to other nodes, in all of KV and
+    cache."""
     found = {"kv": engine.transferred_bytes, "cache": engine.prefill.fetched_bytes}
     for instance in engine.prefill.instances:
-        found[f"p{instance.number}"] = instance.prefilled_tokens * instance.timing.sent_bytes_per_token
+        found[f"p{instance.number}"] = instance.prefilled_tokens * instance.timing.leaving_bytes_per_token
     return found
 
 
@@ -79,13 +71,13 @@ def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, Workloa
         found[sibling(live.name, f"{name}-{kind}" if kind else name)] = load
 
     decode = tuple(pools.decode)
-    if _away(engine, len(engine.pool.dies)):
-        add("", WorkloadLoad(instance, UB, "all-to-all", decode, decode_gbps(engine)))
+    plane, dies_per_npu = engine.pool.timing.exchange.plane, engine.deployment.calibration.dies_per_npu
+    if engine.pool.timing.leaving_bytes(1.0):
+        add("", WorkloadLoad(instance, plane, "all-to-all", decode, decode_gbps(engine)))
     for each in engine.prefill.instances:
-        if away := _away(engine, each.timing.layout.dies):
-            moved = engine.deployment.calibration.dies_per_npu * means.get(f"p{each.number}", 0.0)
-            rate = away * moved / 1e9
-            add(f"prefill-{each.number}", WorkloadLoad(instance, UB, "all-to-all", each.nodes, rate))
+        if each.timing.leaving_bytes_per_token:
+            rate = dies_per_npu * means.get(f"p{each.number}", 0.0) / 1e9
+            add(f"prefill-{each.number}", WorkloadLoad(instance, plane, "all-to-all", each.nodes, rate))
     prefill = tuple(node for nodes in pools.prefill for node in nodes)
     if prefill:
         rate = means.get("kv", 0.0) / 1e9 / (len(prefill) * NPUS_PER_NODE)
