@@ -163,15 +163,16 @@ class ContextCache:
         """The blocks will come from that prefill instance. Blocks already there are marked as used."""
         if self.capacity <= 0:
             return
-        promised = maker, self._ring
+        promised, ssd = (maker, self._ring), self._ssd.blocks
         for key in hashes:
             if key not in self._blocks:
                 self._blocks[key] = promised
+                if key in ssd:  # behind one that is gone, so that it is of no use there
+                    self._ssd.drop([key])
         self._memory.used(hashes)
         if self._namespaces is not None:
             for key in hashes:
-                if key not in self._namespaces:  # those too that `match` has brought back from solid state
-                    self._namespaces.add(key, namespace)
+                self._namespaces.use(key, namespace)  # those too that `match` has brought back from solid state
             over = self._namespaces.over(namespace, self.capacity)
             self._memory.drop(key for key in over if key in self._blocks)
             self.counts.evicted += len(over)
@@ -261,7 +262,7 @@ class ContextCache:
             self._blocks[key] = STORED, block.node
             self._blocks.move_to_end(key, last=False)
             if self._namespaces is not None:
-                self._namespaces.add(key, block.namespace)
+                self._namespaces.add(key, block.namespace, oldest=True)
         for key, block in solid.items():
             self._ssd.blocks[key] = block.node
             self._ssd.blocks.move_to_end(key, last=False)

@@ -8,12 +8,12 @@ the same seed and the same calls give the same answers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from math import inf
 from random import Random
 
-from infer_workload.engine.cache_placement import adapted_cache, forget_owed
+from infer_workload.engine.cache_placement import adapted_cache, forget_owed, lend_memory
 from infer_workload.engine.decode_pool import DecodePool
 from infer_workload.engine.event_queue import EventQueue
 from infer_workload.engine.kv_transfers import Transfers
@@ -32,14 +32,15 @@ from infer_workload.engine.request import (
     InferenceRequest,
     Prefiller,
 )
-from infer_workload.engine.scheduler import choose_instance
+from infer_workload.engine.scheduler import choose_beyond_room, choose_instance
 from infer_workload.engine.waiting_queue import WaitingQueue
 from infer_workload.layout.deployment import Deployment, Pools
 from infer_workload.timing.fabric import Contention
 
 
 class Engine:
-    """Serves one deployment. `finished(request)` is called for each request when its last token is there.
+    """Serves one deployment. `finished(request)` is called for each request when its last token is there, and
+    `given_up(request, tokens)` for each that ends without it, with what there is of its answer.
 
     `emitted(start_s, end_s, tokens)` hears of decode tokens as they come, for a view of throughput over time, and
     `arrived(at, tokens)` of each prompt that is taken.
@@ -53,6 +54,7 @@ class Engine:
         finished: Callable[[InferenceRequest], None] | None = None,
         emitted: Callable[[float, float, float], None] | None = None,
         arrived: Callable[[float, int], None] | None = None,
+        given_up: Callable[[InferenceRequest, int], None] | None = None,
     ) -> None:
         self.deployment = deployment
         self.now = now
@@ -67,6 +69,7 @@ class Engine:
         self._finished = finished or (lambda request: None)
         self._emitted = emitted or (lambda start, end, tokens: None)
         self._arrived = arrived or (lambda at, tokens: None)
+        self._given_up = given_up or (lambda request, tokens: None)
         self._events = EventQueue()
         self.transfers = Transfers(lambda port: port_gbps(self.deployment, port))
         self.prefill = PrefillPool(deployment, self.cache, now, self._events, self._prefilled, self._assign)
@@ -92,7 +95,7 @@ class Engine:
         if not request.done:
             self._withdraw([request])
             request.move(CANCELLED)
-            self.in_flight.pop(request.number, None)
+            self._end(request)
             self._assign()
 
     def next_at(self) -> float:
@@ -133,6 +136,11 @@ class Engine:
         """Tokens of the answer that exist at the present moment."""
         return self.pool.tokens_of(request, self.now)
 
+    def tokens_in_flight(self) -> tuple[int, int]:
+        """Of requests in flight: tokens of prompts that have been read, and tokens of answers that exist."""
+        begun = [(each, tokens) for each in self.in_flight.values() if (tokens := self.tokens_of(each))]
+        return sum(each.input_tokens for each, _ in begun), sum(tokens for _, tokens in begun)
+
     def close(self, target: Pools | None) -> int:
         """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them.
         Returns how many requests still need what is closed."""
@@ -145,6 +153,11 @@ class Engine:
         self.deployment = deployment
         self.placement.deployment = deployment
         self.prefill.deployment = deployment
+
+    def lend_memory(self, lent: Mapping[str, float] | None) -> None:
+        """Have so many bytes of each node for the context cache; None: as the layout says."""
+        lend_memory(self.cache, self.deployment, lent)
+        self.prefill.recount()
 
     def retime(self, contention: Contention, now: float) -> None:
         """The same nodes beside other traffic from now on: the next steps, chunks and transfers take the time that
@@ -160,13 +173,15 @@ class Engine:
         """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
 
         Requests on dies or instances that are gone go back to the queue with what they had generated as part of their
-        prompt; those that wait and that no die can hold any more are dropped. Returns how many were sent back.
+        prompt, and so do the latest of dies that hold more now than they have room for; those that wait and that no die
+        can hold any more are dropped. Returns how many were sent back.
         """
         self.pool.settle(self.now)
         self.adopt(deployment)
         self.placement.close(None)
         gone = self.prefill.beyond(deployment.pools)
         lost = self._lost_with(deployment.pools, gone)
+        lost += choose_beyond_room(self.in_flight.values(), lost, deployment.kv_tokens_per_die)
         self._send_back(lost)
         for instance in gone:
             self.cache.break_promises(instance.number)
@@ -201,8 +216,20 @@ class Engine:
         limit = self.deployment.context_length
         for request in [each for each in self.waiting if each.input_tokens + each.output_tokens > limit]:
             self.waiting.remove(request)
-            del self.in_flight[request.number]
+            self._end(request)
             self.dropped += 1
+
+    def end(self) -> int:
+        """There is nothing any more to serve on. Returns how many requests are cut off."""
+        cut_off = list(self.in_flight.values())
+        for request in cut_off:
+            self._end(request)
+        return len(cut_off)
+
+    def _end(self, request: InferenceRequest) -> None:
+        """It ends without its last token."""
+        del self.in_flight[request.number]
+        self._given_up(request, self.tokens_of(request))
 
     # How a request goes through.
 

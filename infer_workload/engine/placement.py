@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from math import inf
 
 from infer_workload.engine.decode_pool import DecodePool
 from infer_workload.engine.prefill_instance import PrefillInstance
 from infer_workload.engine.prefill_pool import PrefillPool
 from infer_workload.engine.request import DecodeDie, InferenceRequest
-from infer_workload.engine.scheduler import choose_die, choose_preempted, keeps, needs
-from infer_workload.layout.deployment import Deployment, Pools
+from infer_workload.engine.scheduler import choose_beyond_room, choose_die, choose_preempted, keeps, needs
+from infer_workload.layout.deployment import Deployment, Pools, kv_tokens_per_die
 
 
 class Placement:
@@ -30,11 +31,16 @@ class Placement:
         """Requests that have a place on a die, by priority."""
         self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
         """Decode nodes, and the nodes of prefill instances, on which nothing new begins."""
+        self._room: float = inf
+        """Tokens that a die will have room for once those are gone."""
 
     def place_for(self, priority: int, tokens: int) -> tuple[DecodeDie, list[InferenceRequest]] | None:
         """The die for a request of that priority and so many tokens, and whoever of later priorities has to make room
-        on it; None where there is none."""
+        on it; None where there is none. What fits a die that will have less memory leaves that free; what never would
+        is served while there is more."""
         limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
+        if tokens <= self._room < room:
+            room = int(self._room)
         dies, _ = self.open_places()
         die = choose_die(dies, tokens, limit, room)
         if die is not None and self._in_time(die, tokens):
@@ -80,11 +86,21 @@ class Placement:
         return dies, instances
 
     def close(self, target: Pools | None) -> None:
-        """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them."""
+        """Begin nothing on decode nodes and prefill instances that are not in `target`, nor in memory that dies of
+        fewer decode nodes need for experts; None opens all of them."""
         pools = self.deployment.pools
-        self._closing = pools.beyond(target or pools)
+        self._closing, self._room = pools.beyond(target or pools), self._room_in(target)
 
     def on_closing(self, target: Pools | None = None) -> int:
         """Requests that still need what is closed, or what were closed for that target."""
         decode, prefill = self._closing if target is None else self.deployment.pools.beyond(target)
-        return sum(needs(request, decode, prefill) for request in self._in_flight.values())
+        room = self._room if target is None else self._room_in(target)
+        leaving = [each for each in self._in_flight.values() if needs(each, decode, prefill)]
+        if room >= self.deployment.kv_tokens_per_die:
+            return len(leaving)
+        return len(leaving) + len(choose_beyond_room(self._in_flight.values(), leaving, int(room)))
+
+    def _room_in(self, target: Pools | None) -> float:
+        if target is None or not target.decode:
+            return inf
+        return kv_tokens_per_die(self.deployment.model, self.deployment.calibration, len(target.decode))

@@ -6,6 +6,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from math import inf, isclose
 
+from infer_workload.ems.context_cache import ContextCache
 from infer_workload.engine.request import PREFILLING, InferenceRequest
 from infer_workload.timing.prefill import PrefillTiming
 
@@ -72,6 +73,16 @@ class PrefillInstance:
                 self._count_on(request, min(request.cached, first * block_tokens))
             due.update(owed.intersection(request.blocks))
         return due
+
+    def recount(self, cache: ContextCache) -> None:
+        """Blocks have gone from the cache: prompts in the queue that counted on them compute them themselves."""
+        for request, life in self.queue:
+            if not request.cached or request.prefilled > request.cached or not self.holds(request, life):
+                continue
+            known = cache.known_tokens(request.blocks, request.prompt)
+            if known < request.cached:
+                self._count_on(request, known)
+                cache.promise(request.blocks, self.number, request.project)
 
     def _count_on(self, request: InferenceRequest, tokens: int) -> None:
         """Have no more of a prompt that is in the queue from the context cache."""

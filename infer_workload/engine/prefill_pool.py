@@ -55,7 +55,13 @@ class PrefillPool:
         present = {instance.nodes: instance for instance in self.instances}
         added = {nodes: self._new_instance(nodes, now + start_s) for nodes in prefill if nodes not in present}
         self.instances = [present[nodes] if nodes in present else added[nodes] for nodes in prefill]
+        self.recount()
         self.retime(deployment, now)
+
+    def recount(self) -> None:
+        """Blocks may have gone from the cache, with a node or with its memory."""
+        for instance in self.instances:
+            instance.recount(self.cache)
 
     def retime(self, deployment: Deployment, now: float) -> None:
         """The same instances beside other traffic: chunks under way go on at another pace."""

@@ -6,7 +6,8 @@ Among the instances the one with the least work waiting, unless one of them stil
 
 With a target for the time of a token the batch adapts (`keeps`): room is only where the step would still be in time
 when all that has a place is decoded at its final length. A request for which there is none takes that of others with a
-later priority: the latest priority first, and of those who came last, as vLLM preempts.
+later priority: the latest priority first, and of those who came last, as vLLM preempts. Where a layout on fewer dies
+leaves each less memory beside its experts, who no longer fits is chosen in the same order.
 """
 
 from __future__ import annotations
@@ -95,6 +96,27 @@ def _with(die: DecodeDie, tokens: int, without: Sequence[InferenceRequest]) -> t
     """Requests and tokens of a die with one of so many more."""
     leaving = sum(each.reserved for each in without)
     return die.reserved + 1 - len(without), die.reserved_tokens + tokens - leaving
+
+
+def choose_beyond_room(
+    placed: Iterable[InferenceRequest], leaving: Iterable[InferenceRequest], kv_max: int
+) -> list[InferenceRequest]:
+    """Of requests that have a place, beside those that leave anyway, who has to leave dies that hold no more than so
+    many tokens from now on: the latest of each."""
+    gone = set(leaving)
+    staying: dict[DecodeDie, list[InferenceRequest]] = {}
+    for request in placed:
+        if request.die is not None and request not in gone:
+            staying.setdefault(request.die, []).append(request)
+    chosen = []
+    for there in staying.values():
+        beyond = sum(each.reserved for each in there) - kv_max
+        for request in sorted(there, key=lambda each: each.turn, reverse=True):
+            if beyond <= 0:
+                break
+            beyond -= request.reserved
+            chosen.append(request)
+    return chosen
 
 
 def choose_preempted(

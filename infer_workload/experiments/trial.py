@@ -66,8 +66,8 @@ class Trial(BaseModel):
     lost_l2_chips: int = Field(0, ge=0, le=96, description="L2 chips of the UB plane that are lost, of 112")
     half_lanes: int = Field(0, ge=0, le=48, description="decode nodes whose UB cables have half of their lanes")
     lose_node_at: float | None = Field(None, ge=0, allow_inf_nan=False, description="when the last decode node is lost")
-    ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for the first token, s")
-    tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for each token after it, s")
+    ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, allow_inf_nan=False, description="objective for the first token, s")
+    tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, allow_inf_nan=False, description="objective for each token after it, s")
 
     @field_validator("model")
     @classmethod

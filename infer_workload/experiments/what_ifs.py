@@ -70,7 +70,10 @@ WHAT_IFS: Mapping[str, WhatIf] = {
         lambda trial: {"neighbour_load": 0.5, "neighbour_plane": "rdma"},
     ),
     "lose-an-l2-chip": WhatIf("one L2 chip of 112 is lost", lambda trial: {"lost_l2_chips": trial.lost_l2_chips + 1}),
-    "half-the-lanes": WhatIf("a decode node's UB cables have half of their lanes", lambda trial: {"half_lanes": 1}),
+    "half-the-lanes": WhatIf(
+        "the UB cables of one decode node more have half of their lanes",
+        lambda trial: {"half_lanes": trial.half_lanes + 1},
+    ),
     "double-the-cache": WhatIf("twice the memory for the context cache", _doubled_cache),
     "no-cache": WhatIf("no context cache", lambda trial: {"cache": False}),
     "cache-over-vpc": WhatIf("the cache is read over the VPC plane", lambda trial: {"cache_plane": "vpc"}),

@@ -257,13 +257,16 @@ def _scaled(
     )
 
 
+def kv_tokens_per_die(model: ServedModel, calibration: Calibration, decode_nodes: int) -> int:
+    """Tokens that a die has room for when so many nodes decode: the fewer they are, the more experts it holds."""
+    layout = lay_experts(decode_nodes * calibration.dies_per_node, model)
+    return int(_spare_hbm(layout, model, calibration) // model.kv_bytes_per_token)
+
+
 def least_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int, most: int) -> int:
     """The fewest nodes, up to `most`, whose dies have room for a request of so many tokens."""
-    for nodes in range(1, most):
-        layout = lay_experts(nodes * calibration.dies_per_node, model)
-        if _spare_hbm(layout, model, calibration) // model.kv_bytes_per_token >= tokens:
-            return nodes
-    return most
+    enough = (nodes for nodes in range(1, most) if kv_tokens_per_die(model, calibration, nodes) >= tokens)
+    return next(enough, most)
 
 
 def _assign(

@@ -1,8 +1,10 @@
 """The answer to one accepted request: whole or streamed, charged before it is sent.
 
 A token is sent when the engine has it. Each has its own chunk, the last one with the reason why it ends; then one with
-the usage where it was asked for, then `[DONE]`. Whoever stops listening has the request cancelled, and is charged for
-what there was by then; who gets an error in place of a whole answer is charged nothing.
+the usage where it was asked for, then `[DONE]`. The chunk with the role of a chat's answer comes with the first token,
+as vLLM's does: load generators take the time of the first chunk for that of the first token. Whoever stops listening
+has the request cancelled, and is charged for what there was by then; who gets an error in place of a whole answer is
+charged nothing.
 """
 
 from __future__ import annotations
@@ -160,12 +162,12 @@ class Streamed(StreamingResponse):
 async def stream(completion: Completion) -> AsyncGenerator[bytes, None]:
     """The answer as server-sent events."""
     shape, reported = completion.shape, 0
-    if shape is Chat:
-        yield _event(_chunk(completion, shape.choice("", None, chunk=True, first=True), 0))
     try:
         async with aclosing(completion.tokens()) as tokens:
             async for there in tokens:
                 events = []
+                if shape is Chat and not reported:
+                    events.append(_event(_chunk(completion, shape.choice("", None, chunk=True, first=True), 0)))
                 while reported < there:
                     reported += 1
                     finish = completion.request.finish if reported == completion.request.output_tokens else None

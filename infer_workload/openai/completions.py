@@ -1,16 +1,17 @@
 """The OpenAI-shaped endpoint over the engines: chat and text completions, whole or streamed, and the list of models.
 
 Unknown fields are ignored, as other servers do; what is out of OpenAI's bounds (`parameters`), or changes the meaning
-and is not emulated (several choices, tools that must be called), is refused in its error form. Words are emulated,
-timing is the engine's: a token is sent when the engine has it, at the pace of the scaled clock. With MTP a step yields
-one or two tokens; each has its own chunk. `stop`, `temperature` and their kin change nothing.
+and is not emulated (several choices, a prompt that is sent back, tools that must be called), is refused in its error
+form. Words are emulated, timing is the engine's: a token is sent when the engine has it, at the pace of the scaled
+clock. With MTP a step yields one or two tokens; each has its own chunk. `stop`, `temperature` and their kin change
+nothing.
 """
 
 from __future__ import annotations
 
 import asyncio
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from fastapi import APIRouter, Request
@@ -143,13 +144,28 @@ class _Asked:
         return cls(shape, parameters, prompt, answer, *_length(parameters, answer, shape))
 
     @property
-    def answer_max(self) -> int:
-        """The most tokens that the answer may have."""
-        return max(self.wanted, self.parameters.token_limit or 0)
+    def answer_room(self) -> int:
+        """Tokens that there has to be room for beside the prompt: all that the answer may have, or, where nobody said
+        how many, one."""
+        return 1 if self.open_ended else max(self.wanted, self.parameters.token_limit or 0)
+
+    @property
+    def open_ended(self) -> bool:
+        """Whether the answer may be as long as there is room for."""
+        return self.parameters.token_limit is None and self.shape is Chat
 
     @property
     def tokens_max(self) -> int:
-        return len(self.prompt) + self.answer_max
+        """Of prompt and answer."""
+        return len(self.prompt) + max(self.wanted, self.answer_room)
+
+    def within(self, limit: int) -> _Asked:
+        """The same on a deployment that holds so many tokens: an answer that may be as long as there is room for ends
+        where there is none. Raises ContextTooLong."""
+        if (least := len(self.prompt) + self.answer_room) > limit:
+            raise ContextTooLong(least, limit)
+        room = limit - len(self.prompt)
+        return self if self.wanted <= room else replace(self, wanted=room, finish="length")
 
 
 async def _accepted(serving: Serving, caller: Caller, asked: _Asked) -> Completion:
@@ -168,7 +184,7 @@ async def _accepted(serving: Serving, caller: Caller, asked: _Asked) -> Completi
             except ContextTooLong as refused:
                 limits.append(refused.limit)
     if not late:
-        raise too_long(asked.shape, len(asked.prompt), asked.answer_max, max(limits))
+        raise too_long(asked.shape, len(asked.prompt), asked.answer_room, max(limits))
     soonest = min(late, key=lambda each: each.retry_after_s or 0)
     soonest.retry_after_s = wall_s(soonest.retry_after_s or 0, serving.clock.scale)
     raise soonest
@@ -205,11 +221,9 @@ async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: 
 
 
 def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Asked, came: float) -> InferenceRequest:
-    prompt, limit = asked.prompt, live.layout.pools_view().context_length
+    prompt, asked = asked.prompt, asked.within(live.layout.pools_view().context_length)
     blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
-    if asked.tokens_max > limit:
-        raise ContextTooLong(asked.tokens_max, limit)
     request = InferenceRequest(
         0, now, len(prompt), asked.wanted, blocks, tenant, asked.parameters.priority or 0, asked.finish
     )
@@ -235,5 +249,5 @@ def _model(offer: Offer) -> dict[str, Any]:
         "created": 0,
         "owned_by": "cloudmatrix-infer",
         "root": offer.root,
-        "max_model_len": offer.context_length,
+        "max_model_len": offer.context_length or None,
     }

@@ -77,6 +77,17 @@ class TextParameters(Parameters):
     logprobs: Annotated[int, Field(ge=0, le=5)] | None = None
     suffix: str | None = None
 
+    @classmethod
+    def read(cls, body: dict[str, Any]) -> Self:
+        found = super().read(body)
+        if found.best_of not in (None, 1):
+            raise InvalidField("one choice a request is what is emulated", field="best_of")
+        if found.echo:
+            raise InvalidField("the prompt is not sent back", field="echo")
+        if found.suffix:
+            raise InvalidField("text is not put in before another", field="suffix")
+        return found
+
 
 class ChatParameters(Parameters):
     logprobs: bool | None = None

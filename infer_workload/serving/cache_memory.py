@@ -18,7 +18,6 @@ from math import ceil
 
 from infer_workload.ems.lending import GIB, GRANTED, Lending, allocation_of
 from infer_workload.ems.model_cache import weights_gb
-from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.layout.recovery import first_start_s
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import ServerMemory
@@ -68,7 +67,7 @@ def lend(live: LiveDeployment, lending: Lending, now: float) -> None:
     share = live.layout.weights.node_bytes(nodes)
     live.layout.weights.lent, live.layout.lent = lending.of_weights(share), lending.of_blocks(share)
     if live.engine is not None:
-        lend_memory(live.engine.cache, live.engine.deployment, live.layout.lent)
+        live.engine.lend_memory(live.layout.lent)
         if live.state == LOADING:
             took_s = first_start_s(live.engine.deployment, live.layout.weights)
             live.layout.loading.serves_from = live.layout.loading.since + took_s

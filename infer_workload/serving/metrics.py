@@ -31,7 +31,8 @@ GAUGES = {
         _vllm("num_requests_running", "gauge", "requests", "Requests in prefill, transfer or decode."),
         _vllm(
             "num_requests_waiting", "gauge", "requests",
-            "Requests waiting for KV memory, or for a deployment that is scaled to zero.",
+            "Requests that nobody has begun to work on: they wait for KV memory, for a prefill instance, or for a "
+            "deployment that is scaled to zero.",
         ),
         _vllm("kv_cache_usage_perc", "gauge", "ratio", "Share of decode KV memory set aside (0 to 1)."),
     )
@@ -39,8 +40,8 @@ GAUGES = {
 COUNTERS = {
     metric.base: metric
     for metric in (
-        _vllm("prompt_tokens_total", "counter", "tokens", "Prompt tokens of finished requests."),
-        _vllm("generation_tokens_total", "counter", "tokens", "Generated tokens of finished requests."),
+        _vllm("prompt_tokens_total", "counter", "tokens", "Prompt tokens read: of requests that are given up too."),
+        _vllm("generation_tokens_total", "counter", "tokens", "Tokens generated: of requests that are given up too."),
         _vllm("num_preemptions_total", "counter", "requests", "Requests sent back by losses or other priorities."),
         _vllm("prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of a cache in HBM: all of them."),
         _vllm(
@@ -118,13 +119,14 @@ class DeploymentMetrics:
 
 def _values(live: LiveDeployment) -> dict[str, float]:
     engine, done = live.engine, live.statistics
-    waiting = len(engine.waiting) if engine else 0
+    queued = engine.queued if engine else 0
+    read, generated = engine.tokens_in_flight() if engine else (0, 0)
     return {
-        "num_requests_running": len(engine.in_flight) - waiting if engine else 0,
-        "num_requests_waiting": waiting + live.activation.waiting,
+        "num_requests_running": len(engine.in_flight) - queued if engine else 0,
+        "num_requests_waiting": queued + live.activation.waiting,
         "kv_cache_usage_perc": kv_usage(live),
-        "prompt_tokens": done.prompt_tokens,
-        "generation_tokens": done.generated_tokens,
+        "prompt_tokens": done.prompt_tokens + done.prompt_tokens_given_up + read,
+        "generation_tokens": done.generated_tokens + done.generated_tokens_given_up + generated,
         "num_preemptions": engine.preemptions if engine else 0,
         "prefix_cache_queries": engine.cache.counts.tokens_asked if engine else 0,
         "prefix_cache_hits": 0,

@@ -26,7 +26,7 @@ class Offer:
 
     @property
     def context_length(self) -> int:
-        """The longest prompt and answer together that any of them takes."""
+        """The longest prompt and answer together that any of them takes; 0 while none of them is laid out."""
         return max(live.layout.pools_view().context_length for live in self.deployments)
 
 

@@ -15,12 +15,11 @@ from dataclasses import dataclass, field
 from infer_workload.engine.engine import Engine
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import Hardware, WorkloadLoad, contention_of
-from infer_workload.timing.fabric import DIES_PER_NODE, RDMA, UB
+from infer_workload.timing.fabric import RDMA
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcommon.model.resource_key import name_of, sibling
 
 PREFIX = "infer-"
-DIES_PER_NPU = 2
 MEAN_S = 30.0
 """What comes now and then (prefill, KV, cache) is the mean of at least so many emulated seconds."""
 
@@ -43,23 +42,19 @@ class Means:
 
 def decode_gbps(engine: Engine) -> float:
     """GB/s that leave a decode node for others, per NPU."""
-    dies = len(engine.pool.dies)
+    dies, machine = len(engine.pool.dies), engine.deployment.calibration
     if engine.pool.step_s <= 0 or engine.pool.active == 0:
         return 0.0
-    sent = engine.pool.timing.sent_bytes(engine.pool.active / dies)
-    return DIES_PER_NPU * _away(dies) * sent / engine.pool.step_s / 1e9
-
-
-def _away(dies: int) -> float:
-    """The share of an all-to-all's bytes that leaves the node."""
-    return max(0.0, (dies - DIES_PER_NODE) / max(1, dies - 1))
+    sent = engine.pool.timing.leaving_bytes(engine.pool.active / dies)
+    return machine.dies_per_npu * sent / engine.pool.step_s / 1e9
 
 
 def counted(engine: Engine) -> dict[str, float]:
-    """Bytes that each kind of traffic has moved: out of a die for prefill instances, in all for KV and cache."""
+    """Bytes that each kind of traffic has moved: of prefill instances from a die to other nodes, in all of KV and
+    cache."""
     found = {"kv": engine.transferred_bytes, "cache": engine.prefill.fetched_bytes}
     for instance in engine.prefill.instances:
-        found[f"p{instance.number}"] = instance.prefilled_tokens * instance.timing.sent_bytes_per_token
+        found[f"p{instance.number}"] = instance.prefilled_tokens * instance.timing.leaving_bytes_per_token
     return found
 
 
@@ -76,12 +71,13 @@ def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, Workloa
         found[sibling(live.name, f"{name}-{kind}" if kind else name)] = load
 
     decode = tuple(pools.decode)
-    if len(decode) > 1:
-        add("", WorkloadLoad(instance, UB, "all-to-all", decode, decode_gbps(engine)))
+    plane, dies_per_npu = engine.pool.timing.exchange.plane, engine.deployment.calibration.dies_per_npu
+    if engine.pool.timing.leaving_bytes(1.0):
+        add("", WorkloadLoad(instance, plane, "all-to-all", decode, decode_gbps(engine)))
     for each in engine.prefill.instances:
-        if len(each.nodes) > 1:
-            rate = DIES_PER_NPU * _away(each.timing.layout.dies) * means.get(f"p{each.number}", 0.0) / 1e9
-            add(f"prefill-{each.number}", WorkloadLoad(instance, UB, "all-to-all", each.nodes, rate))
+        if each.timing.leaving_bytes_per_token:
+            rate = dies_per_npu * means.get(f"p{each.number}", 0.0) / 1e9
+            add(f"prefill-{each.number}", WorkloadLoad(instance, plane, "all-to-all", each.nodes, rate))
     prefill = tuple(node for nodes in pools.prefill for node in nodes)
     if prefill:
         rate = means.get("kv", 0.0) / 1e9 / (len(prefill) * NPUS_PER_NODE)

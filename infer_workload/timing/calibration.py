@@ -15,8 +15,20 @@ from matrixcommon.model.hardware_names import NPUS_PER_NODE
 MACHINE = "cloudmatrix384"
 UB, RDMA, VPC = "ub", "rdma", "vpc"
 FITTED_FILE = "fitted.yaml"
-AT_LEAST = {"dies_per_npu": 1, "nodes_per_prefill_instance": 1}
-"""Counts that none of is not a machine."""
+AT_LEAST = {
+    "cube_cores": 2, "cpus_per_node": 1, "decode_batch_per_npu": 1, "dies_per_npu": 1, "nodes_per_prefill_instance": 1,
+    "paper_nodes": 2, "paper_prefill_nodes": 1, "passage_tokens": 1, "prefill_tokens_per_npu": 1, "straggle_ranks": 2,
+    "ub_sub_planes": 1,
+}  # fmt: skip
+"""Counts that fewer of are no machine: two streams share its cores, and each pool has a node."""
+ABOVE_ZERO = frozenset((
+    "attention_compute_efficiency", "bf16_tflops", "bulk_combine_efficiency", "bulk_dispatch_efficiency",
+    "cpu_ub_gbps", "gemm_efficiency", "hbm_gb", "hbm_gbps", "int8_tops", "memory_efficiency", "obs_gbps",
+    "rdma_efficiency", "rdma_port_gbps", "ssd_gbps", "ub_cpu_read_gbps", "ub_efficiency", "ub_port_gbps",
+    "ub_saturating_cores", "vector_gbps", "vector_scale", "vpc_efficiency",
+))  # fmt: skip
+"""Rates, and shares of rates, without which something would never end. A plane that is not there has no rate of a node;
+a start may take no time."""
 
 
 @dataclass(frozen=True)
@@ -124,11 +136,25 @@ def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
         if field not in known:
             raise BadDataFile(file.name, field, "there is no such constant")
         least, whole = AT_LEAST.get(field, 0), known[field] == "int"
-        found[field] = {**entry, "value": number(file.name, field, entry["value"], least=least, whole=whole)}
+        value = number(file.name, field, entry["value"], least=least, whole=whole)
+        if field in ABOVE_ZERO and not value:
+            raise BadDataFile(file.name, field, "a number above 0 is accepted")
+        found[field] = {**entry, "value": value}
     for field in known:
         if field not in found:
             raise BadDataFile(file.name, field, "missing")
+    _check(file.name, {field: entry["value"] for field, entry in found.items()})
     return found
+
+
+def _check(file: str, values: dict[str, Any]) -> None:
+    """What constants must hold together. Raises BadDataFile."""
+    if values["paper_prefill_nodes"] >= values["paper_nodes"]:
+        raise BadDataFile(
+            file, "paper_prefill_nodes", f"fewer than the {values['paper_nodes']} paper_nodes are accepted"
+        )
+    if values["prefill_tokens_per_npu"] < values["dies_per_npu"]:
+        raise BadDataFile(file, "prefill_tokens_per_npu", f"at least the {values['dies_per_npu']} dies_per_npu")
 
 
 def machines(folder: Path | None = None) -> dict[str, Calibration]:

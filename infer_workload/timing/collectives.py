@@ -26,6 +26,16 @@ class Exchange:
     nodes: tuple[str, ...]
     ranks: int
 
+    @property
+    def plane(self) -> str:
+        """What dies of other nodes are reached over."""
+        return UB
+
+    def _away(self, ranks: int | None = None) -> float:
+        """The share of what a die sends to all the others, of so many, that leaves its node."""
+        ranks, inside = ranks or self.ranks, self.calibration.dies_per_node
+        return max(0.0, (ranks - inside) / max(1, ranks - 1))
+
     def rate_gbps(self, efficiency: float = 1.0) -> float:
         """Payload rate of the slowest die."""
         key = (self.nodes, self.ranks)
@@ -77,7 +87,8 @@ class Exchange:
         efficiency = getattr(self.calibration, rate)
         return Operator(
             name, stream, PORT, 0.0, start_s=self.calibration.exchange_start_us * 1e-6,
-            wire_s=self._wire_s(size_bytes, efficiency), wire_bytes=size_bytes, rate=rate,
+            wire_s=self._wire_s(size_bytes, efficiency), wire_bytes=size_bytes,
+            leaving_bytes=size_bytes * self._away(ranks), rate=rate,
         )  # fmt: skip
 
     def bulk_s(self, tokens: float, bytes_per_token: float) -> float:
@@ -91,7 +102,8 @@ class Exchange:
         growth = tokens * current.exchange_growth_us * doublings * 1e-6
         return Operator(
             name, EXPERTS, PORT, 0.0, start_s=current.exchange_start_us * 1e-6, issue_s=issue_s,
-            wire_s=growth + self._wire_s(sent, current.ub_efficiency), wire_bytes=sent, rate="ub_efficiency",
+            wire_s=growth + self._wire_s(sent, current.ub_efficiency), wire_bytes=sent,
+            leaving_bytes=sent * self._away(), rate="ub_efficiency",
         )  # fmt: skip
 
     def _wire_s(self, size_bytes: float, efficiency: float) -> float:

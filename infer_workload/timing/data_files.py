@@ -18,6 +18,8 @@ import yaml
 
 KINDS = ("published", "derived", "fitted", "assumed")
 ROOM = "infer_workload.timing"
+NUMBER_MAX = 1e30
+"""Beyond this nothing is counted or measured, and sums and ratios soon are no numbers any more."""
 LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 """The one in C where PyYAML was built with it: six files are a tenth of a second of a short experiment."""
 
@@ -74,6 +76,8 @@ def document(file: Traversable | Path) -> dict[str, dict[str, Any]]:
     for field, entry in read.items():
         if field != "name" and not (isinstance(entry, dict) and "value" in entry and entry.get("source")):
             raise BadDataFile(file.name, str(field), "an entry {value, source} is accepted, the source not empty")
+        if field == "name" and not (isinstance(entry, str) and entry):
+            raise BadDataFile(file.name, "name", f"a word is accepted, not {entry!r}")
         found[str(field)] = entry if isinstance(entry, dict) else {"value": entry, "source": "the file's own name"}
     return found
 
@@ -87,16 +91,24 @@ def check_rates(file: str, entries: Mapping[str, Mapping[str, Any]]) -> None:
             raise BadDataFile(file, field, "`unit` is missing")
         if entry.get("kind") not in KINDS:
             raise BadDataFile(file, field, f"`kind` is one of {', '.join(KINDS)}")
-        if "range" in entry:
-            low, high = entry["range"]
+        if "range" in entry and _is_number(entry["value"]):
+            ends = entry["range"]
+            if not (isinstance(ends, list) and len(ends) == 2 and all(map(_is_number, ends))):
+                raise BadDataFile(file, field, f"`range` is [low, high], two numbers, not {ends!r}")
+            low, high = ends
             if not low <= entry["value"] <= high:
                 raise BadDataFile(file, field, f"its value {entry['value']} is outside its range {low} to {high}")
 
 
 def number(file: str, field: str, value: Any, *, least: float, whole: bool) -> Any:
     """`value` as the number it must be. Raises BadDataFile."""
-    good = isinstance(value, int | float) and not isinstance(value, bool) and value >= least
+    good = _is_number(value) and value >= least
     if not good or (whole and value != int(value)):
         what = "a whole number" if whole else "a number"
         raise BadDataFile(file, field, f"{what} of at least {least:g} is accepted, not {value!r}")
     return int(value) if whole else float(value)
+
+
+def _is_number(value: Any) -> bool:
+    """One that something can be made of: not infinite, no word, no truth value."""
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) <= NUMBER_MAX

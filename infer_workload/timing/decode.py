@@ -17,8 +17,8 @@ from math import inf, log, sqrt
 
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import Exchange
-from infer_workload.timing.decode_operators import attention_path, dense_path, expert_path, sent_copies, step_operators
-from infer_workload.timing.dense import decode_layer, reduced_bytes
+from infer_workload.timing.decode_operators import attention_path, dense_path, expert_path, step_operators
+from infer_workload.timing.dense import decode_layer
 from infer_workload.timing.experts import ExpertLayout
 from infer_workload.timing.model import ServedModel
 from infer_workload.timing.operators import Die, Operator
@@ -148,14 +148,12 @@ class DecodeTiming:
             kinds.append(LayerOperators(model.dense_layers, attention, dense_path(die, model, tokens)))
         return kinds, step_operators(die, model, current, requests, queries)
 
-    def sent_bytes(self, requests: float) -> float:
-        """What each die sends to the others over UB in one step: dispatch and combine of every layer."""
-        if self.model.dense:
-            return 2 * self.model.layers * reduced_bytes(self.model, requests * (2 if self.options.mtp else 1))
-        layers = self.model.moe_layers + (self.model.draft_layers if self.options.mtp else 0)
-        tokens = requests * (2 if self.options.mtp else 1)
-        current, copies = self.calibration, sent_copies(self.model, self.layout)
-        return layers * tokens * copies * (current.dispatch_token_bytes + current.combine_token_bytes)
+    def leaving_bytes(self, requests: float) -> float:
+        """What each die sends to dies of other nodes in one step."""
+        kinds, _ = self.operators(requests, 0.0)
+        microbatches = 2 if self.microbatched(requests) else 1
+        sides = [(kind.layers, each) for kind in kinds for each in (*kind.attention, *kind.experts)]
+        return microbatches * sum(layers * each.leaving_bytes for layers, each in sides)
 
     def microbatched(self, requests: float) -> bool:
         """Whether a step with that many requests a die runs as two microbatches."""

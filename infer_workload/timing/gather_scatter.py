@@ -40,6 +40,10 @@ class GatherScatter(Exchange):
 
     hidden: int = 7168
 
+    @property
+    def plane(self) -> str:
+        return RDMA
+
     def dispatch(self, tokens: float, copies: float | None = None) -> Operator:
         return self._tiers("all-gather", tokens * self.hidden * INT8)
 
@@ -60,13 +64,13 @@ class GatherScatter(Exchange):
         ranks = ranks or self.ranks
         inside, nodes = self._sides(ranks)
         if nodes == 1:
-            return super().bulk(name, stream, size_bytes, rate)
+            return super().bulk(name, stream, size_bytes, rate, ranks)
         across = (ranks - inside if name == ALL_TO_ALL else nodes - 1) / (ranks - 1)
         within_s = self._wire_s((1.0 - across) * size_bytes, getattr(self.calibration, rate))
         between_s = self._between_s(across * size_bytes)
         return Operator(
             name, stream, PORT, 0.0, start_s=2 * self.calibration.exchange_start_us * 1e-6,
-            wire_s=max(between_s, within_s), wire_bytes=size_bytes,
+            wire_s=max(between_s, within_s), wire_bytes=size_bytes, leaving_bytes=across * size_bytes,
             rate="rdma_efficiency" if between_s > within_s else rate,
         )  # fmt: skip
 
@@ -111,6 +115,6 @@ class GatherScatter(Exchange):
         starts = (1 + (nodes > 1)) * current.exchange_start_us * 1e-6
         return Operator(
             name, EXPERTS, PORT, 0.0, start_s=starts, wire_s=wire,
-            wire_bytes=own_bytes * (nodes - 1) + inside_bytes,
+            wire_bytes=own_bytes * (nodes - 1) + inside_bytes, leaving_bytes=own_bytes * (nodes - 1),
             rate="rdma_efficiency" if between_s > inside_s else "ub_efficiency",
         )  # fmt: skip

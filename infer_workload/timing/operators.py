@@ -34,6 +34,8 @@ class Operator(NamedTuple):
     hbm_bytes: float = 0.0
     vector_bytes: float = 0.0
     wire_bytes: float = 0.0
+    leaving_bytes: float = 0.0
+    """Of those over the wire, what goes to dies of other nodes."""
     rate: str = ""
     """The constant that gives the rate of its matrix or wire part."""
 

@@ -105,12 +105,12 @@ class PrefillTiming:
         return self._layers(share, *work) if work else ([], [])
 
     @cached_property
-    def sent_bytes_per_token(self) -> float:
-        """What each die sends to the others over UB in one pass, for each token of a full chunk on all dies."""
+    def leaving_bytes_per_token(self) -> float:
+        """What each die sends to dies of other nodes in one pass, for each token of a full chunk on all dies."""
         tokens = self.calibration.prefill_tokens_per_npu // self.calibration.dies_per_npu * self.layout.dies
         sparse, dense = self.operators([(tokens, 0)])
         layers = ((self.model.moe_layers, sparse), (self.model.dense_layers, dense))
-        return sum(count * sum(each.wire_bytes for each in operators) for count, operators in layers) / tokens
+        return sum(count * sum(each.leaving_bytes for each in operators) for count, operators in layers) / tokens
 
     def _work(self, parts: Sequence[tuple[int, int]]) -> tuple[float, float, float, float] | None:
         """Tokens and pairs of a die, earlier tokens of all prompts, streams of text; None without tokens."""

@@ -15,7 +15,7 @@ import orjson
 
 from matrixcommon.model.errors import Gone, InvalidField, MatrixError, NotFound, StaleLeader, Unavailable, from_problem
 from matrixcommon.model.fencing import FENCE
-from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
+from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import ApiModel
 
 if TYPE_CHECKING:

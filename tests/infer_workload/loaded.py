@@ -33,13 +33,13 @@ def sizes(live) -> tuple[int, int]:
 class Stage:
     """A deployment that serves under load, and its time."""
 
-    def __init__(self, nodes=NODES, requests_per_second=20.0):
+    def __init__(self, nodes=NODES, requests_per_second=20.0, input_tokens_max=8192):
         self.now, self.generation = 1000.0, 0
         self.live = LiveDeployment("d", DeploymentRequest(instance="i"), 1, lambda live: None, lambda request: None)
         self.show(nodes)
         self.plays(120)
         assert self.live.state == SERVING
-        load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=8192)
+        load = LoadRequest(requests_per_second=requests_per_second, seed=3, input_tokens_max=input_tokens_max)
         self.live.intake.start_load_generator(load, self.now)
         self.plays(60)
         assert in_flight(self.live) > 20

@@ -135,6 +135,61 @@ def test_no_request_is_lost_or_finished_twice(specs, seed):
     assert all(instance.backlog_tokens == 0 for instance in watched.engine.prefill.instances)
 
 
+def no_die_has_more_than_its_memory(engine):
+    assert all(die.reserved_tokens <= engine.deployment.kv_tokens_per_die for die in engine.pool.dies)
+
+
+def test_dies_that_have_to_hold_more_experts_keep_as_many_requests_as_there_is_room_for():
+    """Of two decode nodes one is lost: the experts of both take most of the memory of the other."""
+    watched = Watched(3)
+    engine = watched.engine
+    requests = [watched.submit(number, 3000, 1000) for number in range(96)]
+    while engine.pool.active < 96:
+        engine.advance(engine.next_at())
+    assert all(die.reserved == 3 for die in engine.pool.dies)
+    stays, goes = engine.deployment.pools.decode
+    change = plan_change(engine.deployment, engine.deployment.fabric.without([goes]))
+    assert 2 * 4000 < change.deployment.kv_tokens_per_die < 3 * 4000
+    kept = {request.number: engine.tokens_of(request) for request in requests}
+    assert engine.apply_layout(change.deployment, change.pause_s, change.start_s) == 48 + 16
+    no_die_has_more_than_its_memory(engine)
+    assert [die.reserved for die in engine.pool.dies] == [2] * 16
+    assert {die.node for die in engine.pool.dies} == {stays}
+    on_each = [sorted(request.number for request in requests if request.die is die) for die in engine.pool.dies]
+    assert all(number < 64 for numbers in on_each for number in numbers), "who came last waits again"
+    assert all(engine.tokens_of(request) >= kept[request.number] for request in requests)
+    engine.advance(inf)
+    assert sorted(request.number for request in watched.finished) == list(range(96))
+
+
+def test_decode_nodes_that_are_to_go_leave_no_more_than_the_others_will_have_room_for():
+    """Whoever waits for the end of what is closed finds nobody who would have to be sent back; what is too long for
+    dies that hold more experts is served before."""
+    watched = Watched(3)
+    engine = watched.engine
+    for number in range(96):
+        watched.submit(number, 3000, 1000)
+    while engine.pool.active < 96:
+        engine.advance(engine.next_at())
+    stays, goes = engine.deployment.pools.decode
+    change = plan_change(engine.deployment, engine.deployment.fabric.without([goes]))
+    room = change.deployment.kv_tokens_per_die
+    assert engine.close(change.deployment.pools) == 48 + 16
+    later = [watched.submit(100 + number, 3000, 1000) for number in range(20)]
+    long = watched.submit(200, room, 500)
+    assert {request.state for request in later} == {"Waiting"}, "there would be no room for them"
+    while engine.placement.on_closing():
+        engine.advance(engine.next_at())
+    assert long.state == FINISHED
+    assert any(request.die is not None for request in later), "nobody waits until the others are gone"
+    assert {die.node for die in engine.pool.dies if die.reserved} == {stays}
+    assert engine.apply_layout(change.deployment, change.pause_s, change.start_s) == 0
+    no_die_has_more_than_its_memory(engine)
+    engine.advance(inf)
+    assert len(watched.finished) == 96 + 20 + 1
+    assert engine.preemptions == engine.dropped == 0
+
+
 @settings(max_examples=20, deadline=None)
 @given(lost=st.integers(0, 5), moment=st.floats(0.0, 20.0), seed=st.integers(0, 9), back=st.booleans())
 def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
@@ -148,6 +203,7 @@ def test_a_lost_node_loses_no_request_and_no_token(lost, moment, seed, back):
             whole = engine.deployment.fabric
             change = plan_change(engine.deployment, whole.without([whole.nodes[lost]]))
             engine.apply_layout(change.deployment, change.pause_s, change.start_s)
+            no_die_has_more_than_its_memory(engine)
             for request in engine.in_flight.values():
                 assert engine.tokens_of(request) >= before[request.number]
             if back:
@@ -199,44 +255,6 @@ def test_a_cancelled_request_frees_its_place():
     assert gone.state == CANCELLED
     assert [request.number for request in watched.finished] == [2]
     assert stays.generated == 500
-
-
-SHARED = tuple(range(1, 9))
-
-
-def test_the_cache_keeps_what_a_prompt_computes_that_begins_as_a_cancelled_one():
-    watched = Watched()
-    first, second = (watched.submit(number, 4500, 2, SHARED) for number in (1, 2))
-    assert (first.cached, second.cached) == (0, 8 * 512), "it counts on the one before it"
-    watched.engine.cancel(second)
-    watched.engine.advance(inf)
-    assert watched.submit(3, 4500, 2, SHARED).cached_first == 8 * 512
-
-
-def test_a_prompt_computes_itself_what_it_counted_on_a_cancelled_one_for():
-    alone = Watched().submit(1, 4500, 2, SHARED)
-    watched = Watched()
-    first, second, third = (watched.submit(number, 4500, 2, SHARED) for number in (1, 2, 3))
-    instance = second.instance
-    watched.engine.cancel(first)
-    assert (second.cached, second.cached_first, third.cached) == (0, 0, 8 * 512), "one computes it, once"
-    assert instance.backlog_tokens == 4500 + (4500 - 8 * 512)
-    watched.engine.advance(inf)
-    assert (alone.cached_first, third.cached_first) == (0, 8 * 512)
-    assert instance.prefilled_tokens == 4500 + (4500 - 8 * 512)
-    assert instance.backlog_tokens == 0
-    assert watched.submit(4, 4500, 2, SHARED).cached_first == 8 * 512
-
-
-def test_of_prompts_that_share_a_beginning_and_are_lost_together_nothing_is_kept():
-    watched = Watched()
-    requests = [watched.submit(number, 4500, 2, SHARED) for number in range(4)]
-    watched.submit(4, 4500, 2, (77, 77, 77))  # a recorder's mistake
-    for request in requests:
-        watched.engine.cancel(request)
-    watched.engine.cancel(watched.engine.in_flight[4])
-    assert len(watched.engine.cache) == 0
-    assert all(instance.backlog_tokens == 0 for instance in watched.engine.prefill.instances)
 
 
 def test_requests_wait_while_every_die_is_full():

@@ -7,7 +7,6 @@ from math import inf
 
 from infer_workload.contract.deployments import DeploymentRequest, PoolsView
 from infer_workload.ems.model_cache import ModelCache
-from infer_workload.engine.cache_placement import lend_memory
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import SIZES, Deployment, Pools, lay_out
@@ -60,8 +59,8 @@ class ServedLayout:
         )
         self._previous = None
         heard = self._statistics
-        self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived)
-        lend_memory(self.engine.cache, deployment, self.lent)
+        self.engine = Engine(deployment, self._seed, now, self._finished, heard.emitted, heard.arrived, heard.given_up)
+        self.engine.lend_memory(self.lent)
         self.loading.start(now, first_start_s(deployment, self.weights))
         self.loading.gain_at = inf
 
@@ -90,7 +89,7 @@ class ServedLayout:
     def end(self) -> bool:
         """Have no engine any more; whether roles from before the process began are forgotten with that."""
         if self.engine is not None:
-            self.cut_off += len(self.engine.in_flight)
+            self.cut_off += self.engine.end()
         self.engine = None
         self.loading.stop()
         forgotten = self._previous is not None

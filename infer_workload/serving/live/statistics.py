@@ -62,11 +62,13 @@ class Histogram:
 
 
 class Statistics:
-    """Heard from the engine: `emitted` for decode tokens as they come, `finished` for requests."""
+    """Heard from the engine: `emitted` for decode tokens as they come, `finished` and `given_up` for requests."""
 
     def __init__(self) -> None:
         self.prompt_tokens = 0
         self.generated_tokens = 0
+        self.prompt_tokens_given_up = self.generated_tokens_given_up = 0
+        """Of requests that ended without their last token: prompts that were read, and what there was of answers."""
         self.requests = 0
         self.by_reason = {"stop": 0, "length": 0}
         """Finished requests by why their answer ended, as OpenAI calls it."""
@@ -126,6 +128,12 @@ class Statistics:
         current["request_decode_time_seconds"].observe(request.finished_at - request.first_token_at)
         current["request_prompt_tokens"].observe(request.input_tokens)
         current["request_generation_tokens"].observe(request.output_tokens)
+
+    def given_up(self, request: InferenceRequest, generated: int) -> None:
+        """It ended without its last token: cancelled, or cut off, when there were so many of its answer."""
+        if generated:
+            self.prompt_tokens_given_up += request.input_tokens
+            self.generated_tokens_given_up += generated
 
     def tokens_per_second(self, now: float, window_s: float) -> float:
         """Mean over the whole seconds of the window that ends with the last whole second."""

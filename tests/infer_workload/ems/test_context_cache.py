@@ -203,6 +203,29 @@ def test_a_namespace_holds_no_more_than_its_share():
     assert cache.match(range(76, 80), 4 * 512).blocks == 4, "what it used last stays"
 
 
+def test_of_its_share_a_namespace_keeps_what_it_uses():
+    """The beginning that all its prompts have is its oldest, and used by each of them."""
+    cache = ContextCache(20, 512, NODES, share=0.5)
+    for prompt in range(10, 90, 4):
+        blocks = [1, 2, *range(prompt, prompt + 4)]
+        found = cache.match(blocks, 512 * len(blocks))
+        assert found.blocks == (0 if prompt == 10 else 2)
+        cache.promise(blocks, 1, "red")
+        cache.keep(blocks, 1)
+
+
+def test_a_block_that_is_computed_again_lies_in_one_tier():
+    """Solid state has the end of a prompt whose beginning is gone, so that it is computed again."""
+    cache = ContextCache(3, 512, NODES, ssd_capacity=2)
+    put(cache, 1, 2, 3)
+    put(cache, 10, 11, 12)
+    assert cache.match([1, 2, 3], 1536).tokens == 0, "solid state had no room for the first"
+    cache.move_to(NODES, 3, ssd_capacity=10)
+    put(cache, 1, 2, 3)
+    assert sorted(block.key for block in cache.stored()) == [1, 2, 3, 10, 11, 12]
+    assert len(cache) == 6
+
+
 def test_what_comes_back_from_solid_state_counts_to_the_share():
     cache = ContextCache(8, 512, NODES, ssd_capacity=20, share=0.5)
 
@@ -260,6 +283,18 @@ def test_what_it_begins_with_counts_to_the_shares():
     other.keep([1, 2, 3, 4], 0)
     cache = ContextCache(4, 512, NODES, share=0.5)
     assert cache.warm(other.stored()) == Warmed(taken=3, no_room=1), "red holds two of four at most"
+
+
+def test_what_it_begins_with_goes_first_of_a_share():
+    other = ContextCache(10, 512, NODES, share=0.9)
+    other.promise([1, 2], 0, "red")
+    other.keep([1, 2], 0)
+    cache = ContextCache(8, 512, NODES, share=0.5)
+    cache.promise([50, 51], 0, "red")
+    assert cache.warm(other.stored()).taken == 2
+    cache.promise([60, 61], 0, "red")
+    assert cache.match([50, 51], 1024).blocks == 2, "what was here is younger"
+    assert cache.match([1, 2], 1024).blocks == 0
 
 
 def test_a_second_tier_is_slower_than_memory_and_faster_than_computing_again():

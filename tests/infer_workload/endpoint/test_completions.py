@@ -5,6 +5,7 @@ import json
 
 import pytest
 
+from infer_workload.engine.request import InferenceRequest
 from infer_workload.metering.accounts import Charge
 from tests.infer_workload.conftest import Stage
 
@@ -148,6 +149,12 @@ async def test_parameters_out_of_openais_bounds_are_refused_by_name(serving, giv
     assert param.split(".")[-1].split("[")[0] in error["message"] or "role" in error["message"]
 
 
+@pytest.mark.parametrize("given", [{"echo": True}, {"best_of": 2}, {"suffix": "the end"}])
+async def test_what_a_text_completion_would_not_do_is_refused_by_name(serving, given):
+    answer = await serving.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1} | given)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, *given)
+
+
 async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(serving):
     edge = {"temperature": 2, "top_p": 0, "presence_penalty": -2, "frequency_penalty": 2.0, "n": 1, "stop": ["a"] * 4,
             "logit_bias": {"5": -100}, "seed": -1, "user": "u", "priority": -3, "stream": False, "stream_options": None,
@@ -157,7 +164,7 @@ async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(se
             "chat/completions",
             {"messages": [{"role": "developer", "content": "x"}], "logprobs": True, "top_logprobs": 20},
         ),
-        ("completions", {"prompt": "x", "logprobs": 5, "best_of": 1}),
+        ("completions", {"prompt": "x", "logprobs": 5, "best_of": 1, "echo": False, "suffix": ""}),
     ):
         answer = await serving.http.post(f"/v1/{path}", json={"model": "r1"} | edge | asked)
         assert answer.status_code == 200, answer.text
@@ -197,3 +204,36 @@ async def test_a_stream_whose_deployment_is_deleted_while_its_tokens_are_charged
         answer = await asyncio.wait_for(stage.http.post("/v1/completions", json=asked), 10)
     last = json.loads(answer.text.splitlines()[-2].removeprefix("data: "))
     assert "the deployment was deleted" in last["error"]["message"]
+
+
+async def test_the_first_chunk_of_a_chat_comes_with_its_first_token(serving):
+    """vLLM's does, and its load generator takes the time of that chunk for that of the first token."""
+    live = serving.app.state.serving.live["r1"]
+    body = {"model": "r1", "messages": [{"role": "user", "content": "Why?"}], "max_tokens": 4, "stream": True}
+    asked, began = [{"type": "http.request", "body": json.dumps(body).encode()}], []
+    taken: list[InferenceRequest] = []
+    submit = live.submit
+
+    def noted(*given):
+        taken.append(submit(*given))
+        return taken[-1]
+
+    live.submit = noted
+
+    async def receive():
+        return asked.pop() if asked else await asyncio.Event().wait()
+
+    async def send(message):
+        if message.get("body"):
+            began.append((message["body"], taken[0].first_token_at))
+
+    path = "/v1/chat/completions"
+    scope = {"type": "http", "method": "POST", "path": path, "raw_path": path.encode(), "headers": [],
+             "query_string": b"", "http_version": "1.1", "scheme": "http", "client": ("c", 1), "server": ("infer", 80),
+             "root_path": "", "asgi": {"version": "3.0", "spec_version": "2.4"}}  # fmt: skip
+    await serving.app(scope, receive, send)
+    first, first_token_at = began[0]
+    assert first_token_at > 0
+    assert first.count(b'"role":"assistant"') == 1
+    assert first.index(b'"role":"assistant"') < first.index(b'{"content":"')
+    assert b'"role"' not in b"".join(body for body, _ in began[1:])

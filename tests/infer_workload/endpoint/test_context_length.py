@@ -71,3 +71,34 @@ async def test_a_model_takes_what_any_of_its_deployments_holds(fresh: Any) -> No
         refused = await stage.http.post("/v1/completions", json=body | {"max_tokens": 200_000})
     assert (refused.status_code, refused.json()["error"]["code"]) == (400, "context_length_exceeded")
     assert f"is {lengths['deepseek-r1']} tokens" in refused.json()["error"]["message"]
+
+
+async def test_a_chat_that_names_no_length_is_answered_as_far_as_there_is_room(fresh: Any) -> None:
+    """As vLLM does: the answer ends for its length, and is refused only where the prompt alone leaves no room."""
+    async with Stage(fresh, Views(NODES[:2])) as stage:
+        await stage.ensure()
+        await stage.until("Serving")
+        limit = (await stage.http.get("/v1/models/r1")).json()["max_model_len"]
+
+        async def chat(tokens: int, **more: Any) -> Any:
+            content = " ".join("w" for _ in range(tokens - 1))  # the role is a token too
+            body = {"model": "r1", "messages": [{"role": "user", "content": content}]}
+            return await stage.http.post("/v1/chat/completions", json=body | more)
+
+        for room in (3, 1):
+            answer = (await chat(limit - room)).json()
+            assert answer["usage"] == answer["usage"] | {"completion_tokens": room, "total_tokens": limit}
+            assert answer["choices"][0]["finish_reason"] == "length"
+        refused = await chat(limit)
+        asked_for_more = await chat(limit - 3, max_tokens=4)
+    for answer in (refused, asked_for_more):
+        assert (answer.status_code, answer.json()["error"]["code"]) == (400, "context_length_exceeded")
+    assert f"{limit + 1} ({limit} in the prompt, 1 for the answer)" in refused.json()["error"]["message"]
+
+
+async def test_how_much_a_model_takes_is_not_known_before_it_is_laid_out(fresh: Any) -> None:
+    """None, as vLLM has it where it does not know; a client takes 0 for a limit."""
+    async with Stage(fresh) as stage:
+        await stage.ensure(instance="nowhere")
+        listed = (await stage.http.get("/v1/models")).json()["data"]
+    assert [each["max_model_len"] for each in listed] == [None, None]

@@ -70,6 +70,8 @@ def test_a_trial_is_written_as_the_options_that_make_it_again(capsys):
         ({"generate": "5", "machine": A2, "neighbour_load": "0.5"}, "--neighbour-load", "no ub between its nodes"),
         ({"generate": "5", "machine": A2, "lost_l2_chips": "1"}, "--lost-l2-chips", "no ub between its nodes"),
         ({"generate": "5", "tpot_target": "0"}, "--tpot-target", "greater than 0"),
+        ({"generate": "5", "ttft": "inf"}, "--ttft", "finite number"),
+        ({"generate": "5", "tpot": "inf"}, "--tpot", "finite number"),
     ],
 )
 def test_what_no_trial_may_have_is_refused_with_its_field(parameters, field, says):

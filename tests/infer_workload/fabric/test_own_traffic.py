@@ -5,6 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.moving import port_gbps
 from infer_workload.engine.request import InferenceRequest
@@ -42,8 +43,10 @@ class Ports:
         return {name: Burst(self.gets if name == "infer-r1" else None) for name in self.loads}
 
 
-def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True):
-    engine = Engine(lay_out(healthy_fabric(nodes), load_model(), load_calibration()))
+def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True, model="deepseek-r1", machine="cloudmatrix384"):
+    calibration = load_calibration(machine)
+    shape = DeploymentShape(cache_plane=calibration.memory_plane)
+    engine = Engine(lay_out(healthy_fabric(nodes, calibration), load_model(model), calibration, shape))
     for number in range(requests):
         engine.submit(InferenceRequest(number, 0.0, PROMPT, ANSWER))
     engine.advance(2.0 if requests else 0.0)
@@ -70,8 +73,22 @@ def test_decode_sends_bytes_over_the_step_as_far_as_they_leave_the_node():
     load = loads_of(live, {})["infer-r1"]
     assert (load.instance, load.plane, load.pattern) == ("i", "ub", "all-to-all")
     assert load.nodes == tuple(engine.deployment.pools.decode)
-    sent = engine.pool.timing.sent_bytes(batch)
+    layers, tokens, copies = 58 + 1, 2 * batch, 8  # the draft layer and its tokens too; the shared expert is at home
+    sent = layers * tokens * copies * (7168 + 512 + 2 * 7168)
     assert load.gbps_per_npu == pytest.approx(2 * (dies - 16) / (dies - 1) * sent / engine.pool.step_s / 1e9)
+
+
+def test_a_machine_whose_ub_ends_at_the_node_exchanges_over_rdma():
+    """Each card sends its own tokens to those of its place in the other servers (INT8), and partial sums (BF16)."""
+    live = a_live(nodes=10, machine="atlas-800i-a2", requests=100)
+    engine = live.engine
+    nodes, batch = len(engine.deployment.pools.decode), engine.pool.active / len(engine.pool.dies)
+    assert nodes > 1
+    load = loads_of(live, {})["infer-r1"]
+    assert (load.plane, load.nodes) == ("rdma", tuple(engine.deployment.pools.decode))
+    sent = 59 * 2 * batch * 7168 * (1 + 2) * (nodes - 1)
+    assert load.gbps_per_npu == pytest.approx(sent / engine.pool.step_s / 1e9)
+    assert {each.plane for each in loads_of(live, {}).values()} == {"rdma", "vpc"}
 
 
 def test_prefill_kv_and_cache_are_there_with_whom_they_go_to():
@@ -81,12 +98,22 @@ def test_prefill_kv_and_cache_are_there_with_whom_they_go_to():
     means = {"p1": 2e9, "kv": 16e9, "cache": 64e9}
     loads = loads_of(live, means)
     assert set(loads) == {"infer-r1", "infer-r1-prefill-1", "infer-r1-kv", "infer-r1-cache"}
-    assert loads["infer-r1-prefill-1"].gbps_per_npu == pytest.approx(2 * 16 / 31 * 2.0)
+    assert loads["infer-r1-prefill-1"].gbps_per_npu == pytest.approx(2 * 2.0)
     kv, cache = loads["infer-r1-kv"], loads["infer-r1-cache"]
     assert (kv.plane, kv.nodes, kv.targets) == ("rdma", prefill, tuple(pools.decode))
     assert kv.gbps_per_npu == pytest.approx(16 / len(prefill) / 8)
     assert (cache.plane, cache.nodes, cache.targets) == ("ub", tuple(pools.caching), prefill)
     assert cache.gbps_per_npu == pytest.approx(64 / len(pools.caching) / 8)
+
+
+def test_a_model_that_is_split_over_the_dies_of_a_node_exchanges_nothing_between_nodes():
+    """Each of its groups of eight dies lies in one node, so that nobody elsewhere is slowed, and it is by nobody."""
+    live = a_live(model="llama-3.1-70b", requests=100)
+    assert live.engine.deployment.model.tensor_parallel == 8
+    assert len(live.engine.deployment.pools.decode) > 1
+    assert live.engine.pool.active > 0
+    assert decode_gbps(live.engine) == 0
+    assert set(loads_of(live, {"p1": 2e9, "kv": 16e9, "cache": 64e9})) == {"infer-r1-kv", "infer-r1-cache"}
 
 
 async def test_means_are_what_moved_over_the_time_it_took():

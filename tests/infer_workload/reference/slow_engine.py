@@ -100,6 +100,10 @@ class SlowEngine:
             if (each.die is not None and each.die[0] not in pools.decode)
             or (each.where in ("prefill", "moving", "moved", "joining") and each.instance in gone)
         ]
+        for die in {each.die for each in self.requests if each.die is not None and each not in lost}:
+            for each in sorted(self.placed(die, lost), key=lambda each: each.turn, reverse=True):
+                if sum(other.size for other in self.placed(die, lost)) > self.deployment.kv_tokens_per_die:
+                    lost.append(each)
         self.withdraw(lost)
         self.instances = [each for each in self.instances if each not in gone]
         self.instances += [self.new_instance(nodes, self.now + change.start_s) for nodes in new]

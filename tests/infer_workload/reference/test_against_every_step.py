@@ -66,6 +66,8 @@ class Both:
             self.fast.advance(at)
             self.slow.advance(at)
             getattr(self, f"_{type(event).__name__.lower()}")(event)
+            limit = self.fast.deployment.kv_tokens_per_die
+            assert all(die.reserved_tokens <= limit for die in self.fast.pool.dies)
         self.fast.advance(inf)
         self.slow.advance(inf)
         return self

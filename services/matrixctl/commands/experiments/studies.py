@@ -135,7 +135,7 @@ def capacity(
                 show(min(count, sizes), sizes, counted(point.varied["nodes"], "node"))
 
         found = fewest_nodes(trial, attained, least, most, tried)
-    more = [f"--attained={attained:g}", f"--least={least}", f"--most={most}"]
+    more = [f"--attained={attained}", f"--least={least}", f"--most={most}"]
     made = made_by("capacity", trial, *more)
     document = {
         "made_by": made,
