@@ -8,6 +8,7 @@ snapshot.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
 
 from matrixcommon.model.errors import Conflict, InvalidField
@@ -96,9 +97,11 @@ def ready_patience_wall_s(folder: Folder, topology: str) -> float:
     return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * _spec(folder, topology).supernode.nodes)
 
 
-def build_first(folder: Folder, topology: str) -> None:
-    """Build the supernode that the processes of such a stack are about to ask for, so that they share it."""
-    Supernode(spec=_spec(folder, topology))
+def build_first(folder: Folder, topology: str, processes: Iterable[str]) -> None:
+    """Build the supernode that these processes of such a stack are about to ask for, if any of them does, so that they
+    share it."""
+    if not {*BUILT_TO_NUMBERS}.isdisjoint(processes):
+        Supernode(spec=_spec(folder, topology))
 
 
 def _spec(folder: Folder, topology: str) -> SupernodeSpec:
