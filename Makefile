@@ -11,7 +11,8 @@ LOCKED := $(shell cat requirements-test.lock pyproject.toml | cksum | tr ' ' '-'
 READY := $(VENV)/.ready-$(LOCKED)
 STATE ?= .state/demo
 TEST_WORKERS ?= 3
-PYTEST := $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 2 \
+E2E_WORKERS ?= 4
+PYTEST = $(BIN)/python -m pytest -n $(TEST_WORKERS) --dist loadfile --no-loadscope-reorder --durations 40 --durations-min 2 \
 	-m "not soak"
 PRODUCT := matrixcommon matrixresource matrixlink matrixcompute matrixcontainer infer_workload services
 UNIT_TESTS := $(addprefix tests/,$(PRODUCT))
@@ -46,6 +47,7 @@ stories: $(READY) ## the whole stack in one process and in virtual time
 simulation: $(READY) ## 200 seeds of the whole stack, requests, crashes, mishaps at each step of each workflow; soak has the long ones
 	$(PYTEST) tests/simulation
 
+e2e: TEST_WORKERS := $(E2E_WORKERS)
 e2e: $(READY) ## end to end: processes, kubectl, PostgreSQL, as far as they are here
 	$(PYTEST) --ignore tests/e2e/test_compose.py --ignore tests/e2e/compose tests/e2e
 

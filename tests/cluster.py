@@ -7,6 +7,7 @@ from typing import Any
 
 from matrixcontainer.client.client import POD, Kind
 from services.testing import cluster
+from tests.matrixresource.topology.three_cabinets import three_cabinets
 from tests.stack import Stack
 
 
@@ -39,6 +40,14 @@ class Cluster(cluster.Cluster, Stack):
 
     async def pods(self) -> list[dict[str, Any]]:
         return (await self.kube.list(POD))[0]
+
+
+class SmallCluster(Cluster):
+    """The same on a supernode of three cabinets."""
+
+    def __init__(self, folder: Path, *args: Any, **more: Any) -> None:
+        super().__init__(folder, *args, **more)
+        self.spec = three_cabinets()
 
 
 def new_folder(tmp_path: Path, name: str) -> Path:

@@ -82,6 +82,7 @@ class InProcessStack:
         self.topology, self.spec = topology, spec
         self.services = (*SERVICES, *(["infer"] if infer else []))
         self.tokens = folder / "tokens.json" if tokens else None
+        self._tokens: dict[tuple[str, str, str], str] = {}
         self.admin = admin = self.token("admin", project="default") if tokens else ""
         agent = self.token("agent", project="*", nodes="*") if tokens else ""
         self.seed = seed
@@ -144,9 +145,14 @@ class InProcessStack:
         validators.release()
 
     def token(self, role: str, project: str, nodes: str = "") -> str:
-        """A new token, known to every service."""
+        """The token of that role, known to every service. It is made once: a file that grows by one at each request is
+        read again by all of them each time."""
         assert self.tokens is not None
-        return create_token(self.tokens, f"{role}-of-{project}".replace("*", "all"), project, role, nodes)
+        asked = role, project, nodes
+        if asked not in self._tokens:
+            name = f"{role}-of-{project}".replace("*", "all")
+            self._tokens[asked] = create_token(self.tokens, name, project, role, nodes)
+        return self._tokens[asked]
 
     async def _enrolled(self) -> bool:
         return all(node.state == "Available" for node in await self.resource.nodes())

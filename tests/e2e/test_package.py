@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from services.matrixctl.demo.steps import FAILOVER
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.up import look
 from tests.golden import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(590)]
@@ -101,7 +104,9 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: 
         [*run, "demo", "--state", str(tmp_path / "state")], cwd=elsewhere, env=CLEAN, capture_output=True, text=True, check=False
     )  # fmt: skip
     assert story.returncode == 0, story.stdout[-3000:] + story.stderr[-3000:]
+    assert [step.title for step in FAILOVER.steps if step.title not in story.stdout] == []
     assert "every step held" in story.stdout
+    assert not look(Folder(tmp_path / "state")).running
     plugin = subprocess.run(
         [str(python), "-m", "pytest", "--fixtures", "-q"], cwd=elsewhere, env=CLEAN, capture_output=True, text=True, check=False
     )  # fmt: skip

@@ -16,7 +16,7 @@ from services.matrixctl.snapshots.snapshot import restore, take
 from services.matrixctl.supervisor.probe import free_port
 from services.matrixctl.supervisor.up import halt, start, until_ready
 from tests.e2e.conftest import PATIENCE_WALL_S, RealStack, eventually
-from tests.e2e.test_stack_survives_kill import converged
+from tests.e2e.survives_kill.chain import converged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 

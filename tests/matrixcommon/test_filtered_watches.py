@@ -8,7 +8,6 @@ from collections.abc import AsyncIterator, Iterable
 from pathlib import Path
 from typing import Any
 
-import looptime
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -25,6 +24,7 @@ from matrixcommon.persistence.change_log import Change
 from matrixcommon.persistence.database_session import Database, ResourceRow, journal_tables
 from services.chassis.database import DatabaseEngine
 from services.testing.clocks import LoopClock
+from tests.clocks import virtual_loop
 
 pytestmark = pytest.mark.looptime
 
@@ -166,7 +166,7 @@ def test_a_reader_has_what_a_list_shows(tmp_path_factory, before, away, later, r
         assert reader.has == lamps.listed()
         assert reader.senseless == []
 
-    loop = looptime.new_event_loop()
+    loop = virtual_loop()
     try:
         loop.run_until_complete(read())
     finally:

@@ -10,7 +10,6 @@ import tempfile
 from collections.abc import Callable
 from pathlib import Path
 
-import looptime
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
@@ -21,6 +20,7 @@ from matrixcommon.workflows.verbs import cancel
 from matrixcommon.workflows.workflow import WAIT_S, Step, StepPending, Workflow
 from matrixcompute.operations.context import StepContext
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
+from tests.clocks import virtual_loop
 from tests.matrixcompute.workflow_world import DO, UNDO, Killed, World, a_process, refused_to_pending, waiting_at
 
 
@@ -347,7 +347,7 @@ def worlds(draw) -> Callable[[], World]:
 @given(make=worlds(), before=st.booleans())
 def test_killed_at_any_durable_write_it_ends_as_if_it_had_not_been(make, before):
     """In one run for every write of the whole story, the process ends there and another goes on."""
-    with contextlib.closing(looptime.new_event_loop()) as loop:
+    with contextlib.closing(virtual_loop()) as loop:
         loop.run_until_complete(_killed_at_each_write(make, before))
 
 

@@ -19,13 +19,13 @@ from itertools import groupby
 from pathlib import Path
 
 import httpx
-import looptime
 import yaml
 from prometheus_client.parser import text_string_to_metric_families
 
 from matrixcompute.store.store import OperationRow
 from services.observability.alerts import ALERTS
 from services.process_faults.database_faults import refuse_writes
+from tests.clocks import virtual_loop
 from tests.stack import Stack
 from tests.stories.repairs.serving import LOAD
 
@@ -252,7 +252,7 @@ def document(story: Story, series: dict[str, dict[int, float]], count: int, fail
 
 def record(name: str) -> None:
     story = STORIES[name]
-    loop = looptime.new_event_loop()
+    loop = virtual_loop()
     try:
         text = document(story, *loop.run_until_complete(play(story)))
     finally:

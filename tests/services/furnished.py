@@ -8,12 +8,15 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+from services.testing.prepared import prepared
 from tests.services.every_route import REPORT_OF_A_RUN, SCENARIO
 from tests.small_stack import SmallStack
 from tests.stack import Stack
 
 MARK = "blue"
 """The other project's name; it must not be seen by red. Its things are called `a`, as some of red's are."""
+
+INSTANCES = (f"{MARK}/a", f"{MARK}/b", "red/a")
 
 Furnished = tuple[Stack, dict[str, str]]
 """A stack, and the names that were made up for what is in it."""
@@ -31,7 +34,7 @@ async def furnished(stack: Stack) -> dict[str, str]:
         await put("compute", "/v1/instances/a", {"nodes": 2, "leaseS": 9e8})
         if project == MARK:
             await put("compute", "/v1/instances/b", {"nodes": 1})
-    for key in (f"{MARK}/a", f"{MARK}/b", "red/a"):
+    for key in INSTANCES:
         await stack.active(key)
     params = {"project": MARK}
     await put(
@@ -76,10 +79,36 @@ async def settles(stack: Stack, service: str, path: str, state: str, params: dic
     raise AssertionError(f"it was never {state}: {view}")
 
 
+_names: dict[type[Stack], dict[str, str]] = {}
+"""What was made up when a stack of that kind was furnished."""
+
+
+@asynccontextmanager
+async def _furnishing(stack: Stack) -> AsyncIterator[None]:
+    async with stack:
+        _names[type(stack)] = await furnished(stack)
+        yield
+
+
+def furnished_before(folder: Path, of: type[Stack] = SmallStack) -> Stack:
+    """One that continues from a copy of a furnished stack, which is made once in a process."""
+    before = prepared(
+        f"furnished {of.__name__}", lambda new: _furnishing(of(new, tokens=True, infer=True, from_nothing=True))
+    )
+    return of(folder, tokens=True, infer=True, start_from=before)
+
+
+async def continued(stack: Stack) -> dict[str, str]:
+    """All of it runs again, and nothing happens by itself any more; names that were made up."""
+    for key in INSTANCES:
+        await stack.active(key)
+    await settles(stack, "infer", "/v1/deployments/chat", "Serving", {"project": MARK})
+    await stack.kill_quietly("agents")
+    return _names[type(stack)]
+
+
 @asynccontextmanager
 async def furnished_stack(folder: Path, of: type[Stack] = SmallStack) -> AsyncIterator[Furnished]:
     """Everything up, with things of both projects, and nothing that happens by itself any more."""
-    async with of(folder, tokens=True, infer=True) as stack:
-        names = await furnished(stack)
-        await stack.kill_quietly("agents")
-        yield stack, names
+    async with furnished_before(folder, of) as stack:
+        yield stack, await continued(stack)

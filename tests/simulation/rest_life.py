@@ -18,12 +18,12 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import looptime
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
 from tests.accounting import Acknowledged, Lists, audit, fetch, waits
+from tests.clocks import virtual_loop
 from tests.simulation.exported_life import History
 from tests.small_stack import replica_of
 from tests.stack import Stack
@@ -57,7 +57,7 @@ class Answer:
 class Life:
     """A stack in a loop of its own, whose time runs only while a step is taken."""
 
-    new_loop: Callable[[], asyncio.AbstractEventLoop] = staticmethod(looptime.new_event_loop)
+    new_loop: Callable[[], asyncio.AbstractEventLoop] = staticmethod(virtual_loop)
 
     def __init__(self, make: Callable[[Path], Stack]) -> None:
         self.folder = Path(tempfile.mkdtemp(prefix="rest-life-", dir=os.environ.get("PYTEST_DEBUG_TEMPROOT", MEMORY)))

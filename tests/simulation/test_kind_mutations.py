@@ -16,7 +16,7 @@ from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
 from matrixcontainer.mirrors.mirrors import ANEW_S
-from tests.cluster import Cluster
+from tests.cluster import Cluster, SmallCluster
 
 NODES = 10
 
@@ -80,7 +80,7 @@ async def bring_infer_to(cluster: Cluster, state: str) -> None:
 
 async def try_infer(folder, state: str, change, seed: int) -> None:
     field, value, effect = change
-    async with Cluster(folder) as cluster:
+    async with SmallCluster(folder) as cluster:
         random = Random(f"{seed}:{state}:{field}:{value}")
         await cluster.apply_resource(INFER, "one", {"instance": "one"})
         await cluster.tick()
@@ -123,9 +123,9 @@ def follows(body, effect: str, state: str) -> bool:
 async def try_fault(cluster: Cluster, number: int, state: str, change, seed: int) -> None:
     field, value, _ = change
     random, name = Random(f"{seed}:{state}:{field}"), f"f{number}"
-    spec = {"kind": "node-down", "target": "sn0-c05-n0"}
+    spec = {"kind": "node-down", "target": "sn0-c02-n0"}
     if state == "Refused":
-        spec = {"kind": "link-down", "target": "sn0-c05-n0", "parameters": {"port": "nowhere"}}
+        spec = {"kind": "link-down", "target": "sn0-c02-n0", "parameters": {"port": "nowhere"}}
     if state == "Healing":
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 3, "spares": 1})
         body = await cluster.settles(INSTANCE, "one", lambda b: reported(b, "Ready")[0] == "True", "it is ready")
@@ -166,7 +166,7 @@ async def test_a_change_of_a_workload_in_some_states_converges(tmp_path):
 
 @pytest.mark.looptime
 async def test_a_change_of_a_fault_is_refused_in_every_state(tmp_path):
-    async with Cluster(tmp_path) as cluster:
+    async with SmallCluster(tmp_path) as cluster:
         for number, state in enumerate(FAULT_STATES):
             await try_fault(cluster, number, state, FAULT_CHANGES[number], seed=7)
 
@@ -183,7 +183,7 @@ MIRRORED: list[tuple[Kind, str, dict]] = [
 @pytest.mark.soak
 @pytest.mark.looptime
 async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path):
-    async with Cluster(tmp_path) as cluster:
+    async with SmallCluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         await cluster.settles(INSTANCE, "one", lambda b: reported(b, "Ready")[0] == "True", "it is ready")
         await cluster.tick()
@@ -218,6 +218,6 @@ async def test_every_change_of_a_workload_in_every_state_converges(tmp_path, sta
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("state", FAULT_STATES)
 async def test_every_change_of_a_fault_is_refused_in_every_state(tmp_path, state):
-    async with Cluster(tmp_path) as cluster:
+    async with SmallCluster(tmp_path) as cluster:
         for number, change in enumerate(FAULT_CHANGES):
             await try_fault(cluster, number, state, change, seed=number)

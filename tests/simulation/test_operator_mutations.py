@@ -14,7 +14,8 @@ import pytest
 
 from matrixcommon.model.errors import InvalidField
 from matrixcontainer.client.client import INSTANCE
-from tests.cluster import Cluster
+from tests.cluster import Cluster, SmallCluster
+from tests.matrixresource.topology.three_cabinets import NODES
 
 SMALL = {"nodes": 2, "spares": 1}
 
@@ -88,8 +89,8 @@ class Bench:
         """The spec it then has."""
         cluster, spec = self.cluster, dict(SMALL)
         if state == "Pending":
-            cluster.impair(f"{self.name}-full", "agent-hang", "sn0-c11-n3")
-            spec["nodes"] = 48
+            cluster.impair(f"{self.name}-full", "agent-hang", NODES[-1])
+            spec["nodes"] = len(NODES)
         await cluster.apply_resource(INSTANCE, self.name, spec)
         await cluster.tick()
         if state in ("Active", "Updating", "Repairing", "Deleting"):
@@ -190,7 +191,7 @@ def pairs(seed: int, count: int | None):
 
 @pytest.mark.looptime
 async def test_a_change_in_each_state_converges(tmp_path):
-    async with Cluster(tmp_path) as cluster:
+    async with SmallCluster(tmp_path) as cluster:
         for number, (state, mutation) in enumerate(pairs(seed=7, count=4)):
             await try_one(cluster, number, state, mutation, seed=7)
 
@@ -200,6 +201,6 @@ async def test_a_change_in_each_state_converges(tmp_path):
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("state", STATES)
 async def test_every_change_in_every_state_converges(tmp_path, state):
-    async with Cluster(tmp_path) as cluster:
+    async with SmallCluster(tmp_path) as cluster:
         for number, mutation in enumerate(MUTATIONS):
             await try_one(cluster, number, state, mutation, seed=number)

@@ -45,7 +45,7 @@ async def report_all(cluster: Cluster) -> None:
 
 @pytest.mark.timeout(300)
 async def test_everything_is_found_behind_its_page(tmp_path, monkeypatch):
-    size = Size(supernodes=1, instances=14, resources=11, by_hand=3, hand_slices=3, silent=5)
+    size = Size(supernodes=1, instances=14, resources=11, by_hand=3, hand_slices=3, silent=1)
     async with Cluster(tmp_path) as cluster:
         monkeypatch.setattr(list_params, "PAGE_SIZE_MAX", 10)  # however many a service is asked for
         await fill(cluster, size)

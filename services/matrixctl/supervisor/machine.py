@@ -4,18 +4,22 @@ It is the name of a built-in machine, a YAML file with a machine's numbers, or a
 its numbers a supernode is known to all who count ports; a drawing is read by MatrixResource alone, of which the others
 learn how it is wired. The state keeps a copy of a file, so that it is the same machine at every start, and in every
 snapshot.
+
+What is needed for a machine's numbers is imported where one is looked at: a supervisor starts before all else, and one
+whose processes know none needs nothing of it.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixresource.topology import Supernode
-from matrixresource.topology.loading import DEFAULT_FILE, built_in, load_spec, of_numbers
-from matrixresource.topology.spec import SupernodeSpec
 from services.matrixctl.supervisor.state_folder import Folder, write
-from services.snapshots.archive import MACHINE
+
+if TYPE_CHECKING:
+    from matrixresource.topology.spec import SupernodeSpec
 
 BUILT_TO_NUMBERS = ("resource", "link", "agents")
 """The processes that know a supernode by its numbers."""
@@ -26,9 +30,13 @@ where nothing else runs, and several where the machine is shared."""
 
 def settings_of(process: str, topology: str) -> dict[str, str]:
     """What a process has to be told of it."""
-    if topology and of_numbers(topology):
+    if not topology:
+        return {}
+    from matrixresource.topology.loading import of_numbers
+
+    if of_numbers(topology):
         return {"SPEC": topology} if process in BUILT_TO_NUMBERS else {}
-    return {"TOPOLOGY": topology} if topology and process == "resource" else {}
+    return {"TOPOLOGY": topology} if process == "resource" else {}
 
 
 def checked(topology: str, folder: Folder) -> str:
@@ -40,6 +48,8 @@ def checked(topology: str, folder: Folder) -> str:
         if before is not None and not _is_there(located(before.topology, folder)):
             raise Conflict(f"the file with this state's machine, {before.topology}, is gone: put it back")
         return ""
+    from matrixresource.topology.loading import DEFAULT_FILE, built_in
+
     check_readable(topology)
     if before is None:
         return topology if topology in built_in() else str(Path(topology).absolute())
@@ -53,6 +63,8 @@ def checked(topology: str, folder: Folder) -> str:
 
 def check_readable(topology: str) -> None:
     """Raises InvalidField where no supernode can be built of a machine or a file, with a sentence for each fault."""
+    from matrixresource.topology.loading import built_in, load_spec, of_numbers
+
     if topology not in built_in() and not Path(topology).is_file():
         there = ", ".join(built_in())
         raise InvalidField(f"{topology[:200]!r} is neither a file nor a machine; there are {there}", field="--topology")
@@ -66,7 +78,12 @@ def check_readable(topology: str) -> None:
 
 def kept(topology: str, folder: Folder) -> str:
     """What a state has of its machine: a name, or that of the copy of its file in the folder, which is made here."""
-    if not topology or topology in built_in() or Path(topology).parent == Path():
+    if not topology:
+        return topology
+    from matrixresource.topology.loading import built_in
+    from services.snapshots.archive import MACHINE
+
+    if topology in built_in() or Path(topology).parent == Path():
         return topology
     copy = folder.path / f"{MACHINE}{Path(topology).suffix.lower()}"
     write(copy, Path(topology).read_text(encoding="utf-8"))
@@ -76,15 +93,23 @@ def kept(topology: str, folder: Folder) -> str:
 def located(topology: str, folder: Folder) -> str:
     """A state's machine as a process is told of it: a name, or where its file is. States of earlier versions have the
     path of their user's file."""
-    return topology if not topology or topology in built_in() else str(folder.path / topology)
+    if not topology:
+        return topology
+    from matrixresource.topology.loading import built_in
+
+    return topology if topology in built_in() else str(folder.path / topology)
 
 
 def _is_there(machine: str) -> bool:
+    from matrixresource.topology.loading import built_in
+
     return not machine or machine in built_in() or Path(machine).is_file()
 
 
 def _same(topology: str, machine: str) -> bool:
     """Whether both name one machine, or files with the same content."""
+    from matrixresource.topology.loading import DEFAULT_FILE, built_in
+
     names = built_in()
     if topology in names or machine in ("", *names):
         return topology == (machine or DEFAULT_FILE.stem)
@@ -96,12 +121,18 @@ def ready_patience_wall_s(folder: Folder, topology: str) -> float:
     return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * _spec(folder, topology).supernode.nodes)
 
 
-def build_first(folder: Folder, topology: str) -> None:
-    """Build the supernode that the processes of such a stack are about to ask for, so that they share it."""
-    Supernode(spec=_spec(folder, topology))
+def build_first(folder: Folder, topology: str, processes: Iterable[str]) -> None:
+    """Build the supernode that these processes of such a stack are about to ask for, if any of them does, so that they
+    share it."""
+    if not {*BUILT_TO_NUMBERS}.isdisjoint(processes):
+        from matrixresource.topology import Supernode
+
+        Supernode(spec=_spec(folder, topology))
 
 
 def _spec(folder: Folder, topology: str) -> SupernodeSpec:
+    from matrixresource.topology.loading import load_spec, of_numbers
+
     before = folder.read()
     machine = located(topology or (before.topology if before else ""), folder)
     return load_spec(machine if machine and of_numbers(machine) else None)

@@ -385,7 +385,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        preload(request.shared, partial(build_first, folder, request.topology))
+        names = [process.name for process in request.processes]
+        preload(request.shared, partial(build_first, folder, request.topology, names))
     Supervisor(folder, request).run()
     seat.leave()
     return 0

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -71,10 +72,25 @@ class Bench:
         return holder.pid if holder else 0
 
 
-@pytest.fixture
-def bench(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Bench]:
+@contextmanager
+def a_bench(folder: Path) -> Iterator[Bench]:
     root = Path(__file__).resolve().parents[3]
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
-    bench = Bench(tmp_path / "state")
-    yield bench
-    halt(bench.folder)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
+        bench = Bench(folder)
+        yield bench
+        halt(bench.folder)
+
+
+@pytest.fixture
+def bench(tmp_path: Path) -> Iterator[Bench]:
+    with a_bench(tmp_path / "state") as bench:
+        yield bench
+
+
+@pytest.fixture(scope="module")
+def running_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+    """One that is up, for all tests of a module that change nothing about it."""
+    with a_bench(tmp_path_factory.mktemp("running") / "state") as bench:
+        bench.up(scale=1.0)
+        yield bench

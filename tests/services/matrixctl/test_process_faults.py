@@ -200,10 +200,9 @@ async def test_its_next_life_undoes_what_it_has_done(bench: Bench) -> None:
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_its_field(
-    request_: ProcessFaultRequest, field: str, why: str, bench: Bench
+    request_: ProcessFaultRequest, field: str, why: str, running_bench: Bench
 ) -> None:
-    bench.up()
-    executor = ProcessExecutor(bench.folder.path, "beta")
+    executor = ProcessExecutor(running_bench.folder.path, "beta")
     with pytest.raises(InvalidField, match=why) as refused:
         await executor.inject("a-0", request_)
     assert refused.value.field == field

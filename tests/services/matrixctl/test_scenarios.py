@@ -11,7 +11,6 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import looptime
 import pytest
 import yaml
 
@@ -20,6 +19,7 @@ from matrixcompute.scenarios.world import World
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.scenarios import host
 from services.matrixctl.supervisor.process_lock import ProcessLock
+from tests.clocks import virtual_loop
 from tests.matrixcompute.scenarios.example import changed
 from tests.services.matrixctl.inprocess import ran
 from tests.small_stack import SmallStack
@@ -40,7 +40,7 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             yield World(stack.http), stack.clock
 
     def complete(awaited: Coroutine[Any, Any, Any]) -> Any:
-        with asyncio.Runner(loop_factory=looptime.new_event_loop) as runner:
+        with asyncio.Runner(loop_factory=virtual_loop) as runner:
             return runner.run(awaited)
 
     monkeypatch.setattr(host, "reached", reached)

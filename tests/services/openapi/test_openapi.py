@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import looptime
 import pytest
 import requests
 import schemathesis
@@ -24,9 +23,9 @@ from schemathesis.core.failures import FailureGroup
 from schemathesis.core.transport import Response
 
 from matrixcommon.api.authorization import ROLES
+from tests.clocks import virtual_loop
 from tests.services.every_route import BODIES, NAMES, NODE, RULES
-from tests.services.furnished import MARK, furnished
-from tests.small_stack import SmallStack
+from tests.services.furnished import MARK, continued, furnished_before
 
 pytestmark = pytest.mark.timeout(600)
 
@@ -40,8 +39,8 @@ class Walk:
     """A furnished stack in a loop of its own, so that hypothesis may ask it from outside of any loop."""
 
     def __init__(self, folder: Path) -> None:
-        self.runner = asyncio.Runner(loop_factory=looptime.new_event_loop)
-        self.stack = SmallStack(folder, tokens=True, infer=True)
+        self.runner = asyncio.Runner(loop_factory=virtual_loop)
+        self.stack = furnished_before(folder)
         self.names = {**NAMES, **self.runner.run(self._begin())}
         self.tokens = {role: self.stack.token(role, MARK, NODE if role == "agent" else "") for role in ROLES}
         self.found: dict[str, str] = {}
@@ -49,9 +48,7 @@ class Walk:
 
     async def _begin(self) -> dict[str, str]:
         await self.stack.__aenter__()
-        names = await furnished(self.stack)
-        await self.stack.kill_quietly("agents")
-        return names
+        return await continued(self.stack)
 
     def end(self) -> None:
         self.runner.run(self.stack.__aexit__())

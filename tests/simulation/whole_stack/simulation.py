@@ -48,12 +48,19 @@ def simulate(seed: int, events: int = EVENTS) -> Outcome:
         if collecting:
             gc.enable()
         gc.collect()
+        _freeze_what_is_kept()
 
 
 @cache
 def _freeze_modules() -> None:
     """What is there before the first life stays: no collection after a life has to go through it again."""
     gc.collect()
+    gc.freeze()
+
+
+@cache
+def _freeze_what_is_kept() -> None:
+    """So does what is left after it: statements that are compiled, validators, the state that lives begin with."""
     gc.freeze()
 
 

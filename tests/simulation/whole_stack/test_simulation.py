@@ -34,10 +34,10 @@ def elsewhere(seed: int, events: int, hash_seed: str) -> str:
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [pytest.param(2, marks=pytest.mark.soak), 5])
 def test_the_same_seed_has_the_same_history(seed: int) -> None:
-    first, again, other = (simulate(each, 300) for each in (seed, seed, seed + 2))
+    first, again, other = simulate(seed, 300), simulate(seed, 300), simulate(seed + 2, 30)
     assert first.events == again.events
     assert first.hash == again.hash
-    assert other.hash != first.hash
+    assert other.events != first.events[:30]
     assert elsewhere(seed, 300, "7") == first.hash[:16]
 
 

@@ -25,6 +25,7 @@ from services.link import controllers as link_controllers
 from tests.matrixlink.test_drains import uses
 from tests.simulation.workflows.test_workflow_upgrades import RELEASES, Halt
 from tests.simulation.workflows.workflow_mishaps import ENDING, MISHAPS, Mishaps
+from tests.small_stack import SmallStack
 from tests.stack import Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
@@ -115,21 +116,21 @@ async def drains_meet(stack: Stack, monkeypatch: pytest.MonkeyPatch, kinds: Call
 
 
 async def test_each_step_of_a_drain_meets_a_mishap(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Stack(tmp_path) as stack:
+    async with SmallStack(tmp_path) as stack:
         await drains_meet(stack, monkeypatch, lambda at: ["refused", "crashed_after", "cancelled"][at])
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", MISHAPS)
 async def test_each_step_of_a_drain_meets_this_mishap(kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Stack(tmp_path) as stack:
+    async with SmallStack(tmp_path) as stack:
         await drains_meet(stack, monkeypatch, lambda _: kind)
 
 
 @pytest.mark.parametrize("release", RELEASES)
 async def test_drains_under_way_end_in_another_release(release: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     halt = Halt(DRAIN.verb, dict(zip(CHIPS, STEPS, strict=True)))
-    async with Stack(tmp_path) as stack:
+    async with SmallStack(tmp_path) as stack:
         await serving(stack)
         await stack.kill("link")
         monkeypatch.setattr(link_controllers, "WORKFLOWS", halt.wrapped(DRAINS))
@@ -240,14 +241,14 @@ async def test_each_step_of_making_room_meets_a_mishap_and_the_room_is_made(
     tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kinds = {step: GOES_ON[at % len(GOES_ON)] for at, step in enumerate(ROOM_STEPS)}
-    async with Stack(tmp_path) as stack:
+    async with SmallStack(tmp_path) as stack:
         assert await rooms_meet(stack, monkeypatch, kinds) == "Done"
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", GOES_ON)
 async def test_each_step_of_making_room_meets_this_mishap(kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Stack(tmp_path) as stack:
+    async with SmallStack(tmp_path) as stack:
         assert await rooms_meet(stack, monkeypatch, dict.fromkeys(ROOM_STEPS, kind)) == "Done"
 
 
@@ -265,7 +266,7 @@ QUICK = {("make_room", "cancelled"), ("await_successor", "refused")}
 async def test_what_ends_the_making_of_room_leaves_nothing(
     step: tuple[str, str], kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async with Stack(tmp_path) as stack:
+    async with SmallStack(tmp_path) as stack:
         await rooms_meet(stack, monkeypatch, {step: kind})
 
 
@@ -283,7 +284,7 @@ async def test_room_in_the_making_is_made_in_another_release(
     verb: str, step: str, release: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halt = Halt(verb, {"": step})
-    async with Stack(tmp_path) as stack:
+    async with SmallStack(tmp_path) as stack:
         await scattered(stack)
         await release_of(stack, monkeypatch, halt.wrapped)
         await begun(stack)

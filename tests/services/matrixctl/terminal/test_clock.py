@@ -132,14 +132,13 @@ def test_an_interrupted_run_goes_on_at_the_speed_it_had(
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(
-    ctl: Ctl, bench: Bench, words: tuple[str, ...], field: str | None
+    running_bench: Bench, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], field: str | None
 ) -> None:
-    bench.up(scale=1.0)
-    written = bench.folder.clock_file.read_text()
-    code, _, err = ctl(*words)
+    written = running_bench.folder.clock_file.read_text()
+    code, _, err = ran(capsys, "clock", *words, "--state", str(running_bench.folder.path))
     assert code == 2
     assert field is None or f"[field {field}]" in err
-    assert bench.folder.clock_file.read_text() == written
+    assert running_bench.folder.clock_file.read_text() == written
 
 
 def test_without_a_stack_it_says_so(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
