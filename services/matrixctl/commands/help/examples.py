@@ -123,6 +123,12 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "operation resume": ("operation resume op-17",),
     "operation undrain": ("operation undrain upgrade",),
     "operations": ("operations", "operations --watch", "operations --filter state=Running -o wide"),
+    "peering accept": ("peering accept red/bridge --project blue   # blue's slice may be reached",),
+    "peering create": (
+        "peering create bridge a-ub b-ub",
+        "peering create bridge a-ub blue/b-ub --project red   # blue has to accept",
+    ),
+    "peering delete": ("peering delete bridge",),
     "plan": (
         "plan -f examples/deepseek-r1.yaml",
         "plan --nodes 4 --required                          # four nodes of one cabinet",
@@ -130,6 +136,10 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "plan --nodes 24 --block 8                          # three logical supernodes",
         "plan --nodes 4 --affinity db --anti-affinity web   # where db is, and web is not",
         "plan --nodes 40 --priority 9 --preempt             # whoever that preempts",
+    ),
+    "put": (
+        "put peering bridge -f bridge.yaml       # `explain peering` lists what may be set",
+        "put slice extra -f extra.yaml --dry-run",
     ),
     "quota delete": ("quota delete research",),
     "quota set": ("quota set research --npus 128",),
