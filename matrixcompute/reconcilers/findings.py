@@ -1,9 +1,12 @@
-"""What one look at all instances calls for."""
+"""What one look at all instances has before it, and what it calls for."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcompute.model.observation import ObservedSlice
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import AllocationLoss
 from matrixcompute.recovery.policy import Recovery
@@ -25,3 +28,28 @@ class Findings:
     to_start: dict[str, tuple[AllocationView, Recovery]] = field(default_factory=dict)
     gone_spares: list[tuple[str, str]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What a look has from others: `versions` that instances had before they were asked, allocations and slices by
+    instance, nodes that drain, and those that are out of service."""
+
+    versions: Mapping[str, int]
+    allocations: Mapping[str, AllocationView]
+    slices: Mapping[str, Sequence[ObservedSlice]]
+    draining: Sequence[str]
+    out: Sequence[str]
+
+
+OF_ONE_INSTANCE = (Conflict, InvalidField, LookupError, ValueError, TypeError, AttributeError)
+"""What nobody foresaw about one instance: an illegal move, a row that makes no sense. Not that a database or another
+service is away, nor that somebody else leads: that is the same for all of them."""
+
+
+class NotUnderstood(Exception):
+    """Looking at one instance failed."""
+
+    def __init__(self, instance: str, cause: Exception) -> None:
+        super().__init__(instance)
+        self.instance, self.cause = instance, cause

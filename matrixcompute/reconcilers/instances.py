@@ -7,15 +7,15 @@ import asyncio
 import json
 import logging
 import math
-from collections.abc import Awaitable, Callable, Collection, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, TypeVar
 
 from sqlalchemy.orm import Session
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import MatrixError
-from matrixcommon.model.quantities import from_timestamp
+from matrixcommon.model.errors import InternalError, MatrixError, StaleLeader
+from matrixcommon.model.quantities import counted, from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
@@ -24,7 +24,7 @@ from matrixcompute.model.retries import Waiting, due_at, whose_turn
 from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
-from matrixcompute.reconcilers.findings import Findings
+from matrixcompute.reconcilers.findings import OF_ONE_INSTANCE, Findings, NotUnderstood, Surroundings
 from matrixcompute.reconcilers.loss_news import LossNews
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.reconcilers.room import RoomReconciler
@@ -105,32 +105,68 @@ class InstanceReconciler:
         broken = any(broken_members(each.members) for each in allocations.values())
         silent = {node for each in allocations.values() for node in silent_members(each.members)}
         out = sorted({*(out_then if heard else await self._out_of_service(broken)), *silent})
-        findings = Findings()
+        around = Surroundings(versions, allocations, slices, draining, out)
+        passed_over = dict[str, Exception]()
+        while True:
+            try:
+                findings = self._look(around, passed_over)
+                break
+            except NotUnderstood as wrong:  # nothing of the look is written: all the others are looked at again
+                log.error("an instance is passed over", extra={"instance": wrong.instance}, exc_info=wrong.__cause__)
+                passed_over[wrong.instance] = wrong.cause
+        opened = await self._act_on(findings, allocations.values())
+        return f"{opened} workflows opened" + (
+            f", {counted(len(passed_over), 'instance')} passed over" if passed_over else ""
+        )
+
+    def _look(self, around: Surroundings, passed_over: Mapping[str, Exception]) -> Findings:
+        """Write down what is seen of every instance, and open workflows, in one transaction. Raises NotUnderstood for
+        the first one for which that fails and that is not passed over."""
+        findings, now = Findings(), self._clock.now()
         with self._store.transaction() as session:
             busy = {workflow.target for workflow in self._store.open_operations(session)}
             instances = list(self._store.instances(session))
-            findings.turns = self._turns(instances, busy - allocations.keys())
+            findings.turns = self._turns(instances, busy - around.allocations.keys())
             policies = policies_by_target(session)
             for instance in instances:
-                if instance.version != versions.get(instance.name):
+                if instance.version != around.versions.get(instance.name):
                     findings.changed.append(instance.name)  # what was seen may be older than what was written since
                     continue
-                own = tuple(slices.get(instance.name, ()))
-                observed = Observed(allocations.get(instance.name), own)
-                members = observed.allocation.members if observed.allocation is not None else ()
-                tried = self._tried(session, instance, members) if broken_members(members) else []
+                if instance.name in passed_over:
+                    why = f"it is not looked after, by a fault of this program: {passed_over[instance.name]}"
+                    self._store.record_event(session, instance.name, InternalError.__name__, why, now, "Warning")
+                    continue
                 policy = policy_of(instance.name, policies, self._policy)
-                recovery = plan_recovery(members, out, policy, tried, self._clock.now())
-                instance.observe(observed, recovery, self._clock.now())
-                self._note_down(instance, observed)
-                if session.is_modified(instance):
-                    findings.changed.append(instance.name)
-                if loss := self._preemption.loss(instance, observed.allocation, allocations.values()):
-                    findings.losses[instance.name] = loss
-                elif instance.name not in busy:
-                    self._decide(session, instance, observed, recovery, draining, findings)
-        opened = await self._act_on(findings, allocations.values())
-        return f"{opened} workflows opened"
+                try:
+                    self._look_at(session, instance, policy, around, findings, instance.name in busy)
+                except StaleLeader:
+                    raise  # and nobody's in particular
+                except OF_ONE_INSTANCE as wrong:
+                    raise NotUnderstood(instance.name, wrong) from wrong
+        return findings
+
+    def _look_at(
+        self,
+        session: Session,
+        instance: InstanceRow,
+        policy: RecoveryPolicy,
+        around: Surroundings,
+        findings: Findings,
+        busy: bool,
+    ) -> None:
+        """The same for one of them; `busy`: a workflow carries it."""
+        observed = Observed(around.allocations.get(instance.name), tuple(around.slices.get(instance.name, ())))
+        members = observed.allocation.members if observed.allocation is not None else ()
+        tried = self._tried(session, instance, members) if broken_members(members) else []
+        recovery = plan_recovery(members, around.out, policy, tried, self._clock.now())
+        instance.observe(observed, recovery, self._clock.now())
+        self._note_down(instance, observed)
+        if session.is_modified(instance):
+            findings.changed.append(instance.name)
+        if loss := self._preemption.loss(instance, observed.allocation, around.allocations.values()):
+            findings.losses[instance.name] = loss
+        elif not busy:
+            self._decide(session, instance, observed, recovery, around.draining, findings)
 
     def _turns(self, instances: Sequence[InstanceRow], asking: Collection[str]) -> set[str]:
         """Who of those that wait for room asks for it now; `asking` are targets of workflows that have no nodes yet."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows.definitions import MOVE_INSTANCE
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, PlacementPolicy
 from tests.matrixcompute.test_decisions import member
-from tests.matrixcompute.workflow_world import a_process
+from tests.matrixcompute.workflow_world import Process, a_process
 
 NODES = {"first": "sn0-c00-n0", "second": "sn0-c01-n0"}
 """Instances of one member each, on a node that drains."""
@@ -61,6 +62,22 @@ class Neighbours:
         return await self.find_allocation(name)
 
 
+def of_both(process: Process, refuses: MatrixError, woken: list[bool]) -> InstanceReconciler:
+    """Who looks after both instances, which are Active."""
+    spec = InstanceRequest(nodes=1).wire()
+    with process.store.transaction() as session:
+        for name in NODES:
+            session.add(
+                InstanceRow(
+                    name=name, project="default", labels={}, spec=spec, applied=spec, state="Active", generation=1,
+                    observed_generation=1, conditions=[], members=[], slices=[],
+                )
+            )  # fmt: skip
+    return InstanceReconciler(
+        process.store, Neighbours(refuses), process.runner, process.clock, RecoveryPolicy(), lambda: woken.append(True)  # type: ignore[arg-type]
+    )  # fmt: skip
+
+
 @pytest.mark.looptime
 @pytest.mark.parametrize(
     ("refuses", "blocked"),
@@ -74,22 +91,41 @@ async def test_what_is_refused_of_one_instance_keeps_none_of_the_others(
     tmp_path: Path, refuses: MatrixError, blocked: bool
 ) -> None:
     async with a_process(tmp_path, MOVE_INSTANCE) as process:
-        spec = InstanceRequest(nodes=1).wire()
-        with process.store.transaction() as session:
-            for name in NODES:
-                session.add(
-                    InstanceRow(
-                        name=name, project="default", labels={}, spec=spec, applied=spec, state="Active", generation=1,
-                        observed_generation=1, conditions=[], members=[], slices=[],
-                    )
-                )  # fmt: skip
         woken: list[bool] = []
-        reconciler = InstanceReconciler(
-            process.store, Neighbours(refuses), process.runner, process.clock, RecoveryPolicy(), lambda: woken.append(True)  # type: ignore[arg-type]
-        )  # fmt: skip
+        reconciler = of_both(process, refuses, woken)
         await reconciler.reconcile()
         with process.store.reading() as session:
             assert [each.target for each in process.store.open_operations(session)] == ["second"]
             events = {each.instance: each.reason for each in process.store.events(session)}
         assert woken, "its workflow is taken up at once"
         assert events == {"second": "Draining"} | ({"first": "DrainBlocked"} if blocked else {})
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("wrong", [Conflict("an instance that is Stopped is not repaired"), KeyError("nodes")])
+async def test_an_instance_that_nobody_can_look_after_is_passed_over_and_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: Exception
+) -> None:
+    """Whatever is wrong with one, the others are looked after; once it is well again, so is that one."""
+    observe = InstanceRow.observe
+
+    def observed(row: InstanceRow, *what: Any) -> None:
+        observe(row, *what)
+        if row.name == "first":
+            raise wrong
+
+    async with a_process(tmp_path, MOVE_INSTANCE) as process:
+        reconciler = of_both(process, Unavailable("nothing"), [])
+        with monkeypatch.context() as ill:
+            ill.setattr(InstanceRow, "observe", observed)
+            for _ in range(2):
+                assert "1 instance passed over" in await reconciler.reconcile()
+        assert "an instance is passed over" in caplog.text
+        with process.store.reading() as session:
+            assert [each.target for each in process.store.open_operations(session)] == ["second"]
+            events = [(each.instance, each.reason) for each in process.store.events(session)]
+            assert sorted(events) == [("first", "InternalError"), ("second", "Draining")], "said once"
+            assert session.get_one(InstanceRow, "first").members == [], "nothing of the broken look is written"
+        assert "passed over" not in await reconciler.reconcile()
+        with process.store.reading() as session:
+            assert session.get_one(InstanceRow, "first").members != []
