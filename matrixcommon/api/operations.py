@@ -10,7 +10,7 @@ from fastapi.responses import JSONResponse
 
 from matrixcommon.api.authorization import ADMINS, EDITORS, ENSURED, READ, VIEWERS, ResourceKind, Scope
 from matrixcommon.api.resource_routes import ResourceRoutes
-from matrixcommon.workflows.contract import AbandonRequest, OperationRecord, WorkflowDrainView
+from matrixcommon.workflows.contract import AbandonRequest, OperationRecord, WorkflowDrainRequest, WorkflowDrainView
 from matrixcommon.workflows.operations import Operations
 from matrixcommon.workflows.rows import OPEN, WorkflowDrainRow, WorkflowRow
 
@@ -29,7 +29,9 @@ def operations_of(row: type[WorkflowRow], scope: Scope, roles: frozenset[str]) -
 def drains_of(row: type[WorkflowDrainRow]) -> ResourceKind:
     """How a service declares the drains of its engine: they are for administrators."""
     verbs = dict.fromkeys(ENSURED, ADMINS)
-    return ResourceKind("workflow-drains", Scope.SERVICE, verbs, view=WorkflowDrainView, row=row)
+    return ResourceKind(
+        "workflow-drains", Scope.SERVICE, verbs, request=WorkflowDrainRequest, view=WorkflowDrainView, row=row
+    )
 
 
 def operation_routes(

@@ -18,7 +18,7 @@ from matrixcommon.api.authorization import (
 from matrixcommon.api.operations import drains_of, operations_of
 from matrixcommon.model.resource_model import StuckView
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
-from matrixlink.contract.drains import DrainView
+from matrixlink.contract.drains import DrainRequest, DrainView
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
 from matrixlink.contract.slices import (
     BackupPathsView,
@@ -95,6 +95,7 @@ DRAINS = ResourceKind(
     "drains",
     Scope.SERVICE,
     {"LIST": ADMINS, "GET": ADMINS, "PUT": ADMINS, "DELETE": ADMINS},
+    request=DrainRequest,
     view=DrainView,
     row=DrainRow,
 )

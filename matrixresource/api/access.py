@@ -21,11 +21,11 @@ from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixcommon.model.resource_model import StuckView
 from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
-from matrixresource.contract.allocations import AllocationRequest, AllocationView, QuotaView
+from matrixresource.contract.allocations import AllocationRequest, AllocationView, QuotaRequest, QuotaView
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView
 from matrixresource.contract.nodes import NodeEventView, NodeView, NpuView, SupernodeView
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
-from matrixresource.contract.topology import DomainView, TopologyVersionView
+from matrixresource.contract.topology import DomainView, SupernodeRequest, TopologyVersionView
 from matrixresource.nodes.states import NODE_STATES
 from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
 from matrixresource.store.defragmentations import DefragmentationRow
@@ -95,6 +95,7 @@ QUOTAS = ResourceKind(
     "quotas",
     Scope.ITSELF,
     MANAGED,
+    request=QuotaRequest,
     view=QuotaView,
     row=QuotaRow,
 )
@@ -122,6 +123,7 @@ SUPERNODES = ResourceKind(
         "GET /topology": VIEWERS,
         "GET /wiring": VIEWERS | AGENTS,
     },
+    request=SupernodeRequest,
     view=SupernodeView,
     row=SupernodeRow,
 )

@@ -14,7 +14,8 @@ class SupernodeRequest(ApiModel):
     """A supernode that exists. `spec` is a document in the form of `cloudmatrix384.yaml`; without it, the service's.
 
     `graph` is how it is wired: node-link JSON, GraphML text, or either as base64 of gzip, for a whole supernode is
-    larger than a body may be. Without it, as the spec says, or as it is wired already.
+    larger than a body may be. Without it, as the spec says, or as it is wired already. Without labels it
+    keeps those it has.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"labels": {"hall": "3"}},)

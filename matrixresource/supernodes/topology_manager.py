@@ -91,7 +91,7 @@ class TopologyManager:
                 built = supernode_at(session, name)
                 if request.spec is not None and built.spec.fingerprint != spec.fingerprint:
                     raise Conflict(f"{name} is built to another spec; remove it first", field="spec")
-                if request.labels and row.labels != request.labels:
+                if "labels" in request.model_fields_set and row.labels != request.labels:
                     row.labels, row.generation = request.labels, row.generation + 1
                 if request.graph is not None and topology.fingerprint != before.supernodes[name]:
                     emptied = self._redraw(session, built, Supernode(name, topology=topology))

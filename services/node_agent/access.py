@@ -13,14 +13,22 @@ from matrixcommon.api.authorization import (
     Rule,
     Scope,
 )
-from services.node_agent.contract import InjectedFaultView, ProcessFaultView, ProcessView
+from services.node_agent.contract import (
+    FaultRequest,
+    InjectedFaultView,
+    ProcessFaultRequest,
+    ProcessFaultView,
+    ProcessView,
+)
 from services.node_agent.network.traffic_patterns import Load, LoadView
 
 SUPERNODES = ResourceKind("supernodes", Scope.PHYSICAL, {"LIST": VIEWERS, "PUT": ADMINS, "DELETE": ADMINS})
 NODES = ResourceKind("nodes", Scope.PHYSICAL, READ, holders=("holds", "tables"))
-FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, view=InjectedFaultView)
+FAULTS = ResourceKind("faults", Scope.PHYSICAL, MANAGED, request=FaultRequest, view=InjectedFaultView)
 PROCESSES = ResourceKind("processes", Scope.PHYSICAL, READ, view=ProcessView)
-PROCESS_FAULTS = ResourceKind("process-faults", Scope.PHYSICAL, MANAGED, view=ProcessFaultView)
+PROCESS_FAULTS = ResourceKind(
+    "process-faults", Scope.PHYSICAL, MANAGED, request=ProcessFaultRequest, view=ProcessFaultView
+)
 TRAFFIC = ResourceKind("traffic", Scope.PROJECT, ENSURED, request=Load, view=LoadView)
 
 ACCESS = AccessRules(

@@ -1,4 +1,4 @@
-"""What is shown of the emulated hardware."""
+"""What is asked and shown of the emulated hardware."""
 
 from __future__ import annotations
 
@@ -18,6 +18,17 @@ class InstalledSupernode(ResourceView):
     state: str = "Installed"
     nodes: int
     powered_nodes: int
+
+
+class FaultRequest(ApiModel):
+    """What to break: a kind from `/v1/fault-kinds`, the node, cabinet or switch it happens on, and what the kind
+    needs."""
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "node-down", "target": "sn0-c09-n0"},)
+
+    kind: FaultKind
+    target: NodeName | SwitchName | CabinetName
+    parameters: dict[str, Any] = Field(default_factory=empty_dict)
 
 
 class InjectedFaultView(ResourceView):

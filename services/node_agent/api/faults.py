@@ -7,28 +7,21 @@ from __future__ import annotations
 
 import fnmatch
 from collections.abc import Iterator
-from typing import Any, ClassVar
+from typing import Any
 
 from fastapi import APIRouter
-from pydantic import Field
 
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
-from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
 from matrixcommon.model.hardware_names import (
-    CabinetName,
-    NodeName,
-    SwitchName,
     checked_resource_name,
 )
-from matrixcommon.model.resource_model import ApiModel
 from matrixresource.agent.fault_catalogue import (
     CABINET_KINDS,
     FAULT_KINDS,
     PORT_KINDS,
     SEVERITIES,
     SWITCH_KINDS,
-    FaultKind,
     check_parameters,
 )
 from matrixresource.agent.hardware import InjectedFault, lacking
@@ -36,19 +29,8 @@ from matrixresource.contract.nodes import IN_PLACE
 from matrixresource.nodes.expected_inventory import part_names, port_names
 from matrixresource.topology.spec import SupernodeSpec
 from services.node_agent.access import FAULTS
-from services.node_agent.contract import InjectedFaultView
+from services.node_agent.contract import FaultRequest, InjectedFaultView
 from services.node_agent.fleet.fleet import Fleet
-
-
-class FaultRequest(ApiModel):
-    """What to break: a kind from `/v1/fault-kinds`, the node, cabinet or switch it happens on, and what the kind
-    needs."""
-
-    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "node-down", "target": "sn0-c09-n0"},)
-
-    kind: FaultKind
-    target: NodeName | SwitchName | CabinetName
-    parameters: dict[str, Any] = Field(default_factory=empty_dict)
 
 
 def fault_routes(fleet: Fleet) -> APIRouter:
