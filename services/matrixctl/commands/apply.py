@@ -22,7 +22,7 @@ from services.matrixctl.commands.workloads.instances import warn_of_owner
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.noun import Noun
 from services.matrixctl.output.resource_kinds import noun_of, unknown
-from services.matrixctl.output.screen import Form, say
+from services.matrixctl.output.screen import Form, say, say_deleted
 
 if TYPE_CHECKING:
     from services.matrixctl.clients.kubernetes import Cluster
@@ -114,7 +114,7 @@ def delete(
                 view = stack.client.call(service, "DELETE", path)
         except MethodNotAllowed as wrong:
             raise InvalidField(f"{kind.name} cannot be deleted: {wrong.message}", field="NOUN") from wrong
-        say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
+        say_deleted(name, view)
         if kind.name == "instances":
             warn_of_owner(view, "makes it again; delete that", "delete")
 

@@ -76,6 +76,11 @@ def say(text: str = "") -> None:
         console().print(text, markup=False)
 
 
+def say_deleted(name: str, view: dict[str, Any]) -> None:
+    """What became of what was to be deleted: the state it is in while it goes, or that it is gone."""
+    say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
+
+
 def text(value: object) -> str:
     """Text that is not ours, so that nothing in it is taken for markup."""
     from rich.markup import escape

@@ -12,7 +12,7 @@ from services.matrixctl.commands.capacity.allocation_options import AllocationOp
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, OnStack
-from services.matrixctl.output.screen import say
+from services.matrixctl.output.screen import say, say_deleted
 
 group("quota", "How much a project may hold at once. `get quotas` shows all.")
 group("reservation", "What is kept for later. `get reservations` shows all.")
@@ -96,4 +96,4 @@ def allocation_replace(
 def allocation_release(stack: OfProject, name: Allocation) -> None:
     """Give it back. One that an instance owns is taken again: delete the instance instead."""
     view = stack.client.call("resource", "DELETE", at("allocations", name))
-    say(f"{name} is {view['state']}" if view else f"{name} is gone")
+    say_deleted(name, view)

@@ -11,7 +11,7 @@ from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject
-from services.matrixctl.output.screen import say
+from services.matrixctl.output.screen import say, say_deleted
 
 group("peering", "Have two slices of a plane reach each other. `get peerings` shows all.")
 
@@ -40,7 +40,7 @@ def accept(stack: OfProject, name: Peering) -> None:
 def delete(stack: OfProject, name: Peering) -> None:
     """Have both sides forget each other."""
     view = stack.client.call("link", "DELETE", at("peerings", name))
-    say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
+    say_deleted(name, view)
 
 
 def _tell(view: dict[str, Any]) -> None:
