@@ -62,12 +62,12 @@ async def call(
 
 
 def at(collection: str, key: str, verb: str = "") -> str:
-    """Where a resource is, for `call`: its path, with its project where that is not the default one. Raises
-    InvalidField for what a path takes for its collection or for what is above."""
-    project, name = project_of(key), name_of(key)
+    """Where a resource is, for `call`: its path, with its project where the key names one. Raises InvalidField for what
+    a path takes for its collection or for what is above."""
+    name = name_of(key)
     if name in ("", ".", ".."):
         raise InvalidField(f"{name!r} is no name", field="name")
-    named = f"?project={project}" if "/" in key else ""
+    named = f"?project={project_of(key)}" if "/" in key else ""
     return f"/v1/{collection}/{quote(name, safe='')}{verb}{named}"
 
 

@@ -33,7 +33,7 @@ class Findings:
 @dataclass(frozen=True)
 class Surroundings:
     """What a look has from others: `versions` that instances had before they were asked, allocations and slices by
-    instance, nodes that drain, and those that are out of service."""
+    instance, domains that drain, and nodes that are out of service."""
 
     versions: Mapping[str, int]
     allocations: Mapping[str, AllocationView]

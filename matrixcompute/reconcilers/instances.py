@@ -112,7 +112,7 @@ class InstanceReconciler:
                 findings = self._look(around, passed_over)
                 break
             except NotUnderstood as wrong:  # nothing of the look is written: all the others are looked at again
-                log.error("an instance is passed over", extra={"instance": wrong.instance}, exc_info=wrong.__cause__)
+                log.error("an instance is passed over", extra={"instance": wrong.instance}, exc_info=wrong.cause)
                 passed_over[wrong.instance] = wrong.cause
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} workflows opened" + (

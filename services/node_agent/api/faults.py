@@ -13,9 +13,7 @@ from fastapi import APIRouter
 
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
-from matrixcommon.model.hardware_names import (
-    checked_resource_name,
-)
+from matrixcommon.model.hardware_names import checked_resource_name
 from matrixresource.agent.fault_catalogue import (
     CABINET_KINDS,
     FAULT_KINDS,
