@@ -24,12 +24,11 @@ from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.model.quantities import LATEST_S
 from services.catalogue import PROCESSES
 from services.chassis.database import Migrations
+from services.snapshots.machine_file import MACHINE
 
 FORMAT = 1
 """Raised by whoever changes what a manifest or an archive means."""
 MANIFEST = "manifest.json"
-MACHINE = "machine"
-"""What the file with a stack's machine is called, but for its ending."""
 MIGRATED = ("resource", "link", "compute", "infer", "kube")
 """The processes whose tables have revisions; agents.db has one table of documents."""
 _BLOCK_BYTES = 1 << 20

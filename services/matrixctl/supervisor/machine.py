@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 from matrixcommon.model.errors import Conflict, InvalidField
 from services.matrixctl.supervisor.state_folder import Folder, write
+from services.snapshots.machine_file import MACHINE
 
 if TYPE_CHECKING:
     from matrixresource.topology.spec import SupernodeSpec
@@ -81,7 +82,6 @@ def kept(topology: str, folder: Folder) -> str:
     if not topology:
         return topology
     from matrixresource.topology.loading import built_in
-    from services.snapshots.archive import MACHINE
 
     if topology in built_in() or Path(topology).parent == Path():
         return topology

@@ -11,6 +11,7 @@ import shutil
 from pathlib import Path
 
 from services.matrixctl.supervisor.state_folder import Folder, write
+from services.snapshots.machine_file import MACHINE
 
 RESTORING, STACK_FILE = "restoring", "stack.json"
 PARTS = ("", "-wal", "-shm", "-journal")
@@ -37,8 +38,6 @@ def change_over(folder: Folder) -> bool:
     for name in sorted(wanted):
         (place / name).replace(folder.path / name)
     folder.process_faults.unlink(missing_ok=True)  # whom they struck is no more, and the databases are others
-    from services.snapshots.archive import MACHINE  # with all that databases take, which other starts need not load
-
     for machine in place.glob(f"{MACHINE}.*"):
         machine.replace(folder.path / machine.name)
     described = place / STACK_FILE
