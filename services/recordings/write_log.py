@@ -41,10 +41,10 @@ class Recorded:
 
     def __init__(self, app: Callable[..., Any], state: Path, service: str, internal: Internal = by_a_process) -> None:
         self._app, self._service, self._internal = app, service, internal
-        self._on, self._file = state / FOLDER / ON, state / FOLDER / f"{service}.jsonl"
+        self._on, self._file = str(state / FOLDER / ON), state / FOLDER / f"{service}.jsonl"
 
     async def __call__(self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
-        if scope["type"] != "http" or scope["method"] not in CHANGING or not self._on.exists():
+        if scope["type"] != "http" or scope["method"] not in CHANGING or not self._is_on():
             await self._app(scope, receive, send)
             return
         wall_s, body, status = time.time(), bytearray(), 0
@@ -67,6 +67,10 @@ class Recorded:
                 self._write({"wall_s": wall_s, **self._action(scope, bytes(body), status)})
             except OSError as wrong:  # the recording was ended meanwhile, or the disk is full; it was answered
                 log.warning("a request is not in the recording", extra={"service": self._service, "why": str(wrong)})
+
+    def _is_on(self) -> bool:
+        """Asked for each request that may change something: a system call, without the objects of a Path."""
+        return os.path.exists(self._on)
 
     def _action(self, scope: Scope, body: bytes, status: int) -> dict[str, Any]:
         """The fields of an Action, but for when it was."""
