@@ -12,7 +12,7 @@ from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.maintenance.decision import KEPT_OUT
+from matrixcompute.maintenance.decision import KEPT_OUT, summary
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceTarget, MaintenanceUnit, MaintenanceView
 from matrixcompute.maintenance.states import MAINTENANCE_STATES
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
@@ -153,6 +153,7 @@ class Maintenances:
             row = find(session, MaintenanceRow, name)
             if row.state not in ALREADY[verb]:
                 row.move(MAINTENANCE_STATES.asked(verb, row.state))
+                row.phase_reason, row.message = summary(row.state, row.request, row.progress())
         return row.view()
 
     def delete(self, name: str) -> None:

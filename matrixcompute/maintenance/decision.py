@@ -113,7 +113,7 @@ def plan_maintenance(
         stepped, more = _begin(look, stepped)
         asks += more
     state = _ended(state, stepped) if state == before else state
-    reason, message = _summary(state, spec, stepped)
+    reason, message = summary(state, spec, stepped)
     return Plan(state, reason, message, tuple(stepped), tuple(asks))
 
 
@@ -168,7 +168,7 @@ def _step(look: _Look, unit: MaintenanceUnit) -> tuple[MaintenanceUnit, list[Ask
 
 def _skipped(look: _Look, unit: MaintenanceUnit) -> MaintenanceUnit:
     late = look.now >= look.spec.ends_at
-    reason = ("DeadlinePassed", "the deadline came first") if late else ("Aborted", "it was aborted before")
+    reason = ("DeadlinePassed", "the deadline came first") if late else ("Aborted", "it was aborted before it was done")
     return _to(look, unit, "Skipped", *reason)
 
 
@@ -359,7 +359,7 @@ def _ended(state: str, units: Sequence[MaintenanceUnit]) -> str:
     return "Failed" if any(unit.state == "Failed" for unit in units) else "Completed"
 
 
-def _summary(state: str, spec: MaintenanceSpec, units: Sequence[MaintenanceUnit]) -> tuple[str, str]:
+def summary(state: str, spec: MaintenanceSpec, units: Sequence[MaintenanceUnit]) -> tuple[str, str]:
     """The reason and the sentence of the whole."""
     by = Counter[str](unit.state for unit in units)
     under_way = sum(by[each] for each in UNDER_WAY)

@@ -161,11 +161,17 @@ def one_line(error: MatrixError) -> str:
     text = f"{error.reason}: {error.message}"
     if error.field:
         text += f" [field {error.field}]"
-    if error.blocking:
-        text += " [blocking: " + "; ".join(_blocking(item) for item in error.blocking) + "]"
+    if more := [item for item in error.blocking if not _repeats(item, error)]:
+        text += " [blocking: " + "; ".join(_blocking(item) for item in more) + "]"
     if (known := reasons().get(error.reason)) and known.do and "`" not in error.message:
         text += f" [next: {known.do}]"
     return " ".join(text.split())
+
+
+def _repeats(item: dict[str, Any], error: MatrixError) -> bool:
+    """Whether it is no more than the refusal itself: its field, and its message, which may begin with that."""
+    messages = (error.message, error.message.removeprefix(f"{error.field}: "))
+    return item.keys() == {"field", "message"} and item["field"] == error.field and item["message"] in messages
 
 
 def _blocking(item: dict[str, Any]) -> str:

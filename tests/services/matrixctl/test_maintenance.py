@@ -14,6 +14,7 @@ from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
 from matrixcompute.store.store import Base, ComputeStore
 from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS, ComputeSettings, build
+from services.matrixctl.commands.machine import maintenance
 from services.matrixctl.output import waiting
 from tests.clocks import FixedClock
 from tests.matrixcompute.maintenance_world import Machine
@@ -66,8 +67,9 @@ def test_a_firmware_on_a_whole_supernode_is_one_command(desk: Desk) -> None:
 
 def test_pause_resume_and_abort(desk: Desk) -> None:
     assert desk.say("maintenance create fan --node sn0-c00-n0 --reason fan")[0] == 0
-    assert "fan is Paused" in desk.say("maintenance pause fan")[1]
-    assert "fan is Running" in desk.say("maintenance resume fan")[1]
+    paused, resumed = desk.say("maintenance pause fan")[1], desk.say("maintenance resume fan")[1]
+    assert ("fan is Paused" in paused, "nothing more is begun" in paused) == (True, True)
+    assert ("fan is Running" in resumed, "nothing more is begun" in resumed) == (True, False)
     for _ in range(3):
         desk.work()
     code, out, _ = desk.say("maintenance show fan")
@@ -75,6 +77,25 @@ def test_pause_resume_and_abort(desk: Desk) -> None:
     code, out, _ = desk.say("maintenance abort fan --wait -o json")
     assert (code, json.loads(out)["state"]) == (0, "Aborted")
     assert desk.machine.found["sn0-c00-n0"].cordoned_by == []
+
+
+def test_how_far_each_of_many_is_is_shown_to_who_asks_for_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(maintenance, "FEW_UNITS", 1)
+    for verb in ("create fw --supernode sn0 --firmware b", "pause fw", "resume fw", "abort fw"):
+        code, out, _ = desk.say(f"maintenance {verb}")
+        assert (code, "sn0-c00-n0" in out, "`matrixctl maintenance show fw` shows each of the 2" in out) == (
+            0,
+            False,
+            True,
+        )
+    assert "sn0-c00-n0" in desk.say("maintenance show fw")[1]
+
+
+def test_a_budget_is_said_as_it_is_and_a_wrong_one_once(desk: Desk) -> None:
+    assert "at most 10% of the nodes may be out, always" in desk.say("budget set a --nodes 10%")[1]
+    assert "at most 1 node may be out, always" in desk.say("budget set b --nodes 1")[1]
+    code, _, err = desk.say("budget set c --nodes few")
+    assert (code, err.count("a number such as"), "[field nodes]" in err) == (1, 1, True)
 
 
 def test_what_does_not_complete_has_another_exit_code(desk: Desk) -> None:

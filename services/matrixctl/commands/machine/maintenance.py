@@ -22,6 +22,8 @@ from services.matrixctl.output.waiting import Progress, awaited
 
 OVER = ("Completed", "Failed", "Aborted", "Expired")
 COLLECTION = "maintenances"
+FEW_UNITS = 8
+"""As many are shown with every answer."""
 
 group("maintenance", "Work on a node, cabinet, switch or supernode while instances run. Who is there moves away first.")
 
@@ -89,7 +91,7 @@ def create(
     body = body | {key: value for key, value in given.items() if value not in (None, "", {})}
     params = {"validateOnly": "true"} if dry_run else None
     view = stack.client.call("compute", "PUT", at(COLLECTION, name), body=body, params=params)
-    _shown(stack.client, view, watch and not dry_run, output)
+    _shown(stack.client, view, watch and not dry_run, output, whole=dry_run)
 
 
 @command("budget set")
@@ -117,7 +119,9 @@ def budget_set(
     body = {key: value for key, value in given.items() if value is not None}
     view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)
     when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
-    say(f"{', '.join(view['reasons'])}: at most {counted(view['nodes'], 'node')} may be out, {when}")
+    share = str(view["nodes"]).endswith("%")
+    nodes = f"{view['nodes']} of the nodes" if share else counted(view["nodes"], "node")
+    say(f"{', '.join(view['reasons'])}: at most {nodes} may be out, {when}")
 
 
 @command("budget delete")
@@ -136,7 +140,7 @@ def list_all(stack: OnStack, output: Output = Form.TABLE) -> None:
 @command("maintenance show")
 def show_one(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
     """Show one with each of its nodes, and what they wait for."""
-    _shown(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output)
+    _shown(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output, whole=True)
 
 
 @command("maintenance pause")
@@ -167,11 +171,11 @@ def _ask(client: Any, name: str, verb: str, watch: bool, output: Form) -> None:
     _shown(client, client.call("compute", "POST", at(COLLECTION, name, f":{verb}")), watch, output)
 
 
-def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form) -> None:
+def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form, whole: bool = False) -> None:
     """The view, or once it is over; then its end is the exit code."""
     if watch:
         view = _awaited(client, view["name"])
-    _show(view, output)
+    _show(view, output, whole)
     if watch and view["state"] != "Completed":
         raise typer.Exit(EXIT_REFUSED)
 
@@ -186,7 +190,8 @@ def _progress(view: dict[str, Any]) -> Progress:
     return Progress(counts["done"] + counts["failed"] + counts["skipped"], counts["total"], text, text)
 
 
-def _show(view: dict[str, Any], output: Form) -> None:
+def _show(view: dict[str, Any], output: Form, whole: bool = False) -> None:
+    """Of many units, how far each is only where they were asked for."""
     if printed(view, output):
         return
     target = " ".join(next((kind, str(part)) for kind, part in view["target"].items() if part))
@@ -194,4 +199,7 @@ def _show(view: dict[str, Any], output: Form) -> None:
     say(f"{view['name']} is {view['state']}: {what} of {target}; {view.get('message') or 'it is announced'}")
     if view.get("instances"):
         say(f"concerned: {', '.join(view['instances'])}")
-    listing("name, state, instances, firmware, before:firmwareBefore, reason, message", view["units"])
+    if whole or len(view["units"]) <= FEW_UNITS:
+        listing("name, state, instances, firmware, before:firmwareBefore, reason, message", view["units"])
+    else:
+        say(f"`matrixctl maintenance show {view['name']}` shows each of the {len(view['units'])}")
