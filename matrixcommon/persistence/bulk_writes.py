@@ -20,7 +20,6 @@ from typing import Any
 
 import orjson
 from sqlalchemy import Connection, Table, bindparam, delete, insert, update
-from sqlalchemy.dialects import postgresql
 from sqlalchemy.exc import DBAPIError, OperationalError
 from sqlalchemy.sql.base import Executable
 
@@ -135,6 +134,8 @@ def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> 
 @lru_cache(maxsize=1024)
 def _on_postgresql(verb: str, table: Table, columns: frozenset[str]) -> str:
     """For rows that travel as one JSON array."""
+    from sqlalchemy.dialects import postgresql  # with all its drivers' a tenth of a start, for whoever is not on SQLite
+
     quote = postgresql.dialect().identifier_preparer.quote
     name, names = quote(table.name), [quote(column) for column in sorted(columns)]
     sent = f"json_populate_recordset(CAST(NULL AS {name}), CAST(%s AS json)) AS sent"
