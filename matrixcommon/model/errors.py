@@ -11,6 +11,7 @@ it becomes an RFC 9457 problem document once, at the edge, and an error of the s
     ├── MethodNotAllowed        this may not be asked of what is at this path       405
     ├── Conflict                an illegal move, or the name means something else   409
     │   ├── InsufficientCapacity    does not fit; `blocking` says what stands in the way
+    │   │   └── ExceedsDomain           nor would it if all of the cabinet or supernode it is to lie in were free
     │   ├── BelowFloor              an instance has fewer members left than its floor, and no others are to be had
     │   ├── InsufficientBandwidth   a link would carry more floors than it has
     │   ├── Preempted               somebody of higher priority took the place
@@ -107,6 +108,10 @@ class Conflict(MatrixError):
 
 class InsufficientCapacity(Conflict):
     pass
+
+
+class ExceedsDomain(InsufficientCapacity):
+    final = True
 
 
 class BelowFloor(Conflict):

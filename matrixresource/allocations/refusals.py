@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from dataclasses import replace as changed_to
 from typing import Any
 
-from matrixcommon.model.errors import InsufficientCapacity
+from matrixcommon.model.errors import ExceedsDomain, InsufficientCapacity
 from matrixcommon.model.quantities import counted
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.contract.nodes import MAINTENANCE_OF
@@ -26,8 +26,24 @@ def refusal(
     rows = list(rows)
     if request.mem_by_node:
         return _memory_refusal(ledger, request, name)
-    text = f"{does_not_fit(request, ledger.ledger.shape.npus)}: {blocking_domains(ledger, request)}{_worked_on(rows)}"
+    start = does_not_fit(request, ledger.ledger.shape.npus)
+    if rows and (limit := _exceeded(ledger, request)):
+        return ExceedsDomain(f"{start}: {limit}", field="placement.level", blocking=blocking(rows))
+    text = f"{start}: {blocking_domains(ledger, request)}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=blocking(rows))
+
+
+def _exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:
+    """What the domain in which all of them are to lie has at the most, where that is too little however free it is."""
+    shape, domain = ledger.ledger.shape, request.required_domain
+    if not domain or request.npus_per_node < shape.npus:
+        return ""
+    most, asked = shape.size_of(domain), request.nodes + request.spares
+    if asked <= most:
+        return ""
+    several = "let them lie over several: `placement.level: supernode`, not required"
+    instead = "do not require it" if domain == "cabinet" else several
+    return f"a {domain} has {counted(most, 'node')}, and {asked} are to lie in one; {instead}"
 
 
 def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) -> InsufficientCapacity:

@@ -6,7 +6,14 @@ from collections import Counter
 
 import pytest
 
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField, QuotaExceeded, StaleTopology
+from matrixcommon.model.errors import (
+    Conflict,
+    ExceedsDomain,
+    InsufficientCapacity,
+    InvalidField,
+    QuotaExceeded,
+    StaleTopology,
+)
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
 from matrixresource.contract.allocations import RESERVATION_LABEL, QuotaRequest
@@ -184,8 +191,20 @@ def test_a_closed_cabinet_takes_nobody_and_a_plan_knows_its_version(machine):
             InvalidField,
             "placement.level",
         ),
-        ("more than there is", {"nodes": 49}, InsufficientCapacity, None),
-        ("spares above capacity", {"nodes": 40, "spares": 9}, InsufficientCapacity, None),
+        ("more than a supernode has", {"nodes": 49}, ExceedsDomain, "placement.level"),
+        ("with spares more than a supernode has", {"nodes": 40, "spares": 9}, ExceedsDomain, "placement.level"),
+        (
+            "more than a cabinet has",
+            {"nodes": 5, "placement": {"policy": "pack", "level": "cabinet", "required": True}},
+            ExceedsDomain,
+            "placement.level",
+        ),
+        (
+            "over supernodes, of which there may be more",
+            {"nodes": 49, "placement": {"policy": "spread", "level": "supernode"}},
+            InsufficientCapacity,
+            None,
+        ),
         ("an unknown topology", {"nodes": 1, "topologyVersion": "v0-000000000000"}, StaleTopology, "topologyVersion"),
     ],
 )

@@ -168,7 +168,7 @@ async def test_validate_only_says_what_would_be_and_does_nothing(tmp_path):
         fits = await stack.http["compute"].put("/v1/instances/a?validateOnly=true", json={"nodes": 5})
         assert fits.status_code == 202
         not_so = await stack.http["compute"].put("/v1/instances/a?validateOnly=true", json={"nodes": 50})
-        assert (not_so.status_code, not_so.json()["reason"]) == (409, "InsufficientCapacity")
+        assert (not_so.status_code, not_so.json()["reason"]) == (409, "ExceedsDomain")
         assert await stack.compute.instances() == []
 
 

@@ -216,7 +216,7 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
         assert len(fits["status"]["plan"]["members"]) == 7
         await cluster.apply_resource(INSTANCE, "plan", {"nodes": 60, "dryRun": True})
         not_so = await cluster.settles(INSTANCE, "plan", lambda b: not b["status"]["plan"]["fits"], "it does not fit")
-        assert not_so["status"]["plan"]["reason"] == "InsufficientCapacity"
+        assert not_so["status"]["plan"]["reason"] == "ExceedsDomain"
         assert await cluster.compute.instances() == []
         await cluster.apply_resource(INSTANCE, "plan", {"nodes": 3, "dryRun": False})
         body = await cluster.settles(INSTANCE, "plan", ready(3), "without dryRun it is committed")

@@ -194,10 +194,13 @@ async def test_bad_policies_and_second_owners_are_refused_with_the_field(tmp_pat
 
 
 async def test_a_size_for_which_there_is_no_room_is_said(tmp_path):
-    """There are 48 nodes: the target keeps what it has, is tried again, and the policy says so until it has its size."""
+    """Another has 30 of 48 nodes: the target keeps what it has, is tried again, and the policy says so until it has its
+    size."""
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack)
-        assert (await put_policy(stack, minReplicas=60, maxReplicas=80)).status_code == 200
+        await stack.apply("other", 30)
+        await stack.active("other", 30)
+        assert (await put_policy(stack, minReplicas=40, maxReplicas=48)).status_code == 200
 
         async def able() -> tuple[str, str]:
             return condition_of(await policy(stack), "AbleToScale")
@@ -208,8 +211,8 @@ async def test_a_size_for_which_there_is_no_room_is_said(tmp_path):
         await stack.until(refused, "the policy says that its floor does not fit")
         shown = next(each for each in (await policy(stack))["conditions"] if each["type"] == "AbleToScale")
         assert shown["reason"] == "InsufficientCapacity"
-        assert "one has 4 of the 60 nodes" in shown["message"]
-        assert await nodes_of(stack) == 60, "what was asked for stays asked for"
+        assert "one has 4 of the 40 nodes" in shown["message"]
+        assert await nodes_of(stack) == 40, "what was asked for stays asked for"
 
         await put_policy(stack, minReplicas=4, maxReplicas=16)
 

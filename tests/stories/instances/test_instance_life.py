@@ -220,7 +220,7 @@ async def test_a_scale_that_does_not_fit_leaves_the_instance_as_it_was(tmp_path)
             return (
                 view is not None
                 and view.state == "Active"
-                and reported(view, "Progressing") == ("False", "InsufficientCapacity")
+                and reported(view, "Progressing") == ("False", "ExceedsDomain")
             )
 
         await stack.until(refused, "refused with its reason", within_s=300)

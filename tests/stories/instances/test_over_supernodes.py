@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections import Counter
 
 import pytest
@@ -66,6 +67,27 @@ async def test_an_instance_over_two_supernodes_is_one_and_is_healed_and_deleted(
         await stack.gone("wide")
         assert not await stack.link.slices()
         assert not await stack.resource.allocations()
+
+
+async def test_more_than_a_supernode_has_is_refused_once_and_said_how_it_fits(tmp_path):
+    async with Stack(tmp_path) as stack:
+        await with_supernodes(stack, 2)
+        await stack.apply("large", 52)
+
+        async def refused() -> bool:
+            return (await stack.compute.find_instance("large")).state == "Failed"
+
+        await stack.until(refused, "it is refused for good", within_s=120)
+        view = await stack.compute.find_instance("large")
+        why = next(each for each in view.conditions if each.type == "Progressing")
+        assert why.reason == "ExceedsDomain"
+        assert "a supernode has 48 nodes, and 52 are to lie in one; let them lie over several" in why.message
+        asked = view.operation
+        await asyncio.sleep(600)
+        assert (await stack.compute.find_instance("large")).operation == asked
+        await stack.apply("large", 52, **WIDE)
+        await stack.active("large", 52)
+        await stack.check()
 
 
 async def test_a_floor_that_no_fabric_between_supernodes_keeps_is_refused_and_leaves_nothing(tmp_path):

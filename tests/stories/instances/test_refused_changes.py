@@ -155,8 +155,10 @@ async def waits_for_room(stack: Stack, name: str) -> None:
 async def test_a_restart_while_another_shape_waits_is_of_the_shape_there_is(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
+        await stack.apply("other", 40)
         await stack.active("one", 3)
-        await stack.apply("one", 60)
+        await stack.active("other", 40)
+        await stack.apply("one", 12)
         await waits_for_room(stack, "one")
         assert (await stack.http["compute"].post("/v1/instances/one:restart")).status_code == 202
 
@@ -177,9 +179,11 @@ async def test_a_restart_while_another_shape_waits_is_of_the_shape_there_is(tmp_
 async def test_who_asks_for_more_than_there_is_keeps_nobody_from_working_on_what_he_has(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
+        await stack.apply("other", 40)
         before = await stack.active("one", 3)
+        await stack.active("other", 40)
         worked_on, drained = (member.node for member in before.members[:2])
-        await stack.apply("one", 60)
+        await stack.apply("one", 12)
         await waits_for_room(stack, "one")
         body = {"target": {"node": worked_on}, "serviceS": 60}
         assert (await stack.http["compute"].put("/v1/maintenances/fan", json=body)).is_success
@@ -195,7 +199,7 @@ async def test_who_asks_for_more_than_there_is_keeps_nobody_from_working_on_what
 
         await stack.until(left, "the other is left too", within_s=900)
         view = await stack.compute.find_instance("one")
-        assert (view.nodes, view.generation, view.observed_generation) == (60, 2, 1), "it is still asked for"
+        assert (view.nodes, view.generation, view.observed_generation) == (12, 2, 1), "it is still asked for"
         assert drained not in {member.node for member in view.members}
         await stack.apply("one", 4)
         await stack.active("one", 4)
