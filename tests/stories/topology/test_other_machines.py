@@ -41,7 +41,12 @@ async def test_a_cluster_of_a2_servers_serves_over_roce_and_replaces_a_lost_serv
         )
         assert {sum(ports.uplink_gbps) for ports in view.planes["rdma"].nodes.values()} == {200.0}
 
-        deployment = await served(stack, cachePlane="vpc")
+        over_ub = await stack.http["infer"].put("/v1/deployments/one", json={"instance": "one", "cachePlane": "ub"})
+        assert (over_ub.status_code, over_ub.json()["field"]) == (422, "cachePlane"), "no waiting helps"
+        deployment = await served(stack)
+        assert (deployment.get("cachePlane"), deployment["pools"]["cachePlane"]) == (None, "vpc")
+        over_ub = await stack.http["infer"].put("/v1/deployments/one", json={"instance": "one", "cachePlane": "ub"})
+        assert (over_ub.status_code, over_ub.json()["field"]) == (422, "cachePlane")
         assert deployment["machine"] == "atlas-800i-a2"
         assert sorted(deployment["roles"]) == sorted(m.node for m in before.members if m.role == "member")
 
