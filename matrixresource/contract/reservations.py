@@ -48,7 +48,8 @@ class ReservationRequest(AllocationRequest):
 
 
 class ReservationView(ResourceView):
-    """One reservation. `nodes` is where it lies now: promised, or held once its time has come.
+    """One reservation. `nodes` is where it lies now: promised, or held once its time has come. `request` is what was
+    asked for, and can be asked for again.
 
     States: Promised; Held (under an allocation of the same name, of which others may take); Waiting (its time has come,
     who should have left has not); Ended.
@@ -56,5 +57,6 @@ class ReservationView(ResourceView):
 
     starts_at: str
     ends_at: str
+    duration_s: float
     request: dict[str, Any]
     nodes: list[str] = Field(default_factory=empty_list)

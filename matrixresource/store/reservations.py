@@ -13,6 +13,7 @@ from sqlalchemy import JSON, Float, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.model.state_machine import State, StateMachine
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixcommon.persistence.table_cache import all_rows
@@ -69,6 +70,8 @@ class ReservationRow(ResourceRow, Base):
             ReservationView,
             starts_at=timestamp(self.starts_at),
             ends_at=timestamp(self.ends_at),
+            duration_s=self.ends_at - self.starts_at,
+            request=self.spec().as_asked(self.project or DEFAULT_PROJECT),
             nodes=sorted(self.nodes),
         )
 
