@@ -26,7 +26,12 @@ def refusal(
     rows = list(rows)
     if request.mem_by_node:
         return _memory_refusal(ledger, request, name)
-    text = f"{does_not_fit(request, ledger.ledger.shape.npus)}: {blocking_domains(ledger, request)}{_worked_on(rows)}"
+    if name and ledger.ledger.choose(request) is not None:  # its rules hold for what it has and this together
+        why = "there is room, but none beside what it has, by its placement or what is reserved; "
+        why += "an allocation moves by PUT .../move"
+    else:
+        why = blocking_domains(ledger, request)
+    text = f"{does_not_fit(request, ledger.ledger.shape.npus)}: {why}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=blocking(rows))
 
 
