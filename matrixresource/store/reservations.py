@@ -57,6 +57,10 @@ class ReservationRow(ResourceRow, Base):
     def promised(self) -> bool:
         return self.state in ("Promised", "Waiting")
 
+    def lies_at(self, start: float, end: float) -> bool:
+        """Whether it is from then until then, as far as it is shown: a moment in whole milliseconds."""
+        return abs(self.starts_at - start) < 1e-3 and abs(self.ends_at - end) < 2e-3
+
     def spec(self) -> AllocationRequest:
         return AllocationRequest.from_stored(self.request)
 
