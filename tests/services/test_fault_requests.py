@@ -176,6 +176,7 @@ def test_what_the_graph_of_a_supernode_lacks_is_no_target(desk: Desk) -> None:
     ):
         answer = desk.put(kind, target, **parameters)
         assert (answer.status_code in (404, 422), answer.json().get("field")) == (True, field), answer.text
+        assert "name one like sn0-l2p3-k11" not in answer.json()["detail"], "an example that is there"
     assert desk.put("switch-down", "sn0-l2p3-k12").status_code == 200
     assert desk.put("link-silent", NODE, port="ub-p3-*").status_code == 200
 

@@ -77,12 +77,14 @@ def _check(fault: InjectedFault, fleet: Fleet) -> None:
     """Raises InvalidField and NotFound."""
     check_parameters(fault.kind, fault.parameters)
     if fault.kind in SWITCH_KINDS:
-        if fault.target not in fleet.switches():
-            raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
+        if fault.target not in (there := fleet.switches()):
+            like = f"; name one like {max(there)}" if there else ""
+            raise NotFound(f"this fleet has no switch {fault.target!r}{like}", field="target")
         return
     if fault.kind in CABINET_KINDS:
-        if fault.target not in {node.cabinet for node in fleet.nodes}:
-            raise NotFound(f"this fleet has no cabinet {fault.target!r}; name one like sn0-c03", field="target")
+        if fault.target not in (cabinets := {node.cabinet for node in fleet.nodes}):
+            like = f"; name one like {min(cabinets)}" if cabinets else ""
+            raise NotFound(f"this fleet has no cabinet {fault.target!r}{like}", field="target")
         return
     if fault.target not in fleet.nodes:
         raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
