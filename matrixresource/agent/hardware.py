@@ -122,7 +122,9 @@ class EmulatedNode:
 
     @property
     def dies(self) -> frozenset[int]:
-        """The dies it has, by number within the node: 2k and 2k+1 are NPU k."""
+        """The dies it has, by number within the node: 2k and 2k+1 are NPU k, both of them where it is a single die."""
+        if self.spec.npu.dies == 1:
+            return frozenset(2 * npu.npu + half for npu in self.inventory.npus for half in (0, 1))
         return frozenset(die for npu in self.inventory.npus for die in npu.dies)
 
     @property

@@ -78,6 +78,30 @@ async def test_what_ends_at_the_server_is_no_way_between_servers(tmp_path):
         assert lost.status_code in (200, 422), lost.text
 
 
+async def test_npus_of_a_single_die_are_had_whole(tmp_path):
+    async with Stack(tmp_path, spec=Path("atlas-800i-a2")) as stack:
+        http = stack.http["resource"]
+        for field, asked in (("npus", {"npus": 0.5}), ("npusPerNode", {"nodes": 2, "npusPerNode": 0.5})):
+            refused = await http.put("/v1/allocations/half", json=asked)
+            assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
+        assert (await http.put("/v1/allocations/most", json={"npus": 7})).json()["npus"] == 7
+        assert (await http.put("/v1/allocations/most/binding", json={})).is_success
+
+        async def ready() -> bool:
+            (member,) = (await stack.get("resource", "/v1/allocations/most")).json()["members"]
+            return bool(member["ready"])
+
+        await stack.until(ready, "its node's agent has prepared seven of eight NPUs", within_s=900)
+
+        free = (await stack.get("resource", "/v1/fragmentation")).json()["freeNpus"]
+        stack.impair("burnt", "hbm-fault", "sn0-c03-n3", npu=5, die=0)
+
+        async def counted_out() -> bool:
+            return bool((await stack.get("resource", "/v1/fragmentation")).json()["freeNpus"] == free - 1)
+
+        await stack.until(counted_out, "all of the NPU whose die is broken is out", within_s=300)
+
+
 @pytest.mark.timeout(600)
 async def test_a_supernode_of_8192_npus_replaces_a_lost_node(tmp_path):
     async with Stack(tmp_path, spec=Path("atlas-950")) as stack:
