@@ -34,7 +34,11 @@ class DeploymentShape(ApiModel):
         "Left out, an objective's, where there is one",
     )
     context_cache: bool = Field(True, description="whether prompts that begin as earlier ones are read from the cache")
-    cache_plane: Literal["ub", "vpc"] = Field("ub", description="the plane that cached blocks are read over")
+    cache_plane: Literal["ub", "vpc"] | None = Field(
+        None,
+        description="the plane that cached blocks are read over; by default UB where the machine's leaves the node, "
+        "else VPC. One that the machine does not have between its nodes is refused",
+    )
     cache_gb_per_node: float | None = Field(
         None, ge=0, le=4096, description="memory of each caching node for the context cache, GB; by default a quarter"
     )
@@ -138,6 +142,7 @@ class PoolsView(ApiModel):
     kv_tokens_per_die: int = 0
     context_length: int = 0
     cache_blocks: int = 0
+    cache_plane: str = Field("", description="the plane that cached blocks are read over")
 
 
 class DeploymentView(DeploymentRequest, ResourceView):

@@ -30,7 +30,8 @@ Place = int | str
 
 @dataclass
 class CacheCounts:
-    """What was asked of the cache since the start; evicted, demoted (to solid state) and lost count blocks."""
+    """What prompts that were begun had of the cache since the start; evicted, demoted (to solid state) and lost count
+    blocks."""
 
     blocks_asked: int = 0
     blocks_hit: int = 0
@@ -122,11 +123,9 @@ class ContextCache:
         return len(self._blocks) + len(self._ssd.blocks)
 
     def match(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
-        """How much of the prompt is reusable; counts the question, marks the blocks as used, and has those on solid
-        state in memory from now on."""
+        """How much of the prompt is reusable; marks the blocks as used, and has those on solid state in memory from now
+        on. Nothing is counted yet: until the prompt is begun, blocks may be lost that it was to have."""
         if self.capacity <= 0:
-            self.counts.blocks_asked += len(hashes)
-            self.counts.tokens_asked += prompt_tokens
             return NOTHING
         found, maker, cold = 0, STORED, list[int]()
         ssd = self._ssd.blocks
@@ -145,14 +144,17 @@ class ContextCache:
             self._ssd.drop(cold)
             self._make_room()
         tokens = min(prompt_tokens, found * self.block_tokens)
+        ssd_tokens = min(tokens, len(cold) * self.block_tokens)
+        return Match(found, tokens, maker, ssd_tokens)
+
+    def count(self, hashes: Sequence[int], prompt_tokens: int, tokens: int, ssd_tokens: int) -> None:
+        """A prompt is begun that has so many tokens out of the cache, of which some came from solid state."""
         counts = self.counts
         counts.blocks_asked += len(hashes)
-        counts.blocks_hit += found
+        counts.blocks_hit += -(-tokens // self.block_tokens)
         counts.tokens_asked += prompt_tokens
         counts.tokens_hit += tokens
-        ssd_tokens = min(tokens, len(cold) * self.block_tokens)
         counts.tokens_hit_ssd += ssd_tokens
-        return Match(found, tokens, maker, ssd_tokens)
 
     def known_tokens(self, hashes: Sequence[int], prompt_tokens: int) -> int:
         """How much of the prompt `match` would find, without asking: nothing is counted or marked."""

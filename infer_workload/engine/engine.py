@@ -252,7 +252,7 @@ class Engine:
             instance = choose_instance(instances, match, request.priority)
             self.cache.promise(request.blocks, instance.number, request.project)
             request.instance = instance
-            request.cached_ssd = match.ssd_tokens
+            request.matched, request.cached_ssd = match.tokens, match.ssd_tokens
             request.cached = request.prefilled = min(match.tokens, request.prompt - 1)
             if request.attempts == 1:
                 request.cached_first = match.tokens

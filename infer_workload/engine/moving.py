@@ -14,7 +14,7 @@ from infer_workload.timing.fabric import RDMA
 def fetch_s(current: Deployment, pool: Sequence[str], instance: PrefillInstance, tokens: int, blocks: int) -> float:
     """Seconds that an instance waits for the cached blocks of its chunk; they lie on the nodes of the pool."""
     size = tokens * current.model.kv_bytes_per_token
-    plane = current.spec.cache_plane
+    plane = current.cache_plane
     cold_s = ssd_read_s(current.calibration, instance.cold_tokens * current.model.kv_bytes_per_token, pool)
     return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
 

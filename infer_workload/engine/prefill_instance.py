@@ -87,7 +87,7 @@ class PrefillInstance:
     def _count_on(self, request: InferenceRequest, tokens: int) -> None:
         """Have no more of a prompt that is in the queue from the context cache."""
         self.backlog_tokens += request.cached - tokens
-        request.cached = request.prefilled = tokens
+        request.cached = request.prefilled = request.matched = tokens
         request.cached_ssd = min(request.cached_ssd, tokens)
         if request.attempts == 1:
             request.cached_first = min(request.cached_first, tokens)

@@ -81,6 +81,9 @@ class PrefillPool:
         fetched, _ = instance.fill(now, self.cache.block_tokens)
         if not instance.chunk:
             return
+        for request, _, _ in instance.chunk:
+            if request.prefilled == request.cached:
+                self.cache.count(request.blocks, request.prompt, request.matched, request.cached_ssd)
         self.fetched_bytes += fetched * self.deployment.model.kv_bytes_per_token
         self._pace(now, instance)
 

@@ -118,6 +118,8 @@ class InferenceRequest(Latencies):
     prompt: int = 0
     generated: int = 0
     cached: int = 0
+    matched: int = 0
+    """Tokens of the prompt that the context cache has; all of them where only the last one is computed again."""
     cached_first: int = 0
     cached_ssd: int = 0
     """Of `cached`, tokens that lay on solid state."""

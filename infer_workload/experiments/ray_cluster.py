@@ -8,7 +8,7 @@ import socket
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from infer_workload.experiments.sweep import ReportOrReason, Runner, measured
+from infer_workload.experiments.sweep import ReportOrReason, Runner, longest_first, measured
 from infer_workload.experiments.trial import Trial
 from matrixcommon.model.errors import InvalidField, NotFound, Unavailable
 
@@ -39,7 +39,7 @@ def on_ray(address: str, workers: int | None = None) -> Runner:
         try:
             ray.init(**where, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
             task = ray.remote(measured)
-            asked = {task.remote(trial): number for number, trial in enumerate(trials)}
+            asked = {task.remote(trial): number for number, trial in longest_first(trials)}
             waiting = list(asked)
             while waiting:
                 ended, waiting = ray.wait(waiting)

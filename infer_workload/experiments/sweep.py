@@ -14,6 +14,7 @@ from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import product
+from math import inf
 from typing import Any
 
 from infer_workload.experiments import experiment
@@ -136,6 +137,12 @@ def sweep(
     return [Point(varied, *found[number]) for number, (varied, _) in enumerate(points)]
 
 
+def longest_first(trials: Sequence[Trial]) -> list[tuple[int, Trial]]:
+    """Trials with their numbers, in the order in which several workers end soonest: none begins a long one last. What
+    one takes goes by its requests, and hardly by anything else; how many a trace has is seen when it is read."""
+    return sorted(enumerate(trials), key=lambda each: -inf if each[1].trace else -(each[1].generate or 0))
+
+
 def here(workers: int) -> Runner:
     """So many processes of this machine; one: this process."""
 
@@ -145,7 +152,7 @@ def here(workers: int) -> Runner:
             return
         fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
         with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
-            asked = {pool.submit(measured, trial): number for number, trial in enumerate(trials)}
+            asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
             try:
                 for one in as_completed(asked):
                     yield asked[one], one.result()

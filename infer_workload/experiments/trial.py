@@ -124,7 +124,7 @@ class Trial(BaseModel):
             batch_per_npu=self.batch,
             tpot_target_s=self.tpot_target,
             context_cache=self.cache,
-            cache_plane=self.cache_plane or load_calibration(self.machine).memory_plane,
+            cache_plane=self.cache_plane,
             cache_gb_per_node=self.cache_gb,
             mtp=self.mtp,
             microbatching=self.microbatch,

@@ -99,6 +99,11 @@ class Deployment:
         asked = self.spec.cache_gb_per_node
         return self.calibration.cache_gb_per_node if asked is None else asked
 
+    @property
+    def cache_plane(self) -> str:
+        """The plane that cached blocks are read over: as asked, else the one that memory is read over."""
+        return self.spec.cache_plane or self.calibration.memory_plane
+
     def context_cache(self) -> ContextCache:
         """An empty cache of its size."""
         spec = self.spec
@@ -143,6 +148,14 @@ class Deployment:
         return PrefillTiming(self.model, self.calibration, exchange, layout, microbatch=microbatch)
 
 
+def plane_lacking(desired: DeploymentShape, calibration: Calibration) -> str:
+    """Why its context cache cannot be read on this machine; empty where it can, or where it has none."""
+    plane, has = desired.cache_plane, calibration.planes
+    if not desired.context_cache or plane is None or plane in has:
+        return ""
+    return f"the context cache is to be read over {plane}, and the machine has {', '.join(has)} between its nodes"
+
+
 def lay_out(
     fabric: Fabric,
     model: ServedModel,
@@ -157,12 +170,9 @@ def lay_out(
     everything that stands in the way; fewer nodes than the spec's sizes need do not `at_any_size`, and are split as
     close to them as can be without changing roles that need not change."""
     desired = spec or DeploymentShape()
-    if desired.context_cache and desired.cache_plane not in calibration.planes:
+    if why := plane_lacking(desired, calibration):
         has = ", ".join(calibration.planes)
-        raise DoesNotFit(
-            f"the context cache is to be read over {desired.cache_plane}, and the machine has {has} between its nodes",
-            [{"domain": "cachePlane", "needs": desired.cache_plane, "has": has}],
-        )
+        raise DoesNotFit(why, [{"domain": "cachePlane", "needs": desired.cache_plane, "has": has}])
     nodes = fabric.nodes
     if scale is None or scale.zero:
         prefill_nodes, decode_nodes = _sizes(nodes, desired, calibration, previous if at_any_size else None)

@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.layout.deployment import plane_lacking
 from infer_workload.timing.calibration import MACHINE, Calibration
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.errors import InvalidField
@@ -58,7 +59,8 @@ def naming(request: DeploymentRequest, machine: str | None) -> DeploymentRequest
 def check_known(
     request: DeploymentRequest, models: Mapping[str, ServedModel], machines: Mapping[str, Calibration]
 ) -> None:
-    """Raises InvalidField with the first field that names what is not there, and what is."""
+    """Raises InvalidField with the first field that names what is not there, and what is; a plane among them where the
+    machine is known."""
     kept = [(f"modelCacheModels[{at}]", name) for at, name in enumerate(request.model_cache_models)]
     named: list[tuple[str, str, str, Mapping[str, object]]] = [("model", "model", request.model, models)]
     named += [("machine", "machine", request.machine, machines)] if request.machine is not None else []
@@ -67,3 +69,5 @@ def check_known(
         if name not in there:
             known = ", ".join(sorted(there))
             raise InvalidField(f"there is no {kind} {name[:80]!r}; there are {known}", field=field)
+    if request.machine is not None and (why := plane_lacking(request, machines[request.machine])):
+        raise InvalidField(why, field="cachePlane")

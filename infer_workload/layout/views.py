@@ -24,6 +24,7 @@ def pools_view(deployment: Deployment, cache: ContextCache) -> PoolsView:
         kv_tokens_per_die=deployment.kv_tokens_per_die,
         context_length=deployment.context_length,
         cache_blocks=max(0, cache.capacity),
+        cache_plane=deployment.cache_plane if deployment.spec.context_cache else "",
     )
 
 

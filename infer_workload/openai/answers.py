@@ -29,14 +29,14 @@ from matrixcommon.model.errors import (
     MatrixError,
     RateLimitExceeded,
     TooManyRequests,
+    Unauthorized,
     Unavailable,
     UsageQuotaExceeded,
 )
 from matrixcommon.model.resource_key import name_of
 
+PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
 RETRY_AFTER_S = 2
-TYPES = {400: "invalid_request_error", 404: "invalid_request_error", 422: "invalid_request_error",
-         503: "service_unavailable_error"}  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -196,9 +196,13 @@ def _event(document: dict[str, Any]) -> bytes:
 
 def _error(refused: MatrixError) -> dict[str, Any]:
     code = "context_length_exceeded" if "maximum context length" in refused.message else refused.reason
-    kind, param = TYPES.get(refused.status, "server_error"), refused.field
-    if refused.status == 404:
+    kind, param = "invalid_request_error" if refused.status < 500 else "server_error", refused.field
+    if refused.status == 503:
+        kind = "service_unavailable_error"
+    if refused.status == 404 and param == "model":
         code = "model_not_found"
+    if isinstance(refused, Unauthorized):
+        code = "invalid_api_key"
     if isinstance(refused, TooManyRequests):
         kind, param = "overloaded_error", None
         code = "overloaded"
@@ -212,6 +216,11 @@ def _error(refused: MatrixError) -> dict[str, Any]:
 def stream_refusal(refused: MatrixError) -> bytes:
     """The last event of a stream that does not come to its end."""
     return _event({"error": _error(refused)})
+
+
+def is_asked_by_openai_clients(path: str) -> bool:
+    """Whether what is served at this path, or refused there, is in OpenAI's form."""
+    return path in PATHS or path.startswith("/v1/models/")
 
 
 def refusal(refused: MatrixError) -> Response:

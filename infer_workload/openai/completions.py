@@ -34,7 +34,7 @@ CLIENT_GONE = 499
 REFUSED: dict[int | str, dict[str, Any]] = {
     "default": {"description": "it is refused", "content": {"application/json": {"schema": {"type": "object"}}}}
 }
-"""How this endpoint refuses; who may not ask it at all is told so in a problem document."""
+"""How this endpoint refuses, who may not ask it at all as well."""
 STREAMED = {**REFUSED, 200: {"content": {"text/event-stream": {}}}}
 
 CHAT = [{"role": "user", "content": "Why?"}]
@@ -57,7 +57,7 @@ def routes(serving: Serving) -> APIRouter:
     def offered(caller: Caller) -> list[Offer]:
         return offers(serving.live.values(), caller.project, caller.sees)
 
-    @api.get("/v1/models")
+    @api.get("/v1/models", responses=REFUSED)
     async def models(caller: CallerOf) -> dict[str, Any]:
         """What the caller may name as a model: the deployments that it sees, and the models that they serve."""
         return {"object": "list", "data": [_model(each) for each in offered(caller)]}

@@ -104,8 +104,8 @@ class Serving:
         Raises InsufficientCapacity when a running deployment cannot be laid out as now requested; it stays as it was.
         """
         checked_resource_name(name)
-        check_known(request, self.models, self.machines)
         live = self.live.get(name)
+        check_known(request if live is None else naming(request, live.spec.machine), self.models, self.machines)
         reshaped = False
         with self.store.records.transaction(dry=validate_only) as session:
             row = session.get(DeploymentRow, name)

@@ -85,7 +85,7 @@ def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, Workloa
     caching = engine.cache.nodes
     if prefill and caching and engine.cache.capacity > 0:
         rate = means.get("cache", 0.0) / 1e9 / (len(caching) * NPUS_PER_NODE)
-        plane = engine.deployment.spec.cache_plane
+        plane = engine.deployment.cache_plane
         add("cache", WorkloadLoad(instance, plane, "pull", tuple(caching), rate, prefill))
     return found
 

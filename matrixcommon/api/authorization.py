@@ -260,6 +260,14 @@ class ResourceKind:
     row: type[ResourceRow] | None = None
     named: Any = str
 
+    @property
+    def singular(self) -> str:
+        """One of them, in words: `a switch`, `a recovery policy`."""
+        words = self.collection.replace("-", " ")
+        if words.endswith("ies"):
+            return f"{words[:-3]}y"
+        return words[:-2] if words.endswith(("ches", "sses")) else words.removesuffix("s")
+
     def route(self, verb: str, parameter: str = "{}") -> tuple[str, str]:
         """The method and path of a verb."""
         method, _, rest = verb.partition(" ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -140,13 +141,18 @@ def _filter_terms(text: str | None, known: Container[str] | None) -> tuple[Term,
     return terms
 
 
+ANOTHER_TERM = re.compile(r"(,\s*|\s+and\s+|\s*&&\s*)[A-Za-z][\w.]*!?=")
+"""What would be the next term, were it not joined as nobody here joins terms; without quotes it is in no value."""
+
+
 def _read_terms(text: str) -> Iterator[Term]:
     """Raises InvalidField."""
     for part in text.split(" AND "):
         path, found, value = part.partition("=")
         negated = path.endswith("!")
         path = path.removesuffix("!").strip()
-        if not found or not path:
+        other = ANOTHER_TERM.search(value) if not value.strip().startswith('"') else None
+        if not found or not path or other:
             raise InvalidField(
                 f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
             )

@@ -145,8 +145,7 @@ class KindRoutes:
             assert self._views is not None
             found = next((view for view in self._views() if getattr(view, "name", None) == key), None)
             if found is None:
-                noun = self._kind.collection.removesuffix("s").replace("-", " ")
-                raise NotFound(f"there is no {noun} named {name_of(key)[:80]!r}", field="name")
+                raise NotFound(f"there is no {self._kind.singular} named {name_of(key)[:80]!r}", field="name")
             return found
         assert self._records is not None
         with self._records.reading() as session:

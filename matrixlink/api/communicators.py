@@ -89,9 +89,9 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
         supernode = communicators.fabric.supernode_with(switch)
         tables = views(supernode.name) if supernode is not None else None
         if supernode is None or tables is None or not tables.has(switch):
-            raise NotFound(
-                f"there is no UB chip named {switch[:80]!r}; there are sn0-c00-n0-l1p3, sn0-l2p3-k11 ...", field=field
-            )
+            chips = [chip for name in communicators.fabric.supernodes for chip in views(name).switches]
+            there = f"; there are {chips[0]}, {chips[-1]} ..." if chips else ""
+            raise NotFound(f"there is no UB chip named {switch[:80]!r}{there}", field=field)
         return tables, communicators.plane(supernode.name).tables.version
 
     return api.router

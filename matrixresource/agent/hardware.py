@@ -28,7 +28,7 @@ from matrixresource.agent.fault_catalogue import (
     FaultKind,
 )
 from matrixresource.contract.nodes import IN_PLACE, NodeInventory
-from matrixresource.nodes.expected_inventory import inventory
+from matrixresource.nodes.expected_inventory import inventory, port_names
 from matrixresource.nodes.fault_levels import level_of
 from matrixresource.topology.deviations import as_built
 from matrixresource.topology.loading import load_spec
@@ -122,8 +122,15 @@ class EmulatedNode:
 
     @property
     def dies(self) -> frozenset[int]:
-        """The dies it has, by number within the node: 2k and 2k+1 are NPU k."""
+        """The dies it has, by number within the node: 2k and 2k+1 are NPU k, both of them where it is a single die."""
+        if self.spec.npu.dies == 1:
+            return frozenset(2 * npu.npu + half for npu in self.inventory.npus for half in (0, 1))
         return frozenset(die for npu in self.inventory.npus for die in npu.dies)
+
+    @property
+    def ports_with_cables(self) -> list[str]:
+        """In the order of a regular node, which may have more."""
+        return [port for port in port_names(self.spec) if port in self._built]
 
     @property
     def peers(self) -> Mapping[str, str | None]:

@@ -16,6 +16,7 @@ from typing import Any
 
 from sqlalchemy.orm import Session
 
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixcommon.persistence.searches import SearchNeeded, search
@@ -28,6 +29,7 @@ from matrixresource.scheduler.changes import preemption
 from matrixresource.scheduler.ledger import Ledger
 from matrixresource.scheduler.model.best_fit import POLICIES
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
+from matrixresource.scheduler.model.free_capacity_index import EVEN
 from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.scheduler.model.reservations import Reservation
 from matrixresource.scheduler.model.state import HeldAllocation
@@ -67,6 +69,8 @@ class LedgerSync:
         self.preempted_by: dict[str, list[str]] = {}
         """By allocation, whom it has preempted who has not come back."""
         self.ledger = Ledger(ClusterShape(1, 1, 1))
+        self._npus_have_dies = True
+        """Whether an NPU is more than one die, so that a part of it can be had."""
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
         store.records.before_commit.append(self._follow)
@@ -190,7 +194,13 @@ class LedgerSync:
 
     def placement_request(self, request: AllocationRequest, now: float = 0.0) -> PlacementRequest:
         """A request in the ledger's words. Raises InvalidField."""
-        return map_request(request, self.ledger.shape, self.number, now)
+        asked = map_request(request, self.ledger.shape, self.number, now)
+        if asked.npus_per_node < 1 and not self._npus_have_dies:
+            field = "npus" if request.npus_per_node is None else "npusPerNode"
+            raise InvalidField(
+                f"{asked.npus_per_node:g} is no part of an NPU that is one die: use 1 or more", field=field
+            )
+        return asked
 
     # ---- in step
 
@@ -199,6 +209,7 @@ class LedgerSync:
         rows = self._store.nodes(session)
         built = supernodes(session)
         shape = cluster_shape(built)
+        self._npus_have_dies = any(each.spec.npu.dies > 1 for each in built.values())
         drawn = node_numbers(built, shape)
         learned, known = self.ledger.chooser, self.ledger.shape
         self.ledger = Ledger(shape, self._policy)
@@ -297,7 +308,10 @@ class LedgerSync:
         number = self.numbers.get(row.name)
         if number is not None:
             there = (1 << 2 * row.npus) - 1
-            self.ledger.index.block(number, unusable_dies(row) | self.ledger.shape.dies & ~there)
+            unusable = unusable_dies(row)
+            if not self._npus_have_dies:  # an NPU that is one die is unusable with it
+                unusable |= (unusable & EVEN) << 1 | unusable >> 1 & EVEN
+            self.ledger.index.block(number, unusable | self.ledger.shape.dies & ~there)
             self.ledger.set_up(number, row.open)
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:

@@ -29,7 +29,12 @@ def refusal(
     start = does_not_fit(request, ledger.ledger.shape.npus)
     if rows and (limit := _exceeded(ledger, request)):
         return ExceedsDomain(f"{start}: {limit}", field="placement.level", blocking=blocking(rows))
-    text = f"{start}: {blocking_domains(ledger, request)}{_worked_on(rows)}"
+    if name and ledger.ledger.choose(request) is not None:  # its rules hold for what it has and this together
+        why = "there is room, but none beside what it has, by its placement or what is reserved; "
+        why += "an allocation moves by PUT .../move"
+    else:
+        why = blocking_domains(ledger, request)
+    text = f"{start}: {why}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=blocking(rows))
 
 

@@ -53,7 +53,7 @@ class ReservationService:
             row = session.get(ReservationRow, name)
             kept_request = request.spec().spec_dict()
             if row is not None:
-                if (row.request, row.starts_at, row.ends_at) != (kept_request, start, start + request.duration_s):
+                if row.request != kept_request or not row.lies_at(start, start + request.duration_s):
                     raise Conflict(f"reservation {name!r} is for something else; delete it first")
                 row.labels = request.labels
                 holding = session.get(AllocationRow, name)

@@ -128,6 +128,15 @@ class AllocationRequest(ApiModel):
         """The spec without what is no part of it: labels, what was to be avoided then, the version it was made on."""
         return self.model_copy(update={"labels": {}, "exclude_nodes": [], "topology_version": ""}).wire()
 
+    def as_asked(self, project: str) -> dict[str, Any]:
+        """The spec as a member of that project would ask for it again: what is not by default, by its own names."""
+        affinities = {"affinity": self.affinity, "anti_affinity": self.anti_affinity}
+        shown: dict[str, Any] = {name: each.shown_to(project) for name, each in affinities.items() if each is not None}
+        if self.reservation is not None:
+            shown["reservation"] = reference(self.reservation, project)
+        own = {"project", "labels", "exclude_nodes", "topology_version"}
+        return self.model_copy(update=shown).model_dump(mode="json", by_alias=True, exclude_defaults=True, exclude=own)
+
     @model_validator(mode="after")
     def _named_memory(self) -> AllocationRequest:
         by_node = self.memory_gib_by_node
@@ -249,7 +258,8 @@ class MemberView(ApiModel):
 
 
 class AllocationView(ResourceView):
-    """What one owner holds. `nodes` counts members, `npus` the NPUs they hold."""
+    """What one owner holds. `nodes` counts members, `npus` the NPUs they hold; `request` is what was asked for, and can
+    be asked for again."""
 
     nodes: int
     npus: NpuCount
@@ -268,6 +278,7 @@ class AllocationView(ResourceView):
     power: Power = "On"
     members: list[MemberView] = Field(default_factory=empty_list)
     preempts: list[str] = Field(default_factory=empty_list)
+    request: dict[str, Any] = Field(default_factory=empty_dict, description="the spec as it was granted last")
 
     @property
     def growth(self) -> str:

@@ -48,13 +48,15 @@ class ReservationRequest(AllocationRequest):
 
 
 class ReservationView(ResourceView):
-    """One reservation. `nodes` is where it lies now: promised, or held once its time has come.
+    """One reservation. `nodes` is where it lies now: promised, or held once its time has come. `request` is what was
+    asked for, and can be asked for again.
 
-    States: Promised; Held (under an allocation of the same name, of which others may take); Waiting (its time has come,
-    who should have left has not); Ended.
+    States: Promised; Active (held under an allocation of the same name, of which others may take); Waiting (its time
+    has come, who should have left has not); Ended.
     """
 
     starts_at: str
     ends_at: str
+    duration_s: float
     request: dict[str, Any]
     nodes: list[str] = Field(default_factory=empty_list)

@@ -72,15 +72,16 @@ class AllocationRow(ResourceRow, Base):
         return cast(AllocationRequest, read)
 
     def view(self) -> AllocationView:
-        request = self.spec()
+        request, project = self.spec(), self.project or DEFAULT_PROJECT
         return self.view_as(
             AllocationView,
+            request=request.as_asked(project),
             npus_per_node=request.npus_per_node,
             cpus=request.cpus or None,
             memory_gib=request.memory_gib or None,
             placement=request.placement,
-            affinity=request.affinity and request.affinity.shown_to(self.project or DEFAULT_PROJECT),
-            anti_affinity=request.anti_affinity and request.anti_affinity.shown_to(self.project or DEFAULT_PROJECT),
+            affinity=request.affinity and request.affinity.shown_to(project),
+            anti_affinity=request.anti_affinity and request.anti_affinity.shown_to(project),
             priority=request.priority,
             preemption=request.preemption,
             expires_at=None if self.expires_at is None else timestamp(self.expires_at),

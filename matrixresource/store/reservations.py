@@ -13,6 +13,7 @@ from sqlalchemy import JSON, Float, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.resource_key import DEFAULT_PROJECT
 from matrixcommon.model.state_machine import State, StateMachine
 from matrixcommon.persistence.database_session import ResourceRow
 from matrixcommon.persistence.table_cache import all_rows
@@ -56,6 +57,10 @@ class ReservationRow(ResourceRow, Base):
     def promised(self) -> bool:
         return self.state in ("Promised", "Waiting")
 
+    def lies_at(self, start: float, end: float) -> bool:
+        """Whether it is from then until then, as far as it is shown: a moment in whole milliseconds."""
+        return abs(self.starts_at - start) < 1e-3 and abs(self.ends_at - end) < 2e-3
+
     def spec(self) -> AllocationRequest:
         return AllocationRequest.from_stored(self.request)
 
@@ -69,6 +74,8 @@ class ReservationRow(ResourceRow, Base):
             ReservationView,
             starts_at=timestamp(self.starts_at),
             ends_at=timestamp(self.ends_at),
+            duration_s=round(self.ends_at - self.starts_at, 6),
+            request=self.spec().as_asked(self.project or DEFAULT_PROJECT),
             nodes=sorted(self.nodes),
         )
 

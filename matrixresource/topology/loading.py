@@ -1,6 +1,7 @@
 """A supernode's spec from its YAML file: every section, figure and sum checked before anybody reads a number.
 
-The files that lie beside this one are the machines that are built in, each under its file's name.
+The files that lie beside this one are the machines that are built in, each under its file's name
+(`matrixresource/machines.py`).
 """
 
 from __future__ import annotations
@@ -13,12 +14,11 @@ from typing import Any
 import yaml
 from pydantic import ValidationError
 
-from matrixcommon.model.errors import InvalidField
+from matrixresource.machines import spec_file
 from matrixresource.topology.cross_checks import cross_checks
 from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec, UbSpec
 
 MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
-DEFAULT_FILE = Path(__file__).with_name("cloudmatrix384.yaml")
 NAMEABLE = {"cabinet.nodes": 10, "supernode.cabinets": 1000, "node.npus": 10, "ub.sub_planes": 10,
             "ub.l2_per_sub_plane": 100, "npu.dies": 10, "rdma.subnets": 10}  # fmt: skip
 """How many of each the names of parts can tell apart."""
@@ -31,16 +31,6 @@ ABSENT = frozenset(
 """What a machine may have none of: one whose UB plane ends at the node, or whose NPUs are of one die."""
 
 
-def built_in() -> dict[str, Path]:
-    """The machines that lie beside this module, by name."""
-    return {file.stem: file for file in sorted(DEFAULT_FILE.parent.glob("*.yaml"))}
-
-
-def of_numbers(machine: str) -> bool:
-    """Whether it names a machine or a file with one's numbers; else it is a file in which a supernode is drawn."""
-    return machine in built_in() or Path(machine).suffix.lower() in (".yaml", ".yml")
-
-
 def load_spec(path: Path | str | None = None) -> SupernodeSpec:
     """The spec in the file `path`, or of the built-in machine of that name; by default the published CloudMatrix384.
     Raises InvalidSpec with the field's path, InvalidField where there is neither."""
@@ -49,17 +39,6 @@ def load_spec(path: Path | str | None = None) -> SupernodeSpec:
         return _read(file.read_text(encoding="utf-8"))
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as wrong:
         raise InvalidSpec("", f"{file.name} is no YAML: {' '.join(str(wrong).split())[:300]}") from wrong
-
-
-def spec_file(named: Path | str | None) -> Path:
-    """Raises InvalidField where there is no such file, nor a built-in machine of that name."""
-    if named is None:
-        return DEFAULT_FILE
-    file = built_in().get(str(named), Path(named))
-    if not file.is_file():
-        there = ", ".join(built_in())
-        raise InvalidField(f"{str(named)[:200]!r} is neither a file nor a machine; there are {there}", field="spec")
-    return file
 
 
 def parse_spec(document: Any) -> SupernodeSpec:

@@ -36,7 +36,7 @@ from services.chassis.leadership import Leadership
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.metrics import RequestMetrics, leadership_metrics, watcher_metrics
 from services.chassis.periodic import Periodic, supervised
-from services.chassis.problem_document import problem_response
+from services.chassis.problem_document import Refuse, problem_response
 from services.chassis.problems import as_error, describe_refusals, install
 from services.chassis.tracing import flush
 
@@ -69,13 +69,15 @@ def create_app(
     registry: CollectorRegistry | None = None,
     on_stop: Callable[[], None] = lambda: None,
     fences: Fences | None = None,
+    refuse: Refuse = problem_response,
 ) -> FastAPI:
     """A FastAPI application around `routers`, each of whose routes `access` has to declare.
 
     `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
     watchers from start to stop, begun again where they fail; `led` and `led_tasks` likewise, only while this replica
     leads. `registry` collects the service's own metrics beside those of its requests. `fences` refuse what is asked in
-    the name of a leader that another has followed.
+    the name of a leader that another has followed. `refuse` is for a service some of whose clients know no problem
+    documents.
     """
     registry, routers = registry or CollectorRegistry(), tuple(routers)
     access.check(routers)
@@ -110,6 +112,7 @@ def create_app(
         tokens=tokens or Tokens(None),
         fences=fences,
         measured=RequestMetrics(registry),
+        refuse=refuse,
     )
     return app
 
@@ -182,12 +185,14 @@ class Edge:
         tokens: Tokens,
         fences: Fences | None,
         measured: RequestMetrics,
+        refuse: Refuse,
     ) -> None:
         self._app = app
         self._fences = fences
         self._direct = direct
         self._tokens = tokens
         self._measured = measured
+        self._refuse = refuse
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -216,15 +221,16 @@ class Edge:
             await send(message)
 
         principal = None
+        scope.setdefault("state", {})["refuse"] = self._refuse
         try:
             if scope["path"] not in OPEN_PATHS:
                 principal = self._tokens.principal(headers.get("authorization"))
                 asks = partial(self._tokens.principal, headers.get("authorization"))
-                scope.setdefault("state", {}).update(principal=principal, asks=asks)
+                scope["state"].update(principal=principal, asks=asks)
                 self._hear(principal, headers.get(HEADER.lower()))
             body = await self._limited(headers, receive)
         except MatrixError as refused:
-            await problem_response(refused, scope["path"])(scope, receive, sending)
+            await self._refuse(refused, scope["path"])(scope, receive, sending)
             return
         method, path, query = scope["method"], scope["path"], scope["query_string"]
         answering = _hiding(scope, sending, principal)
@@ -240,7 +246,7 @@ class Edge:
         except Exception as wrong:  # here, and not further out, where nobody counts it
             if begun:
                 raise
-            response = problem_response(as_error(wrong, scope["path"]), scope["path"])
+            response = self._refuse(as_error(wrong, scope["path"]), scope["path"])
         await response(scope, receive, answering)
 
     def _hear(self, principal: Principal, token: str | None) -> None:

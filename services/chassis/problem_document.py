@@ -3,11 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 
 from starlette.responses import Response
+from starlette.types import Scope
 
 from matrixcommon.model.errors import MatrixError
 from services.chassis.logging import REQUEST_ID
+
+Refuse = Callable[[MatrixError, str], Response]
+"""Answers what was refused at a path."""
+
+
+def refusing(scope: Scope) -> Refuse:
+    """How the service that a request came to refuses."""
+    found: Refuse = scope.get("state", {}).get("refuse", problem_response)
+    return found
 
 
 def problem_response(error: MatrixError, instance: str) -> Response:

@@ -24,7 +24,7 @@ from matrixcommon.model.errors import (
 )
 from matrixcommon.model.resource_model import ApiModel
 from services.chassis.database import database_refuses
-from services.chassis.problem_document import problem_response
+from services.chassis.problem_document import refusing
 
 log = logging.getLogger(__name__)
 
@@ -45,7 +45,8 @@ class Problem(ApiModel):
 
 
 def describe_refusals(app: FastAPI) -> None:
-    """Have the OpenAPI document say that every refusal is a `Problem`, in place of what FastAPI supposes."""
+    """Have the OpenAPI document say that every refusal is a `Problem` where its route says nothing else, in place of
+    what FastAPI supposes."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -59,7 +60,7 @@ def describe_refusals(app: FastAPI) -> None:
             for operation in (each for path in document["paths"].values() for each in path.values()):
                 operation["responses"].pop("422", None)
                 described = operation["responses"].setdefault("default", {"description": "it is refused"})
-                described["content"] = {**described.get("content", {}), **refusal}
+                described.setdefault("content", refusal)  # or the route says in which other form
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]
@@ -108,8 +109,6 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
     if isinstance(wrong, HTTPException):
         if wrong.status_code == 404:
             return NotFound(f"nothing is served at {path}; /openapi.json lists what is")
-        if wrong.status_code == 405:
-            return MethodNotAllowed(f"this is not served at {path}")
         error = Malformed(str(wrong.detail))
         error.status = wrong.status_code  # type: ignore[misc]
         return error
@@ -121,19 +120,18 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
 
 
 def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
-    """Every way a request can fail ends in a problem document. `routers`: where the methods of a path are."""
+    """Every way a request can fail ends in the service's form of a refusal. `routers`: where the methods of a path
+    are."""
 
     async def refused(request: Request, wrong: Exception) -> Response:
-        path = request.url.path
-        error = as_error(wrong, path)
-        if error.status != 405:
-            return problem_response(error, path)
+        path, refuse = request.url.path, refusing(request.scope)
+        if not isinstance(wrong, HTTPException) or wrong.status_code != 405:
+            return refuse(as_error(wrong, path), path)
         found = (
             route for router in routers for route in router.routes if route.matches(request.scope)[0] != Match.NONE
         )
         served = ", ".join(sorted({method for route in found for method in getattr(route, "methods", None) or ()}))
-        error.message = f"{request.method} is not served at {path}; {served} may be asked"
-        response = problem_response(error, path)
+        response = refuse(MethodNotAllowed(f"{request.method} is not served at {path}; {served} may be asked"), path)
         response.headers["Allow"] = served
         return response
 

@@ -16,7 +16,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Unavailable
 from services.chassis.emulated_date import EmulatedDate
 from services.chassis.garbage import keep_what_is_there
-from services.chassis.problem_document import problem_response
+from services.chassis.problem_document import refusing
 from services.chassis.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -70,7 +70,7 @@ class OrderlyStop:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         elif not begun:
             away = Unavailable("this process is being stopped; ask again")
-            await problem_response(away, scope["path"])(scope, receive, send)
+            await refusing(scope)(away, scope["path"])(scope, receive, send)
 
 
 def _is_event_stream(start: Message) -> bool:

@@ -23,13 +23,13 @@ from starlette.responses import PlainTextResponse, Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from infer_workload.openai.answers import refusal, stream_refusal
+from infer_workload.openai.answers import stream_refusal
 from matrixcommon.model.errors import MatrixError, TooLarge, Unavailable
 from services.chassis.app import BODY_LIMIT_BYTES
 from services.chassis.logging import configure
-from services.chassis.problem_document import problem_response
 from services.chassis.serving import serve
 from services.chassis.settings import Settings
+from services.infer.refusals import refuse
 
 log = logging.getLogger(__name__)
 
@@ -66,8 +66,7 @@ class FrontEnd:
         try:
             return await self._relayed(request, await _body(request))
         except MatrixError as refused:
-            path = request.url.path
-            return refusal(refused) if path.endswith(COMPLETIONS) else problem_response(refused, path)
+            return refuse(refused, request.url.path)
 
     async def _relayed(self, request: Request, body: bytes) -> Response:
         until = asyncio.get_running_loop().time() + self._hold_s

@@ -41,6 +41,7 @@ from services.chassis.http import http_client
 from services.chassis.periodic import Periodic, compaction, follow, nudging
 from services.chassis.run import main_of
 from services.chassis.settings import ServiceSettings
+from services.infer.refusals import refuse
 
 MIGRATIONS = Migrations("infer", Base.metadata)
 
@@ -190,6 +191,7 @@ def build(
         tasks=tasks,
         registry=registry,
         on_stop=database.close,
+        refuse=refuse,
     )
     app.state.serving = serving
     return app

@@ -33,7 +33,7 @@ from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFo
 from matrixcommon.model.resource_key import key_of
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixresource.agent.fault_catalogue import FAULT_KINDS
-from matrixresource.topology.loading import DEFAULT_FILE, of_numbers
+from matrixresource.machines import DEFAULT_FILE, of_numbers
 from services.chassis.http import http_client
 from services.recordings.recording import Recording, add_to_snapshot
 from services.snapshots import archive

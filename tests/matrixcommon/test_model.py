@@ -116,9 +116,18 @@ def test_filters(text, matches):
     assert parse_filter(text)(view) is matches
 
 
-def test_a_filter_that_cannot_be_read_is_refused():
+@pytest.mark.parametrize(
+    "text", ["state", "=x", "cabinet=sn0-c00,state!=Active", "a=b, c=d", "a=b and c.d=e", "a=b && c=d"]
+)
+def test_a_filter_that_cannot_be_read_is_refused(text):
+    """Joined otherwise than by AND it would be one long value, which nothing has."""
     with pytest.raises(InvalidField, match="field=value"):
-        parse_filter("state")
+        parse_filter(text)
+
+
+def test_a_value_in_quotes_may_look_like_terms():
+    assert parse_filter('message="a=b, c=d"')({"message": "a=b, c=d"})
+    assert parse_filter("message=one, two")({"message": "one, two"})
 
 
 def test_a_condition_dates_its_last_change_of_status_only():

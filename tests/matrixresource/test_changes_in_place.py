@@ -45,6 +45,17 @@ def test_a_move_stays_in_its_project(machine):
     assert refused.value.field == "project"
 
 
+@pytest.mark.parametrize("level", ["cabinet", "supernode"])
+def test_what_cannot_grow_where_it_is_is_not_said_to_fit_nowhere(tmp_path, level):
+    machine = Machine(tmp_path, supernodes=2)
+    placement = {"policy": "pack", "level": level, "required": True}
+    size = 4 if level == "cabinet" else 48
+    machine.have("full", nodes=size, placement=placement)
+    with pytest.raises(InsufficientCapacity, match="1 node does not fit: there is room, but none beside what it has"):
+        machine.ask("full", nodes=size + 1, placement=placement)
+    machine.check()
+
+
 URGENT = {"priority": 5, "preemption": "LowerPriority"}
 
 

@@ -15,6 +15,7 @@ from matrixresource.agent.hardware import InjectedFault
 from matrixresource.topology import Supernode
 from matrixresource.topology.deviations import Deviation
 from matrixresource.topology.graph_document import compile_document
+from matrixresource.topology.loading import load_spec
 from matrixresource.topology.observed_graph import node_link
 from matrixresource.topology.rewiring import apply_deviations
 from services.chassis.app import create_app
@@ -155,6 +156,38 @@ async def test_faults_on_a_node_that_was_taken_away_end_and_keep_no_other_from_a
     flapping.cancel()
     assert desk.http.delete("/v1/faults/gone").status_code == 204
     assert set(desk.fleet.faults) == {"stays", "more"}
+
+
+def test_what_the_graph_of_a_supernode_lacks_is_no_target(desk: Desk) -> None:
+    graph = Supernode("sn0", desk.fleet.spec).model_graph()
+    less = [
+        Deviation("SwitchFailed", "sn0-l2p3-k11"),
+        Deviation("NodeAbsent", OTHER),
+        Deviation("CableDark", f"{NODE}.ub-p4-k00"),
+    ]
+    drawn = node_link(apply_deviations(graph, less))
+    desk.fleet.rack(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
+    for kind, target, parameters, field in (
+        ("switch-down", "sn0-l2p3-k11", {}, "target"),
+        ("switch-silent", f"{OTHER}-l1p3", {}, "target"),
+        ("node-down", OTHER, {}, "target"),
+        ("cable-moved", NODE, {"port": "ub-p3-k11", "peer": "sn0-l2p3-k12"}, "parameters.port"),
+        ("link-down", NODE, {"port": "ub-p4-k00"}, "parameters.port"),
+    ):
+        answer = desk.put(kind, target, **parameters)
+        assert (answer.status_code in (404, 422), answer.json().get("field")) == (True, field), answer.text
+        assert "name one like sn0-l2p3-k11" not in answer.json()["detail"], "an example that is there"
+    assert desk.put("switch-down", "sn0-l2p3-k12").status_code == 200
+    assert desk.put("link-silent", NODE, port="ub-p3-*").status_code == 200
+
+
+def test_a_die_that_no_npu_of_the_machine_has_is_no_target() -> None:
+    fleet = Fleet([NodeName(NODE)], Cards(), FixedClock(), 1, load_spec("atlas-800i-a2"))
+    http = TestClient(create_app("agents", "Emulated nodes", all_routes(fleet, Path("no-stack")), ACCESS))
+    body = {"kind": "hbm-fault", "target": NODE, "parameters": {"npu": 3, "die": 1}}
+    assert http.put("/v1/faults/hbm", json=body).json()["field"] == "parameters.die"
+    body["parameters"] = {"npu": 3, "die": 0}
+    assert http.put("/v1/faults/hbm", json=body).status_code == 200
 
 
 def test_a_switch_is_a_target_on_the_command_line() -> None:

@@ -102,6 +102,14 @@ async def test_labels_are_those_that_were_asked_for_last_or_the_request_is_refus
     assert set(asked) >= {"allocations", "instances", "slices", "peerings", "communicators", "reservations"}, asked
 
 
+def test_one_of_each_kind_is_called_so_in_words():
+    called = {kind.collection: kind.singular for rules in RULES.values() for kind in rules.kinds}
+    assert called | {
+        "switches": "switch", "recovery-policies": "recovery policy", "qos-classes": "qos class", "processes": "process",
+        "nodes": "node", "traffic": "traffic", "forwarding-tables": "forwarding table", "scenario-runs": "scenario run",
+    } == called  # fmt: skip
+
+
 def is_of(kind, request) -> bool:
     return request.rule.path == f"/v1/{kind.collection}/{{}}"
 

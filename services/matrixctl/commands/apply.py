@@ -14,13 +14,13 @@ from matrixcommon.model.errors import InvalidField, MethodNotAllowed
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
 from services.matrixctl.clients.collections import owners
 from services.matrixctl.clients.input_files import manifests_in, mapping_in
+from services.matrixctl.commands.asked_again import asked_again
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help import completion
 from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
 from services.matrixctl.commands.reading.get import get, show
 from services.matrixctl.commands.workloads.instances import warn_of_owner
 from services.matrixctl.output.columns import listing
-from services.matrixctl.output.noun import Noun
 from services.matrixctl.output.resource_kinds import noun_of, unknown
 from services.matrixctl.output.screen import Form, say, say_deleted
 
@@ -58,29 +58,20 @@ def put(
     NAME -o yaml` printed may be changed and put back, as long as nobody else has changed it since."""
     kind = noun_of(noun)
     fields = mapping_in(file)
-    etag = fields.pop("etag", None)
+    etag = fields.get("etag")
+    path = at(kind.path.removeprefix("/v1/"), name)
     try:
         view = stack.client.call(
             kind.service,
             "PUT",
-            at(kind.path.removeprefix("/v1/"), name),
-            body=settable(kind, fields),
+            path,
+            body=asked_again(kind, fields, lambda part: stack.client.get(kind.service, path + part) or {}),
             params={"validateOnly": "true"} if dry_run else None,
-            if_match=str(etag) if etag is not None else None,
+            if_match=str(etag) if etag else None,
         )
     except MethodNotAllowed as wrong:
         raise InvalidField(f"{kind.name} cannot be put: {wrong.message}", field="NOUN") from wrong
     show(kind, [view], output, single=True)
-
-
-def settable(kind: Noun, fields: dict[str, Any]) -> dict[str, Any]:
-    """Those fields without what a service shows of a resource and nobody sets, such as its state."""
-    from services.matrixctl.explain.catalogue import rest_kind
-
-    declared = rest_kind(kind)
-    asked = {each.name for each in declared.settable}
-    shown = {each.name for each in declared.fields} if asked else set[str]()
-    return {name: value for name, value in fields.items() if name in asked or name not in shown}
 
 
 @command("delete")

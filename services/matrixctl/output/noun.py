@@ -20,6 +20,10 @@ class Noun:
     """What the service calls it, where that is not the noun."""
     means: str = ""
     """What it is, where the word may be taken for something else; shown where there is none."""
+    request_beside: tuple[str, ...] = ()
+    """Where it is shown with `request`, the fields that are asked for beside what stands in there."""
+    content: str = ""
+    """The path behind its own where the rest of what was asked for is, if it is not shown."""
     others: tuple[str, ...] = ()
     """Services that have some too; the column `service` says whose each is."""
 

@@ -44,6 +44,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, state, nodes, npus, spares, project",
         "bound, priority, lease ends:expiresAt, preempted:preempts, generation, created:createdAt",
         "alloc, allocation",
+        request_beside=("labels",),
     ),
     Noun(
         "reservations",
@@ -51,6 +52,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, state, from:startsAt, to:endsAt, nodes:nodes.length, project",
         "where:nodes, created:createdAt",
         "reservation, res",
+        request_beside=("labels", "startsAt", "durationS"),
     ),
     Noun(
         "quotas",
@@ -316,6 +318,7 @@ NOUNS: tuple[Noun, ...] = (
         "report",
         order="createdAt",
         means="`experiment run --keep NAME` keeps one",
+        content="/content",
     ),
 )
 

@@ -18,7 +18,7 @@ import httpx
 from matrixcommon.model.errors import InternalError
 from services.matrixctl.clients.kubernetes import cluster_of
 from services.matrixctl.replays.beginning import lay_out
-from services.matrixctl.supervisor.machine import ready_patience_wall_s
+from services.matrixctl.supervisor.machine_numbers import ready_patience_wall_s
 from services.matrixctl.supervisor.state_folder import Folder, Stack
 from services.matrixctl.supervisor.up import halt, show_progress, start
 from services.recordings import recording as recordings

@@ -20,7 +20,8 @@ from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from services.chassis.version import version
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.snapshots.standstill import processes_of, standstill
-from services.matrixctl.supervisor.machine import check_readable, kept
+from services.matrixctl.supervisor.machine import kept
+from services.matrixctl.supervisor.machine_numbers import check_readable
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, change_over
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime, write

@@ -32,7 +32,7 @@ from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure
 from services.matrixctl.supervisor.log_rotation import rotate_all
-from services.matrixctl.supervisor.machine import build_first, kept, located, settings_of
+from services.matrixctl.supervisor.machine import BUILT_TO_NUMBERS, kept, located, settings_of
 from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
 from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
@@ -385,8 +385,12 @@ def main(argv: Sequence[str] | None = None) -> int:
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = Request.from_json(asked) if asked else Request()
     if can_fork():
-        names = [process.name for process in request.processes]
-        preload(request.shared, partial(build_first, folder, request.topology, names))
+        if any(process.name in BUILT_TO_NUMBERS for process in request.processes):
+            from services.matrixctl.supervisor.machine_numbers import build_first
+
+            preload(request.shared, partial(build_first, folder, request.topology))
+        else:
+            preload(request.shared)
     Supervisor(folder, request).run()
     seat.leave()
     return 0

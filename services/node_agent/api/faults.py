@@ -13,7 +13,7 @@ from fastapi import APIRouter
 
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
-from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixresource.agent.fault_catalogue import (
     CABINET_KINDS,
     FAULT_KINDS,
@@ -22,10 +22,9 @@ from matrixresource.agent.fault_catalogue import (
     SWITCH_KINDS,
     check_parameters,
 )
-from matrixresource.agent.hardware import InjectedFault, lacking
+from matrixresource.agent.hardware import EmulatedNode, InjectedFault, lacking
 from matrixresource.contract.nodes import IN_PLACE
-from matrixresource.nodes.expected_inventory import part_names, port_names
-from matrixresource.topology.spec import SupernodeSpec
+from matrixresource.nodes.expected_inventory import part_names
 from services.node_agent.access import FAULTS
 from services.node_agent.contract import FaultRequest, InjectedFaultView
 from services.node_agent.fleet.fleet import Fleet
@@ -78,31 +77,35 @@ def _check(fault: InjectedFault, fleet: Fleet) -> None:
     """Raises InvalidField and NotFound."""
     check_parameters(fault.kind, fault.parameters)
     if fault.kind in SWITCH_KINDS:
-        if fault.target not in fleet.switches():
-            raise NotFound(f"this fleet has no switch {fault.target!r}; name one like sn0-l2p3-k11", field="target")
+        if fault.target not in (there := fleet.switches()):
+            like = f"; name one like {max(there)}" if there else ""
+            raise NotFound(f"this fleet has no switch {fault.target!r}{like}", field="target")
         return
     if fault.kind in CABINET_KINDS:
-        if fault.target not in {node.cabinet for node in fleet.nodes}:
-            raise NotFound(f"this fleet has no cabinet {fault.target!r}; name one like sn0-c03", field="target")
+        if fault.target not in (cabinets := {node.cabinet for node in fleet.nodes}):
+            like = f"; name one like {min(cabinets)}" if cabinets else ""
+            raise NotFound(f"this fleet has no cabinet {fault.target!r}{like}", field="target")
         return
     if fault.target not in fleet.nodes:
         raise NotFound(f"this fleet has no node {fault.target!r}", field="target")
-    for field, satisfied, wanted in _conditions(fault, fleet.spec):
+    for field, satisfied, wanted in _conditions(fault, fleet.nodes[NodeName(fault.target)]):
         if not satisfied:
             raise InvalidField(wanted, field=f"parameters.{field}")
 
 
-def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str, bool, str]]:
+def _conditions(fault: InjectedFault, node: EmulatedNode) -> Iterator[tuple[str, bool, str]]:
     """What a fault of its kind needs of its parameters: the field, whether it is as needed, and what is."""
-    ports, parts, npus = port_names(spec), part_names(spec), spec.node.npus
+    ports, parts, npus, dies = node.ports_with_cables, part_names(node.spec), node.spec.node.npus, node.spec.npu.dies
     given, kind = fault.parameters, fault.kind
     port, peer, share = given.get("port"), given.get("peer"), given.get("share")
     if kind == "cable-moved":
-        yield "port", port in ports, f"{port!r} is no port; use one like {', '.join(ports[:2])}, {ports[-1]}"
+        like = ", ".join([*ports[:2], *ports[-1:]])
+        yield "port", port in ports, f"{port!r} is no port of {node.name} with a cable; use one like {like}"
         yield "peer", isinstance(peer, str) and 0 < len(peer) <= 80, "give the name of who answers there now"
     elif kind in PORT_KINDS:
         known = port in ports or bool(fnmatch.filter(ports, str(port)))
-        yield "port", known, f"{port!r} is no port; use one like {', '.join(ports[:2])}, or a pattern like ub-p*-k0?"
+        like = f"{', '.join(ports[:2])}, or a pattern like ub-p*-k0?"
+        yield "port", known, f"{port!r} is no port of {node.name} with a cable; use one like {like}"
     if kind in ("link-degraded", "link-slow"):
         fits = isinstance(share, int | float) and 0 <= share < 1
         yield "share", fits, "give the share of the rate that is left, at least 0 and below 1"
@@ -119,7 +122,8 @@ def _conditions(fault: InjectedFault, spec: SupernodeSpec) -> Iterator[tuple[str
         yield "handling", given.get("handling", "isolate") in ("isolate", "restart"), "either isolate or restart"
     if kind in ("npu-fault", "hbm-fault", "rdma-nic-fault"):
         yield "npu", given.get("npu", 0) in range(npus), f"give the number of an NPU, 0 to {npus - 1}"
-        yield "die", given.get("die", 0) in (0, 1), "give the number of a die, 0 or 1"
+        wanted = f"give the number of a die, 0 to {dies - 1}" if dies > 1 else "its NPUs have one die, 0"
+        yield "die", given.get("die", 0) in range(dies), wanted
     if kind == "stage-failure":
         stage, why = given.get("stage"), given.get("why", "")
         yield "stage", isinstance(stage, str) and 0 < len(stage) <= 40, "name a stage of `node_stages.yaml`"

@@ -58,9 +58,8 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
     traffic.get(_seen)
 
     def _view(name: str, load: Load) -> LoadView:
-        rates = fleet.traffic.rates()
         current = fleet.traffic.loads_of(load)
-        moving = [each for slice in current for each in rates.slices.get(slice, {}).values()] if rates else []
+        sent, dropped = fleet.traffic.moving(name) if name in fleet.traffic.loads else (0.0, 0.0)
         senders = sum(load.senders(tables) for tables in current.values())
         return LoadView(
             name=name_of(name),
@@ -69,8 +68,8 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
             slices=[reference(slice, project_of(name)) for slice in sorted(current)],
             members=sum(map(len, current.values())),
             offered_gbps=round(senders * load.gbps_per_npu * fleet.spec.node.npus, 6),
-            sent_gbps=round(sum(each[0] for each in moving), 6),
-            dropped_gbps=round(sum(each[2] for each in moving), 6),
+            sent_gbps=round(sent, 6),
+            dropped_gbps=round(dropped, 6),
             burst=fleet.traffic.burst(name) if name in fleet.traffic.loads else None,
         )
 

@@ -166,6 +166,10 @@ class Fleet:
     def supernodes(self) -> list[str]:
         return sorted({name.supernode for name in self.nodes})
 
+    def _supernode(self, supernode: str) -> Supernode:
+        """A supernode as it stands in the racks."""
+        return self._racked.get(supernode) or Supernode(supernode, self.spec)
+
     def _nodes_of(self, supernode: str) -> list[NodeName]:
         return [NodeName(name) for name in Supernode(supernode, self.spec).nodes()]
 
@@ -179,8 +183,7 @@ class Fleet:
 
     def rack(self, supernode: Supernode) -> None:
         """Wire a supernode's nodes as its graph says: those that it lacks are taken away, others put up."""
-        before = self._racked.get(supernode.name) or Supernode(supernode.name, self.spec)
-        if before.topology is supernode.topology:
+        if self._supernode(supernode.name).topology is supernode.topology:
             return
         self._racked[supernode.name] = supernode
         drawn = [NodeName(name) for name in supernode.nodes()]
@@ -321,8 +324,7 @@ class Fleet:
 
     def switches(self) -> set[str]:
         """The switches that ports of these nodes lead to."""
-        supernodes = [Supernode(name, self.spec) for name in {node.supernode for node in self.nodes}]
-        every = [switch for supernode in supernodes for switch in supernode.switches()]
+        every = [switch for name in self.supernodes() for switch in self._supernode(name).switches()]
         return {switch.name for switch in every if switch.kind in ("l1", "l2", "leaf")}
 
     def _strike(self, fault: InjectedFault) -> None:

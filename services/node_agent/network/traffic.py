@@ -36,12 +36,14 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Rates:
-    """What moves now, GB/s: by node and port, and by slice and node (sent, received, dropped)."""
+    """What moves now, GB/s: by node and port, by slice and node (sent, received, dropped), and by offer (sent,
+    dropped)."""
 
     sent: Floats
     received: Floats
     dropped: Floats
     slices: dict[str, dict[int, list[float]]] = field(default_factory=dict)
+    offers: list[tuple[float, float]] = field(default_factory=list)
 
 
 class EmulatedTraffic:
@@ -203,7 +205,9 @@ class EmulatedTraffic:
         found = Rates(np.zeros(shape), np.zeros(shape), np.zeros(shape))
         moved = np.zeros((3, len(self._nodes), len(groups.groups)))
         for pieces, gbps in zip(ports.pieces, ports.moving(), strict=True):
-            self._put_down(found.slices, moved, pieces, gbps, groups)
+            dropped = np.where(gbps > 0, 0.0, pieces.gbps)
+            found.offers.append((float(gbps.sum()), float(dropped.sum())))
+            self._put_down(found.slices, moved, pieces, gbps, dropped, groups)
         for number, members in enumerate(groups.groups):
             for into, each in zip((found.sent, found.received, found.dropped), moved, strict=True):
                 into[:, members] = each[:, [number]] / len(members)
@@ -219,6 +223,12 @@ class EmulatedTraffic:
             )
             for slice, programs in self.loads_of(load).items()
         ]  # fmt: skip
+
+    def moving(self, name: str) -> tuple[float, float]:
+        """What a load sends now over all of its senders, and what of it is dropped, GB/s."""
+        rates = self.rates()
+        own = [rates.offers[number] for number in self._offered.get(name, ())] if rates is not None else []
+        return sum(sent for sent, _ in own), sum(dropped for _, dropped in own)
 
     def burst(self, name: str) -> Burst | None:
         """What a load gets that comes all at once, beside what others send now; None for one that does not."""
@@ -245,11 +255,15 @@ class EmulatedTraffic:
 
     @staticmethod
     def _put_down(
-        slices: dict[str, dict[int, list[float]]], moved: Floats, pieces: Pieces, gbps: Floats, groups: PortGroups
+        slices: dict[str, dict[int, list[float]]],
+        moved: Floats,
+        pieces: Pieces,
+        gbps: Floats,
+        dropped: Floats,
+        groups: PortGroups,
     ) -> None:
         """Add a load's pieces to what their slice and their groups of ports carry."""
         by_node = slices.setdefault(pieces.slice, {})
-        dropped = np.where(gbps > 0, 0.0, pieces.gbps)
         from_dead = groups.group_gbps[pieces.source, pieces.group] <= 0
         dead = np.where(from_dead, pieces.source, pieces.target)
         np.add.at(moved[0], (pieces.source, pieces.group), gbps)

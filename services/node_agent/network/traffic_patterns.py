@@ -76,7 +76,7 @@ class Burst(ApiModel):
 
 
 class LoadView(ResourceView):
-    """A load, and what moves on the slices it goes by (all loads on them together), GB/s over all members."""
+    """A load, and what of it moves on the slices it goes by, GB/s over all members."""
 
     state: str = "Offered"
     load: Load

@@ -53,12 +53,17 @@ def test_prompts_in_the_queue_compute_themselves_what_a_lost_node_had_of_them():
     assert waits in {request.instance for request in busy}, "its instance is still there"
     assert engine.cache.counts.lost > 0
     assert first.cached == first.cached_first < 60 * 512
+    rebuilt = first.cached
     assert first.cached % 512 == 0
     assert second.cached == 60 * 512, "behind the first, which computes it again"
     backlog = sum(each.prompt - each.prefilled for each in engine.in_flight.values() if each.instance is waits)
     assert waits.backlog_tokens == backlog
     engine.advance(inf)
     assert all(instance.backlog_tokens == 0 for instance in engine.prefill.instances)
+    counts = engine.cache.counts
+    assert counts.tokens_hit == rebuilt + 60 * 512, "what was computed after all was no hit"
+    assert counts.blocks_hit == rebuilt // 512 + 60
+    assert counts.tokens_asked == 60 * 512 + len(busy) * 150_000 + 2 * (60 * 512 + 100)
     assert watched.submit(20, 60 * 512, 2, blocks).cached_first == 60 * 512
 
 

@@ -7,6 +7,8 @@ import pytest
 
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.metering.accounts import Charge
+from matrixcommon.api.authorization import EVERY_PROJECT, Principal
+from services.chassis.access import add_token
 from tests.infer_workload.conftest import Stage
 
 
@@ -109,6 +111,36 @@ async def test_half_a_surrogate_pair_is_refused_by_name(serving, path, asked, pa
 async def test_a_body_that_is_nested_too_deeply_to_be_read_is_refused(serving):
     answer = await serving.http.post("/v1/completions", content=b'{"prompt": ' + b"[" * 100_000)
     assert (answer.status_code, answer.json()["error"]["code"]) == (400, "Malformed")
+
+
+@pytest.mark.parametrize(
+    ("method", "path", "asked", "status", "code"),
+    [
+        ("GET", "/v1/chat/completions", {}, 405, "MethodNotAllowed"),
+        ("DELETE", "/v1/models/r1", {}, 405, "MethodNotAllowed"),
+        ("POST", "/v1/completions", {"content": b" " * (1 << 20) + b"{}"}, 413, "TooLarge"),
+        ("GET", "/v1/models", {"headers": {"authorization": "Bearer nobody"}}, 401, "invalid_api_key"),
+        ("POST", "/v1/chat/completions", {"headers": {"authorization": ""}, "json": {}}, 401, "invalid_api_key"),
+        ("POST", "/v1/completions", {"headers": {"authorization": "Bearer cm_agent"}, "json": {}}, 403, "Forbidden"),
+        ("GET", "/v1/models/r1/more", {}, 404, "NotFound"),
+    ],
+)
+async def test_whoever_refuses_an_openai_client_does_it_in_openais_form(
+    fresh, tmp_path, method, path, asked, status, code
+):
+    tokens = tmp_path / "tokens.json"
+    add_token(tokens, "cm_admin", Principal("boss", EVERY_PROJECT, "admin"))
+    add_token(tokens, "cm_agent", Principal("card", EVERY_PROJECT, "agent", "sn0-c00-n0"))
+    async with Stage(fresh, tokens=tokens) as stage:
+        answer = await stage.http.request(method, path, **({"headers": {"authorization": "Bearer cm_admin"}} | asked))
+        assert (answer.status_code, answer.headers["content-type"]) == (status, "application/json"), answer.text
+        error = answer.json()["error"]
+        assert (error["type"], error["code"]) == ("invalid_request_error", code)
+        assert error["message"]
+        assert ("allow" in answer.headers) == (status == 405)
+        other = await stage.http.request("PATCH", "/v1/deployments", headers={"authorization": "Bearer cm_admin"})
+        assert (other.status_code, other.json()["reason"]) == (405, "MethodNotAllowed")
+        assert other.headers["content-type"] == "application/problem+json"
 
 
 @pytest.mark.parametrize(

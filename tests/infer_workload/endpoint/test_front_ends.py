@@ -121,6 +121,11 @@ async def test_an_answer_that_has_begun_says_that_it_was_cut(fresh):
         doors.engine.down = False
         large = await doors.http[0].put("/v1/deployments/r1", content=b" " * (1 << 20) + b"{}")
         assert (large.status_code, large.json()["reason"]) == (413, "TooLarge")
+        large = await doors.http[0].post("/v1/completions", content=b" " * (1 << 20) + b"{}")
+        assert (large.status_code, large.json()["error"]["code"]) == (413, "TooLarge")
+        doors.engine.down = True
+        lost = await doors.http[0].get("/v1/models")
+        assert (lost.status_code, lost.json()["error"]["type"]) == (503, "service_unavailable_error")
 
 
 async def test_a_stream_passes_whole_wherever_its_bytes_are_cut():

@@ -11,7 +11,7 @@ from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
-from matrixresource.topology.loading import DEFAULT_FILE
+from matrixresource.machines import DEFAULT_FILE
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime

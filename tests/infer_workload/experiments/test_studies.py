@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from infer_workload.experiments.capacity import fewest_nodes
 from infer_workload.experiments.comparison import compare
 from infer_workload.experiments.experiment import run
-from infer_workload.experiments.sweep import Axis, as_csv, axis, here, measured, points_of, sweep
+from infer_workload.experiments.sweep import Axis, as_csv, axis, here, longest_first, measured, points_of, sweep
 from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 from infer_workload.reports.served import ServedRequest
@@ -183,6 +183,14 @@ def test_how_many_processes_run_a_sweep_does_not_show():
     rows = list(csv.DictReader(io.StringIO(alone)))
     assert [(row["rate"], row["seed"]) for row in rows] == [(f"{r}.0", s) for r in (2, 3, 4) for s in ("1", "2")]
     assert all(float(row["ttft_p90"]) > 0 for row in rows)
+
+
+def test_no_worker_begins_a_long_point_last(tmp_path):
+    points = points_of({"generate": 1, "nodes": 8}, [axis("generate=5,9,7"), axis("seed=1,2")])
+    trials = [trial for _, trial in points] + [Trial(trace=tmp_path / "trace.jsonl")]
+    assert [number for number, _ in longest_first(trials)] == [6, 2, 3, 4, 5, 0, 1]
+    alone, together = (sweep(points, here(workers)) for workers in (1, 2))
+    assert alone == together, "in the order of the points"
 
 
 def test_a_point_that_cannot_be_laid_out_says_why_and_the_others_are_measured():

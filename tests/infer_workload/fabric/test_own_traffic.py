@@ -5,7 +5,6 @@ from types import SimpleNamespace
 
 import pytest
 
-from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.moving import port_gbps
 from infer_workload.engine.request import InferenceRequest
@@ -45,8 +44,7 @@ class Ports:
 
 def a_live(name="r1", nodes=8, requests=REQUESTS, serves=True, model="deepseek-r1", machine="cloudmatrix384"):
     calibration = load_calibration(machine)
-    shape = DeploymentShape(cache_plane=calibration.memory_plane)
-    engine = Engine(lay_out(healthy_fabric(nodes, calibration), load_model(model), calibration, shape))
+    engine = Engine(lay_out(healthy_fabric(nodes, calibration), load_model(model), calibration))
     for number in range(requests):
         engine.submit(InferenceRequest(number, 0.0, PROMPT, ANSWER))
     engine.advance(2.0 if requests else 0.0)

@@ -46,6 +46,17 @@ def machine(tmp_path: Path) -> Promising:
     return Promising(tmp_path)
 
 
+@pytest.mark.parametrize("moment", ["2100-01-01T00:00:00.123987Z", "2100-01-01T02:00:00+02:00"])
+def test_a_promise_is_found_by_what_is_shown_of_it(machine: Promising, moment: str) -> None:
+    asked = {"nodes": 1, "startsAt": moment, "durationS": 0.0017}
+    put = machine.allocator.reservations.put
+    shown = put("more", ReservationRequest.model_validate(asked)).wire()
+    again = shown["request"] | {name: shown[name] for name in ("startsAt", "durationS")}
+    assert put("more", ReservationRequest.model_validate(again)).wire() == shown
+    with pytest.raises(Conflict, match="for something else"):
+        put("more", ReservationRequest.model_validate(again | {"durationS": 0.01}))
+
+
 def test_one_whose_nodes_were_taken_out_is_held_elsewhere(machine: Promising) -> None:
     machine.lose_place()
     machine.allocator.release("here")

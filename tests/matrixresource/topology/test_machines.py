@@ -13,10 +13,11 @@ from infer_workload.timing.calibration import load_calibration
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName, SwitchName
 from matrixresource.agent.hardware import EmulatedNode
+from matrixresource.machines import built_in
 from matrixresource.topology.compiled import compile_graph, compiled_document, compiled_spec
 from matrixresource.topology.graph import supernode_graph
 from matrixresource.topology.layout import Layout
-from matrixresource.topology.loading import built_in, load_spec
+from matrixresource.topology.loading import load_spec
 
 MACHINES = sorted(built_in())
 

@@ -7,9 +7,10 @@ import pytest
 import yaml
 
 from matrixcommon.model.hardware_names import CabinetName, DieName, NodeName, SwitchName
+from matrixresource.machines import DEFAULT_FILE
 from matrixresource.topology import InvalidSpec, Supernode, UnknownPart
 from matrixresource.topology.cross_checks import cross_checks
-from matrixresource.topology.loading import DEFAULT_FILE, MARKS, load_spec, parse_spec
+from matrixresource.topology.loading import MARKS, load_spec, parse_spec
 from matrixresource.topology.observed_graph import graphml, node_link
 
 

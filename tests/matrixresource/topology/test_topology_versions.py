@@ -17,12 +17,13 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.errors import NotFound
 from matrixcommon.persistence.database_session import Database
 from matrixresource.contract.topology import SupernodeRequest
+from matrixresource.machines import DEFAULT_FILE
 from matrixresource.store.maintenance_domains import closed_cabinets
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base, NodeRow
 from matrixresource.store.topology_versions import TopologyVersionRow, current_version, supernodes, topology_at
 from matrixresource.supernodes.topology_manager import TopologyManager
-from matrixresource.topology.loading import DEFAULT_FILE, load_spec
+from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.chassis.http import http_client
 from services.resource.main import MIGRATIONS, ResourceSettings, build

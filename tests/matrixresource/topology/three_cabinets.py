@@ -14,7 +14,7 @@ from typing import Any
 
 import yaml
 
-from matrixresource.topology.loading import DEFAULT_FILE
+from matrixresource.machines import DEFAULT_FILE
 
 CABINETS, NODES_OF_CABINET = 3, 4
 NODES = [f"sn0-c{cabinet:02d}-n{node}" for cabinet in range(CABINETS) for node in range(NODES_OF_CABINET)]

@@ -83,6 +83,21 @@ def test_a_load_is_put_listed_kept_and_removed(desk: Desk) -> None:
     assert desk.memory.all("traffic") == {}
 
 
+def test_each_of_two_loads_on_a_slice_shows_what_it_sends_itself(desk: Desk) -> None:
+    desk.say("traffic put one --slice a-vpc --pattern ring --gbps 1")
+    desk.say("traffic put three --slice a-vpc --pattern ring --gbps 3")
+    rows = {each["name"]: each for each in json.loads(desk.say("traffic list -o json")[1])["items"]}
+    assert {name: (each["offeredGbps"], each["sentGbps"]) for name, each in rows.items()} == {
+        "one": (32, 32),
+        "three": (96, 96),
+    }
+    assert "one ring a-vpc 4 32 32 0" in desk.say("traffic list")[1]
+    desk.say("traffic put three --slice a-vpc --pattern ring --gbps 9")
+    sent = [each["sentGbps"] for each in json.loads(desk.say("traffic list -o json")[1])["items"]]
+    assert sum(sent) == pytest.approx(200), "together they fill the ports"
+    assert 0 < sent[0] <= 32
+
+
 def test_a_load_that_nobody_can_send_yet_says_so(desk: Desk) -> None:
     code, out, _ = desk.say("traffic put x --gbps 1 --instance nope --plane rdma")
     assert (code, out.split(";")[0]) == (0, "no member of instance 'nope' on rdma can send yet")

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from matrixcommon.model.errors import Conflict
-from matrixresource.topology.loading import DEFAULT_FILE
+from matrixresource.machines import DEFAULT_FILE
 from services.matrixctl.snapshots.snapshot import REPLACED, restore, take
 from services.matrixctl.supervisor.machine import kept
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime

@@ -8,7 +8,8 @@ import pytest
 import yaml
 
 from matrixcontainer.client.client import POD
-from matrixresource.topology.loading import DEFAULT_FILE, load_spec
+from matrixresource.machines import DEFAULT_FILE
+from matrixresource.topology.loading import load_spec
 from tests.cluster import Cluster
 from tests.stories.test_kubernetes_life import gang_pod as whole_node_pod
 

@@ -41,7 +41,12 @@ async def test_a_cluster_of_a2_servers_serves_over_roce_and_replaces_a_lost_serv
         )
         assert {sum(ports.uplink_gbps) for ports in view.planes["rdma"].nodes.values()} == {200.0}
 
-        deployment = await served(stack, cachePlane="vpc")
+        over_ub = await stack.http["infer"].put("/v1/deployments/one", json={"instance": "one", "cachePlane": "ub"})
+        assert (over_ub.status_code, over_ub.json()["field"]) == (422, "cachePlane"), "no waiting helps"
+        deployment = await served(stack)
+        assert (deployment.get("cachePlane"), deployment["pools"]["cachePlane"]) == (None, "vpc")
+        over_ub = await stack.http["infer"].put("/v1/deployments/one", json={"instance": "one", "cachePlane": "ub"})
+        assert (over_ub.status_code, over_ub.json()["field"]) == (422, "cachePlane")
         assert deployment["machine"] == "atlas-800i-a2"
         assert sorted(deployment["roles"]) == sorted(m.node for m in before.members if m.role == "member")
 
@@ -71,6 +76,30 @@ async def test_what_ends_at_the_server_is_no_way_between_servers(tmp_path):
         assert "ends at the node" in tables.json()["detail"]
         lost = await stack.http["link"].post("/v1/what-ifs", json={"fail": [f"{members[0]}-l1p0"]})
         assert lost.status_code in (200, 422), lost.text
+
+
+async def test_npus_of_a_single_die_are_had_whole(tmp_path):
+    async with Stack(tmp_path, spec=Path("atlas-800i-a2")) as stack:
+        http = stack.http["resource"]
+        for field, asked in (("npus", {"npus": 0.5}), ("npusPerNode", {"nodes": 2, "npusPerNode": 0.5})):
+            refused = await http.put("/v1/allocations/half", json=asked)
+            assert (refused.status_code, refused.json()["field"]) == (422, field), refused.text
+        assert (await http.put("/v1/allocations/most", json={"npus": 7})).json()["npus"] == 7
+        assert (await http.put("/v1/allocations/most/binding", json={})).is_success
+
+        async def ready() -> bool:
+            (member,) = (await stack.get("resource", "/v1/allocations/most")).json()["members"]
+            return bool(member["ready"])
+
+        await stack.until(ready, "its node's agent has prepared seven of eight NPUs", within_s=900)
+
+        free = (await stack.get("resource", "/v1/fragmentation")).json()["freeNpus"]
+        stack.impair("burnt", "hbm-fault", "sn0-c03-n3", npu=5, die=0)
+
+        async def counted_out() -> bool:
+            return bool((await stack.get("resource", "/v1/fragmentation")).json()["freeNpus"] == free - 1)
+
+        await stack.until(counted_out, "all of the NPU whose die is broken is out", within_s=300)
 
 
 @pytest.mark.timeout(600)

@@ -107,7 +107,7 @@ export function mount(root, page) {
     const size = deployment.pools ?? {};
     fill(pools, [["Instance", link(`/instances/${deployment.project}/${deployment.instance}`, deployment.instance)], ["Model", deployment.model], ["Prefill", `${size.prefillInstances ?? "–"} instances, ${size.prefillNpus ?? "–"} NPUs`],
       ["Decode", `${size.decodeNpus ?? "–"} NPUs, expert parallel over ${size.decodeDies ?? "–"} dies`], ["Caching", `${size.cachingNodes ?? "–"} nodes, ${number(size.cacheBlocks)} blocks`],
-      ["Context cache", deployment.contextCache ? `over ${deployment.cachePlane.toUpperCase()}` : "off"], ["Endpoint", h("code", {}, deployment.endpoint)]].map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
+      ["Context cache", deployment.contextCache ? `over ${(deployment.cachePlane ?? (size.cachePlane || "–")).toUpperCase()}` : "off"], ["Endpoint", h("code", {}, deployment.endpoint)]].map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
   }
 
   page.every(1000, look);

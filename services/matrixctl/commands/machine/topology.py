@@ -183,7 +183,8 @@ def check(
 @command("topology list")
 def machines(output: Output = Form.TABLE) -> None:
     """The machines that a stack can be begun as, by name: `matrixctl up --topology NAME`."""
-    from matrixresource.topology.loading import built_in, load_spec
+    from matrixresource.machines import built_in
+    from matrixresource.topology.loading import load_spec
 
     found = []
     for name in built_in():

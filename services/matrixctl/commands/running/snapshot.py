@@ -129,7 +129,7 @@ def reset(
 
 
 def _start(folder: Folder, request: Request) -> None:
-    from services.matrixctl.supervisor.machine import ready_patience_wall_s
+    from services.matrixctl.supervisor.machine_numbers import ready_patience_wall_s
     from services.matrixctl.supervisor.up import show_progress, start
 
     supervisor = start(folder, request.to_json())

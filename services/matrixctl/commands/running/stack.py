@@ -78,7 +78,7 @@ def up(
 
     Asked twice, it shows the stack that runs. After its supervisor was killed, it takes over what that one left.
     """
-    from services.matrixctl.supervisor.machine import checked, ready_patience_wall_s
+    from services.matrixctl.supervisor.machine_numbers import checked, ready_patience_wall_s
     from services.matrixctl.supervisor.supervisor import Request
 
     if time_scale is not None and not 0 < time_scale <= 100_000:

@@ -9,9 +9,10 @@ import pytest
 import yaml
 
 from matrixcommon.model.errors import Conflict, InvalidField
-from matrixresource.topology.loading import DEFAULT_FILE, built_in
+from matrixresource.machines import DEFAULT_FILE, built_in
 from services.catalogue import PROCESSES
-from services.matrixctl.supervisor.machine import checked, kept, located, ready_patience_wall_s, settings_of
+from services.matrixctl.supervisor.machine import kept, located, settings_of
+from services.matrixctl.supervisor.machine_numbers import checked, ready_patience_wall_s
 from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
 from tests.services.matrixctl.inprocess import ran
 
