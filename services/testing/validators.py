@@ -63,18 +63,18 @@ def _parameter(*, param_name: str, annotation: Any, value: Any, path_param_names
     return details
 
 
-_told: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+_worked_out: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 """What FastAPI works out of a parameter's declaration at each request, with the declaration that it is of."""
 
 
 def _once(work_out: Callable[..., Any]) -> Callable[..., Any]:
-    def told(of: Any, **how: Any) -> Any:
+    def memoised(of: Any, **how: Any) -> Any:
         key = (work_out, id(of), *how.items())
-        if (found := _told.get(key)) is None:
-            found = _told[key] = of, work_out(of, **how)
+        if (found := _worked_out.get(key)) is None:
+            found = _worked_out[key] = of, work_out(of, **how)
         return found[1]
 
-    return told
+    return memoised
 
 
 def install() -> None:
@@ -92,7 +92,7 @@ def release() -> None:
     """To be called once a stack has ended. FastAPI remembers of thousands of functions whether they are coroutines; by
     these functions every service that had them would stay in memory, and be gone through at each collection of garbage.
     """
-    _told.clear()
+    _worked_out.clear()
     for remembered in vars(models).values():
         if hasattr(remembered, "cache_clear"):
             remembered.cache_clear()
