@@ -64,7 +64,7 @@ conformance: $(READY) ## one behaviour suite on the embedded API and on a real o
 
 chart: $(READY) ## the Helm chart: lint, golden files, access rights, installation (builds Helm once, given Go)
 	$(BIN)/python -m tests.charts.helm.build || test $$? = 3
-	$(BIN)/python -m pytest tests/charts
+	$(PYTEST) tests/charts
 
 types: $(READY) ## the types of the console's modules, by TypeScript's compiler (installs it, once)
 	$(BIN)/python -m tests.services.console.typescript

@@ -92,11 +92,9 @@ class Hardware(Protocol):
     async def unpowered(self) -> frozenset[str]:
         """Nodes without power now. Raises Unavailable where the emulated hardware cannot be asked."""
 
-    async def up(self) -> frozenset[str]:
-        """Nodes that have booted as members: a rank can start there. Raises Unavailable as `dark` does."""
-
-    async def switched_off(self) -> frozenset[str]:
-        """Nodes that are kept for their instance and switched off, or about to be."""
+    async def up_and_off(self) -> tuple[frozenset[str], frozenset[str]]:
+        """Nodes that have booted as members: a rank can start there; and nodes that are kept for their instance and
+        switched off, or about to be. Raises Unavailable as `unpowered` does."""
 
     async def offer(self, name: str, load: WorkloadLoad | None) -> None:
         """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""

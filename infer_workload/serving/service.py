@@ -257,7 +257,7 @@ class Serving:
         """Look at every instance's view once; lay out again where its generation has moved."""
         if self._hardware is not None and self.live:
             with suppress(Unavailable):  # what was up last is up still, as far as anybody knows
-                self._up, self._off = await self._hardware.up(), await self._hardware.switched_off()
+                self._up, self._off = await self._hardware.up_and_off()
         for live in list(self.live.values()):
             view = await self._views.fabric_view(live.spec.instance)
             if self.live.get(live.name) is live:

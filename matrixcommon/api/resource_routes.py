@@ -15,6 +15,7 @@ from typing import Annotated, Any, TypeVar, get_args
 
 from fastapi import Depends, Query, Request, Response
 from sqlalchemy import select
+from sqlalchemy.orm import Session
 
 from matrixcommon.api.authorization import Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
@@ -132,13 +133,20 @@ class KindRoutes:
         row = self._kind.row
         assert row is not None
         assert self._records is not None
-        wanted = select(row).order_by(row.version)
-        for path, text, other in terms:
-            if len(path) == 1 and path[0] in row.SELECTABLE:
-                column = getattr(row, path[0])
+        selected = tuple(
+            (getattr(row, path[0]), text, other)
+            for path, text, other in terms
+            if len(path) == 1 and path[0] in row.SELECTABLE
+        )
+
+        def ask(session: Session) -> list[ApiModel]:
+            wanted = select(row).order_by(row.version)
+            for column, text, other in selected:
                 wanted = wanted.where(column != text if other else column == text)
-        with self._records.reading() as session:
             return [each.view() for each in session.scalars(wanted)]
+
+        asked = ("views", *((column.key, text, other) for column, text, other in selected))
+        return self._records.remembered(row, asked, ask)
 
     def _row(self, key: str) -> ApiModel:
         if self._kind.row is None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from importlib.resources import files
 from pathlib import Path
 from random import Random
@@ -47,7 +47,12 @@ Stages = dict[str, tuple[Stage, ...]]
 def stages_of(room: str, file: str, path: Path | None = None) -> Stages:
     """The stages in a file that lies in a package's room, with the work that the file at `path` gives replaced."""
     built_in = _built_in(room, file)
-    return built_in if path is None else built_in | read_stages(yaml.safe_load(path.read_text()), str(path))
+    return built_in if path is None else built_in | _read(path.read_text(), str(path))
+
+
+@lru_cache(maxsize=4)
+def _read(text: str, source: str) -> Stages:
+    return read_stages(yaml.safe_load(text), source)
 
 
 @cache

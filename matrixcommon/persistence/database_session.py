@@ -14,10 +14,10 @@ from __future__ import annotations
 
 import asyncio
 import math
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Sized
 from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, suppress
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from sqlalchemy import MetaData
 from sqlalchemy.exc import SQLAlchemyError
@@ -32,6 +32,8 @@ from matrixcommon.persistence.transaction import Follow, GroupTransaction
 
 T = TypeVar("T")
 
+REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 64, 200
+"""How many answers are remembered, and how long one may be: long ones are asked for seldom, and would fill memory."""
 LOOK_PERIOD_WALL_S = 0.25
 """How often it is looked, while somebody waits for changes, whether another replica committed some."""
 
@@ -65,6 +67,8 @@ class Database:
         """What is kept, and the newest change that it has in it."""
         self._nothing: dict[Callable[..., Any], int] = {}
         """By what was asked of rows, the number of the newest change when there were none."""
+        self._remembered: dict[Hashable, tuple[int, Any]] = {}
+        """By what was asked of rows, the answer, with the number of the newest change before it."""
         self._group: GroupTransaction | None = None
         self.before_commit: list[Follow] = []
         """Called for every verb that changed resources, with the rows and the number of its newest change; what it
@@ -234,6 +238,28 @@ class Database:
             answer = ask(session)
         if not answer:
             self._nothing[ask] = newest
+        return answer
+
+    def remembered(self, kind: type[ResourceRow], asked: Hashable, ask: Callable[[Session], T]) -> T:
+        """What is asked of the rows of one kind, in a session of its own, and not again before one of them changes, as
+        far as nobody else writes: for what is asked every other second. The answer is everybody's, so nobody may change
+        it.
+
+        `asked`: what is asked, by which the answer is found again. `ask` answers by rows of that kind alone, whatever
+        the time.
+        """
+        known = None if self.shared else self._remembered.get((kind, asked))
+        if known is not None and self._own.none_since(kind.kind, known[0]) is not None:
+            return cast(T, known[1])
+        newest = self.latest()
+        with self.reading() as session:
+            answer = ask(session)
+        if isinstance(answer, Sized) and len(answer) > REMEMBERED_LENGTH_MAX:
+            self._remembered.pop((kind, asked), None)
+            return answer
+        if len(self._remembered) >= REMEMBERED_MAX:
+            self._remembered.clear()
+        self._remembered[kind, asked] = newest, answer
         return answer
 
     def newest(self, session: Session) -> int:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
+from sqlalchemy.orm import Session
 
+from matrixcommon.api.listing import json_response
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixcommon.model.planes import Plane
@@ -55,13 +57,16 @@ def _fabric_views(slices: KindRoutes, instances: KindRoutes, slice_controller: S
         with store.reading() as session:
             return fabric_view(store.slice(session, name))
 
-    @instances.ask("GET")
-    async def instance_fabric_view(name: str) -> FabricView:
-        with store.reading() as session:
+    @instances.ask("GET", response_model=FabricView)
+    async def instance_fabric_view(name: str) -> Response:
+        def ask(session: Session) -> FabricView | None:
             rows = [row for row in store.of_instance(session, name) if row.state != WITHDRAWING]
-            if not rows:
-                raise NotFound(f"no slice belongs to an instance named {name[:80]!r}", field="instance")
-            return joined(name, [fabric_view(row) for row in rows])
+            return joined(name, [fabric_view(row) for row in rows]) if rows else None
+
+        view = store.records.remembered(SliceRow, ("fabric view", name), ask)
+        if view is None:
+            raise NotFound(f"no slice belongs to an instance named {name[:80]!r}", field="instance")
+        return json_response(view)
 
 
 def _backup_paths(paths: KindRoutes, slice_controller: SliceController) -> None:

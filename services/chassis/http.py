@@ -17,6 +17,21 @@ CONNECTIONS_MAX, KEPT_MAX = 100, 20
 """Of one client to its service, and those that are kept when nobody uses them."""
 
 
+class _NoCookies(httpx.Cookies):
+    """Services set none, and looking for them in an answer takes longer than reading it."""
+
+    def extract_cookies(self, response: httpx.Response) -> None:
+        return
+
+
+class _Client(httpx.AsyncClient):
+    _none = _NoCookies()
+
+    @property  # type: ignore[misc]
+    def cookies(self) -> httpx.Cookies:
+        return self._none
+
+
 async def _identify(request: httpx.Request) -> None:
     if REQUEST_ID.get():
         request.headers.setdefault("x-request-id", REQUEST_ID.get())
@@ -44,7 +59,7 @@ def http_client(
     """
     limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=KEPT_MAX)
     transport = transport or httpx.AsyncHTTPTransport(retries=1, verify=base_url.startswith("https"), limits=limits)
-    return httpx.AsyncClient(
+    return _Client(
         base_url=base_url,
         timeout=httpx.Timeout(DEADLINE_WALL_S, connect=2.0),
         headers={"Authorization": f"Bearer {token}"} if token else {},

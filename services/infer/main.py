@@ -74,6 +74,10 @@ class InferSettings(ServiceSettings):
         return (self.public_url or own).rstrip("/") + "/v1"
 
 
+UP, OFF = "Active", ("Stopping", "Off")
+"""What a node's agent calls it once it has booted, and where its instance is switched off."""
+
+
 class HardwareOverHttp:
     """The emulated hardware: asked which of its nodes have no power, and informed what the workload sends."""
 
@@ -83,12 +87,10 @@ class HardwareOverHttp:
     async def unpowered(self) -> frozenset[str]:
         return frozenset(each["name"] for each in await self._nodes.all(powered="false"))
 
-    async def up(self) -> frozenset[str]:
-        return frozenset(each["name"] for each in await self._nodes.all(status="Active"))
-
-    async def switched_off(self) -> frozenset[str]:
-        found = [await self._nodes.all(status=status) for status in ("Stopping", "Off")]
-        return frozenset(each["name"] for nodes in found for each in nodes)
+    async def up_and_off(self) -> tuple[frozenset[str], frozenset[str]]:
+        found = await self._nodes.all(status=[UP, *OFF])
+        up = frozenset(each["name"] for each in found if each["status"] == UP)
+        return up, frozenset(each["name"] for each in found) - up
 
     async def offer(self, name: str, load: WorkloadLoad | None) -> None:
         if load is None:

@@ -34,6 +34,7 @@ from services.testing import validators
 from services.testing.asgi import StreamingASGITransport
 from services.testing.clocks import EPOCH_S, AtOnce, LoopClock
 from services.testing.prepared import Prepared, databases_in, prepared
+from services.testing.statements import sharing_statements
 
 SERVICES = ("resource", "link", "compute", "agents")
 AGENTS = ("resource", "link")
@@ -230,7 +231,7 @@ class InProcessStack:
 
     def database_of(self, name: str) -> DatabaseEngine:
         """What a service keeps its state in."""
-        return DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}")
+        return sharing_statements(DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}"))
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

@@ -159,6 +159,31 @@ def test_where_nothing_was_found_it_is_not_asked_again_before_a_row_of_the_kind_
     assert records.found(Thing, reds) == []
 
 
+def test_what_was_asked_is_remembered_until_a_row_of_the_kind_changes(records):
+    put(records, "a", "red")
+    assert records.remembered(Thing, "reds", reds) == ["a"]
+    asked = asked_of(records)
+    assert records.remembered(Thing, "reds", reds) == ["a"]
+    assert asked == []
+    with records.transaction() as session:
+        session.add(Gadget(name="g"))
+    before = len(asked)
+    assert records.remembered(Thing, "reds", reds) == ["a"]
+    assert len(asked) == before, "a gadget is no thing"
+    put(records, "b", "red")
+    assert records.remembered(Thing, "reds", reds) == ["a", "b"]
+    assert records.remembered(Thing, "none", lambda session: None) is None
+
+
+def test_what_is_long_is_asked_each_time(records, monkeypatch):
+    monkeypatch.setattr("matrixcommon.persistence.database_session.REMEMBERED_LENGTH_MAX", 1)
+    put(records, "a", "red")
+    put(records, "b", "red")
+    asked = asked_of(records)
+    assert records.remembered(Thing, "reds", reds) == records.remembered(Thing, "reds", reds) == ["a", "b"]
+    assert len(asked) == 2
+
+
 def test_what_was_undone_counts_for_nothing(records):
     put(records, "a", "blue")
     assert records.found(Thing, reds) == []
@@ -178,8 +203,10 @@ def test_what_was_undone_counts_for_nothing(records):
 def test_where_others_write_it_is_asked_each_time(tmp_path, records, clock):
     others = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True)
     assert (others.found(Thing, reds), others.latest()) == ([], 0)
+    assert others.remembered(Thing, "reds", reds) == []
     put(records, "a", "red")
     assert (others.found(Thing, reds), others.latest()) == (["a"], 1)
+    assert others.remembered(Thing, "reds", reds) == ["a"]
 
 
 def test_the_number_of_the_newest_change_is_known_where_nobody_else_writes(records):

@@ -6,9 +6,9 @@ This is not part of the control plane: it never tells the services anything.
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any
+from typing import Annotated, Any
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Query
 
 from matrixcommon.api.list_params import Params
 from matrixcommon.api.listing import page
@@ -52,10 +52,12 @@ def _supernodes(supernodes: KindRoutes, fleet: Fleet) -> None:
 
 def _nodes(nodes: KindRoutes, fleet: Fleet) -> None:
     @nodes.ask("LIST")
-    async def hardware(params: Params, powered: bool | None = None, status: str | None = None) -> dict[str, Any]:
+    async def hardware(
+        params: Params, powered: bool | None = None, status: Annotated[list[str] | None, Query()] = None
+    ) -> dict[str, Any]:
         found = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
         if status is not None:
-            found = [name for name in found if fleet.agent("resource", name).status == status]
+            found = [name for name in found if fleet.agent("resource", name).status in status]
         return page([_seen(fleet, name) for name in found], params)
 
     @nodes.ask("GET")
