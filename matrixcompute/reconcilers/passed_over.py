@@ -1,7 +1,8 @@
 """PassedOver: the instances that nobody could make sense of, and when each is tried again.
 
 To try one costs all instances a second look, and the log a traceback. So one that fails again rests longer each time,
-as an item of a workqueue does, up to a bound. One of which anything is new is tried at once: that may be what it lacked.
+up to a bound, as an item of a workqueue does. One of which anything is new is tried at once: that may be what it
+lacked.
 """
 
 from __future__ import annotations
