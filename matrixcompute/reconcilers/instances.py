@@ -22,6 +22,7 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.retries import Waiting, due_at, whose_turn
 from matrixcompute.model.states import HOLDING, SETTLED
+from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import OF_ONE_INSTANCE, Findings, NotUnderstood, Surroundings
@@ -351,9 +352,8 @@ class InstanceReconciler:
         if rests or instance.generation == instance.observed_generation:
             return False
         broken = {member.node for member, _ in broken_members(members)}
-        working = sum(each.role == "member" and each.node not in broken for each in members)
-        shrinks = shape.nodes < current.nodes and not shape.placement.blocks  # which blocks leave is not known here
-        fits = shape.floor <= working and (shrinks or shape.nodes == current.nodes)
+        working = [each for each in members if each.role == "member" and each.node not in broken]
+        fits = shape.floor <= len(whole_blocks(working, shape.placement.blocks)) and shape.nodes <= current.nodes
         return shape.suspend or shape.power == "Off" or fits
 
     def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:

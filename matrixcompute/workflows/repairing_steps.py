@@ -105,6 +105,24 @@ async def replace_members(work: StepContext) -> None:
         raise full
 
 
+async def make_startable(work: StepContext) -> None:
+    """Of one that is switched off, replace what broke before anything is switched on. Refused where too few members
+    would work: its nodes would be switched on and off again."""
+    plan = await recovery(work, await current_allocation(work))
+    if not plan.nodes:
+        return
+    await replace_members(work)
+    allocation = await current_allocation(work)
+    members = {each.node for each in allocation.members if each.role == "member"}
+    broken = members & {member.node for member, _ in broken_members(allocation.members)}
+    if broken and len(members) - len(broken) < work.shape.floor:
+        raise BelowFloor(
+            f"{len(members) - len(broken)} of {work.shape.nodes} members work, its floor is {work.shape.floor}, and "
+            f"there is no node for {', '.join(sorted(broken))}",
+            field="minNodes",
+        )
+
+
 def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:
     rank = next((member.rank for member in before if member.node == node), None)
     if rank is None:

@@ -69,8 +69,8 @@ async def _have(work: StepContext, shape: InstanceRequest, present: AllocationVi
 async def _keep_what_there_is(
     work: StepContext, applied: InstanceRequest, present: AllocationView, refused: Conflict
 ) -> None:
-    """Others have taken what was given up already. It continues as it was with the members that it has, or else as it was
-    changed: that is what was active last from now on, and what it had before is asked for as any larger shape is."""
+    """Others have taken what was given up already. It continues as it was with the members that it has, or else as it
+    was changed: that was active last from now on, and what it had before is asked for as any larger shape is."""
     fewer = {"nodes": present.nodes, "min_nodes": applied.min_nodes and min(applied.min_nodes, present.nodes)}
     for shape in (applied.model_copy(update=fewer), work.shape):
         try:
