@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from matrixresource.api import topology
+from matrixresource.store.maintenance_domains import DomainRow
 from matrixresource.store.tables import NodeRow
 from tests.stack import Stack
 
@@ -50,6 +52,31 @@ async def test_a_view_is_made_of_no_node_that_its_columns_leave_out(tmp_path, mo
         made, view = [], NodeRow.view
         monkeypatch.setattr(NodeRow, "view", lambda row: made.append(row.name) or view(row))
         found = (await stack.get("resource", "/v1/nodes?filter=agent!=Connected")).json()
+        assert (found["items"], made) == ([], [])
+
+
+async def test_who_lies_in_domains_is_worked_out_for_those_alone_that_are_asked_for(tmp_path, monkeypatch):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3, placement={"policy": "spread"})
+        await stack.active("one", 3)
+        assert (await stack.http["resource"].post("/v1/domains/sn0-c03:close")).is_success
+        whole = (await stack.get("resource", "/v1/domains")).json()["items"]
+        assert [each["name"] for each in whole] == sorted(each["name"] for each in whole)
+        assert {name for each in whole for name in each["allocations"]} == {"one"}
+        for term in (
+            "state=Closed",
+            "state!=Closed",
+            "level=supernode",
+            "supernode=sn0",
+            "level=cabinet AND state=Open",
+        ):
+            answer = await stack.http["resource"].get("/v1/domains", params={"filter": term})
+            expected = [each for each in whole if all(matches(each, part) for part in term.split(" AND "))]
+            assert answer.json()["items"] == expected, term
+        made, view = [], DomainRow.view_of
+        monkeypatch.setattr(DomainRow, "view_of", lambda row, held: made.append(row.name) or view(row, held))
+        monkeypatch.setattr(topology, "lying", None)
+        found = (await stack.get("resource", "/v1/domains?filter=state%3DDraining")).json()
         assert (found["items"], made) == ([], [])
 
 
