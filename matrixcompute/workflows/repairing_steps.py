@@ -59,10 +59,8 @@ async def fence_nodes(work: StepContext) -> None:
     plan = await recovery(work, allocation, out)
     raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, out)
-    cabinets = await asyncio.gather(*(work.neighbours.nodes_of_cabinet(each) for each in domains))
-    group = dict.fromkeys([*plan.nodes, *(node.name for nodes in cabinets for node in nodes)])
-    if group:
-        await work.neighbours.cordon_all([*group], RECOVERY)
+    if plan.nodes:
+        await work.neighbours.cordon_all(plan.nodes, RECOVERY, cabinets=domains)
     if domains:
         message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
         work.record_event("DomainLost", message, warning=True)

@@ -88,6 +88,9 @@ async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_o
         assert (await stack.get("resource", f"/v1/nodes/{CORDONED[0]}")).json()["cordonedBy"] == []
         seen = await stack.http["resource"].post("/v1/node-cordons", json=asked)
         assert seen.json() == {"nodes": CORDONED[:2]}, "sn1 does not exist"
+        asked = {"cabinets": ["sn0-c01", "sn0-c99"], "nodes": ["sn0-c01-n2", "sn0-c10-n0"], "by": "racks"}
+        seen = await stack.http["resource"].post("/v1/node-cordons", json=asked)
+        assert seen.json() == {"nodes": [*(f"sn0-c01-n{at}" for at in range(4)), "sn0-c10-n0"]}
         for name in CORDONED[:2]:
             shown = (await stack.get("resource", f"/v1/nodes/{name}")).json()
             assert (shown["cordonedBy"], shown["schedulable"]) == (["work"], False)
@@ -97,6 +100,8 @@ async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_o
     ("body", "field"),
     [
         ({"nodes": []}, "nodes"),
+        ({"nodes": [], "cabinets": []}, "nodes"),
+        ({"cabinets": ["sn0"]}, "cabinets"),
         ({"nodes": ["sn0-x"]}, "nodes"),
         ({"nodes": ["sn0-c00-n0"], "by": "A b"}, "by"),
         ({}, "nodes"),
