@@ -74,7 +74,7 @@ async def test_who_lies_in_domains_is_worked_out_for_those_alone_that_are_asked_
             expected = [each for each in whole if all(matches(each, part) for part in term.split(" AND "))]
             assert answer.json()["items"] == expected, term
         made, view = [], DomainRow.view_of
-        monkeypatch.setattr(DomainRow, "view_of", lambda row, held: made.append(row.name) or view(row, held))
+        monkeypatch.setattr(DomainRow, "view_of", lambda row, names: made.append(row.name) or view(row, names))
         monkeypatch.setattr(topology, "lying", None)
         found = (await stack.get("resource", "/v1/domains?filter=state%3DDraining")).json()
         assert (found["items"], made) == ([], [])
