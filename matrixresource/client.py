@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from matrixcommon.api.client import ServiceClient, WatchEvent, at, call
-from matrixcommon.model.hardware_names import CabinetName, NodeName
+from matrixcommon.model.hardware_names import NodeName
 from matrixresource.contract.agents import NodeReport, ReportAnswer
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import DefragmentationView, MoveRefused, RelocateRequest
@@ -26,17 +26,14 @@ class ResourceClient(ServiceClient):
     async def nodes(self, filter: str | None = None) -> list[NodeView]:
         return await self._all(NodeView, "nodes", filter)
 
-    async def nodes_of_cabinet(self, cabinet: str) -> list[NodeView]:
-        return await self.nodes(f"supernode={CabinetName(cabinet).supernode} AND cabinet={cabinet}")
-
     async def cordon(self, node: str, by: str, cordoned: bool = True) -> NodeView:
         """Set one owner's cordon, or take it back."""
         path = at("nodes", node, ":cordon" if cordoned else ":uncordon")
         return NodeView.model_validate(await call(self._http, "POST", path, params={"by": by}))
 
-    async def cordon_all(self, nodes: Sequence[str], by: str) -> list[NodeName]:
-        """Set one owner's cordon on all of them at once; those that exist."""
-        request = CordonRequest.model_validate({"nodes": nodes, "by": by})
+    async def cordon_all(self, nodes: Sequence[str], by: str, cabinets: Sequence[str] = ()) -> list[NodeName]:
+        """Set one owner's cordon on all of them, and of these cabinets, at once; those that exist."""
+        request = CordonRequest.model_validate({"nodes": nodes, "cabinets": cabinets, "by": by})
         return (await self._ask(CordonView, "POST", "/v1/node-cordons", request)).nodes
 
     async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> NodeView:

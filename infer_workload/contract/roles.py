@@ -21,7 +21,8 @@ class DrainRequest(ApiModel):
     by: str = Field(
         "",
         max_length=253,
-        description="the operation of MatrixCompute that asks: only it may drain others; withdrawn when it ends",
+        description="who asks, an operation or a scaling policy of MatrixCompute: only it may drain others; withdrawn "
+        "when it has ended",
     )
     keep_serving: bool = Field(False, description="refuse where what stays cannot serve alone")
 
@@ -33,7 +34,7 @@ class DrainView(ApiModel):
     absent: list[str] = Field(default_factory=empty_list, description="of these, those that it did not have when asked")
     deadline_at: str
     state: Literal["Draining", "Drained"]
-    by: str = Field("", description="the operation that asked for it")
+    by: str = Field("", description="who asked for it")
     requests: int = Field(0, description="requests that still run there")
     requests_at_start: int = Field(0, description="requests that ran there when it began")
 

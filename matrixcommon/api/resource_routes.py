@@ -63,6 +63,10 @@ SHARED = {
 """Parameters that changing routes take, all in the same way."""
 
 
+RowsShown = Callable[[Session, Sequence[Any]], Iterable[ApiModel]]
+"""Makes the views of some rows together, for what they have in common."""
+
+
 class ResourceRoutes:
     """Routes under /v1 over one database; without one nothing has a version and nothing can be watched."""
 
@@ -91,16 +95,21 @@ class KindRoutes:
     # -- looking -------------------------------------------------------------------------------------------------------
 
     def list(
-        self, views: Callable[[], Iterable[ApiModel]] | None = None, *, order_by: str | None = None, **options: Any
+        self,
+        views: Callable[[], Iterable[ApiModel]] | None = None,
+        *,
+        rows_shown: RowsShown | None = None,
+        order_by: str | None = None,
+        **options: Any,
     ) -> None:
-        """All of them, in pages or watched. `views` makes them; left out, rows show themselves. What has no rows is
-        worked out from others."""
+        """All of them, in pages or watched. `views` makes them; left out, rows show themselves, or `rows_shown` shows
+        them together. What has no rows is worked out from others."""
 
         self._views = views
 
         async def handler(request: Request, params: Params) -> Response:
             params.order_by = params.order_by or order_by
-            shown = views or partial(self._rows, params.terms)
+            shown = views or partial(self._rows, params.terms, rows_shown)
             return list_or_watch(request, params, self._records, self._kind.row, shown)
 
         described = {"name": f"list_{self._noun}", "responses": described_page(self._kind.view)}
@@ -128,7 +137,7 @@ class KindRoutes:
 
         return declare
 
-    def _rows(self, terms: Iterable[Term]) -> Iterable[ApiModel]:
+    def _rows(self, terms: Iterable[Term], rows_shown: RowsShown | None) -> Iterable[ApiModel]:
         """Views of the rows that may match: of many, those left out by a column are not even made."""
         row = self._kind.row
         assert row is not None
@@ -143,8 +152,12 @@ class KindRoutes:
             wanted = select(row).order_by(row.version)
             for column, text, other in selected:
                 wanted = wanted.where(column != text if other else column == text)
-            return [each.view() for each in session.scalars(wanted)]
+            found = session.scalars(wanted).all()
+            return [each.view() for each in found] if rows_shown is None else list(rows_shown(session, found))
 
+        if rows_shown is not None:  # by more than the rows of their kind
+            with self._records.reading() as session:
+                return ask(session)
         asked = ("views", *((column.key, text, other) for column, text, other in selected))
         return self._records.remembered(row, asked, ask)
 

@@ -53,6 +53,16 @@ def draining_text(requests: int, nodes: str) -> str:
     return f"{counted(requests, 'request')} on nodes that are to leave: {nodes}"
 
 
+def owner_of(policy: str) -> str:
+    """As whom a policy sizes the pools of deployments and has nodes drained."""
+    return f"scaling-policies/{policy}"
+
+
+def is_policy(owner: str) -> bool:
+    """Whether somebody who asked for a size or a drain is a scaling policy."""
+    return owner.startswith(owner_of(""))
+
+
 class ScaleTarget(ApiModel):
     """What is scaled."""
 

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
 
 from matrixcommon.api.client import Collection, at, call
 from matrixcommon.model.resource_key import key_of, resolve
+
+
+@dataclass(frozen=True)
+class OwnedDrain:
+    """A drain of a deployment on `instance` that somebody has asked for: `by`."""
+
+    by: str
+    nodes: frozenset[str]
+    instance: str
 
 
 class Inference(Collection):
@@ -32,10 +42,15 @@ class Inference(Collection):
         found = {key: await self.find(key) for key in await self.served_on(instance)}
         return {key: view for key, view in found.items() if view is not None}
 
-    async def drains(self) -> dict[str, str]:
-        """The deployments that drain for somebody, and for whom."""
-        drains = {key_of(each["project"], each["name"]): each.get("drain") or {} for each in await self.all()}
-        return {key: drain["by"] for key, drain in drains.items() if drain.get("by")}
+    async def drains(self) -> dict[str, OwnedDrain]:
+        """The deployments that drain for somebody."""
+        found = {}
+        for each in await self.all():
+            drain = each.get("drain") or {}
+            if by := drain.get("by"):
+                instance = resolve(each["instance"], each["project"])
+                found[key_of(each["project"], each["name"])] = OwnedDrain(by, frozenset(drain["nodes"]), instance)
+        return found
 
     async def drain(self, name: str, nodes: list[str], **more: Any) -> dict[str, Any]:
         """`more`: other fields of the `DrainRequest`, as they are on the wire."""

@@ -15,11 +15,6 @@ from matrixcompute.instances.service import InstanceService
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
 
-def owner_of(policy: str) -> str:
-    """As whom a policy scales the pools of deployments."""
-    return f"scaling-policies/{policy}"
-
-
 class ScalingPolicies:
     """The verbs over scaling policies. `wake` has them looked at at once."""
 
@@ -59,8 +54,9 @@ class ScalingPolicies:
             return {row.name: row.generation for row in rows}
 
     def delete(self, name: str) -> None:
-        """Let go of the target: it stays as large as it is, and comes back where it was scaled to zero. Who drains for
-        it continues until it is resized; the pools of deployments are as their specs have them again."""
+        """Let go of the target: it stays as large as it is, and comes back where it was scaled to zero. What
+        drains for it serves on, unless that is leaving already, and the pools of deployments are as their specs have
+        them again: the orphan collector sees to both."""
         with self._store.transaction() as session:
             row = find(session, ScalingPolicyRow, name)
             if (instance := session.get(InstanceRow, row.target)) is not None:

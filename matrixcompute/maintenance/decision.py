@@ -25,6 +25,8 @@ KEPT_OUT = ("Manageable", "Quarantined", "Retired")
 """States that somebody else wants a node in; a maintenance would bring it back, so it keeps off."""
 BEGINS_IN = ("Available", "Cleaning", "Reserved", "Deploying", "Spare", "Active", "Stopping")
 USABLE = ("Available", "Reserved", "Deploying", "Spare", "Active", "Stopping")
+BLOCKED = ("NoRoom", "InstanceChanging", "InstanceFailed")
+"""Why members do not move that should."""
 OUT = ("Quarantined", "Servicing", "Draining")
 
 
@@ -59,13 +61,13 @@ class DrainSeen:
 @dataclass(frozen=True)
 class Observations:
     """What the neighbours show: the target's nodes by name, or the switch's `drain`; of allocations that cannot be
-    moved now, why (reason and sentence); what keeps members from moving that should; the disruption budgets that hold
+    moved now, why (reason and sentence); the same of those whose members should move; the disruption budgets that hold
     for it now; by node, how many of the allocations that share it are memory of caches, which follows the members."""
 
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     drain: DrainSeen | None = None
     unmovable: Mapping[str, tuple[str, str]] = field(default_factory=dict)
-    blocked: Mapping[str, str] = field(default_factory=dict)
+    blocked: Mapping[str, tuple[str, str]] = field(default_factory=dict)
     limits: Sequence[Limit] = ()
     lending: Mapping[str, int] = field(default_factory=dict)
 
@@ -196,8 +198,8 @@ def _drained(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[Mainte
     if node.allocation is None:
         return _to(look, unit, "Draining", "Emptying", f"it is {node.state}"), asks
     why = look.seen.blocked.get(node.allocation)
-    if why:
-        return _to(look, unit, "Draining", "NoRoom", why), asks
+    if why is not None:
+        return _to(look, unit, "Draining", *why), asks
     return _to(look, unit, "Draining", "Moving", f"the member of {node.allocation} there moves away"), asks
 
 
@@ -379,7 +381,7 @@ def summary(state: str, spec: MaintenanceSpec, units: Sequence[MaintenanceUnit])
         return failed.reason, f"{done}; {failed.name}: {failed.message}"
     if state == "Completed":
         return "Completed", done + (f", {by['Skipped']} left as they were" if by["Skipped"] else "")
-    moving = next((unit for unit in units if unit.state in UNDER_WAY and unit.reason == "NoRoom"), None)
+    moving = next((unit for unit in units if unit.state in UNDER_WAY and unit.reason in BLOCKED), None)
     waiting = moving or next((unit for unit in units if unit.state in ("Pending", "Cordoned") and unit.reason), None)
     if waiting is not None and (moving is not None or not under_way):
         return waiting.reason, f"{done}; {waiting.name} waits: {waiting.message}"

@@ -14,7 +14,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Abandoned, Conflict
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.host import Host, Unreadable
-from matrixcommon.workflows.progress import noted
+from matrixcommon.workflows.progress import noted, start_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference
 from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceShape
@@ -79,6 +79,10 @@ class StepContext:
     def since(self, step: str) -> float:
         """When that step of this workflow was begun (s); now where it was not."""
         return float(self._traced(step).get("startedAt", self.clock.now()))
+
+    def undone_since(self, step: str) -> float:
+        """When it was begun to undo that step of this workflow (s); now where it was not."""
+        return float(self._traced(step).get(start_of("Undoing"), self.clock.now()))
 
     def failures(self, step: str) -> int:
         """How often that step of this workflow has failed."""

@@ -21,11 +21,17 @@ from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.behavior import bounds
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
 from matrixcompute.autoscaling.node_waits import NodeWaits
-from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest, ScalingState, draining_text
+from matrixcompute.autoscaling.policy import (
+    PoolSizes,
+    Reason,
+    ScalingPolicyRequest,
+    ScalingState,
+    draining_text,
+    owner_of,
+)
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
 from matrixcompute.clients.inference import Inference
-from matrixcompute.instances.scaling_policies import owner_of
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, spares_of, statistics_of
 from matrixcompute.reconcilers.scaling_status import ScalingStatus
@@ -115,7 +121,7 @@ class AutoscalingReconciler:
         found = self._decide(name, seen, away, _changing(served))
         if found is None or found.replicas >= nodes:
             if marked is not None and not away:
-                await self._stay(name, served)
+                await self._stay(name, served, marked)
             if not away:
                 await self._converge(name, served)
             return found is not None and found.replicas > nodes
@@ -287,7 +293,7 @@ class AutoscalingReconciler:
             for each, view in served.items():
                 await self._rescale(name, each, view, found.pools)
         asked = list(served) if leaving else []
-        drains = [(await self._reached.drain(each, leaving)).get("drain") or {} for each in asked]
+        drains = [(await self._reached.drain(each, leaving, by=owner_of(name))).get("drain") or {} for each in asked]
         running = [each for each in drains if each.get("state", "Drained") != "Drained"]
         if running:
             requests = sum(each.get("requests", 0) for each in running)
@@ -362,10 +368,12 @@ class AutoscalingReconciler:
             row.draining = leaving
         return leaving
 
-    async def _stay(self, name: str, served: Views) -> None:
-        """End a drain: the target keeps its nodes. What drains for an operation meanwhile, a repair say, continues."""
+    async def _stay(self, name: str, served: Views, marked: list[str]) -> None:
+        """End a drain: the target keeps its nodes. What drains for somebody else meanwhile, a repair say, continues."""
         for each, view in served.items():
-            if not (view.get("drain") or {}).get("by"):
+            drain = view.get("drain") or {}
+            # One from before policies named themselves bears no name.
+            if drain.get("by") == owner_of(name) or (not drain.get("by") and drain.get("nodes") == sorted(marked)):
                 await self._reached.undrain(each)
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:

@@ -22,10 +22,12 @@ from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.retries import Waiting, due_at, whose_turn
 from matrixcompute.model.states import HOLDING, SETTLED
+from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import OF_ONE_INSTANCE, Findings, NotUnderstood, Surroundings
 from matrixcompute.reconcilers.loss_news import LossNews
+from matrixcompute.reconcilers.passed_over import PassedOver
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.reconcilers.room import RoomReconciler
 from matrixcompute.recovery.ladder import RungTried
@@ -82,6 +84,7 @@ class InstanceReconciler:
         self._preemption = PreemptionReconciler(store, neighbours, self._workflows, clock)
         self._room = RoomReconciler(store, neighbours, self._workflows, clock)
         self._losses = LossNews()
+        self._passed_over = PassedOver(clock)
 
     def hear(self, event: WatchEvent | None) -> bool:
         """Take in what a watch of the allocations says, None after a break of it. Whether somebody has just failed, so
@@ -106,7 +109,7 @@ class InstanceReconciler:
         silent = {node for each in allocations.values() for node in silent_members(each.members)}
         out = sorted({*(out_then if heard else await self._out_of_service(broken)), *silent})
         around = Surroundings(versions, allocations, slices, draining, out)
-        passed_over = dict[str, Exception]()
+        passed_over = self._passed_over.resting(around)
         while True:
             try:
                 findings = self._look(around, passed_over)
@@ -114,6 +117,8 @@ class InstanceReconciler:
             except NotUnderstood as wrong:  # nothing of the look is written: all the others are looked at again
                 log.error("an instance is passed over", extra={"instance": wrong.instance}, exc_info=wrong.cause)
                 passed_over[wrong.instance] = wrong.cause
+                self._passed_over.note(wrong.instance, wrong.cause, around)
+        self._passed_over.keep(passed_over)
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} workflows opened" + (
             f", {counted(len(passed_over), 'instance')} passed over" if passed_over else ""
@@ -126,7 +131,8 @@ class InstanceReconciler:
         with self._store.transaction() as session:
             busy = {workflow.target for workflow in self._store.open_operations(session)}
             instances = list(self._store.instances(session))
-            findings.turns = self._turns(instances, busy - around.allocations.keys())
+            looked_at = [each for each in instances if each.name not in passed_over]
+            findings.turns = self._turns(looked_at, busy - around.allocations.keys())
             policies = policies_by_target(session)
             for instance in instances:
                 if instance.version != around.versions.get(instance.name):
@@ -346,9 +352,8 @@ class InstanceReconciler:
         if rests or instance.generation == instance.observed_generation:
             return False
         broken = {member.node for member, _ in broken_members(members)}
-        working = sum(each.role == "member" and each.node not in broken for each in members)
-        shrinks = shape.nodes < current.nodes and not shape.placement.blocks  # which blocks leave is not known here
-        fits = shape.floor <= working and (shrinks or shape.nodes == current.nodes)
+        working = [each for each in members if each.role == "member" and each.node not in broken]
+        fits = shape.floor <= len(whole_blocks(working, shape.placement.blocks)) and shape.nodes <= current.nodes
         return shape.suspend or shape.power == "Off" or fits
 
     def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:

@@ -33,6 +33,8 @@ log = logging.getLogger(__name__)
 
 NOTICE = "Maintenance"
 """The condition of an instance that something of which is, or is going to be, worked on."""
+STAYING = ("Provisioning", "Repairing", "Stopping", "Starting")
+"""States in which no member is moved away; what is updated may just be moving."""
 
 
 def owner_of(name: str) -> str:
@@ -136,7 +138,9 @@ class MaintenanceReconciler:
             unmovable = {holder: why for holder in holders if (why := self._unmovable(session, holder)) is not None}
             draining = [(node.allocation, begun[name]) for name, node in nodes.items() if name in begun]
             since = {holder: at for holder, at in draining if holder is not None}
-            blocked = {holder: self._blocked(session, holder, at) for holder, at in since.items()}
+            blocked = {
+                holder: why for holder, at in since.items() if (why := self._blocked(session, holder, at)) is not None
+            }
         lending = await self._lending() if any(node.shared_by for node in nodes.values()) else {}
         return Observations(nodes, None, unmovable, blocked, await self._limits(spec, nodes.values()), lending)
 
@@ -164,6 +168,8 @@ class MaintenanceReconciler:
         instance = session.get(InstanceRow, holder)
         if instance is None:
             return "InUse", f"allocation {holder} has it, which is no instance's: its owner has to release it"
+        if instance.state == "Failed":
+            return _failed(holder)
         if instance.state not in SETTLED:
             return "InstanceChanging", f"instance {holder} is {instance.state}; nobody is drained meanwhile"
         members = sum(member["role"] == "member" for member in instance.members or [])
@@ -172,11 +178,17 @@ class MaintenanceReconciler:
             return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {members} members ready"
         return None
 
-    def _blocked(self, session: Session, holder: str, since: float) -> str:
-        """The last that was said of its members, if that was that they cannot leave."""
+    def _blocked(self, session: Session, holder: str, since: float) -> tuple[str, str] | None:
+        """What keeps members from moving that should: a state in which nobody has them moved, or that there is no room,
+        where that was the last that was said of them."""
+        instance = session.get(InstanceRow, holder)
+        if instance is not None and instance.state == "Failed":
+            return _failed(holder)
+        if instance is not None and instance.state in STAYING:
+            return "InstanceChanging", f"instance {holder} is {instance.state}; its member there moves after that"
         wanted = select(EventRow).where(EventRow.instance == holder, EventRow.at >= since)
         last = session.scalars(wanted.order_by(EventRow.at.desc(), EventRow.name.desc()).limit(1)).first()
-        return last.message if last is not None and last.reason == "DrainBlocked" else ""
+        return ("NoRoom", last.message) if last is not None and last.reason == "DrainBlocked" else None
 
     # -- asking --------------------------------------------------------------------------------------------------------
 
@@ -219,6 +231,10 @@ class MaintenanceReconciler:
                 self._store.record_event(session, instance.name, "MaintenanceScheduled", message, now)
         elif current is not None and current["status"] == "True":
             instance.set_condition(NOTICE, False, "Over", "nothing of it is to be worked on", now)
+
+
+def _failed(holder: str) -> tuple[str, str]:
+    return "InstanceFailed", f"instance {holder} has Failed: it keeps its members until it is repaired or deleted"
 
 
 def _until_asked(units: Sequence[MaintenanceUnit], plan: Plan) -> list[MaintenanceUnit]:

@@ -1,6 +1,7 @@
 """Frees what no instance owns: allocations and slices that bear an instance's name and outlived it, slices of an
 instance that has no nodes, memory that caches had on nodes of one that is gone, though another may have its name now.
-Withdraws drains that were asked for by an operation that has ended, and sizes of pools by a policy that is gone.
+Withdraws drains of operations that have ended and of scaling policies that are gone or want others to leave, and sizes
+of pools by a policy that is gone.
 
 A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
 """
@@ -9,14 +10,16 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 
+from sqlalchemy.orm import Session
+
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.rows import OPEN
+from matrixcompute.autoscaling.policy import is_policy, owner_of
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.clients.inference import Inference
-from matrixcompute.instances.scaling_policies import owner_of
+from matrixcompute.clients.inference import Inference, OwnedDrain
 from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.allocations import CACHING_ON_LABEL, of_former
@@ -33,6 +36,7 @@ class OrphanCollector:
         self._neighbours = neighbours
         self._inference = inference
         self._suspects: set[tuple[str, str, str]] = set()
+        self._unwanted: dict[str, OwnedDrain] = {}
 
     async def reconcile(self) -> str:
         """Release what was ownerless last time too. Returns a sentence about what it did."""
@@ -78,20 +82,40 @@ class OrphanCollector:
             return made or (owner not in busy and bool(self._store.open_operations(session, owner)))
 
     async def _withdraw_drains(self) -> int:
-        """Those of operations that were overtaken; one that has ended well has none left. A process that is away keeps
-        them until the next look."""
+        """Those that nobody wants any more. A process that is away keeps them until the next look."""
         if self._inference is None:
             return 0
         try:
             drains = await self._inference.drains()
             with self._store.reading() as session:
-                ended = [(session.get(OperationRow, by), key) for key, by in drains.items()]
-                over = [key for row, key in ended if row is None or row.state not in OPEN]
+                wanted = {owner_of(row.name): {*(row.draining or [])} for row in self._store.scaling_policies(session)}
+                left = {key: each for key, each in drains.items() if not self._wanted(session, each, wanted)}
+            # Who drained for a policy may just have left, and CloudMatrix-Infer has yet to see it.
+            over = [key for key, each in left.items() if not is_policy(each.by) or self._unwanted.get(key) == each]
+            self._unwanted = left
             for key in over:
                 await self._inference.undrain(key)
         except (Unavailable, NotFound):
             return 0
         return len(over)
+
+    def _wanted(self, session: Session, drain: OwnedDrain, policies: Mapping[str, Collection[str]]) -> bool:
+        """Whether somebody wants a drain: an operation that is open (one that has ended well has none left), or a
+        policy. Where the target is being resized, its policy has done with it, and who drained is leaving."""
+        if not is_policy(drain.by):
+            row = session.get(OperationRow, drain.by)
+            return row is not None and row.state in OPEN
+        if drain.nodes == policies.get(drain.by):
+            return True
+        instance = session.get(InstanceRow, drain.instance)
+        if instance is None:
+            return False
+        refused = instance.refused_generation == instance.generation
+        return (
+            drain.nodes <= {*(instance.leaving or [])}
+            and instance.generation != instance.observed_generation
+            and not refused
+        )
 
     async def _withdraw_scales(self) -> int:
         """How large pools are to be by policies that are no more: they are as their deployments say again."""
@@ -101,7 +125,7 @@ class OrphanCollector:
             scales = await self._inference.scales()
             with self._store.reading() as session:
                 owners = {owner_of(row.name) for row in self._store.scaling_policies(session)}
-            left = [key for key, by in scales.items() if by.startswith(owner_of("")) and by not in owners]
+            left = [key for key, by in scales.items() if is_policy(by) and by not in owners]
             for key in left:
                 await self._inference.unscale(key)
         except (Unavailable, NotFound):

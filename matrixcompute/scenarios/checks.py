@@ -107,6 +107,10 @@ def _check_condition(scenario: Scenario, each: Condition, field: str, refuse: An
             refuse(f"there is no metric {each.metric!r}; there are {', '.join(MEASURES)}", f"{field}.metric")
         if not each.bounded:
             refuse("a metric needs count, min, max, above or below", f"{field}.metric")
+        if each.of is not None and each.metric in MEASURES and not MEASURES[each.metric].of_instance:
+            refuse(f"{each.metric} belongs to no instance", f"{field}.of")
+    elif subject not in ("event", "fault") and each.of is not None:
+        refuse(f"{subject} says already what is looked at", f"{field}.of")
     if subject in ("target", "hardware") and getattr(each, subject) not in scenario.targets:
         refuse(f"there is no target {getattr(each, subject)!r}", f"{field}.{subject}")
     if subject == "hardware" and scenario.targets[str(each.hardware)].type == "switch":

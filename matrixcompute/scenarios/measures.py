@@ -15,10 +15,20 @@ Reads = Callable[[Look, str | None], Awaitable[float]]
 
 @dataclass(frozen=True)
 class Measure:
-    """A number: what it counts, and its reader."""
+    """A number: what it counts, its reader, and whether it can be asked of one instance."""
 
     sentence: str
     read: Reads
+    of_instance: bool = True
+
+
+def _of_all(sentence: str, number: Callable[[Look], Awaitable[float]]) -> Measure:
+    """A number that belongs to no instance."""
+
+    async def read(look: Look, of: str | None) -> float:
+        return await number(look)
+
+    return Measure(sentence, read, of_instance=False)
 
 
 def means(view: Mapping[str, Any], field: str, of: str) -> bool:
@@ -29,12 +39,12 @@ def means(view: Mapping[str, Any], field: str, of: str) -> bool:
     return resolve(named, view.get("project") or DEFAULT_PROJECT) == resolve(of, DEFAULT_PROJECT)
 
 
-def _count(service: str, collection: str, holds: Callable[[dict[str, Any]], Any], instance: str = "") -> Reads:
+def _count(service: str, collection: str, holds: Callable[[dict[str, Any]], Any], instance: str) -> Reads:
     """How many of a collection are so; `instance`: the field in which each names its instance."""
 
     async def read(look: Look, of: str | None) -> float:
         items = await look.all(service, collection)
-        return sum(bool(holds(each)) for each in items if of is None or (instance and means(each, instance, of)))
+        return sum(bool(holds(each)) for each in items if of is None or means(each, instance, of))
 
     return read
 
@@ -44,7 +54,7 @@ async def _orphans(look: Look, of: str | None) -> float:
     owned = [*await look.all("resource", "allocations"), *await look.all("link", "slices")]
     there = {resolve(each["name"], each["project"]) for each in await look.all("compute", "instances", anew=True)}
     owners = [each["labels"][OWNER_LABEL] for each in owned if OWNER_LABEL in each.get("labels", {})]
-    return sum(owner not in there for owner in owners)
+    return sum(owner not in there for owner in owners if of is None or owner == resolve(of, DEFAULT_PROJECT))
 
 
 async def _repairs(look: Look, of: str | None) -> float:
@@ -52,19 +62,27 @@ async def _repairs(look: Look, of: str | None) -> float:
     return sum(each.get("repairs", 0) for each in items if of is None or means(each, "name", of))
 
 
-async def _down(look: Look, of: str | None) -> float:
+async def _available(look: Look) -> float:
+    return sum(each["state"] == "Available" for each in await look.all("resource", "nodes"))
+
+
+async def _dark(look: Look) -> float:
+    return sum(not each["powered"] for each in await look.all("agents", "nodes"))
+
+
+async def _down(look: Look) -> float:
     return sum(each["linksDown"] for each in await look.all("link", "planes"))
 
 
-async def _degraded(look: Look, of: str | None) -> float:
+async def _degraded(look: Look) -> float:
     return sum(each["linksDegraded"] for each in await look.all("link", "planes"))
 
 
-def _ports(field: str, holds: Callable[[float], bool]) -> Reads:
-    async def read(look: Look, of: str | None) -> float:
+def _ports(field: str, holds: Callable[[float], bool]) -> Callable[[Look], Awaitable[float]]:
+    async def number(look: Look) -> float:
         return sum(holds(share) for node in await look.all("agents", "nodes") for share in node[field].values())
 
-    return read
+    return number
 
 
 def _is(condition: str, view: dict[str, Any]) -> bool:
@@ -89,9 +107,7 @@ MEASURES: dict[str, Measure] = {
         "faults that the control plane knows of",
         _count("compute", "faults", lambda each: each["state"] == "Active", "instance"),
     ),
-    "nodes.available": Measure(
-        "nodes that nobody holds", _count("resource", "nodes", lambda each: each["state"] == "Available", "allocation")
-    ),
+    "nodes.available": _of_all("nodes that nobody holds", _available),
     "nodes.lost": Measure(
         "nodes whose agents are Lost", _count("resource", "nodes", lambda each: each["agent"] == "Lost", "allocation")
     ),
@@ -103,20 +119,18 @@ MEASURES: dict[str, Measure] = {
         "nodes that are Unhealthy",
         _count("resource", "nodes", lambda each: each["health"] == "Unhealthy", "allocation"),
     ),
-    "links.down": Measure("links that MatrixLink holds to be down", _down),
-    "links.degraded": Measure("links that MatrixLink holds to be below their rate", _degraded),
+    "links.down": _of_all("links that MatrixLink holds to be down", _down),
+    "links.degraded": _of_all("links that MatrixLink holds to be below their rate", _degraded),
     "slices.below-floor": Measure(
         "slices that have less than was promised",
         _count("link", "slices", lambda each: each["floorKeptGbpsPerNpu"] < each["floorGbpsPerNpu"], "instance"),
     ),
-    "hardware.nodes-dark": Measure(
-        "nodes that truly have no power", _count("agents", "nodes", lambda each: not each["powered"])
-    ),
-    "hardware.ports-dark": Measure(
+    "hardware.nodes-dark": _of_all("nodes that truly have no power", _dark),
+    "hardware.ports-dark": _of_all(
         "ports that truly have no light and say so", _ports("ports", lambda share: share == 0)
     ),
-    "hardware.ports-narrow": Measure(
+    "hardware.ports-narrow": _of_all(
         "ports that truly carry part of their rate and say so", _ports("ports", lambda share: 0 < share < 1)
     ),
-    "hardware.ports-lying": Measure("ports that carry less than they say", _ports("silent", lambda share: share < 1)),
+    "hardware.ports-lying": _of_all("ports that carry less than they say", _ports("silent", lambda share: share < 1)),
 }

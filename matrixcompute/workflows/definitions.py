@@ -132,8 +132,12 @@ SCALE_INSTANCE = Workflow(
 STOP_INSTANCE = replace(SCALE_INSTANCE, verb=STOP)
 """The nodes that there are are switched off and kept; what else the spec changes is taken up after it."""
 
-START_INSTANCE = replace(SCALE_INSTANCE, verb=START)
-"""The other way round. What broke while the nodes were off is repaired on the way."""
+START_INSTANCE = replace(
+    SCALE_INSTANCE,
+    verb=START,
+    steps=(SCALE_INSTANCE.steps[0], Step(repairing_steps.make_startable), *SCALE_INSTANCE.steps[1:]),
+)
+"""The other way round. What broke while the nodes were off is replaced before they are switched on."""
 
 RESTART_INSTANCE = Workflow(
     RESTART,

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Sequence
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcommon.model.hardware_names import NodeName
 from matrixcompute.clients.control_plane import ControlPlane
+from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.recovery.policy import broken_members
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, MemberView
 
@@ -45,13 +46,18 @@ async def who_can_leave(
 
 
 def shrunk(request: AllocationRequest, present: AllocationView | None, leaving: Sequence[str]) -> AllocationRequest:
-    """The spec with who leaves where it shrinks: those that are named, else who is broken, before any that works. In
-    whole blocks it is left to MatrixResource."""
-    fewer = 0 if present is None else present.nodes - (request.nodes or 0)
-    if present is not None and fewer > 0 and not leaving and not request.placement.blocks:
-        broken = [member.node for member, _ in broken_members(present.members) if member.role == "member"]
-        leaving = sorted(broken)[:fewer]
-    return without(request, leaving)
+    """The spec with who leaves where it shrinks: those that are named, else who is broken, before any that works; in
+    whole blocks with the others of theirs, where enough are left. Who else goes is left to MatrixResource."""
+    nodes = request.nodes or 0
+    if present is None or present.nodes <= nodes or leaving:
+        return without(request, leaving)
+    broken = {member.node for member, _ in broken_members(present.members)}
+    members = [each for each in present.members if each.role == "member"]
+    gone = sorted(each.node for each in members if each.node in broken)
+    if not request.placement.blocks:
+        return without(request, gone[: present.nodes - nodes])
+    kept = whole_blocks([each for each in members if each.node not in broken], request.placement.blocks)
+    return without(request, sorted({each.node for each in members} - kept) if gone and len(kept) >= nodes else [])
 
 
 def without(request: AllocationRequest, nodes: Iterable[str]) -> AllocationRequest:

@@ -59,10 +59,8 @@ async def fence_nodes(work: StepContext) -> None:
     plan = await recovery(work, allocation, out)
     raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, out)
-    cabinets = await asyncio.gather(*(work.neighbours.nodes_of_cabinet(each) for each in domains))
-    group = dict.fromkeys([*plan.nodes, *(node.name for nodes in cabinets for node in nodes)])
-    if group:
-        await work.neighbours.cordon_all([*group], RECOVERY)
+    if plan.nodes:
+        await work.neighbours.cordon_all(plan.nodes, RECOVERY, cabinets=domains)
     if domains:
         message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
         work.record_event("DomainLost", message, warning=True)
@@ -103,6 +101,24 @@ async def replace_members(work: StepContext) -> None:
         return  # who was replaced is bound and connected first; the steps after this one look again
     if not replaced and not degraded:
         raise full
+
+
+async def make_startable(work: StepContext) -> None:
+    """Of one that is switched off, replace what broke before anything is switched on. Refused where too few members
+    would work: its nodes would be switched on and off again."""
+    plan = await recovery(work, await current_allocation(work))
+    if not plan.nodes:
+        return
+    await replace_members(work)
+    allocation = await current_allocation(work)
+    members = {each.node for each in allocation.members if each.role == "member"}
+    broken = members & {member.node for member, _ in broken_members(allocation.members)}
+    if broken and len(members) - len(broken) < work.shape.floor:
+        raise BelowFloor(
+            f"{len(members) - len(broken)} of {work.shape.nodes} members work, its floor is {work.shape.floor}, and "
+            f"there is no node for {', '.join(sorted(broken))}",
+            field="minNodes",
+        )
 
 
 def _replacement(before: list[MemberView], after: list[MemberView], node: str) -> str:

@@ -22,6 +22,9 @@ from matrixcompute.workflows.draining import shrunk
 from matrixcompute.workflows.new_members import note_source
 from matrixresource.contract.allocations import AllocationView
 
+RESTORE_S = 120.0
+"""How long what was given up is waited for when a change is undone (s, emulated): nodes are cleaned in half of it."""
+
 
 async def reserve_nodes(work: StepContext) -> None:
     """Commit the nodes; grows and shrinks what is already held. What is still being released is waited for."""
@@ -47,11 +50,39 @@ async def restore_shape(work: StepContext) -> None:
     applied, present = work.applied(), active_or_none(await work.neighbours.find_allocation(work.instance))
     if applied is None or present is None:
         return
-    applied = as_far_as_there_is(applied, applied, present)
-    allocation = await work.neighbours.reserve(work.instance, compose(work.instance, applied))
-    await _admitted(work, slices_over(work.instance, applied, nodes_of(allocation, {"member"})))
+    try:
+        await _have(work, as_far_as_there_is(applied, applied, present), present)
+    except Conflict as refused:
+        if work.clock.now() - work.undone_since(reserve_nodes.__name__) < RESTORE_S:
+            raise StepPending(f"what it had before is waited for: {refused.message}") from None
+        await _keep_what_there_is(work, applied, present, refused)
+
+
+async def _have(work: StepContext, shape: InstanceRequest, present: AllocationView) -> None:
+    request = shrunk(compose(work.instance, shape), present, work.leaving())
+    allocation = await work.neighbours.reserve(work.instance, request)
+    await _admitted(work, slices_over(work.instance, shape, nodes_of(allocation, {"member"})))
     await program_routes(work)
-    await work.neighbours.bind(work.instance, applied.power)
+    await work.neighbours.bind(work.instance, shape.power)
+
+
+async def _keep_what_there_is(
+    work: StepContext, applied: InstanceRequest, present: AllocationView, refused: Conflict
+) -> None:
+    """Others have taken what was given up already. It continues as it was with the members that it has, or else as it
+    was changed: that was active last from now on, and what it had before is asked for as any larger shape is."""
+    fewer = {"nodes": present.nodes, "min_nodes": applied.min_nodes and min(applied.min_nodes, present.nodes)}
+    for shape in (applied.model_copy(update=fewer), work.shape):
+        try:
+            await _have(work, shape, present)
+        except Conflict:
+            continue
+        message = f"it keeps {counted(shape.nodes, 'member')}, and not what it had before: {refused.message}"
+        with work.store.transaction() as session:
+            work.store.instance(session, work.instance).applied = shape.wire()
+            work.store.record_event(session, work.instance, "NotRestored", message, work.clock.now(), "Warning")
+        return
+    raise refused
 
 
 async def release_nodes(work: StepContext) -> None:

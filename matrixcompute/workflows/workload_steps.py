@@ -17,6 +17,7 @@ from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, 
 from matrixcommon.model.quantities import counted, from_timestamp
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.workflows.workflow import StepPending
+from matrixcompute.autoscaling.policy import is_policy
 from matrixcompute.clients.inference import Inference
 from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.ladder import recovery_rules
@@ -73,7 +74,7 @@ async def leave_successors(work: StepContext) -> None:
         for name, view in (await work.inference.deployments_on(work.instance)).items():
             if {*coming} & {*view["readyNodes"]}:
                 asked = {"deadlineS": drain_s, "by": work.operation, "keepServing": True}
-                running[name] = (await work.inference.drain(name, coming, **asked)).get("drain") or {}
+                running[name] = (await _drain(work.inference, name, view, coming, asked)).get("drain") or {}
     except (Unavailable, NotFound, Conflict, InsufficientCapacity):
         return
     running = {name: drain for name, drain in running.items() if drain.get("state") == "Draining"}
@@ -132,7 +133,7 @@ async def _ask_to_drain(
     nodes = ", ".join(notice.nodes)
     draining = [node for each in _own_drains(work, {name: view}).values() for node in each["nodes"]]
     try:
-        view = await inference.drain(name, sorted({*notice.nodes, *draining}), **asked)
+        view = await _drain(inference, name, view, sorted({*notice.nodes, *draining}), asked)
     except NotFound:
         return
     except (Conflict, InsufficientCapacity) as refused:
@@ -142,13 +143,22 @@ async def _ask_to_drain(
         work.record_event("Draining", f"{counted(began, 'request')} of {name_of(name)} on {nodes}")
 
 
+async def _drain(
+    inference: Inference, name: str, view: Mapping[str, Any], nodes: list[str], asked: Mapping[str, Any]
+) -> dict[str, Any]:
+    """One for a scaling policy is ended first: it does not shrink what is moved or repaired, and looks again after."""
+    if is_policy((view.get("drain") or {}).get("by") or ""):
+        await inference.undrain(name)
+    return await inference.drain(name, nodes, **asked)
+
+
 async def withdraw_drains(work: StepContext) -> None:
     """Nothing is taken: have the workload use these nodes again. Where it does not answer, the orphan collector does
     that later."""
     if work.inference is not None:
         with contextlib.suppress(Unavailable):
-            for name, by in (await work.inference.drains()).items():
-                if by == work.operation:
+            for name, drain in (await work.inference.drains()).items():
+                if drain.by == work.operation:
                     await _undrain(work.inference, name)
 
 

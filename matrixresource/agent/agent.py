@@ -202,10 +202,10 @@ class ResourceAgent:
                 self.done_generation = task_generation
                 self._changed()
                 return
+        if work.name in IN_PLACE:
+            self.node.on_repaired(work.name)  # where that cannot be kept now, it is not done, and is done again
         self.status, self.stage, self.message, self.holds = work.ends, None, "", work.allocation
         self.done_generation = task_generation
-        if work.name in IN_PLACE:
-            self.node.on_repaired(work.name)
         if work.name == "inspect":
             self._reported_inventory, self._reported_ports = None, {}
         elif work.name == "update" and firmware is not None:

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
-from matrixcommon.model.hardware_names import NodeName, checked_resource_name
+from matrixcommon.model.hardware_names import CabinetName, NodeName, checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.decision_metrics import VerbOutcome, decision
 from matrixcommon.persistence.table_cache import CachedTable
@@ -247,10 +247,12 @@ class Allocator:
             node.cordon(by, cordoned)
         return node.view()
 
-    def cordon_all(self, names: Sequence[NodeName], by: str) -> list[NodeName]:
-        """Keep new work off these nodes in one transaction; the names of those that exist, in order."""
+    def cordon_all(self, names: Sequence[NodeName], cabinets: Sequence[CabinetName], by: str) -> list[NodeName]:
+        """Keep new work off these nodes, and off all of these cabinets, in one transaction; the names of those that
+        exist, in order."""
         with self._store.transaction() as session:
-            nodes = self._store.nodes(session, names)
+            within = [name for cabinet in cabinets for name in self._store.names_in(session, cabinet)]
+            nodes = self._store.nodes(session, list(dict.fromkeys([*names, *within])))
             for node in nodes:
                 node.cordon(by, True)
         return [node.node_name for node in nodes]

@@ -77,7 +77,7 @@ def _cordons(api: ResourceRoutes, nodes: KindRoutes, allocator: Allocator, reple
     @api.of(access.NODE_CORDONS).change("CREATE")
     def cordon_nodes(body: CordonRequest) -> CordonView:
         """Keep newcomers off all of these, or off none; who does not exist any more is left out."""
-        return CordonView(nodes=allocator.cordon_all(body.nodes, body.by))
+        return CordonView(nodes=allocator.cordon_all(body.nodes, body.cabinets, body.by))
 
 
 def _lifecycle_verbs(nodes: KindRoutes, lifecycle: NodeLifecycle, replenish: Callable[[], None]) -> None:

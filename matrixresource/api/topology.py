@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 from fastapi.responses import JSONResponse, PlainTextResponse
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.api.authorization import Caller
@@ -46,7 +45,7 @@ def topology_routes(
     _drawings(kind, store)
     _versions(api.of(access.TOPOLOGY_VERSIONS), store)
     domains = api.of(access.DOMAINS)
-    _domains(domains, store)
+    _domains(domains)
     _changes_of_domains(domains, topology_manager, replenish)
     return api.router
 
@@ -124,16 +123,14 @@ def _versions(versions: KindRoutes, store: ResourceStore) -> None:
     versions.get(version_view, description="One version; `current` is the newest.")
 
 
-def _domains(domains: KindRoutes, store: ResourceStore) -> None:
+def _domains(domains: KindRoutes) -> None:
     domains.get()
 
-    def domain_views() -> list[DomainView]:
-        with store.reading() as session:
-            current = lying(session)
-            rows = session.scalars(select(DomainRow).order_by(DomainRow.name))
-            return [row.view_of(current.get(row.name, [])) for row in rows]
+    def shown(session: Session, rows: Sequence[DomainRow]) -> list[DomainView]:
+        current = lying(session) if rows else {}
+        return [row.view_of(current.get(row.name, [])) for row in sorted(rows, key=lambda row: row.name)]
 
-    domains.list(domain_views)
+    domains.list(rows_shown=shown)
 
 
 def _changes_of_domains(domains: KindRoutes, topology_manager: TopologyManager, replenish: Callable[[], None]) -> None:

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import Field
+from pydantic import Field, ValidationInfo, field_validator
+from pydantic_core import PydanticCustomError
 
 from matrixcommon.model.empty import empty_list
-from matrixcommon.model.hardware_names import RESOURCE_NAME, NodeName
+from matrixcommon.model.hardware_names import RESOURCE_NAME, CabinetName, NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 Power = Literal["On", "Off"]
@@ -54,8 +55,18 @@ class CordonRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0", "sn0-c00-n1"], "by": "rack-work"},)
 
-    nodes: list[NodeName] = Field(min_length=1, max_length=10_000)
+    cabinets: list[CabinetName] = Field(
+        default_factory=empty_list, max_length=1_000, description="all nodes of these, beside those that are named"
+    )
+    nodes: list[NodeName] = Field(default_factory=empty_list, max_length=10_000, validate_default=True)
     by: str = Field(ADMIN, pattern=RESOURCE_NAME.pattern, description="whose cordon it is; each owner has its own")
+
+    @field_validator("nodes")
+    @classmethod
+    def _some(cls, nodes: list[NodeName], given: ValidationInfo) -> list[NodeName]:
+        if not nodes and not given.data.get("cabinets"):
+            raise PydanticCustomError("missing", "name at least one node or cabinet")
+        return nodes
 
 
 class CordonView(ApiModel):

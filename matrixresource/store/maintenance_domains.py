@@ -23,6 +23,7 @@ class DomainRow(ResourceRow, Base):
 
     __tablename__ = "domains"
     kind = "domain"
+    SELECTABLE = frozenset({"level", "state", "supernode"})
 
     level: Mapped[str] = mapped_column(String(10))
     supernode: Mapped[str] = mapped_column(String(63), index=True)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from matrixcommon.model.hardware_names import CabinetName
 from matrixcommon.persistence.database_session import Database, ResourceRow, Store, find
 from matrixcommon.persistence.table_cache import CachedTable, all_rows, rows_where
 from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
@@ -33,6 +34,11 @@ class ResourceStore(Store):
         """All nodes, or those of these names that exist, by name."""
         found = all_rows(session, NodeRow) if names is None else rows_where(session, NodeRow, "name", *names)
         return sorted(found, key=_name)
+
+    def names_in(self, session: Session, cabinet: CabinetName) -> list[str]:
+        """Of the nodes of a cabinet."""
+        within = NodeRow.supernode == cabinet.supernode, NodeRow.name.startswith(f"{cabinet}-")
+        return list(session.scalars(select(NodeRow.name).where(*within)))
 
     def node(self, session: Session, name: str) -> NodeRow:
         return find(session, NodeRow, name)

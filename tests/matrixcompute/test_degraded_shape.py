@@ -7,8 +7,8 @@ import pytest
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import as_far_as_there_is
 from matrixcompute.model.observation import conditions_of
+from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.recovery.policy import Recovery
-from matrixcompute.workflows.degraded_shape import whole_blocks
 from matrixresource.contract.allocations import AllocationView, Block, MemberView
 from tests.matrixcompute.test_decisions import Observed, allocation, member, slices
 

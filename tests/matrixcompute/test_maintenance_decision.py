@@ -151,10 +151,11 @@ def test_nobody_is_drained_whose_instance_is_not_whole():
     assert (units, asked, state, reason) == ([("Pending", "BelowFloor")], [], "Running", "BelowFloor")
 
 
-def test_who_cannot_leave_is_named_and_stays():
+@pytest.mark.parametrize("why", ["NoRoom", "InstanceChanging", "InstanceFailed"])
+def test_who_cannot_leave_is_named_and_stays(why):
     nodes = [seen(N0, "Draining", allocation="one", cordoned_by=MINE)]
-    units, asked, _, reason = look(spec(), [unit(state="Draining")], nodes, blocked={"one": "it does not fit"})
-    assert (units, asked, reason) == ([("Draining", "NoRoom")], [], "NoRoom")
+    units, asked, _, reason = look(spec(), [unit(state="Draining")], nodes, blocked={"one": (why, "it does not go")})
+    assert (units, asked, reason) == ([("Draining", why)], [], why)
 
 
 @pytest.mark.parametrize(

@@ -6,8 +6,11 @@ import pytest
 
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.workflows.verbs import abandon
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest, owner_of
+from matrixcompute.clients.inference import OwnedDrain
+from matrixcompute.contract import InstanceRequest
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
-from matrixcompute.store.store import OperationRow
+from matrixcompute.store.store import InstanceRow, OperationRow, ScalingPolicyRow
 from matrixresource.contract.allocations import CACHING_ON_LABEL, AllocationView, PlacementPolicy
 from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
 
@@ -111,3 +114,59 @@ async def test_what_bears_the_name_of_an_instance_that_is_made_meanwhile_is_left
         released = await collector.reconcile()
         assert neighbours.withdrawn == ["first-ub"]
         assert released.startswith("1 orphans released")
+
+
+class Inference:
+    """One deployment on instance `one`, of which a node drains for somebody."""
+
+    def __init__(self, by: str) -> None:
+        self.by = by
+        self.undrained: list[str] = []
+
+    async def drains(self) -> dict[str, OwnedDrain]:
+        return {"chat": OwnedDrain(self.by, frozenset({"sn0-c00-n1"}), "one")}
+
+    async def scales(self) -> dict[str, str]:
+        return {}
+
+    async def undrain(self, name: str) -> None:
+        self.undrained.append(name)
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("sentence", "policy", "instance", "undrained"),
+    [
+        ("its policy wants it", {"draining": ["sn0-c00-n1"]}, {}, []),
+        ("its policy is gone", None, {}, ["chat"]),
+        ("its policy wants others to leave", {"draining": ["sn0-c00-n2"]}, {}, ["chat"]),
+        ("its policy has ended, and did not say so", {"draining": None}, {}, ["chat"]),
+        ("its policy is gone, and who drained is leaving", None, {"generation": 2, "leaving": ["sn0-c00-n1"]}, []),
+        ("the target is changed by somebody else", None, {"generation": 2, "leaving": ["sn0-c00-n3"]}, ["chat"]),
+        (
+            "the smaller target was refused for good", {"draining": None},
+            {"generation": 2, "leaving": ["sn0-c00-n1"], "refused_generation": 2}, ["chat"],
+        ),
+    ],
+)  # fmt: skip
+async def test_a_drain_that_no_scaling_policy_wants_is_withdrawn(tmp_path, sentence, policy, instance, undrained):
+    world, inference = World(1), Inference(owner_of("few"))
+    async with a_process(tmp_path, world.workflow) as process:
+        with process.store.transaction() as session:
+            spec = InstanceRequest(nodes=4).wire()
+            row = InstanceRow(name="one", project="default", labels={}, spec=spec, applied=spec, state="Active")
+            row.generation = row.observed_generation = 1
+            for field, value in instance.items():
+                setattr(row, field, value)
+            session.add(row)
+            if policy is not None:
+                body = ScalingPolicyRequest.model_validate({"scaleTargetRef": {"name": "one"}, "maxReplicas": 4})
+                few = ScalingPolicyRow(name="few", project="default", state="Active", generation=1, target="one")
+                few.declare(body)
+                few.draining = policy["draining"]
+                session.add(few)
+        collector = OrphanCollector(process.store, Neighbours(True), process.clock, inference)
+        await collector.reconcile()
+        assert inference.undrained == [], "who drained may just have left"
+        await collector.reconcile()
+        assert inference.undrained == undrained, sentence

@@ -13,6 +13,8 @@ from matrixcommon.model.errors import Conflict, InsufficientCapacity, StaleGener
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.workflows.verbs import abandon
 from matrixcommon.workflows.workflow import StepPending
+from matrixcompute.autoscaling.policy import owner_of
+from matrixcompute.clients.inference import OwnedDrain
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.recovery.ladder import RungTried
@@ -56,14 +58,17 @@ class Inference:
     async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
         return dict.fromkeys(await self.served_on(instance), self.view)
 
-    async def drains(self) -> dict[str, str]:
+    async def drains(self) -> dict[str, OwnedDrain]:
         await self.served_on("one")
-        by = (self.view.get("drain") or {}).get("by")
-        return {"one": by} if by else {}
+        drain = self.view.get("drain") or {}
+        by = drain.get("by")
+        return {"one": OwnedDrain(by, frozenset(drain["nodes"]), "one")} if by else {}
 
     async def drain(self, name: str, nodes: list[str], **more: Any) -> dict[str, Any]:
         if self.refuses is not None:
             raise self.refuses
+        if (by := (self.view.get("drain") or {}).get("by")) not in (None, more["by"]):
+            raise Conflict(f"it drains for {by}")
         self.asked.append({"nodes": nodes, **more})
         return {"drain": self.answer}
 
@@ -184,6 +189,14 @@ async def test_a_drain_of_somebody_else_is_left_to_him():
     work.inference.refuses = Conflict("drains for another")
     await tell_workload(work)
     assert work.events == ["NotDrained"]
+
+
+@pytest.mark.parametrize(("by", "asked"), [(owner_of("few"), [[A]]), ("replace-node-one-2", [])])
+async def test_a_drain_for_a_scaling_policy_gives_way_to_an_operation_and_no_other_does(by, asked):
+    work = Work(inference=Inference(drain=drain(by=by, nodes=(B,))))
+    await tell_workload(work)
+    assert [each["nodes"] for each in work.inference.asked] == asked
+    assert work.events == (["Draining"] if asked else ["NotDrained"])
 
 
 @pytest.mark.parametrize("step", [await_loaded, tell_workload, drain_members])

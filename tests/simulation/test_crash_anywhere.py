@@ -23,17 +23,24 @@ TABLES = {"resource": "allocations", "link": "slices", "compute": "instances", "
 
 
 class Killer:
-    """Ends `service` after its `at`-th commit that changed anything; counts them all."""
+    """Ends `service` after its `at`-th commit that changed anything since a `moment` of the story, by default its begin;
+    counts them all."""
 
-    def __init__(self, service: str, at: int | None) -> None:
+    def __init__(self, service: str, at: int | None, moment: str = "") -> None:
         self.service = service
         self.at = at
+        self.moment = moment
         self.commits = 0
         self.stack: Stack | None = None
         self.restart: asyncio.Task[None] | None = None
 
+    def reached(self, moment: str) -> None:
+        """The story has come so far; from its own moment on a killer counts."""
+        if moment == self.moment:
+            self.moment = ""
+
     def committed(self, records: Database) -> None:
-        if self.stack is None or TABLES[self.service] not in records.metadata.tables:
+        if self.stack is None or self.moment or TABLES[self.service] not in records.metadata.tables:
             return
         self.commits += 1
         if self.commits == self.at:
@@ -60,8 +67,8 @@ def killer(monkeypatch):
 
     monkeypatch.setattr(Database, "_wake", woken)
 
-    def make(service: str, at: int | None) -> Killer:
-        killers.append(Killer(service, at))
+    def make(service: str, at: int | None, moment: str = "") -> Killer:
+        killers.append(Killer(service, at, moment))
         return killers[-1]
 
     return make
@@ -84,6 +91,7 @@ async def story(tmp_path, killer: Killer) -> None:
         view = await stack.active("one", 3)
         await stack.check()
         lost = view.members[1].node
+        killer.reached("a node is lost")
         stack.impair("f", "node-down", lost)
 
         async def replaced() -> bool:
@@ -91,10 +99,12 @@ async def story(tmp_path, killer: Killer) -> None:
             return now is not None and lost not in {m.node for m in now.members} and now.ready_nodes == 3
 
         await stack.until(replaced, "the lost node is replaced", within_s=1800)
+        killer.reached("it grows")
         await insist(lambda: stack.apply("one", 5, spares=1))
         await stack.active("one", 5)
         await stack.check()
         stack.repair("f")
+        killer.reached("it moves")
         await insist(lambda: stack.apply("one", 5, spares=1, placement={"policy": "spread"}))
         moved = await stack.active("one", 5)
         assert len({m.cabinet for m in moved.members if m.role == "member"}) == 3, "Active, yet not where it is to lie"
@@ -114,6 +124,7 @@ async def preempt(tmp_path, killer: Killer) -> None:
         killer.stack = stack
         await insist(lambda: stack.apply("old", 5))
         await stack.active("old", 5)
+        killer.reached("somebody is preempted")
         await insist(lambda: stack.apply("urgent", 6, priority=1, preemption="LowerPriority"))
         await stack.active("urgent", 6)
 
@@ -203,6 +214,7 @@ async def to_zero(tmp_path, killer: Killer) -> None:
 
         await stack.until(suspended, "its nodes are given back")
         await stack.check()
+        killer.reached("a request comes in")
         body = {"model": "one", "prompt": "is anybody there", "max_tokens": 4}
         await request(stack, "POST", "infer", "/v1/completions", body)
         await stack.active("one", 4)
@@ -242,38 +254,24 @@ async def count_commits(tmp_path, killer, service: str, text: str) -> int:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(
-    ("service", "commits", "share"),
-    [("compute", 97, 0.25), ("link", 51, 0.75), ("resource", 61, 0.25)],
+    ("reported", "service", "at", "moment"),
+    [
+        ("heal", "compute", 20, "a node is lost"),
+        ("heal", "resource", 3, "a node is lost"),
+        ("heal", "link", 3, "it moves"),
+        ("preempted", "compute", 10, "somebody is preempted"),
+        ("to zero", "compute", 10, ""),
+        ("to zero", "infer", 2, "a request comes in"),
+        ("grown", "compute", 3, ""),
+        ("grown", "resource", 1, ""),
+        ("grown", "resource", 3, ""),
+    ],
 )
-async def test_a_crash_after_any_commit_converges(tmp_path, killer, service, commits, share):
-    one = killer(service, max(1, int(commits * share)))
-    await story(tmp_path, one)
-    assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
-
-
-@pytest.mark.looptime
-@pytest.mark.parametrize("share", [0.45])
-@pytest.mark.parametrize(("service", "commits"), [("compute", 120)])
-async def test_a_crash_while_somebody_is_preempted_converges(tmp_path, killer, service, commits, share):
-    one = killer(service, max(1, int(commits * share)))
-    await preempt(tmp_path, one)
-    assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
-
-
-@pytest.mark.looptime
-@pytest.mark.parametrize(("service", "commits", "share"), [("compute", 81, 0.25), ("infer", 15, 0.5)])
-async def test_a_crash_on_the_way_to_zero_and_back_converges(tmp_path, killer, service, commits, share):
-    one = killer(service, max(1, int(commits * share)))
-    await to_zero(tmp_path, one)
-    assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
-
-
-@pytest.mark.looptime
-@pytest.mark.parametrize(("service", "at"), [("compute", 3), ("resource", 1), ("resource", 3)])
-async def test_a_crash_while_it_grows_out_of_spares_converges(tmp_path, killer, service, at):
-    one = killer(service, at)
-    await grow(tmp_path, one)
-    assert one.restart is not None, f"the story has only {one.commits} commits of {service}"
+async def test_a_crash_after_a_commit_converges(tmp_path, killer, reported, service, at, moment):
+    one = killer(service, at, moment)
+    await STORIES[reported](tmp_path, one)
+    since = f"after {moment!r}" if moment else "in all"
+    assert one.restart is not None, f"the story has only {one.commits} commits of {service} {since}"
 
 
 @pytest.mark.soak

@@ -5,6 +5,8 @@ from __future__ import annotations
 
 import pytest
 
+from matrixresource.api import topology
+from matrixresource.store.maintenance_domains import DomainRow
 from matrixresource.store.tables import NodeRow
 from tests.stack import Stack
 
@@ -53,6 +55,31 @@ async def test_a_view_is_made_of_no_node_that_its_columns_leave_out(tmp_path, mo
         assert (found["items"], made) == ([], [])
 
 
+async def test_who_lies_in_domains_is_worked_out_for_those_alone_that_are_asked_for(tmp_path, monkeypatch):
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 3, placement={"policy": "spread"})
+        await stack.active("one", 3)
+        assert (await stack.http["resource"].post("/v1/domains/sn0-c03:close")).is_success
+        whole = (await stack.get("resource", "/v1/domains")).json()["items"]
+        assert [each["name"] for each in whole] == sorted(each["name"] for each in whole)
+        assert {name for each in whole for name in each["allocations"]} == {"one"}
+        for term in (
+            "state=Closed",
+            "state!=Closed",
+            "level=supernode",
+            "supernode=sn0",
+            "level=cabinet AND state=Open",
+        ):
+            answer = await stack.http["resource"].get("/v1/domains", params={"filter": term})
+            expected = [each for each in whole if all(matches(each, part) for part in term.split(" AND "))]
+            assert answer.json()["items"] == expected, term
+        made, view = [], DomainRow.view_of
+        monkeypatch.setattr(DomainRow, "view_of", lambda row, names: made.append(row.name) or view(row, names))
+        monkeypatch.setattr(topology, "lying", None)
+        found = (await stack.get("resource", "/v1/domains?filter=state%3DDraining")).json()
+        assert (found["items"], made) == ([], [])
+
+
 async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_out(tmp_path):
     async with Stack(tmp_path) as stack:
         asked = {"nodes": [*CORDONED, CORDONED[0]], "by": "work"}
@@ -61,6 +88,9 @@ async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_o
         assert (await stack.get("resource", f"/v1/nodes/{CORDONED[0]}")).json()["cordonedBy"] == []
         seen = await stack.http["resource"].post("/v1/node-cordons", json=asked)
         assert seen.json() == {"nodes": CORDONED[:2]}, "sn1 does not exist"
+        asked = {"cabinets": ["sn0-c01", "sn0-c99"], "nodes": ["sn0-c01-n2", "sn0-c10-n0"], "by": "racks"}
+        seen = await stack.http["resource"].post("/v1/node-cordons", json=asked)
+        assert seen.json() == {"nodes": [*(f"sn0-c01-n{at}" for at in range(4)), "sn0-c10-n0"]}
         for name in CORDONED[:2]:
             shown = (await stack.get("resource", f"/v1/nodes/{name}")).json()
             assert (shown["cordonedBy"], shown["schedulable"]) == (["work"], False)
@@ -70,6 +100,8 @@ async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_o
     ("body", "field"),
     [
         ({"nodes": []}, "nodes"),
+        ({"nodes": [], "cabinets": []}, "nodes"),
+        ({"cabinets": ["sn0"]}, "cabinets"),
         ({"nodes": ["sn0-x"]}, "nodes"),
         ({"nodes": ["sn0-c00-n0"], "by": "A b"}, "by"),
         ({}, "nodes"),

@@ -75,7 +75,9 @@ async def looked(
 @pytest.mark.parametrize(
     ("sentence", "state", "by", "undrained"),
     [
-        ("its own is ended", "Active", {}, ["chat"]),
+        ("its own is ended", "Active", {"by": "scaling-policies/few"}, ["chat"]),
+        ("its own of an earlier version is ended", "Active", {}, ["chat"]),
+        ("that of somebody who gave no name goes on", "Active", {"nodes": ["sn0-c00-n7"]}, []),
         ("that of a repair which came meanwhile goes on", "Repairing", {"by": "replace-node-one-1"}, []),
     ],
 )
@@ -123,7 +125,8 @@ class Busy(Inference):
 
     requests = 3
 
-    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
+    async def drain(self, name: str, nodes: list[str], by: str) -> dict[str, Any]:
+        assert by == "scaling-policies/few"
         state = "Draining" if self.requests else "Drained"
         return {"drain": {"nodes": nodes, "state": state, "requests": self.requests}}
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import itertools
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from matrixcompute.model.observation import ObservedSlice
 from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import InstanceRow
-from matrixcompute.workflows.definitions import MOVE_INSTANCE
+from matrixcompute.workflows.definitions import CREATE_INSTANCE, MOVE_INSTANCE
 from matrixresource.contract.allocations import AllocationRequest, AllocationView, PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import Process, a_process
@@ -126,6 +128,69 @@ async def test_an_instance_that_nobody_can_look_after_is_passed_over_and_says_so
             events = [(each.instance, each.reason) for each in process.store.events(session)]
             assert sorted(events) == [("first", "InternalError"), ("second", "Draining")], "said once"
             assert session.get_one(InstanceRow, "first").members == [], "nothing of the broken look is written"
+        await asyncio.sleep(11)
         assert "passed over" not in await reconciler.reconcile()
         with process.store.reading() as session:
             assert session.get_one(InstanceRow, "first").members != []
+
+
+@pytest.mark.looptime
+async def test_an_instance_that_stays_faulty_is_tried_less_and_less_and_at_once_when_something_is_new(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    observe, tried = InstanceRow.observe, list[float]()
+
+    async with a_process(tmp_path, MOVE_INSTANCE) as process:
+
+        def observed(row: InstanceRow, *what: Any) -> None:
+            if row.name == "first":
+                tried.append(process.clock.now())
+                raise KeyError("nodes")
+            observe(row, *what)
+
+        monkeypatch.setattr(InstanceRow, "observe", observed)
+        reconciler = of_both(process, Unavailable("nothing"), [])
+        for _ in range(2000):
+            assert "1 instance passed over" in await reconciler.reconcile()
+            await asyncio.sleep(1)
+        rests = [after - before for before, after in itertools.pairwise(tried)]
+        assert rests == [5, 10, 20, 40, 80, 160, *[320] * 5]
+        with process.store.transaction() as session:
+            session.get_one(InstanceRow, "first").labels = {"new": "yes"}
+        await reconciler.reconcile()
+        assert tried[-1] == process.clock.now()
+        with process.store.transaction() as session:
+            session.delete(session.get_one(InstanceRow, "first"))
+        assert "passed over" not in await reconciler.reconcile()
+
+
+@pytest.mark.looptime
+async def test_an_instance_that_is_passed_over_takes_nobodys_turn(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both wait for room for the same, and the faulty one does so for longer."""
+    observe = InstanceRow.observe
+
+    def observed(row: InstanceRow, *what: Any) -> None:
+        if row.name == "first":
+            raise KeyError("nodes")
+        observe(row, *what)
+
+    class Full(Neighbours):
+        async def allocations(self) -> list[AllocationView]:
+            return []
+
+    monkeypatch.setattr(InstanceRow, "observe", observed)
+    async with a_process(tmp_path, CREATE_INSTANCE) as process:
+        of_both(process, Unavailable("nothing"), [])
+        reconciler = InstanceReconciler(
+            process.store, Full(Unavailable("nothing")), process.runner, process.clock, RecoveryPolicy(), lambda: None  # type: ignore[arg-type]
+        )  # fmt: skip
+        with process.store.transaction() as session:
+            for name in NODES:
+                row = session.get_one(InstanceRow, name)
+                row.state, row.applied, row.retry_at = "Pending", None, 31.0 + (name == "second")
+        await asyncio.sleep(100)
+        await reconciler.reconcile()
+        with process.store.reading() as session:
+            assert [each.target for each in process.store.open_operations(session)] == ["second"]

@@ -7,7 +7,10 @@ from pathlib import Path
 import pytest
 
 from matrixcommon.model.errors import Conflict
+from matrixcompute.contract import InstanceRequest
+from matrixcompute.store.store import InstanceRow
 from tests.matrixcompute.maintenance_world import Machine, World
+from tests.matrixcompute.test_decisions import member
 
 NODE = {"node": "sn0-c00-n0"}
 SWITCH = {"switch": "sn0-l2p4-k11"}
@@ -55,3 +58,42 @@ def test_a_refusal_is_written_once_for_as_long_as_it_says_the_same(tmp_path: Pat
     for _ in range(2):
         world.look()
     assert [unit.reason for unit in world.view("m").units] != ["Conflict"]
+
+
+class Occupied(Machine):
+    """Its first node is a member of instance `one`, and stays so."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._change("sn0-c00-n0", state="Active", allocation="one")
+
+    async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> None:
+        self._change(node, state="Draining", desired_state="Servicing")
+
+
+@pytest.mark.parametrize(
+    ("state", "reason"),
+    [
+        ("Active", "Moving"),
+        ("Stopped", "Moving"),
+        ("Updating", "Moving"),
+        ("Repairing", "InstanceChanging"),
+        ("Starting", "InstanceChanging"),
+        ("Failed", "InstanceFailed"),
+    ],
+)
+def test_a_member_is_said_to_move_where_it_does(tmp_path: Path, state: str, reason: str) -> None:
+    world = World(tmp_path, Occupied())
+    with world.store.transaction() as session:
+        spec = InstanceRequest(nodes=1).wire()
+        session.add(InstanceRow(name="one", project="default", labels={}, spec=spec, applied=spec, state="Active",
+                                members=[member("sn0-c00-n0").wire()], ready_nodes=1))  # fmt: skip
+    world.put("m", action="Service", target=NODE, serviceS=60)
+    world.look()
+    with world.store.transaction() as session:
+        session.get_one(InstanceRow, "one").state = state
+    for _ in range(3):
+        world.look()
+    view = world.view("m")
+    assert [(unit.state, unit.reason) for unit in view.units] == [("Draining", reason)]
+    assert view.phase_reason == (reason if reason != "Moving" else "Rolling")

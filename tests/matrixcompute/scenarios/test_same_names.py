@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from matrixcompute.model.composition import OWNER_LABEL
 from matrixcompute.scenarios.readings import Frame, read
 from matrixcompute.scenarios.schema import Condition
 from matrixcompute.scenarios.targets import resolve_targets
@@ -21,6 +22,7 @@ SHOWN: dict[str, list[dict[str, Any]]] = {
         OURS | READY | {"name": "demo", "repairs": 0, "members": [{"node": "sn0-c00-n0", "role": "member"}]},
         THEIRS | NOT_READY | {"name": "demo", "repairs": 3, "members": [{"node": "sn0-c00-n1", "role": "member"}]},
     ],
+    "allocations": [{"name": "a", "labels": {OWNER_LABEL: owner}} for owner in ("gone", "gone", "team/gone", "demo")],
     "stuck": [THEIRS | {"name": "demo"}],
     "events": [THEIRS | {"name": "e1", "reason": "NodeReplaced", "instance": "demo"}],
     "slices": [THEIRS | LOW | {"name": "demo-ub", "instance": "demo"}],
@@ -61,6 +63,13 @@ async def test_what_is_counted_of_an_instance_is_of_its_project(condition: Any, 
     for of in ("demo", "default/demo", "team/demo"):
         seen[of] = (await read(Condition(**condition, of=of), Look(Shown()), frame)).number
     assert seen == {"demo": ours, "default/demo": ours, "team/demo": theirs}
+
+
+async def test_what_an_instance_left_behind_is_of_its_project() -> None:
+    frame, seen = Frame(scenario(), {}), {}
+    for of in ("gone", "team/gone", "demo", None):
+        seen[of] = (await read(Condition(metric="orphans", min=0, of=of), Look(Shown()), frame)).number
+    assert seen == {"gone": 2, "team/gone": 1, "demo": 0, None: 3}
 
 
 async def test_a_target_is_among_the_members_of_that_instance() -> None:

@@ -19,6 +19,13 @@ WRONG = [
     ("stopConditions", [{"metric": "orphans"}], "stopConditions[0].metric"),
     ("stopConditions", [{"metric": "happiness", "above": 0}], "stopConditions[0].metric"),
     ("stopConditions", [{"above": 0}], "stopConditions[0]"),
+    *(
+        ("stopConditions", [{"metric": metric, "above": 0, "of": "demo"}], "stopConditions[0].of")
+        for metric in ("links.down", "links.degraded", "nodes.available", "hardware.nodes-dark", "hardware.ports-dark",
+                       "hardware.ports-narrow", "hardware.ports-lying")
+    ),
+    ("method.0.verify.of", "demo", "method[0].verify.of"),
+    ("expect.2.of", "demo", "expect[2].of"),
     ("method.0.verify", None, "method[0].verify"),
     ("method.0.verify.hardware", "nobody", "method[0].verify.hardware"),
     ("method.0.fault", "gremlin", "method[0].fault"),

@@ -12,9 +12,12 @@ import httpx
 import pytest
 
 from matrixcommon.model.hardware_names import NodeName
+from matrixresource.agent.agent import node_stages
 from matrixresource.agent.hardware import InjectedFault
+from matrixresource.contract.agents import AssignmentView
 from services.chassis.app import create_app
 from services.node_agent.access import ACCESS
+from services.node_agent.agents.agent_channels import resource_agents
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.main import all_routes
@@ -207,3 +210,29 @@ async def test_a_full_disk_is_reported_as_what_passes_and_nothing_is_struck(tmp_
     memory._db.execute("PRAGMA max_page_count = 10000")
     fleet.inject(InjectedFault.model_validate({"name": "f99", **why}))
     assert "f99" in memory.all("fault")
+
+
+async def test_a_repair_in_place_whose_end_cannot_be_kept_is_done_again(tmp_path: Path) -> None:
+    """Done by the card and forgotten by the disk, the fault would be there for ever."""
+    name = NodeName("sn0-c00-n0")
+    memory = FleetStore(tmp_path / "agents.db")
+    fleet = Fleet([name], memory, LoopClock(0.0), seed=1)
+    resource_agents(fleet, None, node_stages())
+    agent = fleet.agent("resource", name)
+    agent.status, agent.holds, agent.deployed = "Active", "one", True
+    fleet.inject(InjectedFault(name="npu", kind="npu-fault", target=name, parameters={"endsWith": "restart"}))
+    running = [asyncio.ensure_future(task()) for task in fleet.tasks()]
+    spec = {"allocation": "one", "rank": 0, "task": "restart", "taskGeneration": 1, "generation": 1}
+    agent.ensure(AssignmentView.model_validate({"name": name, "desiredRole": "Member"} | spec))
+    full(memory, True)
+    await asyncio.sleep(300)
+    assert fleet.nodes[name].codes, "nothing of it was kept"
+    assert agent.done_generation == 0
+    full(memory, False)
+    async with asyncio.timeout(300):
+        while fleet.nodes[name].codes or agent.status != "Active":
+            await asyncio.sleep(1)
+    assert (agent.done_generation, memory.all("ended")) == (1, {"npu": {"by": "restart"}})
+    for task in running:
+        task.cancel()
+    await asyncio.gather(*running, return_exceptions=True)

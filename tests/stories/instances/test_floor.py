@@ -166,6 +166,27 @@ async def test_below_its_floor_it_becomes_what_was_asked_for_while_it_was_repair
         await stack.check()
 
 
+@pytest.mark.parametrize("when", ["while it is repaired", "once it has Failed"])
+async def test_in_whole_blocks_it_becomes_smaller_below_its_floor_too(tmp_path, when):
+    async with SmallStack(tmp_path) as stack:
+        placement = {"blocks": [{"nodes": 2, "level": "cabinet"}]}
+        before = await full(stack, placement=placement)
+        drain = {"reason": "so that the repair takes its time", "graceSeconds": 0}
+        if when == "while it is repaired":
+            assert (await stack.http["compute"].put("/v1/workflow-drains/slow", json=drain)).is_success
+        stack.impair("dark", "node-down", before[1])
+        await until(stack, "Repairing" if when == "while it is repaired" else "Failed", "NodeLost")
+        answer = await stack.http["compute"].put("/v1/instances/one", json={"nodes": 2, "placement": placement})
+        assert answer.status_code == 202, answer.text
+        if when == "while it is repaired":
+            assert (await stack.http["compute"].delete("/v1/workflow-drains/slow")).is_success
+        shown = await until(stack, "Active", "Whole")
+        assert before[1] not in members(shown)
+        assert {*members(shown)} < {*before}, "a block that works stays"
+        assert shown["generation"] == shown["observedGeneration"]
+        await stack.check()
+
+
 async def test_a_repair_that_is_tried_again_and_again_is_one_repair(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
@@ -265,6 +286,32 @@ async def test_it_is_stopped_started_and_made_smaller_as_it_is(tmp_path):
             answer = await stack.http["compute"].put("/v1/instances/one", json=body)
             assert (answer.status_code, answer.json()["field"]) == (422, "minNodes"), answer.text
         assert (await view(stack))["generation"] == shown["generation"], "nothing has changed"
+        await stack.check()
+
+
+async def test_one_that_has_too_few_members_to_start_stays_off_and_says_why(tmp_path):
+    async with SmallStack(tmp_path) as stack:
+        before = await full(stack)
+        assert (await stack.http["compute"].post("/v1/instances/one:stop")).status_code == 202
+        await until(stack, "Stopped", "Whole")
+        stack.impair("a", "node-down", before[3])
+        await until(stack, "Stopped", "NodeLost")
+        others = [stack.fleet.agent("resource", node) for node in before[:3]]
+        switched_on = []
+
+        async def refused() -> bool:
+            switched_on.extend(each.stage for each in others if each.status != "Off")
+            return condition(await view(stack), "Progressing") == ("False", "BelowFloor")
+
+        assert (await stack.http["compute"].post("/v1/instances/one:start")).status_code == 202
+        await stack.until(refused, "it says why it does not start", within_s=600)
+        await stack.clock.sleep(600)
+        await refused()
+        assert (await view(stack))["state"] == "Stopped"
+        assert switched_on == [], "nobody is switched on for nothing"
+        assert len(await operations(stack, "start-instance")) == 1, "it is not tried before that could help"
+        stack.repair("a")
+        await until(stack, "Active", "Whole")
         await stack.check()
 
 

@@ -88,6 +88,56 @@ async def test_a_cancelled_change_leaves_the_instance_in_the_shape_it_had(tmp_pa
         await stack.check()
 
 
+@pytest.mark.parametrize("taken", [False, True])
+async def test_a_cancelled_shrink_has_its_nodes_back_unless_others_took_them(tmp_path, taken):
+    """Where others did, it works on with those that it has, and asks for the rest as for any larger size."""
+    async with Stack(tmp_path) as stack:
+        await stack.apply("one", 6)
+        await stack.apply("other", 42)
+        before = await stack.active("one", 6)
+        await stack.active("other", 42)
+        await stack.kill("link")
+        await stack.apply("one", 3)
+        operation = await at_step(stack, "one", "admit_slices")
+        if taken:
+
+            async def cleaned() -> bool:
+                nodes = (await stack.get("resource", "/v1/nodes?filter=state%3DAvailable&pageSize=500")).json()["items"]
+                return len(nodes) == 3
+
+            await stack.until(cleaned, "its nodes are free", within_s=600)
+            await stack.apply("other", 45)
+
+            async def has_them() -> bool:
+                return (await stack.get("resource", "/v1/allocations/other")).json()["nodes"] == 45
+
+            await stack.until(has_them, "others have its nodes", within_s=600)
+        assert (await ask(stack, operation, "cancel")).status_code == 202
+        await stack.start("link")
+        assert (await ended(stack, operation))["state"] == "Cancelled"
+        if taken:
+            await stack.until(
+                lambda: waits_with(stack, 3), "it is Active, and waits for room for the others", within_s=600
+            )
+            events = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
+            assert [each["message"].split(":")[0] for each in events if each["reason"] == "NotRestored"] == [
+                "it keeps 3 members, and not what it had before"
+            ]
+            await stack.check()
+            await stack.apply("other", 40)
+        after = await stack.active("one", 6)
+        assert {m.node for m in before.members[:3]} <= {m.node for m in after.members}
+        assert (after.generation, after.cancelled.shape.nodes) == (after.observed_generation, 3)
+        await stack.check()
+
+
+async def waits_with(stack: Stack, nodes: int) -> bool:
+    """Whether "one" is Active with so many nodes, and waits for room for more."""
+    view = await stack.compute.find_instance("one")
+    why = next(each.reason for each in view.conditions if each.type == "Progressing")
+    return (view.state, view.ready_nodes, why) == ("Active", nodes, "InsufficientCapacity")
+
+
 async def test_a_cancelled_stop_or_start_is_not_made_up_for(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
