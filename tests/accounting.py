@@ -23,7 +23,7 @@ OWNER_LABEL = "cloudmatrix.io/instance"
 DEPLOYMENT_LABEL = "cloudmatrix.io/deployment"
 DRAM_GIB = 2048
 """Of a node of the built-in supernode."""
-WAITING = ("InsufficientCapacity", "InsufficientBandwidth", "QuotaExceeded", "InvalidField")
+WAITING = ("InsufficientCapacity", "ExceedsDomain", "InsufficientBandwidth", "QuotaExceeded", "InvalidField")
 """Reasons for which an instance stays as it was: somebody has to leave, or to ask for something else."""
 OF_NO_INSTANCE = {"defragment", "move-member", "drain-elements"}
 """Verbs of operations of MatrixResource and MatrixLink."""

@@ -89,8 +89,8 @@ class Bench:
         """The spec it then has."""
         cluster, spec = self.cluster, dict(SMALL)
         if state == "Pending":
-            cluster.impair(f"{self.name}-full", "agent-hang", NODES[-1])
-            spec["nodes"] = len(NODES)
+            assert (await cluster.http["resource"].post(f"/v1/nodes/{NODES[-1]}:cordon", json={})).is_success
+            spec["nodes"] = len(NODES) - spec["spares"]
         await cluster.apply_resource(INSTANCE, self.name, spec)
         await cluster.tick()
         if state in ("Active", "Updating", "Repairing", "Deleting"):
@@ -154,6 +154,7 @@ class Bench:
         cluster = self.cluster
         for fault in list(cluster.fleet.faults):
             cluster.repair(fault)
+        assert (await cluster.http["resource"].post(f"/v1/nodes/{NODES[-1]}:uncordon", json={})).is_success
         await cluster.kube.delete(INSTANCE, self.name, "default")
         await cluster.settles(INSTANCE, self.name, lambda b: b is None, f"{self.name} is gone")
         await cluster.nothing_left()
