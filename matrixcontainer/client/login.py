@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import httpx
 import kopf
+import yaml
 
 from matrixcommon.model.errors import Unavailable
 from matrixcontainer.client.client import MANAGER
@@ -21,6 +23,19 @@ def login(kubeconfig: Path | None) -> kopf.ConnectionInfo:
     if found is None:
         raise Unavailable("there is neither a kubeconfig nor a service account")
     return found
+
+
+def leads_to(kubeconfig: Path, url: str) -> bool:
+    """Whether a kubeconfig is there, and of an API that listens on the port of that URL, where one is given: the file
+    may be of an earlier life of the API, which listened elsewhere."""
+    try:
+        found = yaml.safe_load(kubeconfig.read_text())
+        server = found["clusters"][0]["cluster"]["server"]
+    except FileNotFoundError:
+        return False
+    except (KeyError, IndexError, TypeError, yaml.YAMLError):
+        return not url  # whoever logs in by it hears what is wrong with it
+    return not url or urlsplit(str(server)).port == urlsplit(url).port
 
 
 def http_of(access: kopf.ConnectionInfo) -> httpx.AsyncClient:

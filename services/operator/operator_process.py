@@ -24,7 +24,7 @@ from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import CRD, POD, Kind, KubeClient
-from matrixcontainer.client.login import http_of, login
+from matrixcontainer.client.login import http_of, leads_to, login
 from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS
 from matrixcontainer.mirrors.mirrors import MIRRORED, Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
@@ -293,7 +293,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     configure_tracing("operator")
     logging.getLogger("kopf").setLevel(logging.WARNING)
 
-    while settings.kubeconfig is not None and not settings.kubeconfig.exists():
-        log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig)})
+    while settings.kubeconfig is not None and not leads_to(settings.kubeconfig, settings.kube_url):
+        log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig), "of": settings.kube_url})
         time.sleep(0.2)  # the process that writes it may be starting beside us
     serve(OperatorProcess(settings).app(), settings)

@@ -13,6 +13,7 @@ class OperatorSettings(Settings):
     """The operator: CloudMatrixInstance and related kinds, on any Kubernetes API. Its time is the wall's."""
 
     kubeconfig: Path | None = Field(None, description="kubeconfig of the Kubernetes API; none means: inside a pod")
+    kube_url: str = Field("", description="where that API listens, if known: an older kubeconfig is waited for anew")
     identity: str = Field("", description="who we are among several operators; the host and state folder by default")
     lease_namespace: str = Field(
         "kube-system", min_length=1, description="namespace of the Lease that says which of several operators works"

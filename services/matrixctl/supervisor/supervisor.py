@@ -179,12 +179,11 @@ class Supervisor:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
             settings["KUBE_ADMIN_TOKEN"] = self._admin_token
-        for called in process.calls:
+        for called in process.calls:  # nowhere, where this stack has none: another one's may listen where it would be
+            child = self.stack.children.get(called)
+            settings[f"{called.upper()}_URL"] = "" if child is None else child.url
             if called == "kube":
                 settings["KUBECONFIG"] = str(self.folder.operator_kubeconfig)
-            else:  # nowhere, where this stack has none: another one's may listen where it would be by default
-                child = self.stack.children.get(called)
-                settings[f"{called.upper()}_URL"] = "" if child is None else child.url
         return {f"CLOUDMATRIX_{key}": value for key, value in settings.items()}
 
     def fingerprint(self, name: str) -> str:

@@ -19,7 +19,7 @@ from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
-from services.matrixctl.supervisor.state_folder import StackTime
+from services.matrixctl.supervisor.state_folder import Folder, StackTime
 from services.matrixctl.supervisor.supervisor import Request, Supervisor
 from services.matrixctl.supervisor.up import halt, look, start, until_ready
 from tests.services.matrixctl.conftest import Bench, eventually
@@ -338,3 +338,14 @@ def test_who_waits_for_a_stack_that_is_taken_down_is_told_so(bench: Bench, monke
     halt(bench.folder)
     with pytest.raises(NotRunning, match="was taken down while it started"):
         list(waiting)
+
+
+def test_an_operator_hears_where_the_kubernetes_api_listens_now(tmp_path: Path) -> None:
+    folder = Folder(tmp_path / "state")
+    folder.prepare()
+    supervisor = Supervisor(folder, Request(shared=()))
+    before = supervisor.fingerprint("operator")
+    assert supervisor.environment("operator")["CLOUDMATRIX_KUBE_URL"] == supervisor.stack.children["kube"].url
+    supervisor._update("kube", url="https://127.0.0.1:1")
+    assert supervisor.environment("operator")["CLOUDMATRIX_KUBE_URL"] == "https://127.0.0.1:1"
+    assert supervisor.fingerprint("operator") != before, "it is started anew"
