@@ -38,7 +38,8 @@ def ensure_examples() -> Path | None:
         package = next(Path(fresh).glob("kopf-*.tar.gz"))
         with tarfile.open(package) as archive:
             wanted = [each for each in archive if "/examples/" in each.name]
-            archive.extractall(fresh, members=wanted, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Debian's 3.11.2 has none
+            archive.extractall(fresh, members=wanted)
         Path(fresh, "lib").rename(Path(fresh, package.name.removesuffix(".tar.gz"), "lib"))
         Path(fresh, package.name.removesuffix(".tar.gz")).rename(target)
     return target
