@@ -9,7 +9,7 @@ make the others change places. When nodes are few, prefill yields to decode, whi
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from infer_workload.contract.deployments import DeploymentShape
@@ -260,8 +260,8 @@ def _scaled(
             [{"domain": "nodes", "needs": 2, "has": len(nodes)}],
         )
     usable = set(nodes)
-    instances = [each for each in (previous.prefill if previous else ()) if usable.issuperset(each)]
     decode = [each for each in (previous.decode if previous else ()) if each in usable]
+    instances = _apart(previous.prefill if previous else (), usable.difference(decode))
     return scale.fitted(
         len(nodes), sum(len(each) for each in instances), len(decode), calibration.nodes_per_prefill_instance
     )
@@ -291,9 +291,8 @@ def _assign(
     usable, size = set(nodes), calibration.nodes_per_prefill_instance
     kept_decode = [node for node in (previous.decode if previous else ()) if node in usable][:decode_nodes]
     instances: list[tuple[str, ...]] = []
-    for instance in previous.prefill if previous else ():
-        room = prefill_nodes - sum(len(current) for current in instances)
-        if len(instance) <= room and all(node in usable for node in instance):
+    for instance in _apart(previous.prefill if previous else (), usable.difference(kept_decode)):
+        if len(instance) <= prefill_nodes - sum(len(current) for current in instances):
             instances.append(instance)
     taken = {*kept_decode, *(node for instance in instances for node in instance)}
     free = [node for node in nodes if node not in taken]
@@ -308,6 +307,17 @@ def _assign(
     playing = {*decode, *(node for instance in instances for node in instance)}
     caching = [node for node in nodes if node in playing]
     return Pools(tuple(instances), tuple(decode), tuple(caching[:caching_nodes]))
+
+
+def _apart(instances: Iterable[tuple[str, ...]], usable: set[str]) -> list[tuple[str, ...]]:
+    """Those of prefill instances that have nodes of their own. While one loads in the place of another both have what
+    they share; where the other is to stay after all, its successor is not needed."""
+    found, taken = list[tuple[str, ...]](), set[str]()
+    for instance in instances:
+        if usable.issuperset(instance) and taken.isdisjoint(instance):
+            found.append(instance)
+            taken.update(instance)
+    return found
 
 
 def prefill_layout(dies: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:

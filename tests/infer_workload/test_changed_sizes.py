@@ -4,7 +4,7 @@ before the deadline. What else the spec says counts at once."""
 from __future__ import annotations
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from infer_workload.contract.deployments import DeploymentRequest
@@ -248,6 +248,7 @@ STEPS = st.lists(
 
 @settings(max_examples=24, deadline=None)
 @given(STEPS)
+@example([("drain", 3), ("spec", (6, 6)), ("undrain", None), ("spec", (2, 6)), ("scale", (8, 4))])
 def test_whatever_comes_together_no_request_is_lost_and_the_sizes_come_in_the_end(steps):
     stage = Stage(requests_per_second=6.0)
     live, there = stage.live, list(NODES)
