@@ -148,18 +148,17 @@ class KindRoutes:
             if len(path) == 1 and path[0] in row.SELECTABLE
         )
 
-        def ask(session: Session) -> list[ApiModel]:
+        def found(session: Session) -> Sequence[Any]:
             wanted = select(row).order_by(row.version)
             for column, text, other in selected:
                 wanted = wanted.where(column != text if other else column == text)
-            found = session.scalars(wanted).all()
-            return [each.view() for each in found] if rows_shown is None else list(rows_shown(session, found))
+            return session.scalars(wanted).all()
 
-        if rows_shown is not None:  # by more than the rows of their kind
+        if rows_shown is not None:  # by more than the rows of their kind: not to be remembered by these
             with self._records.reading() as session:
-                return ask(session)
+                return rows_shown(session, found(session))
         asked = ("views", *((column.key, text, other) for column, text, other in selected))
-        return self._records.remembered(row, asked, ask)
+        return self._records.remembered(row, asked, lambda session: [each.view() for each in found(session)])
 
     def _row(self, key: str) -> ApiModel:
         if self._kind.row is None:

@@ -248,7 +248,10 @@ class Database:
         `asked`: what is asked, by which the answer is found again. `ask` answers by rows of that kind alone, whatever
         the time.
         """
-        known = None if self.shared else self._remembered.get((kind, asked))
+        if self.shared:
+            with self.reading() as session:
+                return ask(session)
+        known = self._remembered.get((kind, asked))
         if known is not None and self._own.none_since(kind.kind, known[0]) is not None:
             return cast(T, known[1])
         newest = self.latest()

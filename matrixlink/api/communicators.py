@@ -89,7 +89,8 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
         supernode = communicators.fabric.supernode_with(switch)
         tables = views(supernode.name) if supernode is not None else None
         if supernode is None or tables is None or not tables.has(switch):
-            chips = [chip for name in communicators.fabric.supernodes for chip in views(name).switches]
+            first = next(iter(communicators.fabric.supernodes), None)
+            chips = [] if first is None else list(views(first).switches)
             there = f"; there are {chips[0]}, {chips[-1]} ..." if chips else ""
             raise NotFound(f"there is no UB chip named {switch[:80]!r}{there}", field=field)
         return tables, communicators.plane(supernode.name).tables.version
