@@ -147,7 +147,7 @@ def _together(
     floor = max(policy.min_replicas, policy.pools.least, seen.whole.least, scheduled)
     most = whole(policy.max_replicas, policy.block, up=False)
     total = sum(wanted.values())
-    size = min(whole(max(total, floor), policy.block), most)
+    size = min(whole(max(total, floor, _unasked(seen, policy)), policy.block), most)
     sizes, limit = dict(wanted), None
     if total > most:
         limit = Reason.TOO_MANY_REPLICAS
@@ -159,6 +159,14 @@ def _together(
         role = _fuller(sizes, missing, seen, policy)
         sizes[role] += seen.block(role)
     return sizes, limit
+
+
+def _unasked(seen: PoolsObservation, policy: ScalingPolicySpec) -> int:
+    """Members that there are to be while a role says nothing: those that bounds cost the one the other has instead,
+    within its own."""
+    if all(seen.of(role).load is not None for role in ROLES):
+        return 0
+    return min(seen.whole.members, sum(bounds_of(role, seen, policy)[1] for role in ROLES))
 
 
 def _emptier(sizes: Mapping[str, int], over: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str | None:

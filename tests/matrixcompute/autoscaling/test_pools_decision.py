@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
@@ -158,6 +158,7 @@ WORK = st.one_of(st.none(), st.floats(0, 60))
     looks=st.lists(st.tuples(WORK, WORK, st.floats(0, 500), WORK), min_size=1, max_size=12),
     caching=st.booleans(),
 )
+@example(instances=8, decode=4, block=1, least=5, room=6, looks=[(None, None, 0.0, None)], caching=False)
 def test_the_pools_are_the_instance_and_no_pool_is_below_its_least(
     instances, decode, block, least, room, looks, caching
 ):
