@@ -22,6 +22,13 @@ LONGER = {
 }
 """Files that may be longer, each with its reason."""
 ENTRIES = {"__init__.py", "__main__.py"}
+ROOT_ENTRIES = {
+    *(".ci", ".dockerignore", ".gitignore"),
+    *("CHANGELOG.md", "Dockerfile", "LICENSE", "Makefile", "README.md", "SECURITY.md"),
+    *("docker-compose.yml", "pyproject.toml", "requirements-test.lock", "requirements.lock"),
+    *("benchmarks", "charts", "docs", "examples", "infer_workload", "matrixcommon", "matrixcompute"),
+    *("matrixcontainer", "matrixlink", "matrixresource", "services", "tests"),
+}
 
 
 def python_files() -> list[Path]:
@@ -52,3 +59,9 @@ def test_functions_are_short() -> None:
 def test_folders_hold_few_modules() -> None:
     folders = Counter(str(path.parent.relative_to(ROOT)) for path in python_files() if path.name not in ENTRIES)
     assert {name: modules for name, modules in folders.items() if modules > MODULES} == {}
+
+
+def test_the_root_holds_the_parts_and_nothing_left_behind() -> None:
+    """A report written by trying a command is committed quickly and found late."""
+    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert {name.split("/")[0] for name in listed.stdout.splitlines()} == ROOT_ENTRIES
