@@ -7,10 +7,13 @@ import secrets
 from typing import Any
 
 import httpx
+from opentelemetry import trace
+from opentelemetry.trace import SpanKind, StatusCode
 
 from matrixcommon.model.fencing import FENCE, HEADER
+from matrixcommon.telemetry.trace import TRACER, traceparent
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
-from services.chassis.tracing import TracedTransport, wanted
+from services.chassis.tracing import wanted
 
 DEADLINE_WALL_S = 10.0
 CONNECTIONS_MAX, KEPT_MAX = 100, 20
@@ -32,15 +35,39 @@ class _Client(httpx.AsyncClient):
         return self._none
 
 
+class TracedTransport(httpx.AsyncBaseTransport):
+    """A client span, up to the head of the answer, for each request made while a span is recorded. Polls and reports
+    that belong to no trace say so to whom they ask."""
+
+    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
+        self._inner = inner
+
+    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
+        if not trace.get_current_span().is_recording():
+            return await self._inner.handle_async_request(request)
+        about = {"http.request.method": request.method, "url.full": str(request.url)}
+        about["server.address"] = request.url.host
+        with TRACER.start_as_current_span(request.method, kind=SpanKind.CLIENT, attributes=about) as span:
+            request.headers["traceparent"] = traceparent()
+            response = await self._inner.handle_async_request(request)
+            span.set_attribute("http.response.status_code", response.status_code)
+            if response.status_code >= 400:
+                span.set_status(StatusCode.ERROR)
+            return response
+
+    async def aclose(self) -> None:
+        await self._inner.aclose()
+
+
 async def _identify(request: httpx.Request) -> None:
     if REQUEST_ID.get():
         request.headers.setdefault("x-request-id", REQUEST_ID.get())
     if (fence := FENCE.get()) is not None:
         request.headers.setdefault(HEADER, fence.token)
     if TRACEPARENT.get():
-        version, trace, _, flags = TRACEPARENT.get().split("-")
+        version, trace_id, _, flags = TRACEPARENT.get().split("-")
         flags = "00" if wanted() else flags  # a span that is recorded speaks for itself: see TracedTransport
-        request.headers.setdefault("traceparent", f"{version}-{trace}-{secrets.token_hex(8)}-{flags}")
+        request.headers.setdefault("traceparent", f"{version}-{trace_id}-{secrets.token_hex(8)}-{flags}")
     elif wanted():
         request.headers.setdefault("traceparent", f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00")
 

@@ -1,7 +1,7 @@
 """Traces, sent to an OpenTelemetry collector when OTEL_EXPORTER_OTLP_ENDPOINT names one; otherwise nothing is recorded.
 
-Server spans are FastAPI's own. Here are the provider, a client span for each request that is part of a trace, and a
-span for each statement. Sampling and batching are set by the variables of the SDK.
+Server spans are FastAPI's own. Here are the provider and a span for each statement; `http` has the client span for each
+request that is part of a trace. Sampling and batching are set by the variables of the SDK.
 """
 
 from __future__ import annotations
@@ -11,11 +11,10 @@ import os
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-import httpx
 from opentelemetry import trace
 from opentelemetry.trace import SpanKind, StatusCode
 
-from matrixcommon.telemetry.trace import TRACER, traceparent
+from matrixcommon.telemetry.trace import TRACER
 
 if TYPE_CHECKING:
     from sqlalchemy import Engine
@@ -54,30 +53,6 @@ def flush() -> None:
     provider: Any = trace.get_tracer_provider()
     if wanted() and hasattr(provider, "force_flush"):
         provider.force_flush(FLUSH_WALL_MS)
-
-
-class TracedTransport(httpx.AsyncBaseTransport):
-    """A client span, up to the head of the answer, for each request made while a span is recorded. Polls and reports
-    that belong to no trace say so to whom they ask."""
-
-    def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
-        self._inner = inner
-
-    async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
-        if not trace.get_current_span().is_recording():
-            return await self._inner.handle_async_request(request)
-        about = {"http.request.method": request.method, "url.full": str(request.url)}
-        about["server.address"] = request.url.host
-        with TRACER.start_as_current_span(request.method, kind=SpanKind.CLIENT, attributes=about) as span:
-            request.headers["traceparent"] = traceparent()
-            response = await self._inner.handle_async_request(request)
-            span.set_attribute("http.response.status_code", response.status_code)
-            if response.status_code >= 400:
-                span.set_status(StatusCode.ERROR)
-            return response
-
-    async def aclose(self) -> None:
-        await self._inner.aclose()
 
 
 def trace_statements(engine: Engine) -> None:

@@ -13,11 +13,13 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
+from services.chassis.unused_modules import leave_out
 from services.kube.bootstrap_process import Child
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     gc.disable()  # nothing that is loaded now will ever be garbage; `Kube` turns it on again
+    leave_out()
     child = Child(lambda: _prepare(argv))
     from services.kube.api_process import Kube  # while the child is at work
 
