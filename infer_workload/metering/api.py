@@ -5,11 +5,11 @@ from __future__ import annotations
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse
 
 from infer_workload.metering.access import USAGE, USAGE_LIMITS
 from infer_workload.metering.contract import BUCKETS_S, Bucket, UsageLimitRequest, UsageLimitView, UsageView
 from infer_workload.metering.service import UsageService
+from matrixcommon.api.json_answer import JsonAnswer
 from matrixcommon.api.list_params import Params
 from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
@@ -40,7 +40,7 @@ def routes(usage: UsageService) -> APIRouter:
                 raise InvalidField(f"{each[:40]!r} is none of {', '.join(GROUPS)}", field="groupBy")
         width = BUCKETS_S.get(bucket)
         rows = usage.summed(groups, width, _moment("start", start), _moment("end", end))
-        return JSONResponse(page([_view(row, width).wire() for row in rows], params))
+        return JsonAnswer(page([_view(row, width).wire() for row in rows], params))
 
     limits = api.of(USAGE_LIMITS)
     limits.list()

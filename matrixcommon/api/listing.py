@@ -18,9 +18,10 @@ from operator import itemgetter
 from typing import Any
 
 from fastapi import Request
-from fastapi.responses import JSONResponse, Response
+from fastapi.responses import Response
 from pydantic import BaseModel, Field, create_model
 
+from matrixcommon.api.json_answer import JsonAnswer
 from matrixcommon.api.list_params import ListParams, as_text, field_at, order_fields
 from matrixcommon.api.watch_stream import changes_of_kind, differences, event_stream
 from matrixcommon.model.errors import InvalidField, NotYetSupported
@@ -70,7 +71,7 @@ def list_or_watch(
         return event_stream(request, events)
     version = {} if records is None else {"resourceVersion": records.latest()}
     # The number before the views, so that a watch from there misses nothing.
-    return JSONResponse(page([view.wire() for view in views()], params) | version)
+    return JsonAnswer(page([view.wire() for view in views()], params) | version)
 
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:

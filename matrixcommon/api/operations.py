@@ -6,9 +6,9 @@ import asyncio
 from typing import Annotated, Any
 
 from fastapi import Query
-from fastapi.responses import JSONResponse
 
 from matrixcommon.api.authorization import ADMINS, EDITORS, ENSURED, READ, VIEWERS, ResourceKind, Scope
+from matrixcommon.api.json_answer import JsonAnswer
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.workflows.contract import AbandonRequest, OperationRecord, WorkflowDrainRequest, WorkflowDrainView
 from matrixcommon.workflows.operations import Operations
@@ -46,7 +46,7 @@ def operation_routes(
     @routes.ask("POST :wait")
     async def wait(
         name: str, timeout_s: Annotated[float, Query(alias="timeoutSeconds", gt=0, le=60)] = 30
-    ) -> JSONResponse:
+    ) -> JsonAnswer:
         """The operation once it is done, or as it is after that many seconds of the wall."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
@@ -55,7 +55,7 @@ def operation_routes(
                 row = operations.row(session, name)
                 left_s = ends_at - loop.time()
                 if row.state not in OPEN or left_s <= 0:
-                    return JSONResponse(row.view().wire())
+                    return JsonAnswer(row.view().wire())
             await store.records.changed(within_wall_s=min(1.0, left_s))
 
     routes.change("POST :cancel", status_code=202)(operations.cancel)

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
+from matrixcommon.api.json_answer import JsonAnswer
 from matrixcommon.api.list_params import ListParams, Params
 from matrixcommon.api.listing import list_or_watch, page, window
 from matrixcommon.api.resource_routes import ResourceRoutes
@@ -76,7 +76,7 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
         if switch is not None:
             communicators.synchronise()
             tables, version = _chip(switch, "switch")
-            return JSONResponse(page(tables.entries(switch), params) | {"switch": switch, "version": version})
+            return JsonAnswer(page(tables.entries(switch), params) | {"switch": switch, "version": version})
         return list_or_watch(request, params, communicators.store.records, None, all_tables)
 
     @tables_of.ask("GET")
@@ -103,6 +103,6 @@ def _paged(
 ) -> Response:
     """A page of what is worked out when it is shown; only a filter or an order has to see all of it."""
     if params.watch or not {"filter", "orderBy"}.isdisjoint(request.query_params):
-        return JSONResponse(page([item(number) for number in numbers.values()], params))
+        return JsonAnswer(page([item(number) for number in numbers.values()], params))
     wanted, rest = window(len(numbers), params)
-    return JSONResponse({"items": [item(numbers[name]) for name in sorted(numbers)[wanted]], **rest})
+    return JsonAnswer({"items": [item(numbers[name]) for name in sorted(numbers)[wanted]], **rest})

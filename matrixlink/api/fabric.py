@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import JSONResponse
 
+from matrixcommon.api.json_answer import JsonAnswer
 from matrixcommon.api.list_params import Params
 from matrixcommon.api.listing import list_or_watch
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
@@ -50,4 +50,4 @@ def _links(links: KindRoutes, store: LinkStore, inventory: FabricInventory) -> N
             return list_or_watch(request, narrow, store.records, LinkRow, lambda: inventory.links(plane, node))
         narrowed = not {"filter", "orderBy"}.isdisjoint(request.query_params)
         shown = inventory.link_page(plane, node, params, narrowed)
-        return JSONResponse(shown | {"resourceVersion": store.records.latest()})
+        return JsonAnswer(shown | {"resourceVersion": store.records.latest()})

@@ -7,10 +7,11 @@ from collections.abc import Callable, Sequence
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
-from fastapi.responses import JSONResponse, PlainTextResponse
+from fastapi.responses import PlainTextResponse
 from sqlalchemy.orm import Session
 
 from matrixcommon.api.authorization import Caller
+from matrixcommon.api.json_answer import JsonAnswer
 from matrixcommon.api.resource_routes import KindRoutes, ResourceRoutes
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.persistence.database_session import find
@@ -101,7 +102,7 @@ def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
             graph = graph_as_found(supernode, topology_at(session, version), called, level)
         if format == "graphml":
             return PlainTextResponse(graphml(graph), media_type="application/graphml+xml")
-        return JSONResponse({"topologyVersion": called, "graph": node_link(graph)})
+        return JsonAnswer({"topologyVersion": called, "graph": node_link(graph)})
 
     @kind.ask("GET /wiring")
     async def get_wiring(name: str) -> SupernodeWiring:
