@@ -9,6 +9,7 @@ from __future__ import annotations
 import csv
 import io
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
 from dataclasses import asdict, dataclass
@@ -143,6 +144,11 @@ def longest_first(trials: Sequence[Trial]) -> list[tuple[int, Trial]]:
     return sorted(enumerate(trials), key=lambda each: -inf if each[1].trace else -(each[1].generate or 0))
 
 
+def _leave_interrupts() -> None:
+    """Of Ctrl-C a worker knows by its parent, which ends it; by itself it would tell of it and begin the next point."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+
+
 def here(workers: int) -> Runner:
     """So many processes of this machine; one: this process."""
 
@@ -151,13 +157,18 @@ def here(workers: int) -> Runner:
             yield from enumerate(map(measured, trials))
             return
         fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
-        with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
+        others = set(multiprocessing.active_children())
+        count = min(workers, len(trials))
+        with ProcessPoolExecutor(count, mp_context=fresh, initializer=_leave_interrupts) as pool:
             asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
             try:
                 for one in as_completed(asked):
                     yield asked[one], one.result()
-            finally:  # where one cannot be measured at all, a trace that cannot be read, the others are not tried
+            except BaseException:  # a trace that cannot be read, Ctrl-C, a caller that wants no more: nobody waits
                 pool.shutdown(wait=False, cancel_futures=True)
+                for worker in set(multiprocessing.active_children()) - others:
+                    worker.terminate()
+                raise
 
     return run
 
@@ -173,8 +184,8 @@ def shown(point: Point) -> list[str]:
     if report is None:
         return [point.why_not, *[""] * (len(SHOWN) - 1)]
     return [
-        f"{report.ttft.p90:.3f}",
-        f"{report.tpot.p90 * 1e3:.1f}",
+        f"{report.ttft.p90:.3f}" if report.finished else "-",
+        f"{report.tpot.p90 * 1e3:.1f}" if report.finished else "-",
         f"{report.goodput_share:.1%}",
         f"{report.goodput_requests_per_s:.3f}",
         f"{report.tokens_per_s_per_npu:,.1f}",
