@@ -164,7 +164,8 @@ def test_a_sweep_that_is_given_up_leaves_no_worker_behind(tmp_path: Path) -> Non
     try:
         for worker in workers:
             worker.join(10)
-        assert workers and not any(worker.is_alive() for worker in workers)
+        assert workers
+        assert not any(worker.is_alive() for worker in workers)
     finally:
         for worker in workers:
             worker.kill()
