@@ -113,7 +113,7 @@ class Rule:
         if principal.role not in self.roles:
             raise Forbidden(
                 f"{principal.name} is {principal.role} of project {principal.project} and may not "
-                f"{self.method} {self.path}"
+                f"{self.method} {self.path.replace('{}', 'NAME')}"
             )
         if project is not None:
             if not RESOURCE_NAME.fullmatch(project):

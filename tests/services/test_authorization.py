@@ -68,6 +68,7 @@ async def test_a_role_does_what_is_declared_for_it_and_nothing_else(furnished):
             for query in ({}, {"project": MARK}, {"validateOnly": "true"}):
                 answer = await ask(stack, request, token, **query)
                 assert answer.status_code == 403, f"{role} {_described(request, answer)}"
+                assert "{}" not in answer.text, "no placeholder of ours is shown"
     assert not differences(before, remembered(stack))
 
 
