@@ -25,10 +25,10 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BadDataFile(ValueError):
-    """A model or machine file that cannot be used; `field` names the entry in it."""
+    """A model or machine file that cannot be used; `field` names the entry in it, `-` where it is the whole file."""
 
     def __init__(self, file: str, field: str, reason: str) -> None:
-        super().__init__(f"{file}: {field}: {reason}")
+        super().__init__(f"{file}: {reason}" if field == "-" else f"{file}: {field}: {reason}")
         self.file = file
         self.field = field
 

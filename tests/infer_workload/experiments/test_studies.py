@@ -125,7 +125,7 @@ def test_a_loss_on_a_machine_without_ub_is_recovered_from():
     ("text", "says"),
     [
         ("heads: {value: 3, source: x}", "mine.yaml: name: missing"),
-        ("{", "mine.yaml: -: not YAML"),
+        ("{", "mine.yaml: not YAML"),
         ("colour: {value: 3, source: x}", "mine.yaml: colour: there is no such field"),
     ],
 )
