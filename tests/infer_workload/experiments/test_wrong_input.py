@@ -220,6 +220,8 @@ def test_requests_that_were_refused_kept_no_objective_and_have_no_latencies() ->
     """Half of them turned away would else look like all of them served in time."""
     few = run(Trial(generate=60, nodes=2, rate=0.2, ttft=1e6, tpot=1e6))
     assert 0 < few.report.refused < few.report.requests
+    (why,) = few.report.notes
+    assert why.startswith(f"{few.report.refused} requests refused: prompt and answer of more than 9,767 tokens")
     assert few.report.goodput_share == pytest.approx(few.report.finished / few.report.requests, abs=1e-6)
     none = replace(few.report, finished=0)
     assert "TTFT           of no request: none finished" in none.text()
