@@ -12,6 +12,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import product
@@ -144,9 +145,15 @@ def longest_first(trials: Sequence[Trial]) -> list[tuple[int, Trial]]:
     return sorted(enumerate(trials), key=lambda each: -inf if each[1].trace else -(each[1].generate or 0))
 
 
-def _leave_interrupts() -> None:
-    """Of Ctrl-C a worker knows by its parent, which ends it; by itself it would tell of it and begin the next point."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that begin in here never hear of Ctrl-C; this one does once it is over. Their parent ends them: by
+    themselves they would print a traceback and begin the next point."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 def here(workers: int) -> Runner:
@@ -158,10 +165,10 @@ def here(workers: int) -> Runner:
             return
         fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
         others = set(multiprocessing.active_children())
-        count = min(workers, len(trials))
-        with ProcessPoolExecutor(count, mp_context=fresh, initializer=_leave_interrupts) as pool:
-            asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
+        with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
             try:
+                with _without_interrupts():
+                    asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
                 for one in as_completed(asked):
                     yield asked[one], one.result()
             except BaseException:  # a trace that cannot be read, Ctrl-C, a caller that wants no more: nobody waits

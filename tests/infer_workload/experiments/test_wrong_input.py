@@ -145,7 +145,7 @@ def test_where_one_point_cannot_be_measured_the_others_are_not_tried(monkeypatch
             raise BadTrace("line 5 is no request")
         released.wait()
 
-    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda workers, **_: Threads(workers))
+    monkeypatch.setattr(sweep, "ProcessPoolExecutor", lambda workers, mp_context: Threads(workers))
     monkeypatch.setattr(sweep, "measured", measured)
     with pytest.raises(BadTrace):
         list(sweep.here(2)([Trial(generate=5, seed=seed) for seed in range(100)]))
