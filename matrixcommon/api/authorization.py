@@ -41,7 +41,6 @@ EDITORS = frozenset({"editor", "admin"})
 ADMINS = frozenset({"admin"})
 AGENTS = frozenset({"agent", "admin"})
 USERS = frozenset({"user", "editor", "admin"})
-EVERYBODY = frozenset(ROLES)
 
 READ = {"LIST": VIEWERS, "GET": VIEWERS}
 ENSURED = {**READ, "PUT": EDITORS, "DELETE": EDITORS}

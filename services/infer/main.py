@@ -194,6 +194,7 @@ def build(
         registry=registry,
         on_stop=database.close,
         refuse=refuse,
+        probes=("/health",),  # vLLM's
     )
     app.state.serving = serving
     return app

@@ -150,6 +150,15 @@ async def test_whoever_refuses_an_openai_client_does_it_in_openais_form(
         assert other.headers["content-type"] == "application/problem+json"
 
 
+async def test_whether_it_lives_is_answered_without_a_token_as_by_vllm(fresh, tmp_path):
+    """Who looks after processes and balances load has none."""
+    add_token(tmp_path / "tokens.json", "cm_admin", Principal("boss", EVERY_PROJECT, "admin"))
+    async with Stage(fresh, tokens=tmp_path / "tokens.json") as stage:
+        answer = await stage.http.get("/health")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert (await stage.http.get("/metrics")).status_code == 401
+
+
 def test_no_collection_of_the_services_own_is_refused_in_openais_form():
     own = {rule.path.split("/")[2] for rule in ACCESS.by_route.values() if rule.path.startswith("/v1/")}
     assert own & OPENAI == {"chat", "completions", "models"}
