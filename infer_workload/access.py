@@ -5,7 +5,7 @@ from __future__ import annotations
 from infer_workload.metering.access import USAGE, USAGE_LIMITS
 from infer_workload.report_store.access import REPORTS
 from infer_workload.serving.access import DEPLOYMENTS, MODELS, STUCK
-from matrixcommon.api.authorization import EVERYBODY, USERS, AccessRules, Rule, Scope
+from matrixcommon.api.authorization import USERS, AccessRules, Rule, Scope
 
 ACCESS = AccessRules(
     "CloudMatrix-Infer",
@@ -13,6 +13,5 @@ ACCESS = AccessRules(
     (
         Rule("POST", "/v1/chat/completions", "completions", USERS, Scope.SERVICE, mutates=False),
         Rule("POST", "/v1/completions", "completions", USERS, Scope.SERVICE, mutates=False),
-        Rule("GET", "/health", "health", EVERYBODY, Scope.SERVICE, mutates=False),
     ),
 )

@@ -38,6 +38,8 @@ NODES_MAX = 48
 BEGINS_AT = 1_767_571_200.0
 """Seconds of Unix time at which a trace begins where its user does not say: a Monday, midnight UTC, for schedules."""
 BLOCK_TOKENS = 512
+DAYS_MAX = 90
+"""What a trace may take: each second of it is looked at."""
 
 
 @dataclass(frozen=True)
@@ -60,9 +62,13 @@ class Outcome:
 class Trace:
     """The arrivals of a trace as arrays, with what the context cache would hold of each, given room for everything."""
 
-    def __init__(self, arrivals: Sequence[Arrival]) -> None:
+    def __init__(self, arrivals: Sequence[Arrival], source: str = "--trace") -> None:
+        """`source`: the option that they are of. Raises InvalidField."""
         if not arrivals:
-            raise InvalidField("there is no request", field="--trace")
+            raise InvalidField("there is no request", field=source)
+        days = (arrivals[-1].at_s - arrivals[0].at_s) / 86_400
+        if days > DAYS_MAX:
+            raise InvalidField(f"requests over {DAYS_MAX} days at most are played, not {days:,.0f}", field=source)
         self.at = np.array([each.at_s for each in arrivals])
         self.at -= self.at[0]
         self.new = np.array(list(_uncached(arrivals)), dtype=float)
@@ -271,6 +277,8 @@ def read_policy(document: Any) -> ScalingPolicySpec:
     except ValidationError as wrong:
         first = wrong.errors()[0]
         path = ".".join(map(str, first["loc"])) or "spec"
+        if first["type"] == "extra_forbidden":
+            raise InvalidField("a ScalingPolicy has no such field", field=path) from wrong
         raise InvalidField(first["msg"].removeprefix("Value error, "), field=path) from wrong
 
 

@@ -102,7 +102,7 @@ def replay(
     `node_losses_s` before that the last decode node is lost. `count`, how many there are, is for `progress` alone."""
     finished = Served()
     engine = Engine(deployment, seed, finished=finished.add)
-    refused, losses, notes = 0, sorted(node_losses_s), list[str]()
+    limits, losses, notes = list[int](), sorted(node_losses_s), list[str]()
     for number, arrival in enumerate(arrivals):
         while losses and losses[0] <= arrival.at_s:
             engine.advance(losses.pop(0))
@@ -114,8 +114,8 @@ def replay(
         blocks = blocks_of(arrival, engine.cache.block_tokens)
         try:
             engine.submit(InferenceRequest(number, arrival.at_s, *tokens, blocks, priority=arrival.priority))
-        except ContextTooLong:
-            refused += 1
+        except ContextTooLong as refused:
+            limits.append(refused.limit)
     for at in losses:
         while engine.in_flight and (due := engine.next_at()) <= at and due < inf:
             engine.advance(due)
@@ -127,7 +127,10 @@ def replay(
     engine.advance(inf)
     if progress:
         progress(count, count, engine.now)
-    report = report_of(engine, finished, workload, seed, refused, notes, objectives)
+    if limits:
+        long = f"prompt and answer of more than {min(limits):,} tokens, which is what a decode die has room for"
+        notes.append(f"{counted(len(limits), 'request')} refused: {long}")
+    report = report_of(engine, finished, workload, seed, len(limits), notes, objectives)
     return Outcome(report, finished)
 
 

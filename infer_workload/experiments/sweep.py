@@ -9,8 +9,10 @@ from __future__ import annotations
 import csv
 import io
 import multiprocessing
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import Decimal
 from itertools import product
@@ -143,6 +145,17 @@ def longest_first(trials: Sequence[Trial]) -> list[tuple[int, Trial]]:
     return sorted(enumerate(trials), key=lambda each: -inf if each[1].trace else -(each[1].generate or 0))
 
 
+@contextmanager
+def _without_interrupts() -> Iterator[None]:
+    """Processes that begin in here never hear of Ctrl-C; this one does once it is over. Their parent ends them: by
+    themselves they would print a traceback and begin the next point."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
+
+
 def here(workers: int) -> Runner:
     """So many processes of this machine; one: this process."""
 
@@ -151,13 +164,18 @@ def here(workers: int) -> Runner:
             yield from enumerate(map(measured, trials))
             return
         fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
+        others = set(multiprocessing.active_children())
         with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
-            asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
             try:
+                with _without_interrupts():
+                    asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
                 for one in as_completed(asked):
                     yield asked[one], one.result()
-            finally:  # where one cannot be measured at all, a trace that cannot be read, the others are not tried
+            except BaseException:  # a trace that cannot be read, Ctrl-C, a caller that wants no more: nobody waits
                 pool.shutdown(wait=False, cancel_futures=True)
+                for worker in set(multiprocessing.active_children()) - others:
+                    worker.terminate()
+                raise
 
     return run
 
@@ -173,8 +191,8 @@ def shown(point: Point) -> list[str]:
     if report is None:
         return [point.why_not, *[""] * (len(SHOWN) - 1)]
     return [
-        f"{report.ttft.p90:.3f}",
-        f"{report.tpot.p90 * 1e3:.1f}",
+        f"{report.ttft.p90:.3f}" if report.finished else "-",
+        f"{report.tpot.p90 * 1e3:.1f}" if report.finished else "-",
         f"{report.goodput_share:.1%}",
         f"{report.goodput_requests_per_s:.3f}",
         f"{report.tokens_per_s_per_npu:,.1f}",

@@ -28,7 +28,7 @@ class Trial(BaseModel):
     Lengths are tokens, rates requests a second, times emulated seconds, shares parts of one.
     """
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     trace: Path | None = Field(None, description="requests to replay: JSON lines in the Mooncake format, plain or .gz")
     generate: int | None = Field(None, ge=1, le=10_000_000, description="or so many requests of seeded traffic")
@@ -65,9 +65,9 @@ class Trial(BaseModel):
     floor_share: float = Field(0.0, ge=0, le=1, description="part of every port of that plane that is guaranteed")
     lost_l2_chips: int = Field(0, ge=0, le=96, description="L2 chips of the UB plane that are lost, of 112")
     half_lanes: int = Field(0, ge=0, le=48, description="decode nodes whose UB cables have half of their lanes")
-    lose_node_at: float | None = Field(None, ge=0, allow_inf_nan=False, description="when the last decode node is lost")
-    ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, allow_inf_nan=False, description="objective for the first token, s")
-    tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, allow_inf_nan=False, description="objective for each token after it, s")
+    lose_node_at: float | None = Field(None, ge=0, description="when the last decode node is lost")
+    ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for the first token, s")
+    tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for each token after it, s")
 
     @field_validator("model")
     @classmethod

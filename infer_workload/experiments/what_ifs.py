@@ -11,7 +11,7 @@ from infer_workload.experiments.trial import Trial
 from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
-from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcommon.model.quantities import counted
 
@@ -86,7 +86,7 @@ WHAT_IFS: Mapping[str, WhatIf] = {
 
 
 def what_if(name: str, trial: Trial) -> Trial:
-    """The trial with that change. Raises NotFound for no name of one, InvalidField where it does not apply."""
+    """The trial with that change. Raises InvalidField for no name of one, and where it does not apply."""
     if name not in WHAT_IFS:
-        raise NotFound(f"there is no what-if {name!r}; there are {', '.join(WHAT_IFS)}", field="NAME")
+        raise InvalidField(f"there is no what-if {name!r}; there are {', '.join(WHAT_IFS)}", field="NAME")
     return trial.varied(dict(WHAT_IFS[name].changes(trial)))

@@ -148,12 +148,13 @@ class Deployment:
         return PrefillTiming(self.model, self.calibration, exchange, layout, microbatch=microbatch)
 
 
-def plane_lacking(desired: DeploymentShape, calibration: Calibration) -> str:
-    """Why its context cache cannot be read on this machine; empty where it can, or where it has none."""
-    plane, has = desired.cache_plane, calibration.planes
-    if not desired.context_cache or plane is None or plane in has:
-        return ""
-    return f"the context cache is to be read over {plane}, and the machine has {', '.join(has)} between its nodes"
+def check_planes(desired: DeploymentShape, calibration: Calibration) -> None:
+    """Raises DoesNotFit where its context cache cannot be read on this machine; where it has none it can."""
+    plane, has = desired.cache_plane, ", ".join(calibration.planes)
+    if not desired.context_cache or plane is None or plane in calibration.planes:
+        return
+    why = f"the context cache is to be read over {plane}, and the machine has {has} between its nodes"
+    raise DoesNotFit(why, [{"domain": "cachePlane", "needs": plane, "has": has}])
 
 
 def lay_out(
@@ -170,9 +171,7 @@ def lay_out(
     everything that stands in the way; fewer nodes than the spec's sizes need do not `at_any_size`, and are split as
     close to them as can be without changing roles that need not change."""
     desired = spec or DeploymentShape()
-    if why := plane_lacking(desired, calibration):
-        has = ", ".join(calibration.planes)
-        raise DoesNotFit(why, [{"domain": "cachePlane", "needs": desired.cache_plane, "has": has}])
+    check_planes(desired, calibration)
     nodes = fabric.nodes
     if scale is None or scale.zero:
         prefill_nodes, decode_nodes = _sizes(nodes, desired, calibration, previous if at_any_size else None)
@@ -237,7 +236,7 @@ def _sizes(
         if previous is not None and nodes > 1:
             return _scaled(PoolScale(prefill or 1, decode or 1), usable, calibration, previous)
         raise DoesNotFit(
-            f"the instance offers {nodes} usable nodes, the pools need {least}",
+            f"the instance offers {counted(nodes, 'usable node')}, the pools need {least}",
             [{"domain": "nodes", "needs": least, "has": nodes}],
         )
     if prefill is None:

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from infer_workload.contract.deployments import DeploymentRequest
-from infer_workload.layout.deployment import plane_lacking
+from infer_workload.layout.deployment import DoesNotFit, check_planes
 from infer_workload.timing.calibration import MACHINE, Calibration
 from infer_workload.timing.model import ServedModel
 from matrixcommon.model.errors import InvalidField
@@ -69,5 +69,8 @@ def check_known(
         if name not in there:
             known = ", ".join(sorted(there))
             raise InvalidField(f"there is no {kind} {name[:80]!r}; there are {known}", field=field)
-    if request.machine is not None and (why := plane_lacking(request, machines[request.machine])):
-        raise InvalidField(why, field="cachePlane")
+    if request.machine is not None:
+        try:
+            check_planes(request, machines[request.machine])
+        except DoesNotFit as refused:
+            raise InvalidField(refused.message, field="cachePlane", blocking=refused.blocking) from refused

@@ -14,7 +14,7 @@ from math import ceil, floor
 from infer_workload.metering.contract import UsageLimitRequest, UsedView
 from infer_workload.metering.tables import DAY_S, MINUTE_S, Account
 from matrixcommon.model.errors import RateLimitExceeded, TooManyRequests, UsageQuotaExceeded
-from matrixcommon.model.quantities import timestamp
+from matrixcommon.model.quantities import counted, timestamp
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 
 WINDOWS_S = {"minute": MINUTE_S, "day": DAY_S}
@@ -72,7 +72,7 @@ class UsageLimit:
         where = name_of(self.name)
         if self.spec.requests_in_flight is not None and self.in_flight >= self.spec.requests_in_flight:
             raise RateLimitExceeded(
-                f"limit {where} allows {self.spec.requests_in_flight} requests at once, and as many run",
+                f"limit {where} allows {counted(self.spec.requests_in_flight, 'request')} at once, and as many run",
                 field="requestsInFlight",
                 retry_after_s=1.0,
             )
@@ -80,14 +80,14 @@ class UsageLimit:
             most = getattr(self.spec, field_name)
             if most is None:
                 continue
-            counted, _, width = field_name.partition("_per_")
-            used, asked = self.used(counted, width), tokens if counted == "tokens" else 1
+            unit, _, width = field_name.partition("_per_")
+            used, asked = self.used(unit, width), tokens if unit == "tokens" else 1
             if used + asked > most:
                 window = self.windows[width]
                 refused: type[TooManyRequests] = UsageQuotaExceeded if width == "day" else RateLimitExceeded
                 raise refused(
-                    f"limit {where} allows {most} {counted} a {width}: {used} are used or set aside, "
-                    f"{asked} {'more are' if asked > 1 else 'more is'} asked for",
+                    f"limit {where} allows {counted(most, unit.removesuffix('s'))} a {width}: "
+                    f"{used} used or set aside, {asked} more asked for",
                     field=alias,
                     retry_after_s=max(1.0, ceil((window.ends_at - now) / scale)),
                 )
@@ -125,8 +125,8 @@ class Lease:
             for window in limit.windows.values():
                 window.turn(now)
                 window.requests += 1
-        for counted in ("requests", "tokens"):
-            self._describe(counted, now, scale)
+        for unit in ("requests", "tokens"):
+            self._describe(unit, now, scale)
 
     def charge(self, tokens: int, now: float) -> None:
         """So many of what was set aside are used."""

@@ -35,7 +35,15 @@ from matrixcommon.model.errors import (
 )
 from matrixcommon.model.resource_key import name_of
 
-PATHS = ("/v1/chat/completions", "/v1/completions", "/v1/models")
+OPENAI = frozenset(
+    {
+        "assistants", "audio", "batches", "chat", "completions", "containers", "conversations", "edits", "embeddings",
+        "engines", "evals", "files", "fine-tunes", "fine_tuning", "images", "models", "moderations", "organization",
+        "realtime", "rerank", "responses", "score", "threads", "uploads", "vector_stores", "videos",
+    }
+)  # fmt: skip
+"""What begins a path below /v1 of OpenAI's API, or of what vLLM serves beside it: served here or not, whoever asks for
+it is a client of theirs. Nothing of CloudMatrix-Infer's own is called so."""
 RETRY_AFTER_S = 2
 
 
@@ -220,7 +228,8 @@ def stream_refusal(refused: MatrixError) -> bytes:
 
 def is_asked_by_openai_clients(path: str) -> bool:
     """Whether what is served at this path, or refused there, is in OpenAI's form."""
-    return path in PATHS or path.startswith("/v1/models/")
+    _, version, kind, *_ = [*path.split("/"), "", ""]
+    return version == "v1" and kind in OPENAI
 
 
 def refusal(refused: MatrixError) -> Response:

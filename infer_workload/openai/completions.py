@@ -69,10 +69,6 @@ def routes(serving: Serving) -> APIRouter:
                 return JSONResponse(_model(each))
         return refusal(NotFound(f"there is no model {name[:80]!r} here", field="model"))
 
-    @api.get("/health", include_in_schema=False)
-    async def health() -> Response:
-        return Response(status_code=200)
-
     @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages", CHAT))
     async def chat(request: Request, caller: CallerOf) -> Response:
         return await _complete(serving, request, Chat, caller)

@@ -9,14 +9,23 @@ from __future__ import annotations
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
 from matrixcommon.model.errors import InvalidField
 
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Count = Annotated[int, Field(ge=1)]
-Stop = Annotated[list[str], Field(max_length=4)]
+STOPS_MAX = 4
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")
+
+
+def _stops(given: Any) -> Any:
+    """One sentence for both types: of a union pydantic says what each would have wanted."""
+    if given is None or isinstance(given, str):
+        return given
+    if isinstance(given, list) and len(given) <= STOPS_MAX and all(isinstance(each, str) for each in given):
+        return given
+    raise ValueError(f"a text, or a list of at most {STOPS_MAX}, is accepted")
 
 
 class _Known(BaseModel):
@@ -43,7 +52,7 @@ class Parameters(_Known):
     frequency_penalty: Penalty | None = None
     logit_bias: dict[str, Annotated[float, Field(ge=-100, le=100)]] | None = None
     seed: int | None = None
-    stop: str | Stop | None = None
+    stop: Annotated[str | list[str] | None, BeforeValidator(_stops)] = None
     user: str | None = None
     ignore_eos: bool | None = None
     priority: int | None = None
@@ -63,7 +72,9 @@ class Parameters(_Known):
             first = wrong.errors(include_url=False)[0]
             field = str(first["loc"][0])
             nested = ".".join([field, *(str(step) for step in first["loc"][1:] if step in StreamOptions.model_fields)])
-            raise InvalidField(f"{nested}: {first['msg'].lower()}", field=nested) from wrong
+            raise InvalidField(
+                f"{nested}: {first['msg'].removeprefix('Value error, ').lower()}", field=nested
+            ) from wrong
         if found.n not in (None, 1):
             raise InvalidField("one choice a request is what is emulated", field="n")
         if found.stream_options is not None and not found.stream:

@@ -9,6 +9,9 @@ from infer_workload.openai.synthetic_tokens import tokens_of
 from matrixcommon.api.storable_text import check_characters
 from matrixcommon.model.errors import InvalidField
 
+PARTS = {"text": "text", "input_text": "text", "output_text": "text", "refusal": "refusal"}
+"""The types of a content's parts that are text, and the field that has it."""
+
 
 class Text:
     """How a text completion reads and answers."""
@@ -19,12 +22,12 @@ class Text:
     @staticmethod
     def prompt(body: dict[str, Any]) -> list[str]:
         """The prompt's tokens; a list of several prompts is refused, a list of token ids is taken as such."""
-        given = body.get("prompt", "")
+        given = body.get("prompt")
         if isinstance(given, list) and len(given) == 1 and isinstance(given[0], str | list):
             given = given[0]
         if isinstance(given, str):
             return _tokens(given, "prompt")
-        if isinstance(given, list) and all(type(token) is int for token in given):
+        if isinstance(given, list) and given and all(type(token) is int and token >= 0 for token in given):
             return [str(token) for token in given]
         raise InvalidField("give one prompt, as text or as a list of token ids", field="prompt")
 
@@ -70,10 +73,26 @@ def _tokens(text: str, field: str) -> list[str]:
 
 
 def _content(content: Any, at: int) -> str:
+    """The text of a message. Raises InvalidField for what is no text: an answer that passes over it would be wrong."""
     if content is None:
         return ""
     if isinstance(content, str):
         return content
-    if isinstance(content, list) and all(isinstance(part, dict) for part in content):
-        return " ".join(str(part.get("text", "")) for part in content)
-    raise InvalidField("content is text or a list of parts", field=f"messages[{at}].content")
+    field = f"messages[{at}].content"
+    if not isinstance(content, list):
+        raise InvalidField("content is text or a list of parts", field=field)
+    return " ".join(_part(part, f"{field}[{number}]") for number, part in enumerate(content))
+
+
+def _part(part: Any, field: str) -> str:
+    if isinstance(part, str):  # as vLLM takes it
+        return part
+    kind = part.get("type", "text") if isinstance(part, dict) else None
+    if not isinstance(kind, str):
+        raise InvalidField("a part of content is an object with a type", field=field)
+    if kind not in PARTS:
+        raise InvalidField(f"only text is read, no part of type {kind[:40]!r}", field=f"{field}.type")
+    text = part.get(PARTS[kind])
+    if not isinstance(text, str):
+        raise InvalidField(f"a part of type {kind} has its {PARTS[kind]} as a string", field=f"{field}.{PARTS[kind]}")
+    return text

@@ -83,6 +83,7 @@ class Report:
     cache_blocks_evicted: int
     cache_blocks_lost: int
     goodput_share: float
+    """Of all requests: one that was refused kept no objective."""
     goodput_requests_per_s: float
     objectives: Objectives = Objectives()
     notes: list[str] = field(default_factory=list)
@@ -101,9 +102,9 @@ class Report:
                          f"{self.requeued} sent back"),
             ("time", f"{self.duration_s:,.1f} s emulated"),
             ("tokens", f"{self.input_tokens:,} in, {self.output_tokens:,} out"),
-            ("TTFT", _spread_text(self.ttft, 1.0, "s", 3)),
-            ("TPOT", _spread_text(self.tpot, 1e3, "ms", 1)),
-            ("whole request", _spread_text(self.latency, 1.0, "s", 2)),
+            ("TTFT", self._spread_text(self.ttft, 1.0, "s", 3)),
+            ("TPOT", self._spread_text(self.tpot, 1e3, "ms", 1)),
+            ("whole request", self._spread_text(self.latency, 1.0, "s", 2)),
             ("output", f"{self.output_tokens_per_s:,.1f} tokens/s, "
                        f"{self.output_tokens_per_s_per_decode_npu:,.2f} per decode NPU"),
             ("input", f"{self.input_tokens_per_s_per_prefill_npu:,.1f} tokens/s per prefill NPU"),
@@ -114,10 +115,16 @@ class Report:
                               f"{self.cache_hit_rate_tokens:.4f} of input tokens "
                               f"({self.cache_blocks_hit:,} of {self.cache_blocks_asked:,} blocks, "
                               f"{self.cache_blocks_evicted:,} evicted, {self.cache_blocks_lost:,} lost)"),
-            ("goodput", f"{self.goodput_share:.1%} within TTFT {self.objectives.ttft_s:g} s and TPOT "
+            ("goodput", f"{self.goodput_share:.1%} of requests within TTFT {self.objectives.ttft_s:g} s and TPOT "
                         f"{self.objectives.tpot_s * 1e3:g} ms, {self.goodput_requests_per_s:.3f} requests/s"),
             *(("note", note) for note in self.notes),
         ]  # fmt: skip
+
+    def _spread_text(self, spread: Spread, factor: float, unit: str, digits: int) -> str:
+        if not self.finished:
+            return "of no request: none finished"
+        names = (("mean", spread.mean), ("P50", spread.p50), ("P90", spread.p90), ("P99", spread.p99))
+        return "  ".join(f"{name} {value * factor:.{digits}f} {unit}" for name, value in names)
 
 
 def flat(report: Mapping[str, Any], separator: str) -> dict[str, Any]:
@@ -129,11 +136,6 @@ def flat(report: Mapping[str, Any], separator: str) -> dict[str, Any]:
         else:
             found[name] = value
     return found
-
-
-def _spread_text(spread: Spread, factor: float, unit: str, digits: int) -> str:
-    names = (("mean", spread.mean), ("P50", spread.p50), ("P90", spread.p90), ("P99", spread.p99))
-    return "  ".join(f"{name} {value * factor:.{digits}f} {unit}" for name, value in names)
 
 
 def report_of(
@@ -154,6 +156,8 @@ def report_of(
     prefill_npus, decode_npus = pools.prefill_nodes * NPUS_PER_NODE, len(pools.decode) * NPUS_PER_NODE
     busy = sum(instance.busy_s for instance in engine.prefill.instances) * per_s / max(1, len(engine.prefill.instances))
     sizes = [len(instance) * NPUS_PER_NODE for instance in pools.prefill]
+    refused += engine.dropped
+    asked = len(finished) + refused + len(engine.in_flight)
     return Report(
         workload=workload,
         seed=seed,
@@ -161,9 +165,9 @@ def report_of(
         prefill_pool=f"{len(sizes)} x {sizes[0] if sizes else 0} NPUs",
         decode_pool=f"{decode_npus} NPUs, EP{engine.deployment.decode_dies}",
         caching_nodes=len(pools.caching),
-        requests=len(finished) + refused + engine.dropped + len(engine.in_flight),
+        requests=asked,
         finished=len(finished),
-        refused=refused + engine.dropped,
+        refused=refused,
         requeued=engine.preemptions,
         duration_s=round(duration, 3),
         input_tokens=inputs,
@@ -183,7 +187,7 @@ def report_of(
         cache_hit_rate_tokens=round(counts.token_hit_rate, 6),
         cache_blocks_evicted=counts.evicted,
         cache_blocks_lost=counts.lost,
-        goodput_share=round(good / len(finished), 6) if finished else 0.0,
+        goodput_share=round(good / asked, 6) if asked else 0.0,
         goodput_requests_per_s=round(good * per_s, 6),
         objectives=within,
         notes=list(notes),

@@ -1,4 +1,5 @@
-"""Serving: keeps deployments as requested, drives their engines with the clock, and follows the fabric.
+"""Serving: keeps deployments as requested and drives their engines with the clock; `watchers` follow what is around
+them.
 
 The spec, the nodes' roles and the tokens used are durable; engines and caches are not. After a restart every deployment
 is laid out again from its instance's present FabricView, each node in its role as far as the sizes allow, and starts
@@ -17,29 +18,25 @@ from infer_workload.contract.roles import DrainRequest, ScaleRequest
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.layout.draining import Drain
-from infer_workload.layout.machines import check_known, naming, other_machine, with_machine
+from infer_workload.layout.machines import check_known, naming, with_machine
 from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
 from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
 from infer_workload.serving.cache_memory import CacheMemory, keep_models
 from infer_workload.serving.live.live_deployment import LiveDeployment
-from infer_workload.serving.node_readiness import can_serve_without, hold_for_unpowered, ready_nodes
+from infer_workload.serving.node_readiness import can_serve_without, ready_nodes
 from infer_workload.serving.player import Player
 from infer_workload.serving.ports import FabricViews, Hardware, ServerMemory
-from infer_workload.serving.status import settle_machine, use_machine, write_status
+from infer_workload.serving.status import use_machine, write_status
 from infer_workload.serving.store import DeploymentRow, InferStore
-from infer_workload.serving.workload_traffic import WorkloadTraffic
+from infer_workload.serving.watchers import Watchers
 from infer_workload.timing.calibration import MACHINE, Calibration, load_calibration, machines
-from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of
-
-HOLD_S = (3.0, 1.0)
-"""A look at the hardware holds a pool this long, emulated and at least of the wall: about three looks."""
 
 
 class Serving:
@@ -66,16 +63,15 @@ class Serving:
         self.models = catalogue() if models is None else models
         self.machines = machines() if on is None else on
         self._views = views
-        self._hardware = hardware
-        self._up: frozenset[str] | None = None
-        self._off: frozenset[str] = frozenset()
-        self._workload_traffic = None if hardware is None else WorkloadTraffic(hardware)
         self.cache_memory = None if memory is None else CacheMemory(memory, clock, self.live, self._changed)
         self._rng = rng
         self._endpoint = endpoint
         self.look_again: Callable[[], None] = lambda: None
         self.look_at_memory: Callable[[], None] = lambda: None
         self.player = Player(self.live, clock, lambda: self.look_again())
+        self.watchers = Watchers(
+            self.live, store, clock, self.player, self.machines, views, hardware, self.cache_memory
+        )
 
     def restore(self) -> int:
         """Take up what the database knows; returns how many deployments."""
@@ -250,57 +246,6 @@ class Serving:
         if scale:
             shown["scale"] = live.handover.scale_view(ScaleRequest.from_stored(scale), live.engine)
         return view.model_copy(update=shown)
-
-    # The fabric and time.
-
-    async def follow_fabric(self) -> str:
-        """Look at every instance's view once; lay out again where its generation has moved."""
-        if self._hardware is not None and self.live:
-            with suppress(Unavailable):  # what was up last is up still, as far as anybody knows
-                self._up, self._off = await self._hardware.up_and_off()
-        for live in list(self.live.values()):
-            view = await self._views.fabric_view(live.spec.instance)
-            if self.live.get(live.name) is live:
-                # What is switched off is as good as gone.
-                settle_machine(self.store, live, view, self.machines)
-                other = other_machine(live.spec.machine, view, self.machines)
-                lies = None if view is None or other else Fabric.of(view, live.layout.calibration)
-                fabric = None if lies is None else lies.leaving_out(self._off)
-                live.take_view(fabric, self.clock.now(), self._up, other)
-        self.player.nudge()
-        return f"{len(self.live)} deployments follow their fabric"
-
-    async def observe_power(self) -> str:
-        """What loss of power does to the workload at once: with a decode rank dark, no step ends.
-
-        Each look holds the decode pools of the nodes concerned until well after the next one.
-        """
-        if self._hardware is None or not self.live:
-            return "nothing runs"
-        dark = await self._hardware.unpowered()
-        now = self.clock.now()
-        current = sum(
-            hold_for_unpowered(live, dark, now, now + self.clock.at_least_wall(*HOLD_S)) for live in self.live.values()
-        )
-        if current:
-            self.player.nudge()
-        return f"{current} decode pools are held by ranks without power"
-
-    async def hold_memory(self) -> str:
-        """Have the memory that caches need, and no other."""
-        if self.cache_memory is None:
-            return "nobody is asked for memory"
-        return await self.cache_memory.reconcile()
-
-    async def show_traffic(self) -> str:
-        """Put what the deployments send on the emulated ports, and take the time that it takes there beside others."""
-        if self._workload_traffic is None:
-            return "there is no hardware"
-        reported = await self._workload_traffic.tell(list(self.live.values()), self.clock.now())
-        changed = await self._workload_traffic.listen(list(self.live.values()), self.clock.now())
-        if changed:
-            self.player.nudge()
-        return f"{reported} loads reported, {changed} deployments at another pace"
 
     # Small helpers.
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from infer_workload.layout.machines import found_machine, naming
 from infer_workload.serving.live.live_deployment import LiveDeployment
-from infer_workload.serving.states import DEPLOYMENT_STATES
+from infer_workload.serving.states import DEPLOYMENT_STATES, IDLE
 from infer_workload.serving.store import DeploymentRow, InferStore
 from infer_workload.timing.calibration import Calibration
 from matrixcommon.model.errors import MatrixError
@@ -73,8 +73,12 @@ def _why(row: DeploymentRow) -> str:
 def progress(live: LiveDeployment) -> tuple[bool, str, str]:
     """Whether its layout is on the way to the sizes that were asked for, with a reason and what it waits for."""
     handover = live.handover
-    if live.engine is None or not live.serves:
+    if live.state == IDLE:
         return False, "Settled", ""
+    if live.engine is None:
+        return False, "NoLayout", live.why
+    if not live.serves:
+        return True, "Loading", live.why
     if (change := handover.role_change) is not None:
         until = timestamp(change.deadline_at)
         return True, "RolesChanging", f"requests that run in roles that change end first, until {until} at the latest"

@@ -25,10 +25,10 @@ LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 
 
 class BadDataFile(ValueError):
-    """A model or machine file that cannot be used; `field` names the entry in it."""
+    """A model or machine file that cannot be used; `field` names the entry in it, `-` where it is the whole file."""
 
     def __init__(self, file: str, field: str, reason: str) -> None:
-        super().__init__(f"{file}: {field}: {reason}")
+        super().__init__(f"{file}: {reason}" if field == "-" else f"{file}: {field}: {reason}")
         self.file = file
         self.field = field
 
@@ -37,7 +37,8 @@ class UnknownDataFile(KeyError):
     """No such model or machine; the message lists those there are."""
 
     def __init__(self, folder: str, name: str) -> None:
-        super().__init__(f"no {folder[:-1]} named {name!r}; there are {', '.join(names(folder))}")
+        what = f"no file {name}" if name.endswith(".yaml") else f"no {folder[:-1]} named {name!r}"
+        super().__init__(f"{what}; there are {', '.join(names(folder))}")
 
     def __str__(self) -> str:
         return str(self.args[0])

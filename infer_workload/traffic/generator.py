@@ -83,18 +83,20 @@ def read_trace(path: Path) -> list[Arrival]:
 def _parsed(number: int, line: bytes) -> Arrival:
     try:
         entry = orjson.loads(line)
+        if not isinstance(entry, dict):
+            raise TypeError("an object is accepted")
         arrival = Arrival(
-            float(entry["timestamp"]) / 1000.0,
-            int(entry["input_length"]),
-            int(entry["output_length"]),
-            tuple(map(int, entry.get("hash_ids", ()))),
-            int(entry.get("priority", 0)),
+            _number(entry, "timestamp") / 1000.0,
+            _whole(entry, "input_length"),
+            _whole(entry, "output_length"),
+            _hashes(entry.get("hash_ids", [])),
+            _whole({"priority": 0} | entry, "priority"),
         )
     except orjson.JSONDecodeError as wrong:
         raise BadTrace(f"line {number} is no JSON: {wrong}") from wrong
     except KeyError as lacks:
         raise BadTrace(f"line {number} is no request of a trace: it has no {lacks}") from lacks
-    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError) as wrong:
+    except (ValueError, TypeError, RecursionError) as wrong:
         raise BadTrace(f"line {number} is no request of a trace: {wrong}") from wrong
     if arrival.input_tokens < 1 or arrival.output_tokens < 1 or not 0 <= arrival.at_s <= LATEST_S:
         raise BadTrace(
@@ -102,6 +104,26 @@ def _parsed(number: int, line: bytes) -> Arrival:
             f"{LATEST_S * 1000:.0e} ms"
         )
     return arrival
+
+
+def _number(entry: dict[str, Any], name: str) -> float:
+    value = entry[name]
+    if type(value) not in (int, float):
+        raise ValueError(f"its {name} is no number: {str(value)[:40]!r}")
+    return float(value)
+
+
+def _whole(entry: dict[str, Any], name: str) -> int:
+    value = _number(entry, name)
+    if not value.is_integer():
+        raise ValueError(f"its {name} is no whole number")
+    return int(entry[name])
+
+
+def _hashes(given: Any) -> tuple[int, ...]:
+    if not isinstance(given, list) or any(type(each) is not int for each in given):
+        raise ValueError("its hash_ids are no list of whole numbers")
+    return tuple(given)
 
 
 def _spread(entries: Sequence[Arrival]) -> Iterator[Arrival]:

@@ -41,7 +41,6 @@ EDITORS = frozenset({"editor", "admin"})
 ADMINS = frozenset({"admin"})
 AGENTS = frozenset({"agent", "admin"})
 USERS = frozenset({"user", "editor", "admin"})
-EVERYBODY = frozenset(ROLES)
 
 READ = {"LIST": VIEWERS, "GET": VIEWERS}
 ENSURED = {**READ, "PUT": EDITORS, "DELETE": EDITORS}
@@ -113,7 +112,7 @@ class Rule:
         if principal.role not in self.roles:
             raise Forbidden(
                 f"{principal.name} is {principal.role} of project {principal.project} and may not "
-                f"{self.method} {self.path}"
+                f"{self.method} {self.path.replace('{}', 'NAME')}"
             )
         if project is not None:
             if not RESOURCE_NAME.fullmatch(project):

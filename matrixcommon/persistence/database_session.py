@@ -19,7 +19,7 @@ from concurrent.futures import Executor
 from contextlib import AbstractContextManager, contextmanager, suppress
 from typing import Any, TypeVar, cast
 
-from sqlalchemy import MetaData
+from sqlalchemy import MetaData, event
 from sqlalchemy.exc import SQLAlchemyError
 from sqlalchemy.orm import Session
 
@@ -190,9 +190,15 @@ class Database:
         with self._sessions() as session:
             if self._keeps:
                 session.info["newest"] = self._journal.lock(session)
+            event.listen(session, "transient_to_pending", self._date)
             yield session
             session.flush()
             session.rollback()
+
+    def _date(self, session: Session, row: object) -> None:
+        """What is only tried gets no entry in the journal, which dates a row: its view shows it as of now."""
+        if isinstance(row, ResourceRow) and not row.created_at:
+            row.created_at = row.updated_at = self._clock.now()
 
     def _begin(self, group: GroupTransaction) -> None:
         """With what is kept as it is now; where others write too, with what is read staying so until the end."""

@@ -150,6 +150,6 @@ class InferReconciler(Reconciler):
 def progress_of(deployment: dict[str, Any]) -> tuple[bool, tuple[str, str]]:
     """Whether the deployment is on the way to the sizes of its spec, with the reason and message that it gives."""
     for each in deployment.get("conditions") or []:
-        if each["type"] == "Progressing" and each["status"] == "True":
-            return True, (each["reason"], each["message"])
+        if each["type"] == "Progressing" and each["reason"] != "Settled":
+            return each["status"] == "True", (each["reason"], each["message"])
     return False, ("Settled", "everything is as specified")

@@ -70,6 +70,7 @@ def create_app(
     on_stop: Callable[[], None] = lambda: None,
     fences: Fences | None = None,
     refuse: Refuse = problem_response,
+    probes: Sequence[str] = (),
 ) -> FastAPI:
     """A FastAPI application around `routers`, each of whose routes `access` has to declare.
 
@@ -77,7 +78,7 @@ def create_app(
     watchers from start to stop, begun again where they fail; `led` and `led_tasks` likewise, only while this replica
     leads. `registry` collects the service's own metrics beside those of its requests. `fences` refuse what is asked in
     the name of a leader that another has followed. `refuse` is for a service some of whose clients know no problem
-    documents.
+    documents; `probes` are paths where its clients look for what /healthz says here.
     """
     registry, routers = registry or CollectorRegistry(), tuple(routers)
     access.check(routers)
@@ -104,7 +105,7 @@ def create_app(
     watcher_metrics(registry, (*watchers, *led))
     if leadership is not None:
         leadership_metrics(registry, leadership)
-    _probes(app, ready)
+    _probes(app, ready, probes)
     _metrics(app, registry)
     app.add_middleware(
         Edge,
@@ -113,6 +114,7 @@ def create_app(
         fences=fences,
         measured=RequestMetrics(registry),
         refuse=refuse,
+        open_paths=frozenset({*OPEN_PATHS, *probes}),
     )
     return app
 
@@ -135,10 +137,16 @@ def _running(
     return lifespan
 
 
-def _probes(app: FastAPI, ready: Callable[[], str | None]) -> None:
+def _probes(app: FastAPI, ready: Callable[[], str | None], others: Sequence[str]) -> None:
     @app.get("/healthz", include_in_schema=False)
     async def healthz() -> Response:
         return PlainTextResponse("ok")
+
+    async def lives() -> Response:
+        return Response()
+
+    for path in others:
+        app.add_api_route(path, lives, include_in_schema=False)
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> Response:
@@ -186,6 +194,7 @@ class Edge:
         fences: Fences | None,
         measured: RequestMetrics,
         refuse: Refuse,
+        open_paths: frozenset[str],
     ) -> None:
         self._app = app
         self._fences = fences
@@ -193,6 +202,7 @@ class Edge:
         self._tokens = tokens
         self._measured = measured
         self._refuse = refuse
+        self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -223,7 +233,7 @@ class Edge:
         principal = None
         scope.setdefault("state", {})["refuse"] = self._refuse
         try:
-            if scope["path"] not in OPEN_PATHS:
+            if scope["path"] not in self._open_paths:
                 principal = self._tokens.principal(headers.get("authorization"))
                 asks = partial(self._tokens.principal, headers.get("authorization"))
                 scope["state"].update(principal=principal, asks=asks)

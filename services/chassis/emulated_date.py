@@ -10,7 +10,8 @@ from matrixcommon.model.clock import Clock
 
 
 class EmulatedDate:
-    """An application whose answers bear the date of a clock; it is formatted once a second of that."""
+    """An application whose answers bear the date of a clock; it is formatted once a second of that. An answer that is
+    another server's and bears its date keeps that one (RFC 9110, 6.6.1)."""
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
         self._app = app
@@ -25,7 +26,10 @@ class EmulatedDate:
 
         async def dated(message: Message) -> None:
             if message["type"] == "http.response.start":
-                message["headers"] = [*message.get("headers", ()), (b"date", self.date())]
+                headers = list(message.get("headers", ()))
+                if not any(name.lower() == b"date" for name, _ in headers):
+                    headers.append((b"date", self.date()))
+                message["headers"] = headers
             await send(message)
 
         await self._app(scope, receive, dated)

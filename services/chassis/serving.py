@@ -12,7 +12,7 @@ from typing import Any
 import uvicorn
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from matrixcommon.model.clock import Clock
+from matrixcommon.model.clock import Clock, WallClock
 from matrixcommon.model.errors import Unavailable
 from services.chassis.emulated_date import EmulatedDate
 from services.chassis.garbage import keep_what_is_there
@@ -103,10 +103,10 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
     except OSError as wrong:
         raise SystemExit(f"cannot listen on {settings.host}, port {settings.port}: {wrong}") from wrong
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
-    stoppable = OrderlyStop(app if clock is None else EmulatedDate(app, clock))
+    stoppable = OrderlyStop(EmulatedDate(app, clock or WallClock()))
     config = uvicorn.Config(
         stoppable,
-        date_header=clock is None,
+        date_header=False,
         log_config=None,
         access_log=False,
         http="httptools",

@@ -155,7 +155,7 @@ def build(
 
     fabric = Periodic(
         "fabric",
-        serving.follow_fabric,
+        serving.watchers.follow_fabric,
         clock,
         period_s=FABRIC_PERIOD_S,
         floor_wall_s=FABRIC_FLOOR_WALL_S,
@@ -163,7 +163,7 @@ def build(
     )
     serving.look_again = fabric.nudge
     memories = Periodic(
-        "memory", serving.hold_memory, clock, period_s=MEMORY_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S
+        "memory", serving.watchers.hold_memory, clock, period_s=MEMORY_PERIOD_S, floor_wall_s=FABRIC_FLOOR_WALL_S
     )
     serving.look_at_memory = memories.nudge
     registry = CollectorRegistry()
@@ -185,8 +185,8 @@ def build(
         watchers=[
             fabric,
             memories,
-            Periodic("hardware", serving.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
-            Periodic("traffic", serving.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
+            Periodic("hardware", serving.watchers.observe_power, clock, period_s=1.0, floor_wall_s=FABRIC_FLOOR_WALL_S),
+            Periodic("traffic", serving.watchers.show_traffic, clock, period_s=5.0, floor_wall_s=1.0),
             Periodic("accounts", serving.usage.keep, clock, period_s=10.0, floor_wall_s=ACCOUNTS_FLOOR_WALL_S),
             compaction(records, clock),
         ],
@@ -194,6 +194,7 @@ def build(
         registry=registry,
         on_stop=database.close,
         refuse=refuse,
+        probes=("/health",),  # vLLM's
     )
     app.state.serving = serving
     return app

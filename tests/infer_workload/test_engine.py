@@ -346,7 +346,7 @@ def test_the_command_prints_a_report(capsys, tmp_path):
     [
         ("root:x:0:0", "line 1 is no JSON: unexpected character"),
         ('{"timestamp": 0, "input_length": 5}', "line 1 is no request of a trace: it has no 'output_length'"),
-        ('{"timestamp": "soon", "input_length": 5, "output_length": 1}', "could not convert string to float: 'soon'"),
+        ('{"timestamp": "soon", "input_length": 5, "output_length": 1}', "its timestamp is no number: 'soon'"),
         ("[]", "line 1 is no request of a trace"),
     ],
 )

@@ -71,6 +71,26 @@ async def test_etags_validation_and_what_cannot_change(serving):
     assert smaller.json()["generation"] == 2
 
 
+async def test_a_deployment_is_settled_only_when_it_serves_as_asked_or_is_to_be_idle(fresh):
+    """`everything is as specified` of one that was never laid out would be no help to anybody."""
+
+    def progressing(view):
+        return next((c["status"], c["reason"]) for c in view["conditions"] if c["type"] == "Progressing")
+
+    async with Stage(fresh, scale=60.0) as stage:
+        view = (await stage.ensure(prefillNpus=800)).json()
+        why = "the instance offers 8 usable nodes, the pools need 101"
+        while view["conditions"][0]["message"] != why:
+            await asyncio.sleep(0.01)
+            view = (await stage.http.get("/v1/deployments/r1")).json()
+        assert (view["state"], progressing(view)) == ("Pending", ("False", "NoLayout"))
+        await stage.ensure()
+        assert progressing(await stage.until("Loading")) == ("True", "Loading")
+        zero = await stage.http.put("/v1/deployments/r1/scale", json={"prefillNodes": 0, "decodeNodes": 0})
+        assert progressing(zero.json()) == ("False", "Settled")
+        await stage.until("Idle")
+
+
 async def test_a_deployment_may_be_reshaped_and_lose_nodes_while_it_loads(fresh):
     async with Stage(fresh, scale=60.0) as stage:
         await stage.ensure()

@@ -174,7 +174,7 @@ async def test_a_machine_that_cannot_be_told_yet_is_found_with_the_first_view_an
     views.machine = "CloudMatrix384"
     async with Stage(fresh, views) as stage:
         live = stage.app.state.serving.live["r1"]
-        await stage.app.state.serving.follow_fabric()
+        await stage.app.state.serving.watchers.follow_fabric()
         assert (live.spec.machine, live.engine) == ("atlas-950", None), "the next life of the process knows it"
         assert "as machine cloudmatrix384 is accepted, not atlas-950" in live.why
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.client.client import INFER, POD, Kind
-from matrixcontainer.operator.infers import InferReconciler
+from matrixcontainer.operator.infers import InferReconciler, progress_of
 from tests.matrixcontainer.test_reconcilers import OneResource
 
 
@@ -61,3 +61,17 @@ async def test_what_is_on_no_node_has_neither_pods_nor_metrics(sentence, deploym
     await InferReconciler(kube, services, services, services, lambda: 0.0, "").reconcile("one")  # type: ignore[arg-type]
     status = kube.body["status"]
     assert (kube.pods, status["pods"], status["metrics"], status["state"]) == ([], 0, None, state), sentence
+
+
+@pytest.mark.parametrize(
+    ("reported", "progressing"),
+    [
+        (("True", "Loading", "weights load"), (True, ("Loading", "weights load"))),
+        (("False", "NoLayout", "it does not fit"), (False, ("NoLayout", "it does not fit"))),
+        (("False", "Settled", ""), (False, ("Settled", "everything is as specified"))),
+    ],
+)
+def test_only_what_is_settled_is_said_to_be_as_specified(reported, progressing):
+    status, reason, message = reported
+    condition = {"type": "Progressing", "status": status, "reason": reason, "message": message}
+    assert progress_of({"conditions": [condition]}) == progressing

@@ -235,6 +235,28 @@ def test_a_pull_goes_from_its_members_to_its_targets():
     assert found.ports[NODES[3]].endpoint_in_gbps == [25.0]
 
 
+@pytest.mark.parametrize(
+    ("members", "targets", "sending"),
+    [
+        (NODES[:1], NODES[:1], 0),
+        (NODES[:1], NODES[3:], 0),
+        (NODES[:1], [NODES[0], NODES[1]], 1),
+        (NODES[:2], NODES[:1], 1),
+        (None, NODES[:1], 2),
+        (NODES[:1] * 2, NODES[1:2], 1),
+    ],
+    ids=["itself", "no table", "itself and another", "one of two", "everybody", "named twice"],
+)
+def test_a_pull_offers_what_it_moves(members, targets, sending):
+    machine = Machine("rdma")
+    del machine.nodes[NODES[3]].tables["s"]
+    machine.traffic.settle()
+    machine.load(gbps_per_npu=1.0, pattern="pull", members=members, targets=targets)
+    load = machine.traffic.loads["l"]
+    assert load.senders(machine.traffic.loads_of(load).get("s", {})) == sending
+    assert machine.traffic.moving("l") == (pytest.approx(8.0 * sending), 0.0)
+
+
 def test_counters_of_slices_that_no_node_forwards_any_more_are_forgotten_and_those_of_ports_are_not():
     machine = Machine()
     machine.load(slice=None, instance="i")

@@ -30,7 +30,7 @@ RULES: dict[str, AccessRules] = {
 }
 ENGINES = ("resource", "link", "compute")
 """Services that have workflows."""
-OPEN = {"/healthz", "/readyz", "/metrics"}
+OPEN = {"/healthz", "/readyz", "/health", "/metrics"}
 
 NAMES = {
     # what there is by collection, in project blue where it belongs to one

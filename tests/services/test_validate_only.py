@@ -22,6 +22,7 @@ async def test_nothing_is_changed_by_what_is_only_validated(tmp_path):
                 named = {"project": project} if project else {}
                 answer = await ask(stack, request, admin, validateOnly="true", **named)
                 assert answer.status_code < 500, f"{request}: {answer.text}"
+                assert '"1970-01-01T' not in answer.text, f"{request} shows what it would make as of no time"
                 after = remembered(stack)
                 assert not differences(before, after), f"{request} changed {differences(before, after)}"
                 before = after

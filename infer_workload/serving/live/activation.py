@@ -62,7 +62,8 @@ class Activation:
     async def wait(self, live: Target, clock: Clock) -> None:
         """Return once it serves. Raises Unavailable where too many wait already, at the deadline, and where nobody
         brings it back any more."""
-        most, until = live.spec.activation_queue_max, clock.now() + live.spec.activation_timeout_s
+        most, timeout_s = live.spec.activation_queue_max, live.spec.activation_timeout_s
+        until = clock.now() + timeout_s
         if self.waiting >= most:
             raise Unavailable(
                 f"{live.name} is scaled to zero, and {most} requests wait for it", retry_after_s=FULL_RETRY_AFTER_S
@@ -72,7 +73,7 @@ class Activation:
             while not live.serves:
                 if clock.now() >= until:
                     raise Unavailable(
-                        f"{live.name} did not serve within {live.spec.activation_timeout_s:g} s: {live.why}",
+                        f"{live.name} did not serve within {timeout_s:g} s: {live.why}",
                         retry_after_s=FULL_RETRY_AFTER_S,
                     )
                 if not self.holds(live):

@@ -291,7 +291,7 @@ NOUNS: tuple[Noun, ...] = (
         "infer",
         "name, state, instance, model, endpoint",
         "generation, created:createdAt",
-        "deploy, deployment",
+        "deploy, deployment, cminf",
     ),
     Noun(
         "usage",

@@ -43,9 +43,10 @@ class Load(ApiModel):
         return bool(table.get("instance") == self.instance and table.get("plane") == self.plane)
 
     def senders(self, tables: Mapping[str, Table]) -> int:
-        """How many of a slice's members send."""
+        """How many of a slice's members send: nobody does to itself, or to a node that has no table."""
         if self.pattern == "pull":
-            return sum(node in tables for node in self.members) if self.members is not None else len(tables)
+            asked = tables.keys() if self.members is None else tables.keys() & set(self.members)
+            return sum(any(target != node and target in tables for target in self.aims()) for node in asked)
         return len(tables) - (self.pattern == "incast") if len(tables) > 1 else 0
 
     def complete(self, tables: Mapping[str, Table]) -> bool:

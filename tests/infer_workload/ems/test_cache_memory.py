@@ -83,8 +83,8 @@ class World:
 
     async def look(self, times=2):
         for _ in range(times):
-            await self.serving.follow_fabric()
-            await self.serving.hold_memory()
+            await self.serving.watchers.follow_fabric()
+            await self.serving.watchers.hold_memory()
             self.clock.at += 1.0
 
     async def serves(self, name="r1", **more):
@@ -243,7 +243,7 @@ async def test_a_restart_finds_what_is_held_and_asks_for_nothing_new(world):
     await world.serves(cacheGbPerNode=100)
     before, changes = world.machine.allocation("r1-ems"), world.memory.changes
     world.begin()
-    await world.serving.hold_memory()
+    await world.serving.watchers.hold_memory()
     assert world.memory.changes == changes, "not before it is known where the deployment is laid out"
     await world.look()
     after = world.machine.allocation("r1-ems")

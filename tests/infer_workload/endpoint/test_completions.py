@@ -5,8 +5,10 @@ import json
 
 import pytest
 
+from infer_workload.access import ACCESS
 from infer_workload.engine.request import InferenceRequest
 from infer_workload.metering.accounts import Charge
+from infer_workload.openai.answers import OPENAI
 from matrixcommon.api.authorization import EVERY_PROJECT, Principal
 from services.chassis.access import add_token
 from tests.infer_workload.conftest import Stage
@@ -123,6 +125,11 @@ async def test_a_body_that_is_nested_too_deeply_to_be_read_is_refused(serving):
         ("POST", "/v1/chat/completions", {"headers": {"authorization": ""}, "json": {}}, 401, "invalid_api_key"),
         ("POST", "/v1/completions", {"headers": {"authorization": "Bearer cm_agent"}, "json": {}}, 403, "Forbidden"),
         ("GET", "/v1/models/r1/more", {}, 404, "NotFound"),
+        ("POST", "/v1/embeddings", {"json": {"model": "r1", "input": "x"}}, 404, "NotFound"),
+        ("POST", "/v1/responses", {"headers": {"authorization": ""}, "json": {}}, 401, "invalid_api_key"),
+        ("DELETE", "/v1/files/f/content", {}, 404, "NotFound"),
+        ("POST", "/v1/audio/speech", {"content": b" " * (1 << 20) + b"{}"}, 413, "TooLarge"),
+        ("POST", "/v1/chat/completions/", {"headers": {"authorization": ""}, "json": {}}, 401, "invalid_api_key"),
     ],
 )
 async def test_whoever_refuses_an_openai_client_does_it_in_openais_form(
@@ -141,6 +148,20 @@ async def test_whoever_refuses_an_openai_client_does_it_in_openais_form(
         other = await stage.http.request("PATCH", "/v1/deployments", headers={"authorization": "Bearer cm_admin"})
         assert (other.status_code, other.json()["reason"]) == (405, "MethodNotAllowed")
         assert other.headers["content-type"] == "application/problem+json"
+
+
+async def test_whether_it_lives_is_answered_without_a_token_as_by_vllm(fresh, tmp_path):
+    """Who looks after processes and balances load has none."""
+    add_token(tmp_path / "tokens.json", "cm_admin", Principal("boss", EVERY_PROJECT, "admin"))
+    async with Stage(fresh, tokens=tmp_path / "tokens.json") as stage:
+        answer = await stage.http.get("/health")
+        assert (answer.status_code, answer.content) == (200, b"")
+        assert (await stage.http.get("/metrics")).status_code == 401
+
+
+def test_no_collection_of_the_services_own_is_refused_in_openais_form():
+    own = {rule.path.split("/")[2] for rule in ACCESS.by_route.values() if rule.path.startswith("/v1/")}
+    assert own & OPENAI == {"chat", "completions", "models"}
 
 
 @pytest.mark.parametrize(
@@ -185,6 +206,48 @@ async def test_parameters_out_of_openais_bounds_are_refused_by_name(serving, giv
 async def test_what_a_text_completion_would_not_do_is_refused_by_name(serving, given):
     answer = await serving.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1} | given)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, *given)
+
+
+@pytest.mark.parametrize("stop", [3, ["a", 3], ["a"] * 5, {"text": "a"}])
+async def test_the_refusal_of_a_stop_says_what_is_accepted(serving, stop):
+    answer = await serving.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "stop": stop})
+    assert answer.json()["error"]["message"] == "stop: a text, or a list of at most 4, is accepted"
+
+
+@pytest.mark.parametrize(
+    ("part", "param"),
+    [
+        ({"type": "image_url", "image_url": {"url": "data:,x"}}, ".type"),
+        ({"type": "input_audio", "input_audio": {}}, ".type"),
+        ({"type": "text", "text": 5}, ".text"),
+        ({"type": "text"}, ".text"),
+        ({"type": "refusal", "text": "x"}, ".refusal"),
+        ({"type": 5}, ""),
+        (5, ""),
+    ],
+)
+async def test_a_part_of_a_message_that_is_no_text_is_refused_by_name(serving, part, param):
+    """An answer that passed over it would be one to another question."""
+    parts = [{"type": "text", "text": "Why?"}, part]
+    asked = {"model": "r1", "messages": [{"role": "user", "content": parts}], "max_tokens": 1}
+    answer = await serving.http.post("/v1/chat/completions", json=asked)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, f"messages[0].content[1]{param}")
+
+
+async def test_parts_that_are_text_count_as_their_text(serving):
+    parts = ["Why", {"type": "text", "text": "is"}, {"type": "refusal", "refusal": "it"}, {"text": "so?"}]
+    counted = []
+    for content in (parts, "Why is it so?"):
+        asked = {"model": "r1", "messages": [{"role": "user", "content": content}], "max_tokens": 1}
+        answer = await serving.http.post("/v1/chat/completions", json=asked)
+        counted.append(answer.json()["usage"]["prompt_tokens"])
+    assert counted == [5, 5]
+
+
+@pytest.mark.parametrize("asked", [{}, {"prompt": None}, {"prompt": []}, {"prompt": [-1]}, {"prompt": ["a", "b"]}])
+async def test_a_text_completion_without_one_prompt_is_refused(serving, asked):
+    answer = await serving.http.post("/v1/completions", json={"model": "r1", "max_tokens": 1} | asked)
+    assert (answer.status_code, answer.json()["error"]["param"]) == (400, "prompt")
 
 
 async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(serving):

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
+from typing import Any
 
 import pytest
 import yaml
@@ -12,11 +14,42 @@ from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from matrixresource.machines import DEFAULT_FILE
+from tests.infer_workload.conftest import NODES, Stage, Views
 from tests.stack import Stack
 
-pytestmark = pytest.mark.looptime
+
+def conditions(view: dict[str, Any]) -> dict[str, tuple[str, str, str]]:
+    return {each["type"]: (each["status"], each["reason"], each["message"]) for each in view["conditions"]}
 
 
+async def test_a_plane_that_the_machine_lacks_is_told_of_once_the_instance_is_there(fresh: Path) -> None:
+    """While there is no instance nobody knows which machine it will lie on, and the plane is taken."""
+    views = Views(nodes=[])
+    views.machine = "Atlas 800I A2"
+    async with Stage(fresh, views) as stage:
+        taken = await stage.ensure(cachePlane="ub")
+        assert taken.status_code == 200, taken.text
+        waits = ("False", "NoLayout", "instance i has no network slices")
+        assert conditions(taken.json())["LaidOut"] == (*waits[:2], waits[2] + " yet")
+        views.gain(*NODES)
+        why = "the context cache is to be read over ub, and the machine has rdma, vpc between its nodes"
+        while conditions(view := (await stage.http.get("/v1/deployments/r1")).json())["Ready"][2] != why:
+            await asyncio.sleep(0.01)
+        assert (view["state"], view["machine"]) == ("Pending", "atlas-800i-a2")
+        assert conditions(view) == {
+            "Ready": ("False", "Pending", why),
+            "LaidOut": ("False", "NoLayout", why),
+            "Progressing": ("False", "NoLayout", why),
+        }
+        refused = await stage.ensure(cachePlane="ub")
+        assert (refused.status_code, refused.json()["field"], refused.json()["detail"]) == (422, "cachePlane", why)
+        assert refused.json()["blocking"] == [{"domain": "cachePlane", "needs": "ub", "has": "rdma, vpc"}]
+        assert (await stage.ensure(cachePlane="vpc")).status_code == 200
+        view = await stage.until("Serving")
+        assert conditions(view)["Progressing"] == ("False", "Settled", "")
+
+
+@pytest.mark.looptime
 async def test_what_is_served_on_another_supernode_is_timed_on_its_machine(tmp_path: Path) -> None:
     spec = tmp_path / "atlas.yaml"
     spec.write_text(yaml.safe_dump(yaml.safe_load(DEFAULT_FILE.read_text()) | {"model": "Atlas 950"}))

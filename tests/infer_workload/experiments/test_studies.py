@@ -25,7 +25,7 @@ from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 from infer_workload.reports.served import ServedRequest
 from infer_workload.reports.timeline import COLUMNS, requests_csv, timeline
-from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.experiments.parameters import TrialOptions
 from tests.services.matrixctl.inprocess import ran
 
@@ -125,7 +125,7 @@ def test_a_loss_on_a_machine_without_ub_is_recovered_from():
     ("text", "says"),
     [
         ("heads: {value: 3, source: x}", "mine.yaml: name: missing"),
-        ("{", "mine.yaml: -: not YAML"),
+        ("{", "mine.yaml: not YAML"),
         ("colour: {value: 3, source: x}", "mine.yaml: colour: there is no such field"),
     ],
 )
@@ -246,8 +246,9 @@ def test_a_smaller_share_of_the_fabric_is_felt():
 
 
 def test_a_what_if_that_there_is_not_names_those_there_are():
-    with pytest.raises(NotFound, match="lose-a-node"):
+    with pytest.raises(InvalidField, match="lose-a-node") as refused:
         what_if("win-the-lottery", SMALL)
+    assert refused.value.field == "NAME"
 
 
 def test_a_comparison_says_what_is_better():

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import multiprocessing
+import os
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from threading import Event
 
@@ -147,3 +150,79 @@ def test_where_one_point_cannot_be_measured_the_others_are_not_tried(monkeypatch
     with pytest.raises(BadTrace):
         list(sweep.here(2)([Trial(generate=5, seed=seed) for seed in range(100)]))
     assert len(tried) <= 3
+
+
+def test_a_sweep_that_is_given_up_leaves_no_worker_behind(tmp_path: Path) -> None:
+    """Ctrl-C would wait for points that nobody wants any more, for as long as each of them takes."""
+    before = set(multiprocessing.active_children())
+    endless = tmp_path / "trace.jsonl"
+    os.mkfifo(endless)  # who reads it waits for somebody to write
+    measuring = sweep.here(2)([Trial(trace=endless), Trial(generate=5)])
+    assert next(measuring)[0] == 1
+    workers = set(multiprocessing.active_children()) - before
+    measuring.close()  # type: ignore[attr-defined]
+    try:
+        for worker in workers:
+            worker.join(10)
+        assert workers
+        assert not any(worker.is_alive() for worker in workers)
+    finally:
+        for worker in workers:
+            worker.kill()
+
+
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        ("[1]", "an object is accepted"),
+        ('{"timestamp": "0", "input_length": 5, "output_length": 5}', "its timestamp is no number"),
+        ('{"timestamp": 0, "input_length": 5.5, "output_length": 5}', "its input_length is no whole number"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": true}', "its output_length is no number"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": null}', "its output_length is no number"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": "a"}', "its hash_ids are no list"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": 5, "hash_ids": [0.5]}', "its hash_ids are no list"),
+        ('{"timestamp": 0, "input_length": 5, "output_length": 5, "priority": "p"}', "its priority is no number"),
+        ('{"timestamp": 0, "input_length": 5}', "it has no 'output_length'"),
+    ],
+)
+def test_a_line_that_is_no_request_says_in_its_own_words_what_is_wrong(line: str, says: str, tmp_path: Path) -> None:
+    file = tmp_path / "trace.jsonl"
+    file.write_text(f"{line}\n")
+    with pytest.raises(BadTrace, match=f"line 1 is no request of a trace: {says}"):
+        read_trace(file)
+
+
+@pytest.mark.parametrize(
+    ("words", "says", "field"),
+    [
+        ("what-if nothing --generate 5", "there is no what-if 'nothing'; there are lose-a-node", "NAME"),
+        ("run --generate 5 --model gone.yaml", "no file gone.yaml; there are deepseek-r1", "--model"),
+        ("run --generate 5 --nodes 1", "the instance offers 1 usable node, the pools need 2", "--nodes"),
+        ("run --generate 5 --html same --csv ./same", "same is to be written by --html too", "--csv"),
+        ("sweep --generate 5 --over rate=nan", "finite number", "--rate"),
+        ("autoscale -f policy.yaml --trace late.jsonl", "over 90 days at most are played, not 1,041,667", "--trace"),
+        ("autoscale -f policy.yaml --generate 5 --over more=1", "a ScalingPolicy has no such field", "more"),
+    ],
+)
+def test_what_is_refused_names_what_is_wrong_and_what_is_accepted(
+    words: str, says: str, field: str, tmp_path: Path, capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    monkeypatch.chdir(tmp_path)
+    Path("policy.yaml").write_text("{scaleTargetRef: {name: served}, minReplicas: 3, maxReplicas: 8}")
+    line = '{"timestamp": %d, "input_length": 5, "output_length": 5}\n'
+    Path("late.jsonl").write_text(line % 0 + line % 90_000_000_000_000)
+    code, _, wrong = ran(capsys, "experiment", *words.split())
+    assert (code != 0, says in wrong, f"[field {field}]" in wrong) == (True, True, True), wrong
+
+
+def test_requests_that_were_refused_kept_no_objective_and_have_no_latencies() -> None:
+    """Half of them turned away would else look like all of them served in time."""
+    few = run(Trial(generate=60, nodes=2, rate=0.2, ttft=1e6, tpot=1e6))
+    assert 0 < few.report.refused < few.report.requests
+    (why,) = few.report.notes
+    assert why.startswith(f"{few.report.refused} requests refused: prompt and answer of more than 9,767 tokens")
+    assert few.report.goodput_share == pytest.approx(few.report.finished / few.report.requests, abs=1e-6)
+    none = replace(few.report, finished=0)
+    assert "TTFT           of no request: none finished" in none.text()
+    assert sweep.shown(sweep.Point({}, none))[:2] == ["-", "-"]

@@ -122,3 +122,8 @@ def test_injected_faults_are_one_list_and_found_ones_another(
 def test_a_word_that_there_is_not_is_answered_in_whole_sentences():
     assert unknown("xyzzy", "NOUN", ["nodes", "links"]).message == "there is no 'xyzzy'. There are nodes, links"
     assert unknown("nodez", "NOUN", ["nodes"]).message == "there is no 'nodez'; did you mean 'nodes'? There are nodes"
+
+
+@pytest.mark.parametrize(("word", "name"), [("cmi", "instances"), ("cminf", "deployments"), ("sp", "scaling-policies")])
+def test_short_names_of_kubernetes_kinds_name_what_is_behind_them(word: str, name: str) -> None:
+    assert noun_of(word).name == name

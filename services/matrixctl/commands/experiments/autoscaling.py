@@ -32,7 +32,9 @@ def autoscale(
     keeping: Keeping,
     file: Annotated[Path, typer.Option("--filename", "-f", help="A ScalingPolicy manifest, or its spec.")],
     trace: Annotated[Path | None, typer.Option(help="Requests to replay, in the Mooncake format.")] = None,
-    generate: Annotated[int | None, typer.Option(min=1, help="Or this many requests of seeded traffic.")] = None,
+    generate: Annotated[
+        int | None, typer.Option(min=1, max=10_000_000, help="Or this many requests of seeded traffic.")
+    ] = None,
     rate: Annotated[float, typer.Option(min=0.01, help="Generated requests a second, on average.")] = 10.0,
     swing: Annotated[float, typer.Option(help="How far the rate swings around that, as a part of it.")] = 0.0,
     period: Annotated[float, typer.Option(help="Emulated seconds of a swing.")] = 3600.0,
@@ -154,4 +156,6 @@ def _trace(trace: Path | None, generate: int | None, rate: float, seed: int) -> 
 
     if (trace is None) == (generate is None):
         raise InvalidField("give either --trace FILE or --generate N", field="--trace")
-    return Trace(generated(generate or 0, seed, rate) if trace is None else read_trace(trace))
+    if trace is None:
+        return Trace(generated(generate or 0, seed, rate), "--generate")
+    return Trace(read_trace(trace))

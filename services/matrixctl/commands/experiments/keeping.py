@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.api.client import at
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from services.matrixctl.commands.experiments.parameters import check_writable, written
 from services.matrixctl.commands.options import OfProject
@@ -79,6 +80,8 @@ class Keeping(OfProject):
         under a name that may be. Raises NotAccessible, NotRunning, InvalidField."""
         check_writable(html, "--html")
         check_writable(csv, "--csv")
+        if html is not None and csv is not None and html.resolve() == csv.resolve():
+            raise InvalidField(f"{csv} is to be written by --html too", field="--csv")
         if self.keep is not None:
             checked_resource_name(self.keep, "--keep")
             self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})
