@@ -39,7 +39,10 @@ def routes(usage: UsageService) -> APIRouter:
             if each not in GROUPS:
                 raise InvalidField(f"{each[:40]!r} is none of {', '.join(GROUPS)}", field="groupBy")
         width = BUCKETS_S.get(bucket)
-        rows = usage.summed(groups, width, _moment("start", start), _moment("end", end))
+        since, until = _moment("start", start), _moment("end", end)
+        if since is not None and until is not None and until < since:
+            raise InvalidField("this is before start", field="end")
+        rows = usage.summed(groups, width, since, until)
         return JsonAnswer(page([_view(row, width).wire() for row in rows], params))
 
     limits = api.of(USAGE_LIMITS)

@@ -13,7 +13,7 @@ from math import ceil, floor
 
 from infer_workload.metering.contract import UsageLimitRequest, UsedView
 from infer_workload.metering.tables import DAY_S, MINUTE_S, Account
-from matrixcommon.model.errors import RateLimitExceeded, TooManyRequests, UsageQuotaExceeded
+from matrixcommon.model.errors import InvalidField, RateLimitExceeded, TooManyRequests, UsageQuotaExceeded
 from matrixcommon.model.quantities import counted, timestamp
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 
@@ -66,7 +66,8 @@ class UsageLimit:
         return self.spec.model in ("", model) or resolve(self.spec.model, project) == deployment
 
     def check(self, tokens: int, now: float, scale: float) -> None:
-        """Raises RateLimitExceeded, or UsageQuotaExceeded for a day's, where a request of so many does not fit."""
+        """Raises RateLimitExceeded, or UsageQuotaExceeded for a day's, where a request of so many does not fit now;
+        InvalidField where it never will."""
         for window in self.windows.values():
             window.turn(now)
         where = name_of(self.name)
@@ -82,6 +83,12 @@ class UsageLimit:
                 continue
             unit, _, width = field_name.partition("_per_")
             used, asked = self.used(unit, width), tokens if unit == "tokens" else 1
+            if unit == "tokens" and asked > most:  # nothing that is used in the meantime would make room
+                raise InvalidField(
+                    f"limit {where} allows {counted(most, 'token')} a {width}, and this request may take {asked}; "
+                    "a shorter prompt or a smaller max_tokens would fit",
+                    field="max_tokens",
+                )
             if used + asked > most:
                 window = self.windows[width]
                 refused: type[TooManyRequests] = UsageQuotaExceeded if width == "day" else RateLimitExceeded

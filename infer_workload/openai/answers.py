@@ -234,8 +234,5 @@ def is_asked_by_openai_clients(path: str) -> bool:
 
 def refusal(refused: MatrixError) -> Response:
     """A refusal in OpenAI's error form; 422 becomes its 400."""
-    headers = {}
-    if refused.retryable:
-        headers["Retry-After"] = str(max(1, round(refused.retry_after_s or 1)))
     status = 400 if refused.status == 422 else refused.status
-    return JSONResponse({"error": _error(refused)}, status, headers)
+    return JSONResponse({"error": _error(refused)}, status, refused.headers)

@@ -121,7 +121,7 @@ def _whole(entry: dict[str, Any], name: str) -> int:
 
 
 def _hashes(given: Any) -> tuple[int, ...]:
-    if not isinstance(given, list) or any(type(each) is not int for each in given):
+    if not isinstance(given, list) or not set(map(type, given)) <= {int}:
         raise ValueError("its hash_ids are no list of whole numbers")
     return tuple(given)
 

@@ -64,6 +64,14 @@ class MatrixError(Exception):
     def reason(self) -> str:
         return type(self).__name__
 
+    @property
+    def headers(self) -> dict[str, str]:
+        """What its status asks for in the head of the answer (RFC 9110): when trying again makes sense, in seconds of
+        the wall, or how to say who asks."""
+        if self.status == 401:
+            return {"WWW-Authenticate": 'Bearer realm="cloudmatrix"'}
+        return {"Retry-After": str(max(1, round(self.retry_after_s or 1)))} if self.retryable else {}
+
     def problem(self) -> dict[str, Any]:
         """The RFC 9457 document, without what only the edge knows (instance, requestId)."""
         document: dict[str, Any] = {

@@ -22,9 +22,6 @@ def refusing(scope: Scope) -> Refuse:
 
 
 def problem_response(error: MatrixError, instance: str) -> Response:
-    """The document, with the request's id, and Retry-After where trying again makes sense."""
+    """The document, with the request's id, and what its status asks for in the head."""
     document = error.problem() | {"instance": instance, "requestId": REQUEST_ID.get()}
-    headers = {}
-    if error.retryable:
-        headers["Retry-After"] = str(max(1, round(error.retry_after_s or 1)))
-    return Response(json.dumps(document), error.status, headers, media_type="application/problem+json")
+    return Response(json.dumps(document), error.status, error.headers, media_type="application/problem+json")

@@ -290,7 +290,8 @@ def test_a_token_that_cannot_be_is_refused(tmp_path, wrong):
 async def test_metrics_are_for_those_who_may_read_of_every_project(tmp_path, service):
     async with Stack(tmp_path, tokens=True, infer=service == "infer") as stack:
         http, seen = stack.http[service], {}
-        assert (await http.get("/metrics", headers={"Authorization": ""})).status_code == 401
+        unknown = await http.get("/metrics", headers={"Authorization": ""})
+        assert (unknown.status_code, unknown.headers["www-authenticate"]) == (401, 'Bearer realm="cloudmatrix"')
         for role, project in (("viewer", "*"), ("admin", "red"), ("viewer", "red"), ("user", "*"), ("agent", "*")):
             token = stack.token(role, project, "*" if role == "agent" else "")
             answer = await http.get("/metrics", headers={"Authorization": f"Bearer {token}"})

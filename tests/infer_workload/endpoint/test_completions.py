@@ -157,6 +157,8 @@ async def test_whether_it_lives_is_answered_without_a_token_as_by_vllm(fresh, tm
         answer = await stage.http.get("/health")
         assert (answer.status_code, answer.content) == (200, b"")
         assert (await stage.http.get("/metrics")).status_code == 401
+        asked = await stage.http.get("/v1/models")
+        assert (asked.status_code, asked.headers["www-authenticate"]) == (401, 'Bearer realm="cloudmatrix"')
 
 
 def test_no_collection_of_the_services_own_is_refused_in_openais_form():

@@ -8,12 +8,14 @@ import pytest
 
 from infer_workload.metering.contract import UsageLimitRequest
 from infer_workload.metering.tables import DAY_S, HOUR_S, MINUTE_S, UsageRow, charge, roll_up, summed
+from infer_workload.openai.answers import refusal
 from matrixcommon.model.errors import RateLimitExceeded, UsageQuotaExceeded
 from services.chassis.access import create_token
 from services.chassis.database import DatabaseEngine
 from tests.infer_workload.conftest import Stage
 
 ACCOUNT = ("default", "anyone", "r1", "deepseek-r1")
+BACKWARDS = {"end": "2026-01-01T00:00:00Z", "start": "2026-01-02T00:00:00Z"}
 TEXT = {"model": "r1", "prompt": "one two three", "max_tokens": 8, "ignore_eos": True}
 
 
@@ -118,9 +120,9 @@ async def test_usage_is_summed_by_what_is_asked_for(serving):
     assert "model" not in by_key[0]
     part = await usage(serving, groupBy="model", start="1970-01-01T00:01:00Z", end="1970-01-01T01:00:00Z")
     assert [(each["model"], each["completionTokens"]) for each in part] == [("deepseek-r1", 18)]
-    for wrong in ({"bucket": "1w"}, {"groupBy": "colour"}, {"start": "yesterday"}):
+    for wrong in ({"bucket": "1w"}, {"groupBy": "colour"}, {"start": "yesterday"}, BACKWARDS):
         answer = await serving.http.get("/v1/usage", params=wrong)
-        assert (answer.status_code, answer.json()["field"]) == (422, *wrong)
+        assert (answer.status_code, answer.json()["field"]) == (422, next(iter(wrong)))
 
 
 async def test_old_buckets_are_rolled_up_and_nothing_is_lost(stage):
@@ -160,13 +162,24 @@ async def test_a_rate_limit_refuses_with_429_and_says_when_to_come_again(fresh):
         assert (await stage.http.post("/v1/completions", json=TEXT)).status_code == 200, "it is for another model"
         await limit(stage, tokensPerMinute=10)
         refused = await stage.http.post("/v1/completions", json=TEXT)
-        assert refused.json()["error"]["code"] == "rate_limit_exceeded"
-        assert refused.json()["error"]["type"] == "tokens"
+        assert refused.status_code == 400, "to come again would not help"
+        assert "retry-after" not in refused.headers
+        assert refused.json()["error"]["param"] == "max_tokens"
         await limit(stage, tokensPerMinute=1000)
         served = await stage.http.post("/v1/completions", json=TEXT)
         assert served.headers["x-ratelimit-limit-tokens"] == "1000"
         assert (await stage.http.delete("/v1/usage-limits/small")).status_code == 204
         assert (await stage.http.get("/v1/usage-limits")).json()["items"] == []
+
+
+def test_a_rate_limit_says_of_what_it_is():
+    for field, kind in (
+        ("tokensPerMinute", "tokens"),
+        ("requestsPerMinute", "requests"),
+        ("requestsInFlight", "requests"),
+    ):
+        error = json.loads(refusal(RateLimitExceeded("no more", field=field)).body)["error"]
+        assert (error["code"], error["type"]) == ("rate_limit_exceeded", kind)
 
 
 async def test_limits_and_what_is_used_of_them_outlive_the_process(fresh):
