@@ -36,7 +36,7 @@ from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.resource_key import project_of
+from matrixcommon.model.resource_key import name_of, project_of
 
 
 class Serving:
@@ -289,9 +289,16 @@ class Serving:
 
     def _changed(self, live: LiveDeployment) -> None:
         """Write down how a deployment stands, if that is news; it may need other memory now."""
-        write_status(self.store, live, self._endpoint, self.clock.now())
+        self._write_status(live.spec.instance)
         if self.cache_memory is not None and self.cache_memory.due(live):
             self.look_at_memory()
+
+    def _write_status(self, instance: str) -> None:
+        """Of all deployments on the instance: each says which others lie on its dies."""
+        there = [live for live in self.live.values() if live.spec.instance == instance]
+        for live in there:
+            beside = [name_of(each.name) for each in there if each is not live and each.engine is not None]
+            write_status(self.store, live, self._endpoint, self.clock.now(), sorted(beside))
 
 
 def _busy(live: LiveDeployment) -> str:

@@ -8,7 +8,7 @@ another kind of supernode, no times change without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 from infer_workload.layout.machines import found_machine, naming
@@ -23,8 +23,10 @@ from matrixcommon.model.resource_model import StuckView, condition
 log = logging.getLogger(__name__)
 
 
-def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: float) -> None:
-    """Write it where it is news; nothing where the deployment is gone."""
+def write_status(
+    store: InferStore, live: LiveDeployment, endpoint: str, now: float, beside: Collection[str] = ()
+) -> None:
+    """Write it where it is news; nothing where the deployment is gone. `beside`: others on the dies of its instance."""
     try:
         with store.records.transaction() as session:
             row = session.get(DeploymentRow, live.name)
@@ -33,7 +35,7 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
             laid, reported = live.engine is not None, row.conditions or []
             stands = [
                 ("Ready", live.state == "Serving", live.state, live.why),
-                ("LaidOut", laid, "LaidOut" if laid else "NoLayout", "" if laid else live.why),
+                ("LaidOut", laid, "LaidOut" if laid else "NoLayout", _others(beside) if laid else live.why),
             ]
             stands.append(("Progressing", *progress(live)))
             if live.lending is not None:
@@ -56,6 +58,11 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
             row.state_changed(before)
     except MatrixError as refused:
         log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
+
+
+def _others(beside: Collection[str]) -> str:
+    """What the times of a deployment leave out."""
+    return f"timed as if alone on dies that it shares with {', '.join(beside)}" if beside else ""
 
 
 def stuck_deployments(store: InferStore, now: float) -> list[StuckView]:
