@@ -92,10 +92,7 @@ def test_memory_and_files_stay_bounded_under_churn(tmp_path: Path) -> None:
         for service, path in gone:
             eventually(lambda: not stack.reach.list(service, path), f"nothing left in {service}{path}")  # noqa: B023
         eventually(lambda: not stack.cluster.items("/api/v1/namespaces/default/pods"), "no pod left")
-        eventually(
-            lambda: all(node["state"] == "Available" for node in stack.reach.list("resource", "/v1/nodes")),
-            "every node is free again",
-        )
+        eventually(stack.every_node_free, "every node is free again")
         settled(stack, churn.allocations)
         print(churn.tally.line(), dict(churn.tally.actions), *gauges.report(), sep="\n", flush=True)
         errors.look()
