@@ -292,7 +292,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     settings = OperatorSettings.load("operator", argv)
     configure("operator", settings.log_level)
     configure_tracing("operator")
-    configure_kopf()
+    configure_kopf(logging.getLogger().handlers)
 
     while settings.kubeconfig is not None and not leads_to(settings.kubeconfig, settings.kube_url):
         log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig), "of": settings.kube_url})

@@ -1,4 +1,4 @@
-"""The log of the operator: waiting is no error there, and a line does not carry Kopf's settings."""
+"""The log of the operator: what waits or is tried again is no error there, and a line does not carry Kopf's settings."""
 
 from __future__ import annotations
 
@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+import aiohttp
 import kopf
 import pytest
+from kopf._cogs.clients.api import request
+from kopf._cogs.clients.auth import APIContext
 from kopf._cogs.structs.references import Resource
 from kopf._core.actions.execution import execute_handler_once
 from kopf._core.actions.loggers import ObjectLogger
@@ -19,7 +22,7 @@ from kopf._core.intents.causes import ChangingCause, Reason
 from matrixcommon.model.errors import MatrixError, Unavailable
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from services.chassis.logging import JsonLines
-from services.operator.kopf_lines import HANDLERS, configure_kopf
+from services.operator.kopf_lines import configure_kopf
 
 BODY = {
     "apiVersion": "cloudmatrix.io/v1alpha1",
@@ -42,16 +45,13 @@ class Lines(logging.Handler):
 
 @pytest.fixture
 def lines() -> Iterator[Lines]:
-    loggers = [logging.getLogger(name) for name in ("kopf", HANDLERS)]
-    before = [(each, each.level, list(each.filters)) for each in loggers]
-    configure_kopf()
-    found = Lines()
-    loggers[1].addHandler(found)
+    logger, found = logging.getLogger("kopf"), Lines()
+    level = logger.level
+    configure_kopf([found])
+    logger.addHandler(found)
     yield found
-    loggers[1].removeHandler(found)
-    for logger, level, filters in before:
-        logger.setLevel(level)
-        logger.filters[:] = filters
+    logger.removeHandler(found)
+    logger.setLevel(level)
 
 
 async def handled(outcome: float | Exception | None) -> None:
@@ -102,3 +102,20 @@ async def test_what_was_raised_is_logged_without_kopfs_settings(
     assert (line["level"], line["k8s_ref"]["name"]) == (level, "one")
     assert str(raised) in line["event"]
     assert line.keys().isdisjoint({"settings", "k8s_skip"})
+
+
+async def test_a_request_that_is_sent_again_is_a_warning_and_the_last_one_an_error(lines: Lines) -> None:
+    nobody = APIContext(kopf.ConnectionInfo(server="http://127.0.0.1:1"))
+    logger, settings = logging.getLogger("kopf._cogs.clients.watching"), kopf.OperatorSettings()
+    with pytest.raises(aiohttp.ClientConnectionError):
+        await request("get", "/apis", settings=settings, backoffs=[0.0], context=nobody, logger=logger)
+    await nobody.close()
+    assert [line["level"] for line in lines.written] == ["WARNING", "ERROR"]
+
+
+def test_lines_of_others_are_left_as_they_are(lines: Lines) -> None:
+    other = logging.getLogger("kopfs.neighbour")
+    other.addHandler(lines)
+    other.error("request failed; will retry: never", extra={"settings": "mine"})
+    other.removeHandler(lines)
+    assert [(line["level"], line["settings"]) for line in lines.written] == [("ERROR", "mine")]
