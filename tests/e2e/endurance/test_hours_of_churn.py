@@ -2,7 +2,8 @@
 and no error in any log.
 
 `SOAK_SECONDS` says how long (two hours unless told), `SOAK_SEED` which day, `SOAK_PAUSE_SECONDS` how long to wait between
-two requests. Slopes are printed as they come.
+two requests. Slopes are printed as they come; services keep what happened in the last hour, so that those of a run of less
+than two hours say how that fills and not whether it grows.
 """
 
 from __future__ import annotations
