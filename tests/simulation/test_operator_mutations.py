@@ -191,6 +191,19 @@ def pairs(seed: int, count: int | None):
 
 
 @pytest.mark.looptime
+async def test_the_api_takes_and_refuses_the_changes_that_the_soak_expects_it_to(tmp_path):
+    async with SmallCluster(tmp_path) as cluster:
+        for path, value, effect in MUTATIONS:
+            await cluster.apply_resource(INSTANCE, "one", SMALL)
+            refused = ""
+            try:
+                await cluster.apply_resource(INSTANCE, "one", changed(SMALL, path, value))
+            except (InvalidField, Unavailable) as refusal:
+                refused = refusal.message
+            assert bool(refused) == (effect == "refused"), f"{path}={value}: {refused or 'accepted'}"
+
+
+@pytest.mark.looptime
 async def test_a_change_in_each_state_converges(tmp_path):
     async with SmallCluster(tmp_path) as cluster:
         for number, (state, mutation) in enumerate(pairs(seed=7, count=4)):
