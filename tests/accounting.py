@@ -191,12 +191,15 @@ def _operations(lists: Lists) -> Iterator[str]:
 
 
 def _sizes(lists: Lists) -> Iterator[str]:
-    """An instance that is as it was asked for has no fewer members than its floor, and no more than its nodes."""
+    """An instance that is as it was asked for has no fewer members than its floor, and no more than its nodes. One whose
+    nodes went to somebody of higher priority shows that none is ready, until it is seen that it is to wait: of its
+    members those are left that are still being cleaned."""
     for key, instance in lists.keyed("instances").items():
         settled = instance["state"] == "Active" and instance["generation"] == instance["observedGeneration"]
         members = sum(member["role"] == "member" for member in instance["members"])
         floor = instance.get("minNodes", instance["nodes"])
-        if settled and members and not floor <= members <= instance["nodes"]:
+        fewer = members < floor and instance["readyNodes"] > 0
+        if settled and (fewer or members > instance["nodes"]):
             yield f"instance {key} is Active with {members} members, its floor is {floor} of {instance['nodes']}"
 
 

@@ -132,13 +132,20 @@ class Stack(InProcessStack):
         )
         return moves
 
-    async def nothing_left(self) -> None:
-        """After a deletion: no allocation, no slice, no program, every node clean again."""
+    async def nothing_left(self, recovering: bool = False) -> None:
+        """After a deletion: no allocation, no slice, no program, every node clean again. `recovering`: nodes that came and
+        went too often stay out until somebody has looked at them (decision 481), who does so here."""
         found = await self.resource.allocations()
         assert [each.name for each in found if DEPLOYMENT_LABEL not in each.labels] == []
         assert await self.link.slices() == []
         await self.until(self._nothing_lent, "the memory of caches is given back")
-        await self.until(self._enrolled, "every node is available again")
+        await self.until(self._recovered if recovering else self._enrolled, "every node is available again")
+
+    async def _recovered(self) -> bool:
+        for node in await self.resource.nodes():
+            if (node.state, node.state_reason) == ("Quarantined", "Flapping"):
+                await self.resource.ask_node(node.name, "recover", "it was looked at")
+        return await self._enrolled()
 
     async def _nothing_lent(self) -> bool:
         return await self.resource.allocations() == []

@@ -75,7 +75,7 @@ class StateMachine:
         """`after`, if that move is in the table; else Conflict that names the moves there are."""
         if after != before and after not in self.moves[before]:
             allowed = ", ".join(sorted(self.moves[before])) or "none"
-            raise Conflict(f"a {self.kind} that is {before} cannot become {after}; it may become: {allowed}")
+            raise Conflict(f"{self._one} that is {before} cannot become {after}; it may become: {allowed}")
         return after
 
     def asked(self, verb: str, state: str) -> str:
@@ -83,8 +83,12 @@ class StateMachine:
         after = self.verbs[verb].after.get(state)
         if after is None:
             legal = ", ".join(f":{each.name}" for each in self.verbs.values() if state in each.after) or "nothing"
-            raise Conflict(f"a {self.kind} that is {state} cannot be asked to :{verb}; it may be asked to: {legal}")
+            raise Conflict(f"{self._one} that is {state} cannot be asked to :{verb}; it may be asked to: {legal}")
         return after
+
+    @property
+    def _one(self) -> str:
+        return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
 
     def stuck(self, state: str, since_s: float, now_s: float) -> bool:
         """Whether a passing state has outlived its deadline."""

@@ -33,6 +33,10 @@ RESYNC_WALL_S = 30.0
 FINALIZER = "cloudmatrix.io/operator"
 
 
+class NotAsSpecified(kopf.TemporaryError):
+    """Nothing failed: the resource is to be seen again, as its status says."""
+
+
 @dataclass
 class Reconcilers:
     """The one of each kind, and what Kopf's indexes know of their resources once it runs."""
@@ -149,7 +153,7 @@ def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler, free: async
         except MatrixError as refused:
             raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
         if again_s is not None:
-            raise kopf.TemporaryError(f"{_key(body)} is not as specified yet", delay=again_s)
+            raise NotAsSpecified(f"{_key(body)} is not as specified yet", delay=again_s)
 
     where = _of(reconciler.kind)
     for change in (kopf.on.resume, kopf.on.create, kopf.on.update, kopf.on.delete):

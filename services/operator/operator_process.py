@@ -43,6 +43,7 @@ from services.chassis.metrics import watcher_metrics
 from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
 from services.chassis.serving import serve
 from services.chassis.tracing import configure_tracing
+from services.operator.kopf_lines import configure_kopf
 from services.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
@@ -291,7 +292,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     settings = OperatorSettings.load("operator", argv)
     configure("operator", settings.log_level)
     configure_tracing("operator")
-    logging.getLogger("kopf").setLevel(logging.WARNING)
+    configure_kopf(logging.getLogger().handlers)
 
     while settings.kubeconfig is not None and not leads_to(settings.kubeconfig, settings.kube_url):
         log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig), "of": settings.kube_url})

@@ -81,6 +81,20 @@ def two_operations(lists: Lists) -> None:
     lists["operations"].append({**lists["operations"][0], "name": "other"})
 
 
+def fewer_than_its_floor(lists: Lists) -> None:
+    del lists["instances"][0]["members"][0]
+
+
+def more_than_its_nodes(lists: Lists) -> None:
+    lists["instances"][0]["members"] *= 2
+
+
+def preempted(lists: Lists) -> None:
+    """Somebody of higher priority has all nodes but one, which is still being cleaned."""
+    lists["instances"][0]["members"] = lists["instances"][0]["members"][:1]
+    lists["instances"][0]["readyNodes"] = 0
+
+
 def nobody_owns_it(lists: Lists) -> None:
     lists["instances"].clear()
 
@@ -120,6 +134,8 @@ ALWAYS: list[tuple[Callable[[Lists], None], str]] = [
     (a_node_uncounted, "sn0 shows availableNodes "),
     (more_than_its_quota, "project red holds 48 npus of 40"),
     (not_all_counted, "project red is counted 8 NPUs and holds 32.0"),
+    (fewer_than_its_floor, "instance red/one is Active with 2 members, its floor is 3 of 3"),
+    (more_than_its_nodes, "instance red/one is Active with 6 members, its floor is 3 of 3"),
     (two_operations, "are both under way for instance red/one"),
 ]
 SETTLED: list[tuple[Callable[[Lists], None], str]] = [
@@ -151,6 +167,9 @@ async def test_the_accountant_finds_nothing_wrong_and_then_each_thing_that_is(tm
     lends = {"npus": 3, "cpus": 1}
     beside["reservations"].append({**lists["reservations"][0], "name": "beside", "request": lends})
     assert audit(beside) == [], "which of its nodes lends only sockets nobody can read"
+    waits = deepcopy(lists)
+    preempted(waits)
+    assert audit(waits) == [], "it has not been seen yet that it waits"
     written = Acknowledged()
     written.wrote("allocations", "half", {"npus": 8})
     written.wrote("allocations", "lost", {})

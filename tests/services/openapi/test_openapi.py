@@ -3,12 +3,13 @@
 What is sent follows the document: names and fields at random, among them names of things that are there, and bodies
 that are taken. Each request is sent under every role. Nothing may end in a failure of the service, in an answer that
 the document does not describe, or in a refusal that does not name the field. In `make test` there are a few of them,
-always the same; `make soak` sends many, others each time.
+always the same; `make soak` sends many, others each time: `OPENAPI_EXAMPLES` of each operation.
 """
 
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from tests.services.furnished import MARK, continued, furnished_before
 
 pytestmark = pytest.mark.timeout(600)
 
-EXAMPLES, EXAMPLES_SOAK = 10, 2000
+EXAMPLES, EXAMPLES_SOAK = 10, int(os.environ.get("OPENAPI_EXAMPLES", "2000"))
 WRONG = (400, 422)
 ORDER = ("get", "post", "put", "delete")
 """What is there is looked at and changed before it is deleted."""

@@ -19,7 +19,7 @@ import orjson
 from matrixcommon.model.resource_key import key_of, project_of
 from matrixresource.nodes.states import NODE_STATES
 from tests.accounting import Acknowledged, audit
-from tests.accounting_promises import npus_promised
+from tests.accounting_promises import npus_promised, within_quotas
 from tests.rest_lists import LISTS, Item, Lists
 
 COLLECTIONS = {"scaling policy": "scaling-policies"}
@@ -58,20 +58,31 @@ class Journals:
         for rv, kind, name, type_, body in rows:
             self._rv[service] = rv
             self.hash.update(f"{service} {rv} {kind} {name} {type_} {body}\n".encode())
-            current = self._of.get(COLLECTIONS.get(kind, f"{kind}s"))
-            if current is None:
-                continue
-            if type_ == "DELETED":
-                current.pop(name, None)
-                continue
-            shown = orjson.loads(body)
-            if kind == "node" and name in current:  # others are moved by their tables; a node's state is worked out
-                before, after = current[name]["state"], shown["state"]
-                if before != after and after not in NODE_STATES.moves[before]:
-                    self._illegal.append(f"node {name} went from {before} to {after}")
-            current[name] = shown
+            if kind == "quota":  # until here the one before it held, and from here on what is held already may stay
+                self._illegal += within_quotas(self.lists, self._before)
+            self._take(kind, name, None if type_ == "DELETED" else orjson.loads(body))
+            if kind == "quota":
+                self._note_quotas(self.lists)
         self._changed = self._changed or bool(rows)
         self.commits += bool(rows)
+
+    def _take(self, kind: str, name: str, shown: Item | None) -> None:
+        """A resource as it is from now on; None: it is gone."""
+        current = self._of.get(COLLECTIONS.get(kind, f"{kind}s"))
+        if current is None:
+            return
+        if shown is None:
+            current.pop(name, None)
+            return
+        if kind == "node" and name in current:  # others are moved by their tables; a node's state is worked out
+            before, after = current[name]["state"], shown["state"]
+            if before != after and after not in NODE_STATES.moves[before]:
+                self._illegal.append(f"node {name} went from {before} to {after}")
+        current[name] = shown
+
+    def _note_quotas(self, lists: Lists) -> None:
+        """What each project holds, to tell later who went above a quota from who was above it when it was set."""
+        self._before = Lists({"quotas": [dict(quota) for quota in lists["quotas"]]})
 
     @property
     def lists(self) -> Lists:
@@ -91,7 +102,7 @@ class Journals:
         lists = self.lists
         found = self._illegal + audit(lists, acknowledged=acknowledged, before=self._before)
         if lists["quotas"]:
-            self._before = Lists({"quotas": [dict(quota) for quota in lists["quotas"]]})
+            self._note_quotas(lists)
         return found
 
     def unsettled(self, acknowledged: Acknowledged) -> list[str]:

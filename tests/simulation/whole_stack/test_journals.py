@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
 import pytest
 
 from matrixcommon.model.quantities import timestamp
 from tests.accounting import Acknowledged, audit
-from tests.rest_lists import fetch
+from tests.rest_lists import LISTS, fetch
 from tests.simulation.whole_stack.journals import Journals
 from tests.small_stack import SmallStack
 
@@ -47,3 +52,45 @@ async def test_a_promise_is_charged_from_the_beginning_and_held_under_a_lower_qu
         assert taken.status_code == 200, taken.text
         assert await judged() == (24, [])
         journals.close()
+
+
+QUOTA: dict[str, Any] = {"name": "default", "npus": 8}
+ALLOCATED: dict[str, Any] = {
+    "name": "a",
+    "project": "default",
+    "state": "Reserved",
+    "nodes": 2,
+    "members": [{"node": f"sn0-c00-n{rank}", "role": "member", "rank": rank} for rank in range(2)],
+}
+LOWERED = [
+    ("quota", "ADDED", QUOTA),
+    ("quota", "DELETED", QUOTA),
+    ("allocation", "ADDED", ALLOCATED),
+    ("quota", "ADDED", QUOTA),
+]
+EXCEEDED = [("quota", "ADDED", QUOTA), ("allocation", "ADDED", ALLOCATED), ("quota", "MODIFIED", {**QUOTA, "npus": 40})]
+
+
+@pytest.mark.parametrize(("changes", "exceeds"), [(LOWERED, False), (EXCEEDED, True)])
+def test_a_quota_is_judged_by_what_was_held_when_it_was_set(
+    tmp_path: Path, changes: list[tuple[str, str, dict[str, Any]]], exceeds: bool
+) -> None:
+    """Also where all of it comes between two looks, as from a service that stood still and works off what waited."""
+    databases = {name: sqlite3.connect(tmp_path / f"{name}.db") for name in LISTS}
+    for database in databases.values():
+        database.execute("CREATE TABLE changes (rv INTEGER, kind TEXT, name TEXT, type TEXT, body TEXT)")
+    journals = Journals(tmp_path)
+
+    def judged(since: int, upto: int) -> list[str]:
+        for rv, (kind, type_, body) in enumerate(changes[since:upto], since + 1):
+            row = (rv, kind, body["name"], type_, json.dumps(body))
+            databases["resource"].execute("INSERT INTO changes VALUES (?, ?, ?, ?, ?)", row)
+        databases["resource"].commit()
+        journals.follow("resource")
+        return [each for each in journals.broken(Acknowledged()) if " npus of " in each]
+
+    assert judged(0, 1) == []
+    assert judged(1, len(changes)) == ["project default holds 16.0 npus of 8"] * exceeds
+    journals.close()
+    for database in databases.values():
+        database.close()
