@@ -9,11 +9,15 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
+from itertools import islice
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
 
 from matrixcommon.model.errors import Malformed
+
+NAMED_MAX = 5
+"""Unknown parameters that a refusal names: a query may have thousands, and finding what each meant takes a while."""
 
 
 class QueryParameters:
@@ -35,17 +39,17 @@ class QueryParameters:
 
 
 def refuse_parameters(unknown: Iterable[str], taken: Iterable[str] = ()) -> None:
-    """Raises Malformed where there are any."""
+    """Raises Malformed where there are any, with the first few."""
     lines = []
-    for name in unknown:
-        near = get_close_matches(name, taken, 1)
+    for name in islice(unknown, NAMED_MAX):
+        near = get_close_matches(name[:40], taken, 1)
         meant = f"; did you mean {near[0]!r}?" if near else ""
         if name == "project":
             meant = ", as this is of no project"
         lines.append({"field": f"query.{name[:40]}", "message": f"unknown parameter {name[:40]!r}{meant}"})
     if lines:
         known = f"it takes {', '.join(sorted(taken))}" if taken else "it takes no parameters"
-        message = "; ".join(line["message"] for line in lines[:5])
+        message = "; ".join(line["message"] for line in lines)
         raise Malformed(
             f"{message}{'' if message.endswith('?') else ';'} {known}", field=lines[0]["field"], blocking=lines
         )
