@@ -21,8 +21,8 @@ class DrainRequest(ApiModel):
     by: str = Field(
         "",
         max_length=253,
-        description="who asks, an operation or a scaling policy of MatrixCompute: only it may drain others; withdrawn "
-        "when it has ended",
+        description="who asks, an operation or a scaling policy of MatrixCompute, or a CloudMatrixInstance that is to "
+        "be smaller: only it may drain others; withdrawn when it has ended",
     )
     keep_serving: bool = Field(False, description="refuse where what stays cannot serve alone")
 

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import ValidationError
 
 from matrixcommon.api.authorization import GUARDED, AccessRules, Caller, Principal, Rule
+from matrixcommon.api.query_parameters import QueryParameters
 from matrixcommon.api.storable_text import refuse_unstorable_text, suspected
 from matrixcommon.model.resource_model import ApiModel
 
@@ -29,20 +30,22 @@ PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
 @dataclass(frozen=True)
 class FastRoute:
     """`handler` answers `method` on `path`: with the key of the name behind it as its parameter `key`, where it has
-    one, and with what was sent, as a model, as its parameter `body`."""
+    one, and with what was sent, as a model, as its parameter `body`. `of_projects`: the query may name a project."""
 
     method: str
     path: str
     key: str
     body: tuple[str, type[ApiModel]] | None
     handler: Callable[..., Awaitable[Response]]
+    of_projects: bool
 
 
 class FastRouter(APIRouter):
-    """A router that also lists which of its routes are hot."""
+    """A router that refuses what its routes do not take, and lists which of them are hot."""
 
     def __init__(self, prefix: str) -> None:
-        super().__init__(prefix=prefix, dependencies=(*GUARDED, Depends(refuse_unstorable_text)))
+        refused = (Depends(QueryParameters().refuse_unknown), Depends(refuse_unstorable_text))
+        super().__init__(prefix=prefix, dependencies=(*GUARDED, *refused))
         self.hot_routes: list[FastRoute] = []
 
 
@@ -65,9 +68,11 @@ class FastPath:
         NotFound."""
         cut = path.rfind("/") + 1
         found = self._routes.get((method, path[:cut])) or self._routes.get((method, path))
-        if found is None or cut == len(path) or (query and not PROJECT_ALONE.fullmatch(query)):
+        if found is None or cut == len(path):
             return None
         route, rule = found
+        if query and not (route.of_projects and PROJECT_ALONE.fullmatch(query)):
+            return None
         if (not route.key and "if-match" in headers) or "\0" in path:
             return None
         caller = rule.admit(principal, query[8:].decode() if query else None)

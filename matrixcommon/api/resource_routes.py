@@ -17,7 +17,7 @@ from fastapi import Depends, Query, Request, Response
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
-from matrixcommon.api.authorization import Caller, CallerOf, ResourceKind, Scope
+from matrixcommon.api.authorization import READ, Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
 from matrixcommon.api.list_params import IdempotencyKey, IfMatch, Params, Term, ValidateOnly
 from matrixcommon.api.listing import described_page, json_response, list_or_watch
@@ -88,9 +88,9 @@ class KindRoutes:
         self._noun = kind.collection.replace("-", "_")
         self._views: Callable[[], Iterable[ApiModel]] | None = None
 
-    @property
-    def _projects(self) -> Sequence[Any]:
-        return PROJECT if self._kind.scope in OF_PROJECTS else ()
+    def _projects(self, verb: str) -> Sequence[Any]:
+        desired = self._kind.scope is Scope.NODE and verb in READ  # what agents are to hold is somebody's
+        return PROJECT if desired or self._kind.scope in OF_PROJECTS else ()
 
     # -- looking -------------------------------------------------------------------------------------------------------
 
@@ -243,12 +243,12 @@ class KindRoutes:
             handle.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
             described |= {"name": action.__name__, "description": inspect.getdoc(action) or ""}
             if "if_match" not in shared:
-                described["dependencies"] = [*self._projects, *UNVERSIONED]
+                described["dependencies"] = [*self._projects(verb), *UNVERSIONED]
             self._add(verb, handle, parameter=key, **{**described, **options})
             if fast:
                 method, path = kind.route(verb, "")
                 sent = (body.name, body.annotation) if body is not None else None
-                self._router.hot_routes.append(FastRoute(method, path, key, sent, handle))
+                self._router.hot_routes.append(FastRoute(method, path, key, sent, handle, bool(self._projects(verb))))
             return action
 
         return declare
@@ -283,7 +283,7 @@ class KindRoutes:
         if verb not in self._kind.verbs:
             raise LookupError(f"{self._kind.collection} declares no {verb}")
         method, path = self._kind.route(verb, f"{{{parameter}}}")
-        options.setdefault("dependencies", self._projects)
+        options.setdefault("dependencies", self._projects(verb))
         self._router.add_api_route(path.removeprefix("/v1"), handler, methods=[method], **options)
 
 

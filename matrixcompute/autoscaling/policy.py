@@ -63,6 +63,16 @@ def is_policy(owner: str) -> bool:
     return owner.startswith(owner_of(""))
 
 
+def resource_owner(instance: str) -> str:
+    """As whom the operator has nodes drained that a CloudMatrixInstance is to be without."""
+    return f"cloudmatrixinstances/{instance}"
+
+
+def is_resource(owner: str) -> bool:
+    """Whether somebody who asked for a drain is a CloudMatrixInstance."""
+    return owner.startswith(resource_owner(""))
+
+
 class ScaleTarget(ApiModel):
     """What is scaled."""
 

@@ -17,7 +17,7 @@ from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.rows import OPEN
-from matrixcompute.autoscaling.policy import is_policy, owner_of
+from matrixcompute.autoscaling.policy import is_policy, is_resource, owner_of
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.clients.inference import Inference, OwnedDrain
 from matrixcompute.model.composition import OWNER_LABEL
@@ -89,7 +89,9 @@ class OrphanCollector:
             drains = await self._inference.drains()
             with self._store.reading() as session:
                 wanted = {owner_of(row.name): {*(row.draining or [])} for row in self._store.scaling_policies(session)}
-                left = {key: each for key, each in drains.items() if not self._wanted(session, each, wanted)}
+                # The operator ends those of its resources by itself: MatrixCompute does not know what these ask for.
+            known = {key: each for key, each in drains.items() if not is_resource(each.by)}
+            left = {key: each for key, each in known.items() if not self._wanted(session, each, wanted)}
             # Who drained for a policy may just have left, and CloudMatrix-Infer has yet to see it.
             over = [key for key, each in left.items() if not is_policy(each.by) or self._unwanted.get(key) == each]
             self._unwanted = left

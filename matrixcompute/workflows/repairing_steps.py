@@ -60,7 +60,8 @@ async def fence_nodes(work: StepContext) -> None:
     raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, out)
     if plan.nodes:
-        await work.neighbours.cordon_all(plan.nodes, RECOVERY, cabinets=domains)
+        with contextlib.suppress(NotFound):  # the topology has none of them any more, so nobody comes there
+            await work.neighbours.cordon_all(plan.nodes, RECOVERY, cabinets=domains)
     if domains:
         message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
         work.record_event("DomainLost", message, warning=True)

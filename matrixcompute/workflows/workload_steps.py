@@ -17,7 +17,7 @@ from matrixcommon.model.errors import Conflict, InsufficientCapacity, NotFound, 
 from matrixcommon.model.quantities import counted, from_timestamp
 from matrixcommon.model.resource_key import name_of, named, project_of
 from matrixcommon.workflows.workflow import StepPending
-from matrixcompute.autoscaling.policy import is_policy
+from matrixcompute.autoscaling.policy import is_policy, is_resource
 from matrixcompute.clients.inference import Inference
 from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.ladder import recovery_rules
@@ -146,8 +146,10 @@ async def _ask_to_drain(
 async def _drain(
     inference: Inference, name: str, view: Mapping[str, Any], nodes: list[str], asked: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One for a scaling policy is ended first: it does not shrink what is moved or repaired, and looks again after."""
-    if is_policy((view.get("drain") or {}).get("by") or ""):
+    """One for a scaling policy or a CloudMatrixInstance is ended first: they do not shrink what is moved or repaired,
+    and ask again after."""
+    by = (view.get("drain") or {}).get("by") or ""
+    if is_policy(by) or is_resource(by):
         await inference.undrain(name)
     return await inference.drain(name, nodes, **asked)
 

@@ -15,7 +15,7 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.resource_key import name_of, project_of, resolve
 from matrixcommon.model.resource_model import Condition
-from matrixcompute.autoscaling.policy import draining_text
+from matrixcompute.autoscaling.policy import draining_text, resource_owner
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.client.client import INFER, INSTANCE, KubeClient
@@ -63,7 +63,8 @@ class ScaleIn:
         if not leaving:
             return Leave()  # who left is still shown as a member
         try:
-            drains = {name: await self._drained(name, leaving) for name in deployments}
+            by = resource_owner(key_of_resource(body))
+            drains = {name: await self._drained(name, leaving, by) for name in deployments}
         except Conflict as busy:  # others drain there, for a repair or a move say
             return Leave(leaving, f"nodes are to leave, and have to wait: {busy.message}")
         running = {name: drain for name, drain in drains.items() if drain.get("state", "Drained") != "Drained"}
@@ -77,24 +78,26 @@ class ScaleIn:
         left = ", ".join(f"{name_of(name)} has {drain['requests']} requests there" for name, drain in running.items())
         return Leave(leaving, f"nodes drain before they leave: {left}")
 
-    async def _drained(self, deployment: str, leaving: list[str]) -> dict[str, Any]:
+    async def _drained(self, deployment: str, leaving: list[str], by: str) -> dict[str, Any]:
         """How far the drain of that deployment is; {} where there is no such deployment."""
         try:
-            return (await self._inference.drain(deployment, leaving)).get("drain") or {}
+            return (await self._inference.drain(deployment, leaving, by=by)).get("drain") or {}
         except NotFound:
             return {}
 
     async def withdraw(self, infer: dict[str, Any], deployment: dict[str, Any], instance: InstanceView | None) -> None:
-        """End a drain that nobody asks for any more: the instance is to keep its nodes."""
-        if not deployment.get("drain") or instance is None:
+        """End a drain of the operator's own that nobody asks for any more: the instance is to keep its nodes, or a
+        scaling policy has them drained by itself."""
+        key, drain = resolve(infer["spec"]["instance"], namespace_of(infer)), deployment.get("drain") or {}
+        if drain.get("by") != resource_owner(key) or instance is None:
             return
         if instance.generation != instance.observed_generation or instance.state != "Active":
             return  # a resize is under way
         if instance.scaling_policy is not None:
-            return  # MatrixCompute drains and resizes by itself
-        key = resolve(infer["spec"]["instance"], namespace_of(infer))
+            await self._inference.undrain(key_of_resource(infer))
+            return
         resource = await self._kube.find(INSTANCE, name_of(key), project_of(key))
-        still = _members(instance) & set(deployment["drain"]["nodes"])
+        still = _members(instance) & set(drain["nodes"])
         if not still or resource is None:
             return
         if desired_nodes(resource) >= len(_members(instance)) or cancelled_change(resource, instance) is not None:

@@ -10,8 +10,7 @@ that ends, or passes to a project that never consented, ends its peerings.
 
 from __future__ import annotations
 
-from collections import defaultdict
-from dataclasses import dataclass
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -24,20 +23,10 @@ from matrixcommon.persistence.database_session import find
 from matrixlink.admission.slice_index import SliceState
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
 from matrixlink.model.slice_states import ADMITTED, WITHDRAWING
-from matrixlink.routing.routing import choose_routes
-from matrixlink.slices.programs import routes_body
+from matrixlink.peering.peer_routes import PeerRoutes
+from matrixlink.peering.peering_index import PeeringIndex
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import PEERED, PEERING_DELETING, PENDING, PROGRAMMING_PEERS, PeeringRow, SliceRow
-
-
-@dataclass(frozen=True, slots=True)
-class ActivePeering:
-    """A peering that members are asked to hold, seen from one of its slices."""
-
-    name: str
-    partner: str
-    isolation_key: int
-    rules: list[dict[str, Any]]
 
 
 class Peerings:
@@ -47,9 +36,9 @@ class Peerings:
         self._slice_controller = slice_controller
         self._store = slice_controller.store
         self._promises = slice_controller.promises
-        self._live: dict[str, list[ActivePeering]] = {}
-        self._slices: set[str] = set()
-        self._open = False
+        self._index = PeeringIndex()
+        self._routes = PeerRoutes(self._promises)
+        self._promises.peering_keys = self._index.keys
         self._promises.on_load.append(self.refresh)
         slice_controller.after_settle.append(self.reconcile)
         slice_controller.after_change.append(self.synchronise)
@@ -87,12 +76,13 @@ class Peerings:
                 session, isolation, self._promises.keys_taken(isolation), self._promises.fenced
             )
             session.add(row)
+            self._promises.mark_stale()
             if foreign is not None:
                 row.message = f"waits for project {foreign} to accept"
+                self._index.put(row)
             else:
                 row.state = PROGRAMMING_PEERS
-                self._promises.mark_stale()
-                self._apply(session, row)
+                self._apply(session, [row])
         return row.view()
 
     def accept(self, name: str, project: str) -> PeeringView:
@@ -112,7 +102,7 @@ class Peerings:
             if row.state == PENDING and owners <= set(row.accepted_by):
                 row.state, row.message = PROGRAMMING_PEERS, ""
                 self._promises.mark_stale()
-                self._apply(session, row)
+                self._apply(session, [row])
         return row.view()
 
     def delete(self, name: str) -> PeeringView | None:
@@ -123,10 +113,10 @@ class Peerings:
             if row.state == PENDING:  # nobody was asked to hold anything of it
                 session.delete(row)
                 session.flush()
-                self.refresh(session)
+                self._index.drop(name)
             else:
                 row.state = PEERING_DELETING
-                self._apply(session, row)
+                self._apply(session, [row])
             gone = session.get(PeeringRow, name) is None
         return None if gone else row.view()
 
@@ -138,74 +128,48 @@ class Peerings:
 
     def refresh(self, session: Session) -> None:
         """Know again which peerings members are to hold, and which keys peerings have."""
-        live: defaultdict[str, list[ActivePeering]] = defaultdict(list)
-        keys: defaultdict[str, set[int]] = defaultdict(set)
-        rows = self._store.peerings(session)
-        for row in rows:
-            keys[row.isolation].add(row.isolation_key)
-            for mine, other in (row.slices, row.slices[::-1]):
-                if row.state in (PROGRAMMING_PEERS, PEERED):
-                    live[mine].append(ActivePeering(row.name, other, row.isolation_key, row.security_rules))
-        self._live = dict(live)
-        self._slices = {name for row in rows for name in row.slices}
-        self._open = any(row.state in (PROGRAMMING_PEERS, PEERING_DELETING) for row in rows)
-        partners = {name: [self._promises.slices.get(each.partner) for each in found] for name, found in live.items()}
-        self._promises.peering_keys = dict(keys)
-        self._promises.peered = {
-            name: tuple(dict.fromkeys(node for terms in found if terms for node in terms.members))
-            for name, found in partners.items()
-        }
+        self._index.replace(self._store.peerings(session))
+        self._promises.peered = {}
+        self._follow(self._index.slices())
 
     def synchronise(self, session: Session, slice: SliceRow) -> None:
         """A slice has changed: peers learn of its members; one that ends or changes hands ends its peerings."""
-        if slice.name not in self._slices:
-            return
-        for row in self._store.peerings(session):
-            if slice.name in row.slices:
-                consents = slice.project in row.accepted_by
-                if row.state == PENDING and not consents:
-                    continue
-                if slice.state == WITHDRAWING or not consents:
-                    row.state = PEERING_DELETING
-                self._promises.mark_stale()
-                self._apply(session, row, but=slice.name)
+        changed = []
+        for row in self._store.peerings_named(session, self._index.of(slice.name)):
+            consents = slice.project in row.accepted_by
+            if row.state == PENDING and not consents:
+                continue
+            if slice.state == WITHDRAWING or not consents:
+                row.state = PEERING_DELETING
+            changed.append(row)
+        if changed:
+            self._promises.mark_stale()
+            self._apply(session, changed, but=slice.name)
 
     def extend(self, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
         """Add to a slice's programs what its members hold of its peerings."""
-        for each in self._live.get(row.name, ()):
+        for each in self._index.active(row.name):
             partner = self._promises.slices.get(each.partner)
             if partner is None or partner.withdrawing:
                 continue
-            both = dict.fromkeys([*row.members, *partner.members])
-            routes = choose_routes(self._promises.fabric, partner.plane, both)
-            order = self._promises.fabric.ports
-            ends = {*order.npus, *order.dies}
-            kept = ends.union(partner.members, (f"{member}-{end}" for member in partner.members for end in ends))
+            ways = self._routes.between(row.name, each.partner, partner.plane, row.members, partner.members)
+            peering = {"name": each.name, "slice": each.partner, "isolation_key": each.isolation_key}
             for node, body in bodies.items():
-                current = routes_body(routes.nodes[node])
-                current["detours"] = {key: way for key, way in current["detours"].items() if key in kept}
-                peering = {"name": each.name, "slice": each.partner, "isolation_key": each.isolation_key}
-                peers = [peer for peer in partner.members if peer != node]
-                body.setdefault("peerings", []).append(
-                    peering | current | {"peers": peers, "security_rules": each.rules}
-                )  # fmt: skip
+                body.setdefault("peerings", []).append(peering | ways[node] | {"security_rules": each.rules})
 
     def reconcile(self, session: Session) -> None:
         """Peerings that everybody holds are Active; those that nobody holds any more are gone."""
-        if not self._open:
-            return
-        ended = False
-        for row in self._store.peerings(session):
+        for row in self._store.peerings_named(session, self._index.open):
             if row.state == PROGRAMMING_PEERS and all(self._holds(session, row, name) for name in row.slices):
+                self._promises.mark_stale()
                 row.state = PEERED
+                self._index.put(row)
             if row.state == PEERING_DELETING and all(self._is_rid(session, row, name) for name in row.slices):
                 for name in row.slices:
                     self._store.fence_also(session, name, row.isolation, row.isolation_key)
+                self._promises.mark_stale()
                 session.delete(row)
-                ended = True
-        if ended:
-            self._promises.mark_stale()
-            self.refresh(session)
+                self._index.drop(row.name)
 
     # -- parts --------------------------------------------------------------------------------------------------------
 
@@ -239,10 +203,13 @@ class Peerings:
         if one.plane == Plane.UB and ours != theirs:
             raise InvalidField("no UB route leads from one supernode to another", field="slices[1]")
 
-    def _apply(self, session: Session, row: PeeringRow, but: str = "") -> None:
-        """Have the agents of both slices (`but` one, which is at it itself) hold what they are to hold now."""
-        self.refresh(session)
-        slices = [each for each in self._store.slices_named(session, row.slices) if each.name != but]
+    def _apply(self, session: Session, rows: list[PeeringRow], but: str = "") -> None:
+        """Have the agents of both slices of each (`but` one, which is at it itself) hold what they are to hold now."""
+        for row in rows:
+            self._index.put(row)
+        both = dict.fromkeys(name for row in rows for name in row.slices)
+        self._follow(both)
+        slices = self._store.slices_named(session, [name for name in both if name != but])
         for each in slices:
             if each.program_generation and each.state not in (ADMITTED, WITHDRAWING):
                 self._slice_controller.reprogram(session, each)
@@ -250,6 +217,18 @@ class Peerings:
             self._slice_controller.reconcile(session, slices)
         else:
             self.reconcile(session)
+
+    def _follow(self, slices: Iterable[str]) -> None:
+        """Have memory say where the routes of these slices lead by their peerings."""
+        for name in slices:
+            partners = {each.partner: None for each in self._index.active(name)}
+            self._routes.keep(name, {*partners})
+            reached = (self._promises.slices.get(partner) for partner in partners)
+            if partners:
+                nodes = dict.fromkeys(node for terms in reached if terms for node in terms.members)
+                self._promises.peered[name] = tuple(nodes)
+            else:
+                self._promises.peered.pop(name, None)
 
     def _holds(self, session: Session, row: PeeringRow, name: str) -> bool:
         programs = self._store.programs(session, name)

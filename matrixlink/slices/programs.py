@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import lru_cache
 from typing import Any
 
 from sqlalchemy.orm import Session
@@ -32,13 +33,14 @@ def program_bodies(row: SliceRow, routes: Routes, npus: int) -> dict[str, dict[s
 
 
 def routes_body(routes: NodeRoutes) -> dict[str, Any]:
-    """A node's routes as its program has them."""
+    """A node's routes as its program has them. Programs share what is alike in them; nobody changes it."""
     return {
         "stripes": _stripes(routes.stripes),
         "detours": {name: _stripes(stripes) for name, stripes in sorted(routes.detours.items())},
     }
 
 
+@lru_cache(maxsize=4096)
 def _stripes(stripes: tuple[Stripe, ...]) -> list[dict[str, Any]]:
     return [asdict(stripe) | {"spread": list(stripe.spread)} for stripe in stripes]
 

@@ -121,6 +121,10 @@ class LinkStore(Store):
     def peerings(self, session: Session) -> list[PeeringRow]:
         return sorted(all_rows(session, PeeringRow), key=_name)
 
+    def peerings_named(self, session: Session, names: Iterable[str]) -> list[PeeringRow]:
+        """Those of the named peerings that are there, in the order of their names."""
+        return sorted(rows_where(session, PeeringRow, "name", *names), key=_name)
+
     def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
         """A node may go on holding a slice that has ended."""
         self._fence(session, row.name, program.node, row.isolation, row.isolation_key, program.generation)

@@ -13,7 +13,7 @@ from dataclasses import replace as changed_to
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict
+from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import CabinetName, NodeName, checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.decision_metrics import VerbOutcome, decision
@@ -249,10 +249,14 @@ class Allocator:
 
     def cordon_all(self, names: Sequence[NodeName], cabinets: Sequence[CabinetName], by: str) -> list[NodeName]:
         """Keep new work off these nodes, and off all of these cabinets, in one transaction; the names of those that
-        exist, in order."""
+        exist, in order. Raises NotFound where none does."""
         with self._store.transaction() as session:
             within = [name for cabinet in cabinets for name in self._store.names_in(session, cabinet)]
             nodes = self._store.nodes(session, list(dict.fromkeys([*names, *within])))
+            if not nodes:
+                asked = [str(name) for name in (*names, *cabinets)]
+                listed = ", ".join(asked[:5]) + (f" and {len(asked) - 5} more" if len(asked) > 5 else "")
+                raise NotFound(f"there is no node of {listed}", field="nodes" if names else "cabinets")
             for node in nodes:
                 node.cordon(by, True)
         return [node.node_name for node in nodes]

@@ -47,7 +47,7 @@ def _exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:
     if asked <= most:
         return ""
     several = "let them lie over several: `placement.level: supernode`, not required"
-    instead = "do not require it" if domain == "cabinet" else several
+    instead = "make the placement preferred" if domain == "cabinet" else several
     return f"a {domain} has {counted(most, 'node')}, and {asked} are to lie in one; {instead}"
 
 

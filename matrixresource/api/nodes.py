@@ -76,7 +76,8 @@ def _cordons(api: ResourceRoutes, nodes: KindRoutes, allocator: Allocator, reple
 
     @api.of(access.NODE_CORDONS).change("CREATE")
     def cordon_nodes(body: CordonRequest) -> CordonView:
-        """Keep newcomers off all of these, or off none; who does not exist any more is left out."""
+        """Keep newcomers off all of these, or off none; who does not exist any more is left out,
+        unless that is everybody."""
         return CordonView(nodes=allocator.cordon_all(body.nodes, body.cabinets, body.by))
 
 
@@ -98,7 +99,9 @@ def _spares(kind: KindRoutes, store: ResourceStore) -> None:
 def _npus(npus: KindRoutes, store: ResourceStore, reports: NodeReportProcessor, replenish: Callable[[], None]) -> None:
     def every_npu() -> list[NpuView]:
         with store.reading() as session:
-            return [npu for row in store.nodes(session) for npu in npu_views(row)]
+            rows = store.nodes(session)
+            specs = {name: spec_at(session, name) for name in {row.supernode for row in rows}}
+            return [npu for row in rows for npu in npu_views(row, specs[row.supernode])]
 
     npus.list(every_npu)
 
@@ -109,7 +112,10 @@ def _npus(npus: KindRoutes, store: ResourceStore, reports: NodeReportProcessor, 
         summary="Revoke that frequent faults separated this NPU",
     )
     def release_npu(name: NpuName) -> NpuView:
-        return next(npu for npu in npu_views(reports.release(name)) if npu.name == name)
+        node = reports.release(name)
+        with store.reading() as session:
+            spec = spec_at(session, node.supernode)
+        return next(npu for npu in npu_views(node, spec) if npu.name == name)
 
 
 def _asking(lifecycle: NodeLifecycle, verb: str) -> Callable[..., NodeView]:

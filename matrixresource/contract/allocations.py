@@ -226,7 +226,8 @@ class MemberView(ApiModel):
     requested of it.
 
     A successor is deployed beside the member whose rank it will take over, while an allocation moves. `dies` are those
-    of a part of a node (NPU k has dies 2k and 2k+1), `pool` members give sockets and memory only.
+    of a part of a node (NPU k has dies 2k and 2k+1, or die k where it is one), `pool` members give sockets and memory
+    only.
     """
 
     node: str = Field(description="the node")
@@ -247,7 +248,7 @@ class MemberView(ApiModel):
     )  # fmt: skip
     detected_at: str | None = Field(None, description="when it was declared lost, or when the fault was first reported")
     npus: NpuCount | None = Field(None, description="NPUs of its part of the node, where it has not all of it")
-    dies: list[int] | None = Field(None, description="dies of that part; NPU k has dies 2k and 2k+1")
+    dies: list[int] | None = Field(None, description="dies of that part, by number within the node")
     cpus: int | None = Field(None, description="CPU sockets of that part")
     memory_gib: int | None = Field(None, description="memory of that part")
 

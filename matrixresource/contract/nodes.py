@@ -70,7 +70,7 @@ class CordonRequest(ApiModel):
 
 
 class CordonView(ApiModel):
-    """Who was cordoned: all that were named, but those that do not exist."""
+    """Who was cordoned: all that were named, but those that do not exist. Somebody does."""
 
     nodes: list[NodeName]
 
@@ -144,7 +144,7 @@ class DieView(ApiModel):
 
 
 class NpuView(ResourceView):
-    """One NPU package and its two dies, with its node's state; its health and level are the worst of what it and they
+    """One NPU package and its dies, with its node's state; its health and level are the worst of what it and they
     have."""
 
     node: str

@@ -174,11 +174,19 @@ def whole_node_fault(node: HasFaults) -> str | None:
     return "PreSeparated" if blocking else None
 
 
-def die_views(npu: int, faults: Sequence[FaultView]) -> list[DieView]:
-    """The two dies of an NPU, each with the health and the worst level that these faults leave it."""
-    views = []
-    for die in (2 * npu, 2 * npu + 1):
-        levels = [fault.level for fault in faults if dies_of(fault.component) >> die & 1]
+def dies_shown(dies: int, per_npu: int) -> list[int]:
+    """The numbers within the node of these dies, of which an NPU has `per_npu`: where that is one, it stands for both
+    bits of its NPU."""
+    bits = [bit for bit in range(dies.bit_length()) if dies >> bit & 1]
+    return sorted({bit // 2 * per_npu + min(bit % 2, per_npu - 1) for bit in bits})
+
+
+def die_views(npu: int, faults: Sequence[FaultView], per_npu: int) -> list[DieView]:
+    """The `per_npu` dies of an NPU, each with the health and the worst level that these faults leave it."""
+    both, views = 3 << 2 * npu, []
+    for die in dies_shown(both, per_npu):
+        bits = both if per_npu == 1 else 1 << die
+        levels = [fault.level for fault in faults if dies_of(fault.component) & bits]
         views.append(
             DieView(
                 die=die,

@@ -6,10 +6,11 @@ from matrixresource.contract.nodes import NpuView
 from matrixresource.nodes.fault_levels import health_unheard, worst_health, worst_level
 from matrixresource.nodes.fault_rules import die_views, dies_of, faults_of
 from matrixresource.store.tables import NodeRow
+from matrixresource.topology import SupernodeSpec
 
 
-def npu_views(node: NodeRow) -> list[NpuView]:
-    """One view per NPU; a fault on one of its dies is the NPU's too."""
+def npu_views(node: NodeRow, spec: SupernodeSpec) -> list[NpuView]:
+    """One view per NPU; a fault on one of its dies is the NPU's too. `spec`: what the node's supernode is built to."""
     faults, views = faults_of(node), []
     for index in range(node.npus):
         name = node.node_name.npu(index)
@@ -22,7 +23,7 @@ def npu_views(node: NodeRow) -> list[NpuView]:
                 cabinet=node.node_name.cabinet,
                 health=worst_health(levels) if node.agent != "Lost" else health_unheard(worst_health(levels)),
                 level=worst_level(levels),
-                dies=die_views(index, own),
+                dies=die_views(index, own, spec.npu.dies),
                 allocation=node.holder if node.role == "member" else None,
                 faults=own,
             )

@@ -22,7 +22,7 @@ from matrixresource.contract.agents import DesiredPartition
 from matrixresource.contract.allocations import MemberView
 from matrixresource.contract.nodes import MAINTENANCE, NodeView, SupernodeView
 from matrixresource.nodes.fault_levels import worst_health, worst_level
-from matrixresource.nodes.fault_rules import failure_times, faults_of, unusable_dies, whole_node_fault
+from matrixresource.nodes.fault_rules import dies_shown, failure_times, faults_of, unusable_dies, whole_node_fault
 from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, STAGE_TOLERATED, node_state
 
 INVENTORY_MATCHES = "InventoryMatches"
@@ -102,7 +102,7 @@ class PartitionRow(Base):
             return True
         return node.observed_generation >= self.generation and self.allocation not in (node.reported_partitions or {})
 
-    def member_view(self, node: NodeRow) -> MemberView:
+    def member_view(self, node: NodeRow, dies_per_npu: int) -> MemberView:
         return MemberView(
             node=self.node,
             cabinet=node.node_name.cabinet,
@@ -116,7 +116,7 @@ class PartitionRow(Base):
             ready=self.ready(node),
             **node.progress,
             npus=self.dies.bit_count() / 2 if self.dies else None,
-            dies=self.desired().dies if self.dies else None,
+            dies=dies_shown(self.dies, dies_per_npu) if self.dies else None,
             cpus=self.cpus or None,
             memory_gib=self.memory_gib or None,
         )

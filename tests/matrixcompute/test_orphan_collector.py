@@ -6,7 +6,7 @@ import pytest
 
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.workflows.verbs import abandon
-from matrixcompute.autoscaling.policy import ScalingPolicyRequest, owner_of
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest, owner_of, resource_owner
 from matrixcompute.clients.inference import OwnedDrain
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
@@ -170,3 +170,14 @@ async def test_a_drain_that_no_scaling_policy_wants_is_withdrawn(tmp_path, sente
         assert inference.undrained == [], "who drained may just have left"
         await collector.reconcile()
         assert inference.undrained == undrained, sentence
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(("by", "undrained"), [(resource_owner("one"), []), ("replace-node-one-1", ["chat"] * 3)])
+async def test_a_drain_that_the_operator_asked_for_is_the_operators_to_end(tmp_path, by, undrained):
+    inference = Inference(by)
+    async with a_process(tmp_path, World(1).workflow) as process:
+        collector = OrphanCollector(process.store, Neighbours(True), process.clock, inference)
+        for _ in range(3):
+            await collector.reconcile()
+    assert inference.undrained == undrained

@@ -13,7 +13,7 @@ from matrixcommon.model.errors import Conflict, InsufficientCapacity, StaleGener
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.workflows.verbs import abandon
 from matrixcommon.workflows.workflow import StepPending
-from matrixcompute.autoscaling.policy import owner_of
+from matrixcompute.autoscaling.policy import owner_of, resource_owner
 from matrixcompute.clients.inference import OwnedDrain
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
@@ -191,8 +191,10 @@ async def test_a_drain_of_somebody_else_is_left_to_him():
     assert work.events == ["NotDrained"]
 
 
-@pytest.mark.parametrize(("by", "asked"), [(owner_of("few"), [[A]]), ("replace-node-one-2", [])])
-async def test_a_drain_for_a_scaling_policy_gives_way_to_an_operation_and_no_other_does(by, asked):
+@pytest.mark.parametrize(
+    ("by", "asked"), [(owner_of("few"), [[A]]), (resource_owner("one"), [[A]]), ("replace-node-one-2", [])]
+)
+async def test_a_drain_for_who_asks_again_gives_way_to_an_operation_and_no_other_does(by, asked):
     work = Work(inference=Inference(drain=drain(by=by, nodes=(B,))))
     await tell_workload(work)
     assert [each["nodes"] for each in work.inference.asked] == asked

@@ -61,9 +61,10 @@ class World:
         assert validate_only, "a drain only plans"
         return a_view(NODES[: request.nodes])
 
-    async def drain(self, name: str, nodes: list[str]) -> dict[str, Any]:
+    async def drain(self, name: str, nodes: list[str], *, by: str) -> dict[str, Any]:
         if self.refuses is not None:
             raise self.refuses
+        assert by == "cloudmatrixinstances/one"
         self.drained.append((name, nodes))
         return {"drain": self.state}
 
@@ -128,17 +129,27 @@ def test_nothing_is_drained_where(nodes: int, observed: Any, deployments: tuple[
         (4, {"cancelled": {"operation": "o", "shape": {"nodes": 3}}}, []),  # another one was cancelled
         (6, {"observed_generation": 0}, []),  # a resize is under way
         (6, {"state": "Updating"}, []),
+        (4, {"scaling_policy": "follow"}, ["one"]),  # which has nodes drained by itself
     ],
 )
 def test_a_drain_is_withdrawn_once_nobody_asks_for_it(desired: int, more: Any, withdrawn: list[str]) -> None:
     world = World("one", desired=desired)
     infer = {"metadata": {"name": "one"}, "spec": {"instance": "one"}}
-    deployment = {"drain": {"nodes": NODES[4:]}}
+    deployment = {"drain": {"nodes": NODES[4:], "by": "cloudmatrixinstances/one"}}
     asyncio.run(world.scale_in.withdraw(infer, deployment, a_view(NODES, **more)))
     assert world.withdrawn == withdrawn
     asyncio.run(world.scale_in.withdraw(infer, {}, a_view(NODES)))
     asyncio.run(world.scale_in.withdraw(infer, deployment, a_view(NODES[:4])))
     assert world.withdrawn == withdrawn, "without a drain, or when its nodes have left, there is nothing to withdraw"
+
+
+@pytest.mark.parametrize("by", [None, "replace-node-one-1", "scaling-policies/follow", "cloudmatrixinstances/other"])
+def test_a_drain_that_somebody_else_asked_for_is_left_alone(by: str | None) -> None:
+    world = World("one", desired=6)
+    infer = {"metadata": {"name": "one"}, "spec": {"instance": "one"}}
+    deployment = {"drain": {"nodes": NODES[4:], **({"by": by} if by else {})}}
+    asyncio.run(world.scale_in.withdraw(infer, deployment, a_view(NODES)))
+    assert world.withdrawn == []
 
 
 def test_a_workload_has_metrics_once_it_has_served_a_whole_window() -> None:

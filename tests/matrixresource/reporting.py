@@ -78,7 +78,7 @@ class Reporting:
         return desired
 
     def npu(self, index: int) -> NpuView:
-        return npu_views(self.node)[index]
+        return npu_views(self.node, load_spec())[index]
 
     def forget_inventories(self) -> None:
         with self.store.transaction() as session:

@@ -215,6 +215,14 @@ def test_what_cannot_be_is_refused_with_its_field(machine, sentence, spec, error
     assert machine.names() == []
 
 
+def test_a_block_that_no_cabinet_can_hold_is_refused_with_the_way_out(machine):
+    for nodes in (5, 3):  # more than a cabinet has, and more than is free in any
+        if nodes == 3:
+            machine.ask("spread", nodes=24, placement={"policy": "spread", "level": "cabinet"})
+        with pytest.raises(InsufficientCapacity, match="make the placement preferred"):
+            machine.ask("new", nodes=nodes, placement=CABINET)
+
+
 def test_affinity_that_goes_round_is_refused(machine):
     machine.have("a", nodes=1)
     machine.have("b", nodes=1, affinity={"allocations": ["a"]})

@@ -9,6 +9,8 @@ from typing import Any
 
 import httpx
 from fastapi import APIRouter
+from fastapi.dependencies.utils import get_flat_params
+from fastapi.params import Query
 from fastapi.routing import APIRoute
 
 from infer_workload import access as infer_access
@@ -195,6 +197,12 @@ class Request:
     path: str
     body: Any
     query: dict[str, str]
+    takes: frozenset[str]
+    """The parameters that its route declares."""
+
+    def of(self, project: str) -> dict[str, str]:
+        """What says that this project's is meant, where something is a project's."""
+        return {"project": project} if "project" in self.takes else {}
 
     def __str__(self) -> str:
         return f"{self.service}: {self.rule.method} {self.rule.path}"
@@ -214,19 +222,20 @@ def api_routes(app: Any) -> Iterator[APIRoute]:
     return walk(app.router.routes)
 
 
-def routes_of(app: Any) -> Iterator[tuple[str, str]]:
-    """Method and path of every route."""
+def routes_of(app: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
+    """Method, path and parameters of every route."""
     for route in api_routes(app):
         if route.path not in OPEN:
+            declared = [each for each in get_flat_params(route.dependant) if isinstance(each.field_info, Query)]
             for method in route.methods or ():
-                yield method, route.path
+                yield method, route.path, frozenset(each.alias for each in declared)
 
 
 def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Request]:
     """A request to every route of the running services. Fails for one that nobody has written a body for."""
     found = []
     for service in stack.services:
-        for method, path in routes_of(stack.seats[service].transport.app):
+        for method, path, takes in routes_of(stack.seats[service].transport.app):
             rule = RULES[service].find(method, path)
             assert rule is not None, f"{service}: nobody has decided who may {method} {path}"
             key = (service, method, rule.path)
@@ -238,7 +247,7 @@ def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Req
             body = BODIES.get(key)
             if body is SLICE:
                 body = SLICE | {"members": [known["members"]]}
-            found.append(Request(service, rule, path, body, QUERIES.get(key, {})))
+            found.append(Request(service, rule, path, body, QUERIES.get(key, {}), takes))
     return found
 
 

@@ -42,10 +42,10 @@ async def furnished(stack: Stack) -> dict[str, str]:
     )
     await put("resource", "/v1/quotas/blue", {"npus": 800}, {})
     century = {"target": {"supernode": "sn0"}, "notBefore": "2100-01-01T00:00:00Z"}
-    await put("compute", "/v1/maintenances/century", century)
+    await put("compute", "/v1/maintenances/century", century, {})
     await put("compute", "/v1/disruption-budgets/office-hours", {"nodes": "3"}, {})
-    await put("compute", "/v1/scenarios/own", SCENARIO)
-    await put("compute", "/v1/scenario-runs/rehearsal", {"definition": SCENARIO})
+    await put("compute", "/v1/scenarios/own", SCENARIO, {})
+    await put("compute", "/v1/scenario-runs/rehearsal", {"definition": SCENARIO}, {})
     await stack.http["compute"].post("/v1/scenario-runs/rehearsal:stop")
     await settles(stack, "compute", "/v1/scenario-runs/rehearsal", "Completed")
     await put("compute", "/v1/scaling-policies/follow", {"scaleTargetRef": {"name": "b"}, "maxReplicas": 3}, params)

@@ -65,7 +65,7 @@ async def test_a_role_does_what_is_declared_for_it_and_nothing_else(furnished):
         for role, token in tokens.items():
             if role in request.rule.roles:
                 continue
-            for query in ({}, {"project": MARK}, {"validateOnly": "true"}):
+            for query in ({}, {"project": MARK}, {"validateOnly": "true"}, {"validateonly": "true"}):
                 answer = await ask(stack, request, token, **query)
                 assert answer.status_code == 403, f"{role} {_described(request, answer)}"
                 assert "{}" not in answer.text, "no placeholder of ours is shown"

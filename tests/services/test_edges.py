@@ -227,7 +227,7 @@ async def test_quotas_are_called_like_projects(tmp_path):
 async def test_a_parameter_with_nul_is_named(tmp_path):
     async with Stack(tmp_path) as stack:
         for query, field in (("filter=state%3Da%00b", "filter"), ("project=%00", "project"), ("%00=1", "query")):
-            answer = await stack.get("resource", f"/v1/nodes?limit=1&{query}")
+            answer = await stack.get("resource", f"/v1/nodes?pageSize=1&{query}")
             assert (answer.status_code, answer.json()["field"]) == (422, field), query
 
 

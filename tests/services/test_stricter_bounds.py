@@ -148,7 +148,7 @@ async def test_everything_stored_is_listed_and_read_and_services_start_with_it(
         async def read_everything() -> dict[str, Any]:
             found = {}
             for each in gets:
-                params = {**each.query, "project": MARK}
+                params = {**each.query, **each.of(MARK)}
                 answer = await stack.http[each.service].get(each.path, headers=headers, params=params)
                 found[f"{each.service} {each.path}"] = answer.status_code
             return found

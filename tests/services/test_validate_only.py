@@ -19,7 +19,7 @@ async def test_nothing_is_changed_by_what_is_only_validated(tmp_path):
             if not request.rule.mutates:
                 continue
             for project in (MARK, None):
-                named = {"project": project} if project else {}
+                named = request.of(project) if project else {}
                 answer = await ask(stack, request, admin, validateOnly="true", **named)
                 assert answer.status_code < 500, f"{request}: {answer.text}"
                 assert '"1970-01-01T' not in answer.text, f"{request} shows what it would make as of no time"

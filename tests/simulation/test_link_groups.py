@@ -32,7 +32,7 @@ from tests.matrixlink.fleet import NODES
 from tests.matrixlink.machine import LinkMachine, ObedientAgent, contents, same_floors
 from tests.simulation.grouping import Watcher, befalling, broken_off, few, same
 
-NAMES = ["a-ub", "b-ub", "c-ub", "d-rdma", "e-vpc", "f-ub"]
+NAMES = ["red/a-ub", "blue/b-ub", "red/c-ub", "d-rdma", "e-vpc", "f-ub"]
 FLOORS = {"ub": 392.0, "rdma": 50.0, "vpc": 6.25}
 PARTS = [0.1, 0.2, 0.45, 0.8, 1.0, 0.05]
 """Of a whole NPU's rate: some of them stand in one another's way."""

@@ -91,6 +91,9 @@ async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_o
         asked = {"cabinets": ["sn0-c01", "sn0-c99"], "nodes": ["sn0-c01-n2", "sn0-c10-n0"], "by": "racks"}
         seen = await stack.http["resource"].post("/v1/node-cordons", json=asked)
         assert seen.json() == {"nodes": [*(f"sn0-c01-n{at}" for at in range(4)), "sn0-c10-n0"]}
+        for asked, field in (({"nodes": ["sn0-c99-n0"]}, "nodes"), ({"cabinets": ["sn0-c99"]}, "cabinets")):
+            refused = await stack.http["resource"].post("/v1/node-cordons", json=asked)
+            assert (refused.status_code, refused.json()["field"]) == (404, field), "nobody was cordoned"
         for name in CORDONED[:2]:
             shown = (await stack.get("resource", f"/v1/nodes/{name}")).json()
             assert (shown["cordonedBy"], shown["schedulable"]) == (["work"], False)

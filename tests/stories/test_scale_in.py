@@ -67,6 +67,7 @@ async def test_nodes_are_released_only_when_nothing_runs_there_any_more(tmp_path
         drain = await drain_of(cluster)
         assert (len(drain["nodes"]), drain["state"]) == (4, "Draining")
         assert drain["requests"] > 0
+        assert drain["by"] == "cloudmatrixinstances/one"
         while (await drain_of(cluster)).get("state") == "Draining":
             assert await members(cluster) == before, "a node left while something ran there"
             await cluster.tick()

@@ -47,6 +47,8 @@ class Fabric:
         self._nodes: dict[str, Supernode] = {}
         self._leaves: dict[str, Supernode] = {}
         self._rewired: dict[str, dict[str, str | None]] = {}
+        self.wirings = 0
+        """How often what there is has changed; not how it is."""
         for supernode in self.supernodes.values():
             self._know(supernode)
         self.ports = port_order(self.spec)
@@ -78,6 +80,7 @@ class Fabric:
     # ---- what there is ----------------------------------------------------------------------------------------------
 
     def _know(self, supernode: Supernode) -> None:
+        self.wirings += 1
         self.supernodes[supernode.name] = supernode
         self._nodes |= dict.fromkeys(supernode.nodes(), supernode)
         self._leaves |= {leaf: supernode for leaves in supernode.leaves.values() for leaf in leaves}
@@ -109,6 +112,7 @@ class Fabric:
     def forget_supernode(self, name: str) -> None:
         """Know it no longer, nor the condition of its ports."""
         gone = self.supernodes.pop(name)
+        self.wirings += 1
         for of_owner in (self._nodes, self._leaves, self._rewired, self._below, self._drained):
             for owner in [owner for owner in of_owner if gone.owns(owner)]:
                 del of_owner[owner]

@@ -34,6 +34,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from matrixcommon.api.authorization import EVERY_PROJECT, VIEWERS, Principal
+from matrixcommon.api.query_parameters import refuse_parameters
 from matrixcommon.model.errors import Forbidden, InternalError, Malformed, MatrixError, TooLarge, Unavailable
 from services.chassis.access import Tokens
 from services.chassis.periodic import supervised
@@ -124,6 +125,7 @@ class Gateway:
 
     def whoami(self, request: Request) -> Response:
         principal = self._viewer(request)
+        refuse_parameters(request.query_params)
         shown = {"name": principal.name, "project": principal.own_project, "role": principal.role}
         return JSONResponse(shown | {"everywhere": principal.everywhere, "version": version()})
 
@@ -134,10 +136,12 @@ class Gateway:
 
     async def make_link(self, request: Request) -> Response:
         self._viewer(request)
+        refuse_parameters(request.query_params)
         token = request.headers.get("authorization", "").partition(" ")[2].strip()
         return JSONResponse({"code": self._links.leave(token)}, 201)
 
     async def redeem_link(self, request: Request) -> Response:
+        refuse_parameters(request.query_params)
         code = (await _document(request)).get("code")
         if not isinstance(code, str):
             raise Malformed('send {"code": "..."}', field="code")
@@ -145,6 +149,7 @@ class Gateway:
 
     def live(self, request: Request) -> Response:
         principal = self._viewer(request)
+        refuse_parameters(request.query_params)
         self._streams.admit(principal)
         audience = EVERY_PROJECT if principal.everywhere else principal.project
         frames = self._stream(request, principal, audience)

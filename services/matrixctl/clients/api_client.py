@@ -22,6 +22,16 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
+OF_PROJECTS = {
+    "resource": "allocations assignments operations plans quotas reservations",
+    "link": "backup-paths communicators events fabric-views peerings programs reachability routes slices telemetry "
+    "what-ifs",
+    "compute": "events instances operations recovery-policies reliability scaling-policies stuck",
+    "infer": "deployments reports stuck usage usage-limits",
+    "agents": "traffic",
+}
+"""Collections by service whose requests may name a project; the others are the machine's, and everybody's."""
+
 DEADLINE_WALL_S = 30.0
 ASK_AGAIN_WALL_S = 0.2
 
@@ -95,7 +105,7 @@ class ApiClient:
         headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
         headers |= {"If-Match": if_match} if if_match is not None else {}
         path, params = target(path, params)
-        params = {**self._project(), **(params or {})}
+        params = {**self._project(service, path), **(params or {})}
 
         def once() -> httpx.Response:
             with self._client(service) as http:
@@ -131,8 +141,10 @@ class ApiClient:
         """The resource of that name, or `project/name`. Raises NotFound. `by_filter`: only its collection is served."""
         if not by_filter:
             return self.call(service, "GET", at(path.removeprefix("/v1/"), name))
-        owner = project_of(name) if "/" in name else self.project or DEFAULT_PROJECT
-        for view in self.list(service, path, {"filter": f"name={name_of(name)}", "project": owner}):
+        asked = {"filter": f"name={name_of(name)}"}
+        if "/" in name or _is_of_projects(service, path):
+            asked["project"] = project_of(name) if "/" in name else self.project or DEFAULT_PROJECT
+        for view in self.list(service, path, asked):
             return view
         raise NotFound(f"there is none named {name!r} in {path}", field="name")
 
@@ -142,7 +154,7 @@ class ApiClient:
 
         with self._client(service) as http:
             try:
-                asked = {"watch": "true", **self._project(), **params}
+                asked = {"watch": "true", **self._project(service, path), **params}
                 with http.stream("GET", path, params=asked, timeout=httpx.Timeout(5, read=60)) as answer:
                     if answer.status_code >= 400:
                         answer.read()
@@ -154,8 +166,9 @@ class ApiClient:
             except httpx.HTTPError as wrong:
                 raise Unavailable(f"{service} ended the watch: {wrong}") from wrong
 
-    def _project(self) -> dict[str, str]:
-        return {"project": self.project} if self.project else {}
+    def _project(self, service: str, path: str) -> dict[str, str]:
+        """What says whose is meant, where something is anybody's."""
+        return {"project": self.project} if self.project and _is_of_projects(service, path) else {}
 
     def _client(self, service: str) -> httpx.Client:
         import httpx
@@ -166,3 +179,8 @@ class ApiClient:
         return httpx.Client(
             base_url=self.url(service), headers=headers, timeout=self.deadline_wall_s, trust_env=False, verify=encrypted
         )
+
+
+def _is_of_projects(service: str, path: str) -> bool:
+    collection = path.removeprefix("/v1/").partition("/")[0].partition(":")[0]
+    return collection in OF_PROJECTS.get(service, "").split()

@@ -117,6 +117,14 @@ def test_a_link_is_good_for_a_minute_and_there_are_only_so_many():
         links.leave("cm_token")
 
 
+@pytest.mark.parametrize(("method", "path"), [("GET", "/whoami"), ("GET", "/live"), ("POST", "/login-links")])
+async def test_what_takes_no_parameters_refuses_them(alone, method, path):
+    user = alone.client(alone.token("viewer", project="red"))
+    answer = await user.request(method, path, params={"project": "blue"})
+    assert (answer.status_code, answer.json()["field"]) == (400, "query.project")
+    assert (await alone.http.request(method, path, params={"project": "blue"})).status_code == 401
+
+
 async def test_metrics_are_for_those_who_see_all(alone):
     assert (await alone.client(alone.token("viewer", project="red")).get("/metrics")).status_code == 403
     text = (await alone.client(alone.token("viewer", project="*")).get("/metrics")).text

@@ -146,6 +146,8 @@ def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, bench: Bench) 
         (("token", "create", "me", "--expires", "\u00b2h"), "--expires"),
         (("token", "create", "me", "--expires", f"{'9' * 15}d"), "--expires"),
         (("token", "create", "me", "--expires", f"{'9' * 5000}d"), "--expires"),
+        (("reserve", "r", "--nodes", "1", "--at", "2100-01-01T00:00:00Z", "--for", "4 hours"), "--for"),
+        (("budget", "set", "b", "--nodes", "0", "--for", "-1"), "--for"),
         (("fault", "inject", "plague", "sn0-c00-n0"), "KIND"),
         (("fault", "inject", "node-down", "bad"), "TARGET"),
         (("fault", "clear"), "--all"),

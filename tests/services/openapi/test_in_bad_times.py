@@ -34,7 +34,7 @@ async def ask(stack: Stack, request: Request) -> httpx.Response:
         request.path,
         content=None if request.body is None else json.dumps(request.body),
         headers={"Authorization": f"Bearer {token}", "Content-Type": "application/json"},
-        params=request.query | ({} if agent else {"project": MARK}),
+        params=request.query | request.of(MARK),
     )
 
 

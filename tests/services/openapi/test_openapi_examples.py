@@ -14,7 +14,7 @@ from typing import Any
 import jsonschema_rs
 import pytest
 
-from tests.services.every_route import RULES, every_request
+from tests.services.every_route import RULES, Request, every_request
 from tests.services.furnished import MARK, furnished_stack
 from tests.stack import Stack
 
@@ -136,9 +136,7 @@ async def test_an_example_of_every_request_is_taken(tmp_path: Path) -> None:
                     continue
                 request = paths[service, method.upper(), path.replace("{name}", "{}")]
                 at = _fresh(method, path, request.path)
-                answers = [
-                    await _asked(stack, service, method, at, request.query, as_there(each, member)) for each in examples
-                ]
+                answers = [await _asked(stack, request, at, as_there(each, member)) for each in examples]
                 taken = (404, 409) if path in AS_NOW else ()
                 if not any(200 <= status < 300 or status in taken for status, _ in answers):
                     refused.append((service, method, path, answers))
@@ -154,17 +152,15 @@ def _fresh(method: str, path: str, asked: str) -> str:
     return path.replace("{name}", NEW) if made else asked
 
 
-async def _asked(
-    stack: Stack, service: str, method: str, path: str, query: dict[str, str], body: Any
-) -> tuple[int, str]:
+async def _asked(stack: Stack, request: Request, path: str, body: Any) -> tuple[int, str]:
     role = "agent" if path.endswith("-reports") else "admin"
     node = body["reports"][0]["node"] if role == "agent" else ""
     token = stack.token(role, MARK, node)
     headers = {"Authorization": f"Bearer {token}"}
-    about = query | {"project": MARK}
-    if not path.endswith(("completions", "/plans", "/what-ifs")):
+    about = request.query | request.of(MARK)
+    if "validateOnly" in request.takes:
         about["validateOnly"] = "true"
-    if role == "agent":
-        about.pop("project")
-    answer = await stack.http[service].request(method, path, json=body, headers=headers, params=about)
+    answer = await stack.http[request.service].request(
+        request.rule.method, path, json=body, headers=headers, params=about
+    )
     return answer.status_code, answer.text[:300]

@@ -115,7 +115,7 @@ async def test_no_value_of_any_field_is_a_failure(tmp_path: Path) -> None:
             agent = path.endswith("-reports") and content is not None
             token = stack.token("agent", MARK, NODE) if agent else stack.token("admin", MARK)
             headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
-            about = request.query | query | ({} if agent else {"project": MARK})
+            about = request.query | query | request.of(MARK)
             answer = await stack.http[request.service].request(
                 request.rule.method, path, content=content, headers=headers, params=about
             )
@@ -162,7 +162,7 @@ async def test_no_name_parameter_or_key_is_a_failure(tmp_path: Path) -> None:
                 path,
                 content=None if request.body is None else json.dumps(request.body),
                 headers=headers | keys,
-                params=request.query | {"project": MARK} | tried | query,
+                params=request.query | request.of(MARK) | tried | query,
             )
             if answer.status_code == 500:
                 failed.append((request.service, request.rule.method, path, keys, query, answer.text))

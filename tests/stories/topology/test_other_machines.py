@@ -92,6 +92,8 @@ async def test_npus_of_a_single_die_are_had_whole(tmp_path):
             return bool(member["ready"])
 
         await stack.until(ready, "its node's agent has prepared seven of eight NPUs", within_s=900)
+        (member,) = (await stack.get("resource", "/v1/allocations/most")).json()["members"]
+        assert (member["npus"], member["dies"]) == (7, [0, 1, 2, 3, 4, 5, 6])
 
         free = (await stack.get("resource", "/v1/fragmentation")).json()["freeNpus"]
         stack.impair("burnt", "hbm-fault", "sn0-c03-n3", npu=5, die=0)
@@ -100,6 +102,12 @@ async def test_npus_of_a_single_die_are_had_whole(tmp_path):
             return bool((await stack.get("resource", "/v1/fragmentation")).json()["freeNpus"] == free - 1)
 
         await stack.until(counted_out, "all of the NPU whose die is broken is out", within_s=300)
+        of_one = (await stack.get("resource", "/v1/npus", params={"filter": "node=sn0-c03-n3"})).json()["items"]
+        dies = {each["name"].rpartition("-")[2]: each["dies"] for each in of_one}
+        assert {npu: [die["die"] for die in found] for npu, found in dies.items()} == {f"npu{k}": [k] for k in range(8)}
+        assert [npu for npu, (die,) in dies.items() if not die["schedulable"]] == ["npu5"]
+        found = (await stack.get("resource", "/v1/nodes/sn0-c03-n3/inventory")).json()["found"]
+        assert [each["dies"] for each in found["npus"]] == [[k] for k in range(8)], "numbered as its agent does"
 
 
 @pytest.mark.timeout(600)

@@ -11,7 +11,7 @@ from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OfProject, OnStack
+from services.matrixctl.commands.options import OfProject, OnStack, lasting_s
 from services.matrixctl.output.screen import say, say_deleted
 
 group("quota", "How much a project may hold at once. `get quotas` shows all.")
@@ -57,10 +57,10 @@ def reserve(
     wanted: AllocationOptions,
     name: Reservation,
     starts_at: Annotated[str, typer.Option("--at", help="When, in emulated time: 2026-01-31T08:00:00Z.")],
-    duration_s: Annotated[float, typer.Option("--for", help="For how many emulated seconds.")],
+    lasts: Annotated[str, typer.Option("--for", help="For how long, emulated: 90s, 20m, 4h, 2d; a number is seconds.")],
 ) -> None:
     """Have room kept for later: from --at on it is held, and allocations may take from it by its name."""
-    body = wanted.request(startsAt=starts_at, durationS=duration_s)
+    body = wanted.request(startsAt=starts_at, durationS=lasting_s(lasts))
     view = stack.client.call("resource", "PUT", at("reservations", name), body=body)
     say(f"{name} is {view['state']} from {view['startsAt']} to {view['endsAt']} on {len(view['nodes'])} nodes")
 

@@ -16,7 +16,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "budget delete": ("budget delete office-hours",),
     "budget set": (
         "budget set gentle --nodes 1",
-        "budget set office-hours --nodes 0 --schedule '0 9 * * mon-fri' --for 28800   # nothing from 9 to 17",
+        "budget set office-hours --nodes 0 --schedule '0 9 * * mon-fri' --for 8h   # nothing from 9 to 17",
     ),
     "bundle": (
         "bundle",
@@ -154,7 +154,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report delete": ("report delete eight-nodes",),
     "report keep": ("report keep eight-nodes report.json --html report.html",),
     "report show": ("report show eight-nodes -o json", "report show eight-nodes --html eight-nodes.html"),
-    "reserve": ("reserve friday --nodes 8 --at 2026-01-30T08:00:00Z --for 14400",),
+    "reserve": ("reserve friday --nodes 8 --at 2026-01-30T08:00:00Z --for 4h",),
     "reset": ("reset   # forget everything", "reset --to before.snapshot"),
     "restore": (
         "restore before.snapshot",

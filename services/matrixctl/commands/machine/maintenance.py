@@ -13,7 +13,7 @@ from matrixcommon.model.quantities import counted
 from services.matrixctl.clients.input_files import mapping_in
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.commands.options import OnStack, Output, lasting_s, printed
 from services.matrixctl.commands.reading.get import show
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.resource_kinds import noun_of
@@ -102,19 +102,21 @@ def budget_set(
     supernode: Annotated[Part, typer.Option(help="The one it is for; without, each of them.")] = None,
     reason: Annotated[list[str] | None, typer.Option(help="Service or Firmware; without, both. Repeat it.")] = None,
     schedule: Annotated[Part, typer.Option(help='When it begins to hold, as cron in UTC: "0 9 * * mon-fri".')] = None,
-    duration_s: Annotated[float | None, typer.Option("--for", help="For how many emulated seconds then.")] = None,
+    lasts: Annotated[
+        str | None, typer.Option("--for", help="For how long then, emulated: 90s, 20m, 4h, 2d; a number is seconds.")
+    ] = None,
 ) -> None:
     """Limit all maintenances together, always or at some times.
 
     budget set nights --nodes 25% --reason Firmware
-    budget set office-hours --nodes 0 --schedule "0 9 * * mon-fri" --for 28800
+    budget set office-hours --nodes 0 --schedule "0 9 * * mon-fri" --for 8h
     """
     given = {
         "nodes": nodes,
         "supernode": supernode,
         "reasons": reason or None,
         "schedule": schedule,
-        "durationS": duration_s,
+        "durationS": None if lasts is None else lasting_s(lasts),
     }
     body = {key: value for key, value in given.items() if value is not None}
     view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)

@@ -15,7 +15,7 @@ import typer
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OnStack, Output, printed
+from services.matrixctl.commands.options import OnStack, Output, duration_s, printed
 from services.matrixctl.output.screen import Form, progress, say
 
 if TYPE_CHECKING:
@@ -25,7 +25,6 @@ group("clock", "How fast the emulated time of a running stack passes. Its speed 
 
 FAST = 600.0
 LOOK_WALL_S = 0.1
-UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 Speed = Annotated[float, typer.Option("--speed", help="Emulated seconds in a second until then.")]
 Then = Annotated[
@@ -97,7 +96,7 @@ def clock_for(
     output: Output = Form.TABLE,
 ) -> None:
     """Run fast for an emulated duration, and return when it is over. As `clock until`."""
-    seconds = _duration(duration)
+    seconds = duration_s(duration, "DURATION")
     _run_until(stack, _timeline(stack).emulated(time.time()) + seconds, "DURATION", speed, then, output)
 
 
@@ -196,16 +195,6 @@ def _checked(speed: float, field: str) -> float:
     if not 0 <= speed <= SPEED_MAX:
         raise InvalidField(f"must be at least 0, which stands still, and at most {SPEED_MAX:g}", field=field)
     return speed
-
-
-def _duration(text: str) -> float:
-    parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
-    if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise InvalidField(f"{text[:40]!r} is no duration such as 90s, 20m, 1h30m or 2d", field="DURATION")
-    seconds = sum(float(number) * UNITS_S[unit] for number, unit in parts)
-    if seconds <= 0:
-        raise InvalidField("must be over 0", field="DURATION")
-    return seconds
 
 
 def _instant(text: str, now_s: float) -> float:

@@ -74,3 +74,22 @@ def test_an_injected_fault_is_named_as_it_was_made(ctl: Callable[..., tuple[int,
     code, out, _ = ctl("fault", "inject", "node-down", "sn0-c00-n0", "--name", "p/a")
     assert (code, asked) == (0, ["PUT /v1/faults/a?project=p"])
     assert out.startswith("fault a injected; `matrixctl fault clear a`")
+
+
+@pytest.mark.parametrize(
+    ("words", "with_project", "without"),
+    [
+        (("get", "instances"), 1, 0),
+        (("describe", "nodes", "a"), 0, 2),
+        (("get", "npus", "a"), 0, 1),
+        (("get", "drains"), 0, 1),
+        (("get", "operations"), 2, 1),
+    ],
+)
+def test_a_project_is_named_where_something_is_a_projects(
+    ctl: Callable[..., tuple[int, str, str]], asked: list[str], words: tuple[str, ...], with_project: int, without: int
+) -> None:
+    code, _, err = ctl(*words, "--project", "red")
+    assert code == 0, err
+    named = ["project=red" in each for each in asked]
+    assert (named.count(True), named.count(False)) == (with_project, without), asked

@@ -1,0 +1,62 @@
+"""What may stand in the query of a request: what its route declares, and nothing else.
+
+A parameter that nobody reads would be passed over, and `?validateonly=true` commit what was only to be tried. So a
+name that the route and its dependencies do not declare is refused before the handler runs, with what is taken instead;
+whoever may not ask is not told.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from difflib import get_close_matches
+from itertools import islice
+
+from fastapi import Request
+from fastapi.dependencies.models import Dependant
+
+from matrixcommon.model.errors import Malformed
+
+NAMED_MAX = 5
+"""Unknown parameters that a refusal names: a query may have thousands, and finding what each meant takes a while."""
+
+
+class QueryParameters:
+    """Of the routes of one router: what each takes, worked out when a query is first sent to it."""
+
+    def __init__(self) -> None:
+        self._taken: dict[tuple[str, str], frozenset[str]] = {}
+
+    async def refuse_unknown(self, request: Request) -> None:
+        """A dependency of every route. Raises Malformed."""
+        if not request.scope["query_string"]:
+            return
+        route = request.scope["route"]
+        asked = request.scope["method"], route.path
+        if (taken := self._taken.get(asked)) is None:
+            taken = self._taken[asked] = frozenset(_declared(route.dependant))
+        if not taken.issuperset(request.query_params):
+            refuse_parameters([name for name in request.query_params if name not in taken], taken)
+
+
+def refuse_parameters(unknown: Iterable[str], taken: Iterable[str] = ()) -> None:
+    """Raises Malformed where there are any, with the first few."""
+    lines = []
+    for name in islice(unknown, NAMED_MAX):
+        near = get_close_matches(name[:40], taken, 1)
+        meant = f"; did you mean {near[0]!r}?" if near else ""
+        if name == "project":
+            meant = ", as this is of no project"
+        lines.append({"field": f"query.{name[:40]}", "message": f"unknown parameter {name[:40]!r}{meant}"})
+    if lines:
+        known = f"it takes {', '.join(sorted(taken))}" if taken else "it takes no parameters"
+        message = "; ".join(line["message"] for line in lines)
+        raise Malformed(
+            f"{message}{'' if message.endswith('?') else ';'} {known}", field=lines[0]["field"], blocking=lines
+        )
+
+
+def _declared(dependant: Dependant) -> Iterator[str]:
+    for each in dependant.query_params:
+        yield each.alias
+    for dependency in dependant.dependencies:
+        yield from _declared(dependency)

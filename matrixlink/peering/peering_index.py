@@ -1,0 +1,88 @@
+"""Which peerings there are, as their rows say: by slice, which of them members are to hold, which keys they have."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from matrixlink.store.tables import PEERED, PEERING_DELETING, PROGRAMMING_PEERS, PeeringRow
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePeering:
+    """A peering that members are asked to hold, seen from one of its slices."""
+
+    name: str
+    partner: str
+    isolation_key: int
+    rules: list[dict[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class _Known:
+    """What a row said when it was looked at last."""
+
+    slices: tuple[str, str]
+    state: str
+    isolation: str
+    isolation_key: int
+    rules: list[dict[str, Any]]
+
+
+class PeeringIndex:
+    """Each change costs what belongs to the peering and no more, however many others there are."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, _Known] = {}
+        self._of: dict[str, set[str]] = {}
+        self.keys: dict[str, set[int]] = {}
+        """By kind of key, those of peerings of whatever state."""
+        self.open: set[str] = set()
+        """Peerings that wait for agents."""
+
+    def replace(self, rows: Iterable[PeeringRow]) -> None:
+        """Know these and no others."""
+        for kept in (self._known, self._of, self.keys, self.open):
+            kept.clear()
+        for row in rows:
+            self.put(row)
+
+    def put(self, row: PeeringRow) -> None:
+        """Take in what a row says now. Its slices and its key never change."""
+        one, other = row.slices
+        known = _Known((one, other), row.state, row.isolation, row.isolation_key, row.security_rules)
+        self._known[row.name] = known
+        for slice in known.slices:
+            self._of.setdefault(slice, set()).add(row.name)
+        self.keys.setdefault(row.isolation, set()).add(row.isolation_key)
+        if row.state in (PROGRAMMING_PEERS, PEERING_DELETING):
+            self.open.add(row.name)
+        else:
+            self.open.discard(row.name)
+
+    def drop(self, name: str) -> None:
+        known = self._known.pop(name)
+        for slice in known.slices:
+            self._of[slice].discard(name)
+            if not self._of[slice]:
+                del self._of[slice]
+        self.keys[known.isolation].discard(known.isolation_key)
+        self.open.discard(name)
+
+    def slices(self) -> list[str]:
+        return list(self._of)
+
+    def of(self, slice: str) -> list[str]:
+        """The peerings of a slice, of whatever state, in the order of their names."""
+        return sorted(self._of.get(slice, ()))
+
+    def active(self, slice: str) -> list[ActivePeering]:
+        """Those that the slice's members are to hold."""
+        found = []
+        for name in self.of(slice):
+            known = self._known[name]
+            if known.state in (PROGRAMMING_PEERS, PEERED):
+                partner = known.slices[1] if known.slices[0] == slice else known.slices[0]
+                found.append(ActivePeering(name, partner, known.isolation_key, known.rules))
+        return found
