@@ -12,6 +12,7 @@ import multiprocessing
 import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor, as_completed
+from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
 from decimal import Decimal
@@ -23,7 +24,7 @@ from infer_workload.experiments import experiment
 from infer_workload.experiments.trial import PARAMETERS, Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.reports.report import Report, flat
-from matrixcommon.model.errors import InvalidField, NotFound
+from matrixcommon.model.errors import InternalError, InvalidField, NotFound
 
 POINTS_MAX = 10_000
 
@@ -171,6 +172,11 @@ def here(workers: int) -> Runner:
                     asked = {pool.submit(measured, trial): number for number, trial in longest_first(trials)}
                 for one in as_completed(asked):
                     yield asked[one], one.result()
+            except BrokenProcessPool as gone:
+                raise InternalError(
+                    "a process ended while it measured a point: killed, perhaps, as memory ran out; "
+                    "fewer workers need less of it"
+                ) from gone
             except BaseException:  # a trace that cannot be read, Ctrl-C, a caller that wants no more: nobody waits
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in set(multiprocessing.active_children()) - others:

@@ -18,7 +18,7 @@ from infer_workload.experiments.sweep import axis, points_of
 from infer_workload.experiments.trial import Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
 from infer_workload.traffic.generator import BadTrace, read_trace
-from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.errors import InternalError, InvalidField
 from tests.services.matrixctl.inprocess import ran
 
 
@@ -169,6 +169,19 @@ def test_a_sweep_that_is_given_up_leaves_no_worker_behind(tmp_path: Path) -> Non
     finally:
         for worker in workers:
             worker.kill()
+
+
+def test_a_sweep_whose_process_is_killed_says_so(tmp_path: Path) -> None:
+    before = set(multiprocessing.active_children())
+    endless = tmp_path / "trace.jsonl"
+    os.mkfifo(endless)
+    measuring = sweep.here(2)([Trial(trace=endless), Trial(generate=5)])
+    assert next(measuring)[0] == 1
+    for worker in set(multiprocessing.active_children()) - before:
+        worker.kill()
+    with pytest.raises(InternalError, match="a process ended while it measured a point"):
+        next(measuring)
+    assert set(multiprocessing.active_children()) <= before
 
 
 @pytest.mark.parametrize(
