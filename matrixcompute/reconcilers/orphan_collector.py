@@ -90,8 +90,8 @@ class OrphanCollector:
             with self._store.reading() as session:
                 wanted = {owner_of(row.name): {*(row.draining or [])} for row in self._store.scaling_policies(session)}
                 # The operator ends those of its resources by itself: MatrixCompute does not know what these ask for.
-            known = {key: each for key, each in drains.items() if not is_resource(each.by)}
-            left = {key: each for key, each in known.items() if not self._wanted(session, each, wanted)}
+                known = {key: each for key, each in drains.items() if not is_resource(each.by)}
+                left = {key: each for key, each in known.items() if not self._wanted(session, each, wanted)}
             # Who drained for a policy may just have left, and CloudMatrix-Infer has yet to see it.
             over = [key for key, each in left.items() if not is_policy(each.by) or self._unwanted.get(key) == each]
             self._unwanted = left
