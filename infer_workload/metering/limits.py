@@ -99,19 +99,19 @@ class UsageLimit:
                     retry_after_s=max(1.0, ceil((window.ends_at - now) / scale)),
                 )
 
-    def used(self, counted: str, width: str) -> int:
+    def used(self, unit: str, width: str) -> int:
         """Requests or tokens of the present minute or day, with what is set aside."""
         window = self.windows[width]
-        return window.requests if counted == "requests" else window.tokens + self.set_aside
+        return window.requests if unit == "requests" else window.tokens + self.set_aside
 
     def used_view(self, now: float) -> dict[str, UsedView]:
         found: dict[str, UsedView] = {}
         for name, alias in ALIASES.items():
             if (most := getattr(self.spec, name)) is not None:
-                counted, _, width = name.partition("_per_")
+                unit, _, width = name.partition("_per_")
                 self.windows[width].turn(now)
                 ends = timestamp(self.windows[width].ends_at)
-                found[alias] = UsedView(limit=most, used=self.used(counted, width), resets_at=ends)
+                found[alias] = UsedView(limit=most, used=self.used(unit, width), resets_at=ends)
         if self.spec.requests_in_flight is not None:
             found["requestsInFlight"] = UsedView(limit=self.spec.requests_in_flight, used=self.in_flight)
         return found
@@ -184,17 +184,17 @@ class Lease:
             limit.set_aside -= self._left
         self._left = 0
 
-    def _describe(self, counted: str, now: float, scale: float) -> None:
+    def _describe(self, unit: str, now: float, scale: float) -> None:
         """OpenAI's headers, of the limit a minute with the least left; seconds are the wall's."""
         found = [
-            (most - limit.used(counted, "minute"), most, limit.windows["minute"].ends_at)
+            (most - limit.used(unit, "minute"), most, limit.windows["minute"].ends_at)
             for limit in self._limits
-            if (most := getattr(limit.spec, f"{counted}_per_minute")) is not None
+            if (most := getattr(limit.spec, f"{unit}_per_minute")) is not None
         ]
         if found:
             left, most, ends_at = min(found)
             self.headers |= {
-                f"x-ratelimit-limit-{counted}": str(most),
-                f"x-ratelimit-remaining-{counted}": str(max(0, left)),
-                f"x-ratelimit-reset-{counted}": f"{max(0.0, ends_at - now) / scale:.3f}s",
+                f"x-ratelimit-limit-{unit}": str(most),
+                f"x-ratelimit-remaining-{unit}": str(max(0, left)),
+                f"x-ratelimit-reset-{unit}": f"{max(0.0, ends_at - now) / scale:.3f}s",
             }

@@ -23,9 +23,7 @@ from matrixcommon.model.resource_model import StuckView, condition
 log = logging.getLogger(__name__)
 
 
-def write_status(
-    store: InferStore, live: LiveDeployment, endpoint: str, now: float, beside: Collection[str] = ()
-) -> None:
+def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: float, beside: Collection[str]) -> None:
     """Write it where it is news; nothing where the deployment is gone. `beside`: others on the dies of its instance."""
     try:
         with store.records.transaction() as session:

@@ -90,7 +90,7 @@ def _parsed(number: int, line: bytes) -> Arrival:
             _whole(entry, "input_length"),
             _whole(entry, "output_length"),
             _hashes(entry.get("hash_ids", [])),
-            _whole({"priority": 0} | entry, "priority"),
+            _whole(entry, "priority") if "priority" in entry else 0,
         )
     except orjson.JSONDecodeError as wrong:
         raise BadTrace(f"line {number} is no JSON: {wrong}") from wrong

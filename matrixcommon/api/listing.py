@@ -17,8 +17,7 @@ from itertools import islice
 from operator import itemgetter
 from typing import Any
 
-from fastapi import Request
-from fastapi.responses import Response
+from fastapi import Request, Response
 from pydantic import BaseModel, Field, create_model
 
 from matrixcommon.api.json_answer import JsonAnswer

@@ -67,9 +67,7 @@ class MatrixError(Exception):
     @property
     def headers(self) -> dict[str, str]:
         """What its status asks for in the head of the answer (RFC 9110): when trying again makes sense, in seconds of
-        the wall, or how to say who asks."""
-        if self.status == 401:
-            return {"WWW-Authenticate": 'Bearer realm="cloudmatrix"'}
+        the wall."""
         return {"Retry-After": str(max(1, round(self.retry_after_s or 1)))} if self.retryable else {}
 
     def problem(self) -> dict[str, Any]:
@@ -100,6 +98,11 @@ class MethodNotAllowed(MatrixError):
 
 class Unauthorized(MatrixError):
     status = 401
+
+    @property
+    def headers(self) -> dict[str, str]:
+        """How to say who asks."""
+        return {"WWW-Authenticate": 'Bearer realm="cloudmatrix"'}
 
 
 class Forbidden(MatrixError):

@@ -10,7 +10,7 @@ from matrixresource.nodes.states import AVAILABLE
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import ReservationRow
 from matrixresource.store.store import ResourceStore
-from matrixresource.store.topology_versions import spec_at
+from matrixresource.store.topology_versions import specs_at
 
 NODES_ARE = {"On": "active", "Off": "off"}
 
@@ -62,10 +62,9 @@ class AllocationStatus:
             if allocation.state == "Releasing" or not part.releasing
         ]
         nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in parts])} if parts else {}
-        for part in parts:
-            node = nodes[part.node]
-            views.append(part.member_view(node, spec_at(session, node.supernode).npu.dies))
-        return views
+        specs = specs_at(session, (node.supernode for node in nodes.values()))
+        of_parts = ((part, nodes[part.node]) for part in parts)
+        return views + [part.member_view(node, specs[node.supernode].npu.dies) for part, node in of_parts]
 
     def _released(self, session: Session, allocation: AllocationRow) -> bool:
         # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean; one that

@@ -29,7 +29,7 @@ from matrixresource.store.node_inventories import inventory_view
 from matrixresource.store.npu_views import npu_views
 from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
-from matrixresource.store.topology_versions import spec_at
+from matrixresource.store.topology_versions import spec_at, specs_at
 
 CordonOwner = Annotated[str, Query(pattern=RESOURCE_NAME.pattern, description="whose cordon it is")]
 
@@ -100,7 +100,7 @@ def _npus(npus: KindRoutes, store: ResourceStore, reports: NodeReportProcessor, 
     def every_npu() -> list[NpuView]:
         with store.reading() as session:
             rows = store.nodes(session)
-            specs = {name: spec_at(session, name) for name in {row.supernode for row in rows}}
+            specs = specs_at(session, (row.supernode for row in rows))
             return [npu for row in rows for npu in npu_views(row, specs[row.supernode])]
 
     npus.list(every_npu)

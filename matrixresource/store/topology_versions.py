@@ -9,6 +9,7 @@ names the newest.
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from typing import Any
 
 from sqlalchemy import JSON, Integer, String, Text, select
@@ -118,6 +119,11 @@ def supernodes_as_found(session: Session, version: str | None = None) -> dict[st
 def spec_at(session: Session, supernode: str) -> SupernodeSpec:
     """What a supernode that exists is built to."""
     return graph_of(session, topology_at(session).supernodes[supernode]).spec
+
+
+def specs_at(session: Session, supernodes: Iterable[str]) -> dict[str, SupernodeSpec]:
+    """What each of these supernodes is built to, looked up once for however many of its nodes are shown."""
+    return {name: spec_at(session, name) for name in dict.fromkeys(supernodes)}
 
 
 def head_of(session: Session) -> TopologyHeadRow:
