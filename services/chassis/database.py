@@ -105,8 +105,9 @@ class DatabaseEngine:
         self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
         if wanted():
             trace_statements(self.engine)
+        # Whoever uses one after its end would begin a transaction that nobody ends.
         self.sessions: sessionmaker[CachingSession] = sessionmaker(
-            self.engine, class_=CachingSession, expire_on_commit=False
+            self.engine, class_=CachingSession, expire_on_commit=False, close_resets_only=False
         )
 
     def migrate(self, migrations: Migrations) -> None:

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from sqlalchemy import select, text, update
+from sqlalchemy.exc import InvalidRequestError
 
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.store.store import Base, InstanceRow
@@ -74,3 +75,11 @@ async def test_statements_stay_prepared_while_others_are_looked_for() -> None:
         database.close()
     assert kept is not None
     assert kept >= 2
+
+
+async def test_nobody_uses_a_session_after_its_end(database: DatabaseEngine) -> None:
+    """It would begin a transaction that nobody ends."""
+    with records(database).reading() as session:
+        assert session.get(InstanceRow, "a") is not None
+    with pytest.raises(InvalidRequestError, match="permanently closed"):
+        session.get(InstanceRow, "b")
