@@ -21,17 +21,21 @@ from matrixcommon.model.resource_key import key_of, resolve
 from matrixcommon.model.stored import reader
 
 
-def _make_strict(part: Any) -> None:
-    """Every number and truth value inside of a schema."""
+def _make_strict(part: Any, model: type[BaseModel]) -> None:
+    """Every number and truth value inside of the schema of `model`. What another model of ours says of its own fields
+    was made so with that one."""
     if isinstance(part, dict):
-        if part.get("type") in ("int", "float", "bool"):
+        kind = part.get("type")
+        if kind in ("int", "float", "bool"):
             part["strict"] = True
+        elif kind == "model" and part["cls"] is not model and issubclass(part["cls"], ApiModel):
+            return
         for name, inner in part.items():
             if name != "keys_schema":  # keys of a JSON object are texts, whatever they stand for
-                _make_strict(inner)
+                _make_strict(inner, model)
     elif isinstance(part, list | tuple):
         for inner in part:
-            _make_strict(inner)
+            _make_strict(inner, model)
 
 
 class ApiModel(BaseModel):
@@ -45,7 +49,8 @@ class ApiModel(BaseModel):
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         """Numbers and truth values are just that: neither `true` nor `"8"` is a number of nodes."""
         schema = handler(source)
-        _make_strict(schema)
+        if schema is not cls.__dict__.get("__pydantic_core_schema__"):  # else it was made so when the class was
+            _make_strict(schema, cls)
         return schema
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ()

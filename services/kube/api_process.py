@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import logging
 import os
 import random
@@ -92,7 +91,6 @@ class Kube:
         api.observe(KubeMetrics(core))
         sys.setswitchinterval(SWITCH_S)
         keep_what_is_there(COLLECT_EVERY)
-        gc.enable()
 
         def announce() -> None:
             token_of = {user.name: token for token, user in tokens.items()}

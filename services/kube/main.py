@@ -18,7 +18,7 @@ from services.kube.bootstrap_process import Child
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    gc.disable()  # nothing that is loaded now will ever be garbage; `Kube` turns it on again
+    gc.disable()  # nothing that is loaded now will ever be garbage; `keep_what_is_there` turns it on again
     leave_out()
     child = Child(lambda: _prepare(argv))
     from services.kube.api_process import Kube  # while the child is at work

@@ -190,6 +190,7 @@ def run(name: str, module: str, seat: Path) -> int:
     _set_title(name)
     sys.argv = [module]
     leave_out()
+    gc.disable()  # little of what a service is built of is garbage; it turns it on again (`chassis/garbage.py`)
     try:
         ProcessLock(seat).take(SEAT_PATIENCE_WALL_S)
         importlib.import_module(f"{module}.main").main([])
