@@ -9,19 +9,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
 from pathlib import Path
 from typing import Any
 
-import yaml
+from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
 
 KINDS = ("published", "derived", "fitted", "assumed")
 ROOM = "infer_workload.timing"
+HOME = Path(__file__).parent
 NUMBER_MAX = 1e30
 """Beyond this nothing is counted or measured, and sums and ratios soon are no numbers any more."""
-LOADER = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-"""The one in C where PyYAML was built with it: six files are a tenth of a second of a short experiment."""
 
 
 class BadDataFile(ValueError):
@@ -46,30 +43,29 @@ class UnknownDataFile(KeyError):
 
 def names(folder: str) -> list[str]:
     """The models or machines that are carried along."""
-    there = files(ROOM).joinpath(folder).iterdir()
-    return sorted(entry.name.removesuffix(".yaml") for entry in there if entry.name.endswith(".yaml"))
+    return sorted(file.stem for file in (HOME / folder).glob("*.yaml"))
 
 
-def located(folder: str, name: str) -> Traversable | Path:
+def located(folder: str, name: str) -> Path:
     """The file of that name, or of that path where it ends in .yaml. Raises UnknownDataFile."""
     if name.endswith(".yaml") and Path(name).is_file():
         return Path(name)
     if name not in names(folder):
         raise UnknownDataFile(folder, name)
-    return files(ROOM).joinpath(folder, f"{name}.yaml")
+    return HOME / folder / f"{name}.yaml"
 
 
 @cache
 def packaged(file: str) -> dict[str, dict[str, Any]]:
     """The entries of a file beside the code."""
-    return document(files(ROOM).joinpath(file))
+    return document(HOME / file)
 
 
-def document(file: Traversable | Path) -> dict[str, dict[str, Any]]:
+def document(file: Path) -> dict[str, dict[str, Any]]:
     """Its entries, each a mapping with `value`. Raises BadDataFile."""
     try:
-        read = yaml.load(file.read_text(), LOADER)
-    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
+        read = _parsed(file)
+    except (NotYaml, UnicodeDecodeError) as wrong:
         raise BadDataFile(file.name, "-", f"not YAML: {wrong}") from wrong
     if not isinstance(read, dict):
         raise BadDataFile(file.name, "-", "a mapping of fields is accepted")
@@ -81,6 +77,11 @@ def document(file: Traversable | Path) -> dict[str, dict[str, Any]]:
             raise BadDataFile(file.name, "name", f"a word is accepted, not {entry!r}")
         found[str(field)] = entry if isinstance(entry, dict) else {"value": entry, "source": "the file's own name"}
     return found
+
+
+def _parsed(file: Path) -> Any:
+    carried = file.is_relative_to(HOME)
+    return packaged_yaml(ROOM, *file.relative_to(HOME).parts) if carried else parse_yaml(file.read_text())
 
 
 def check_rates(file: str, entries: Mapping[str, Mapping[str, Any]]) -> None:

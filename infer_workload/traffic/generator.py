@@ -15,7 +15,6 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from importlib.resources import files
 from itertools import pairwise
 from math import exp, log
 from pathlib import Path
@@ -23,7 +22,8 @@ from random import Random
 from typing import Any, NamedTuple
 
 import orjson
-import yaml
+
+from matrixcommon.model.yaml_text import packaged_yaml
 
 BATCH_S_MAX = 3.0
 """No batch of the trace is spread over more than this, its recorder's period."""
@@ -156,7 +156,7 @@ class TrafficShape:
 
 @lru_cache
 def conversation_shape() -> TrafficShape:
-    current: dict[str, Any] = yaml.safe_load(files("infer_workload.traffic").joinpath("traffic.yaml").read_text())
+    current: dict[str, Any] = packaged_yaml("infer_workload.traffic", "traffic.yaml")
     return TrafficShape(
         requests_per_second=current["requests_per_second"]["value"],
         input_quantiles=tuple(sorted(current["input_tokens"]["quantiles"].items())),

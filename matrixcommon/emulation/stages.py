@@ -4,14 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from importlib.resources import files
 from pathlib import Path
 from random import Random
 from typing import Any
 
-import yaml
-
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
 
 STAGE_NAME_MAX = 40
 """Characters of a stage's name, which reports carry and tables keep."""
@@ -52,12 +50,16 @@ def stages_of(room: str, file: str, path: Path | None = None) -> Stages:
 
 @lru_cache(maxsize=4)
 def _read(text: str, source: str) -> Stages:
-    return read_stages(yaml.safe_load(text), source)
+    try:
+        document = parse_yaml(text)
+    except NotYaml as wrong:
+        raise InvalidField(f"{source} is no YAML: {wrong}", field="stages") from wrong
+    return read_stages(document, source)
 
 
 @cache
 def _built_in(room: str, file: str) -> Stages:
-    return read_stages(yaml.safe_load(files(room).joinpath(file).read_text()), file)
+    return read_stages(packaged_yaml(room, file), file)
 
 
 def read_stages(document: Any, source: str) -> Stages:

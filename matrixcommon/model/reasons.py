@@ -8,9 +8,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 
-import yaml
+from matrixcommon.model.yaml_text import packaged_yaml
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class Reason:
 @cache
 def reasons() -> dict[str, Reason]:
     """All of them by name, in the order of the file."""
-    document = yaml.safe_load(files("matrixcommon.model").joinpath("reasons.yaml").read_text("utf-8"))
+    document = packaged_yaml("matrixcommon.model", "reasons.yaml")
     found = {}
     for group, entries in document.items():
         for name, text in entries.items():

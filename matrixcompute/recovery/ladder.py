@@ -11,14 +11,13 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any, Literal
 
-import yaml
 from pydantic import Field
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_model import ApiModel
+from matrixcommon.model.yaml_text import packaged_yaml
 from matrixresource.contract.allocations import MemberView
 
 REPLACE, DEGRADE = "replace", "degrade"
@@ -96,7 +95,7 @@ def read_rules(document: Any, source: str = "recovery_rules.yaml") -> RecoveryRu
 
 @cache
 def recovery_rules() -> RecoveryRules:
-    return read_rules(yaml.safe_load(files("matrixcompute.recovery").joinpath("recovery_rules.yaml").read_text()))
+    return read_rules(packaged_yaml("matrixcompute.recovery", "recovery_rules.yaml"))
 
 
 def level_of_member(member: MemberView) -> str:

@@ -8,9 +8,9 @@ from urllib.parse import urlsplit
 
 import httpx
 import kopf
-import yaml
 
 from matrixcommon.model.errors import Unavailable
+from matrixcommon.model.yaml_text import parse_yaml
 from matrixcontainer.client.client import MANAGER
 
 
@@ -29,11 +29,11 @@ def leads_to(kubeconfig: Path, url: str) -> bool:
     """Whether a kubeconfig is there, and of an API that listens on the port of that URL, where one is given: the file
     may be of an earlier life of the API, which listened elsewhere."""
     try:
-        found = yaml.safe_load(kubeconfig.read_text())
+        found = parse_yaml(kubeconfig.read_text())
         server = found["clusters"][0]["cluster"]["server"]
     except FileNotFoundError:
         return False
-    except (KeyError, IndexError, TypeError, yaml.YAMLError):
+    except (KeyError, IndexError, TypeError, ValueError):
         return not url  # whoever logs in by it hears what is wrong with it
     return not url or urlsplit(str(server)).port == urlsplit(url).port
 

@@ -10,10 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
+from matrixcommon.model.yaml_text import packaged_yaml
 
 HEALTH_ORDER = ("Healthy", "SubHealthy", "Unhealthy")
 
@@ -66,7 +65,7 @@ class FaultTable:
 
 @cache
 def fault_table() -> FaultTable:
-    document = yaml.safe_load(files("matrixresource.nodes").joinpath("fault_levels.yaml").read_text())
+    document = packaged_yaml("matrixresource.nodes", "fault_levels.yaml")
     levels = document["levels"]
 
     def level(name: str, meaning: str = "") -> FaultLevel:

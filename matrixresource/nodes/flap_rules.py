@@ -5,12 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cache
-from importlib.resources import files
 from typing import Any
 
-import yaml
-
 from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.yaml_text import packaged_yaml
 
 
 @dataclass(frozen=True)
@@ -49,5 +47,5 @@ class FlapRules:
 
 @cache
 def flap_rules() -> FlapRules:
-    document: dict[str, Any] = yaml.safe_load(files("matrixresource.nodes").joinpath("flap_rules.yaml").read_text())
+    document: dict[str, Any] = packaged_yaml("matrixresource.nodes", "flap_rules.yaml")
     return FlapRules(**document)

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
 from pydantic import ValidationError
 
-from matrixresource.machines import spec_file
+from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
+from matrixresource.machines import built_in, spec_file
 from matrixresource.topology.cross_checks import cross_checks
 from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec, UbSpec
 
@@ -35,10 +35,12 @@ def load_spec(path: Path | str | None = None) -> SupernodeSpec:
     """The spec in the file `path`, or of the built-in machine of that name; by default the published CloudMatrix384.
     Raises InvalidSpec with the field's path, InvalidField where there is neither."""
     file = spec_file(path)
+    if file in built_in().values():
+        return _built_in(file.name)
     try:
         return _read(file.read_text(encoding="utf-8"))
-    except (yaml.YAMLError, UnicodeDecodeError, RecursionError) as wrong:
-        raise InvalidSpec("", f"{file.name} is no YAML: {' '.join(str(wrong).split())[:300]}") from wrong
+    except (NotYaml, UnicodeDecodeError) as wrong:
+        raise InvalidSpec("", f"{file.name} is no YAML: {wrong}") from wrong
 
 
 def parse_spec(document: Any) -> SupernodeSpec:
@@ -99,7 +101,12 @@ def _figure(path: str, cell: Any, titles: Mapping[str, str]) -> Figure:
     return Figure(path, cell["value"], tuple(titles[code] for code in codes), mark, cell.get("note", ""))
 
 
+@functools.cache
+def _built_in(name: str) -> SupernodeSpec:
+    return parse_spec(packaged_yaml("matrixresource.topology", name))
+
+
 @functools.lru_cache(maxsize=8)
 def _read(text: str) -> SupernodeSpec:
     """Of the same text the same spec: several parts of one process ask for it, and none can change it."""
-    return parse_spec(yaml.safe_load(text))
+    return parse_spec(parse_yaml(text))

@@ -26,11 +26,11 @@ from pathlib import Path
 from typing import Any
 
 import httpx
-import yaml
 
 from matrixcommon.api.client import at, call
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFound
 from matrixcommon.model.resource_key import key_of
+from matrixcommon.model.yaml_text import NotYaml, parse_documents
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixresource.agent.fault_catalogue import FAULT_KINDS
 from matrixresource.machines import DEFAULT_FILE, of_numbers
@@ -288,8 +288,8 @@ def _documents(manifest: str | Path) -> list[dict[str, Any]]:
             raise InvalidField(f"there is no file {manifest}", field="manifest")
         text = Path(manifest).read_text()
     try:
-        found = [document for document in yaml.safe_load_all(text) if document]
-    except yaml.YAMLError as wrong:
+        found = [document for document in parse_documents(text) if document]
+    except NotYaml as wrong:
         raise InvalidField(f"the manifest is no YAML: {wrong}", field="manifest") from wrong
     if not found or not all(isinstance(document, dict) for document in found):
         raise InvalidField("the manifest has no object in it", field="manifest")

@@ -151,3 +151,14 @@ def test_text_that_is_not_a_mapping_is_refused(tmp_path):
         path.write_text(wrong)
         with pytest.raises(BadDataFile):
             read_model(str(path))
+
+
+@pytest.mark.parametrize(
+    ("text", "why"), [("[" * 300_000, "not YAML"), ("a: [", "not YAML"), ("- layers", "a mapping of fields")]
+)
+def test_a_file_that_is_no_mapping_is_refused_however_deep_it_nests(tmp_path, text, why):
+    file = tmp_path / "mine.yaml"
+    file.write_text(text)
+    for read in (read_model, load_calibration):
+        with pytest.raises(BadDataFile, match=why):
+            read(str(file))

@@ -6,8 +6,7 @@ from __future__ import annotations
 from functools import cache
 from importlib.resources import files
 
-import yaml
-
+from matrixcommon.model.yaml_text import packaged_yaml
 from matrixcompute.scenarios.checks import parse
 from matrixcompute.scenarios.schema import Scenario
 
@@ -18,6 +17,7 @@ def library() -> dict[str, Scenario]:
     found = {}
     for file in sorted(files("matrixcompute.scenarios.library").iterdir(), key=lambda each: each.name):
         if file.name.endswith(".yaml"):
-            name, scenario = parse(yaml.safe_load(file.read_text("utf-8")), file.name.removesuffix(".yaml"))
+            document = packaged_yaml("matrixcompute.scenarios.library", file.name)
+            name, scenario = parse(document, file.name.removesuffix(".yaml"))
             found[name] = scenario
     return found

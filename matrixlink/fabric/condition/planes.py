@@ -10,17 +10,13 @@ from __future__ import annotations
 
 import functools
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
-
-import yaml
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.yaml_text import packaged_yaml
 from matrixresource.topology import SupernodeSpec
 from matrixresource.topology.loading import load_spec
-
-CALIBRATION = Path(__file__).with_name("calibration.yaml")
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,9 +81,9 @@ def taken(measured: dict[str, Any], plane: str, quantity: str, path: str) -> flo
     return float(found[0]["value"])
 
 
-def calibration(path: Path = CALIBRATION) -> dict[str, Any]:
+def calibration() -> dict[str, Any]:
     """The measured numbers with their sources, as loaded; every source it names is checked to be in its list."""
-    document: dict[str, Any] = yaml.safe_load(path.read_text(encoding="utf-8"))
+    document: dict[str, Any] = packaged_yaml("matrixlink.fabric.condition", "calibration.yaml")
     for plane in Plane:
         for quantity in ("latency_us", "payload_gbps"):
             for entry in document[plane][quantity]:

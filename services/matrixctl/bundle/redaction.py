@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import yaml
+from matrixcommon.model.yaml_text import parse_yaml
 
 HIDDEN = "***"
 SHAPES = (
@@ -63,7 +63,7 @@ def _values(file: Path) -> list[str]:
         return []  # a draft that was put in its place, or a process that ended
     try:
         return list(_values_in(file.name, text))
-    except (ValueError, TypeError, AttributeError, yaml.YAMLError):
+    except (ValueError, TypeError, AttributeError):
         return WORDS.findall(text)
 
 
@@ -75,7 +75,7 @@ def _holds_secrets(file: Path) -> bool:
 
 def _values_in(name: str, text: str) -> Iterator[str]:
     if name.startswith("kubeconfig"):
-        yield from _named(yaml.safe_load(text), KUBECONFIG_SECRETS)
+        yield from _named(parse_yaml(text), KUBECONFIG_SECRETS)
     elif name == "database-passwords":
         yield from map(str, json.loads(text).values())
     elif name == "tokens.json":

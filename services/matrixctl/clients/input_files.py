@@ -16,6 +16,7 @@ from typing import Any
 import yaml
 
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.yaml_text import NotYaml, parse_documents
 
 STANDARD_INPUT = "-"
 
@@ -35,11 +36,11 @@ _Loader.yaml_implicit_resolvers = {
 def documents_in(file: Path, field: str = "--filename") -> list[Any]:
     """The documents of a file but the empty ones. Raises InvalidField with that field, OSError."""
     try:
-        found = [each for each in yaml.load_all(_text(file, field), _Loader) if each is not None]
+        found = [each for each in parse_documents(_text(file, field), _Loader) if each is not None]
         if not all(isfinite(number) for number in _numbers(found)):
             raise InvalidField(f"{_named(file)} holds a number that is none, .nan or .inf", field=field)
-    except (yaml.YAMLError, ValueError, RecursionError) as wrong:
-        raise InvalidField(f"{_named(file)} is no YAML: {' '.join(str(wrong).split())[:300]}", field=field) from wrong
+    except (NotYaml, UnicodeDecodeError, RecursionError) as wrong:
+        raise InvalidField(f"{_named(file)} is no YAML: {wrong}", field=field) from wrong
     return found
 
 

@@ -14,9 +14,8 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import yaml
-
 from matrixcommon.model.errors import NotFound, Unavailable
+from matrixcommon.model.yaml_text import parse_yaml
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, document_of
 from services.matrixctl.clients.api_client import patiently
 from services.matrixctl.clients.input_files import manifests_in
@@ -54,9 +53,9 @@ class Cluster:
         import httpx
 
         try:
-            current = yaml.safe_load(self.kubeconfig.read_text())
+            current = parse_yaml(self.kubeconfig.read_text())
             cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
-        except (KeyError, IndexError, TypeError, ValueError, yaml.YAMLError) as wrong:
+        except (KeyError, IndexError, TypeError, ValueError) as wrong:
             raise NotRunning(f"{self.kubeconfig} names no cluster or no user; `matrixctl up` writes it anew") from wrong
         data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
         trust = ssl.create_default_context(

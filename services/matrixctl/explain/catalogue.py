@@ -10,15 +10,13 @@ import importlib
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cache
-from importlib.resources import files
 from typing import Any
-
-import yaml
 
 from matrixcommon.api.authorization import ResourceKind
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.reasons import Reason, reasons
 from matrixcommon.model.state_machine import State, StateMachine
+from matrixcommon.model.yaml_text import packaged_yaml
 from services.matrixctl.output.resource_kinds import NOUNS, Noun, unknown
 
 ACCESS = {
@@ -197,8 +195,7 @@ def field_of(kind: Kind, path: str) -> Field:
 @cache
 def meanings() -> dict[str, str]:
     """What fields mean that do not say it themselves."""
-    text = files("services.matrixctl.explain").joinpath("fields.yaml").read_text("utf-8")
-    return {str(name): meaning for name, meaning in yaml.safe_load(text).items()}
+    return {str(name): meaning for name, meaning in packaged_yaml("services.matrixctl.explain", "fields.yaml").items()}
 
 
 def _fields(schema: dict[str, Any], kind: str) -> tuple[Field, ...]:

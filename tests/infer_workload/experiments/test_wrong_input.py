@@ -79,6 +79,14 @@ def test_every_policy_is_judged_before_one_is_played(
     assert (code != 0, field in wrong, says in wrong) == (True, True, True), wrong
 
 
+@pytest.mark.parametrize("text", ["a: [", "[" * 5_000, "a: 2026-02-31"])
+def test_a_policy_that_is_no_yaml_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "policy.yaml"
+    file.write_text(text)
+    code, _, wrong = ran(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20")
+    assert (code != 0, "is no YAML" in wrong, "--filename" in wrong) == (True, True, True), wrong
+
+
 @pytest.mark.parametrize(
     ("command", "option"),
     [

@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted
+from matrixcommon.model.yaml_text import NotYaml, parse_yaml
 from services.matrixctl.commands.command import command
 from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
 from services.matrixctl.commands.experiments.parameters import refusals
@@ -117,9 +117,9 @@ def _document(file: Path) -> dict[str, Any]:
     if not file.exists():
         raise InvalidField(f"there is no file {file}", field="--filename")
     try:
-        found = yaml.safe_load(file.read_text())
-    except (yaml.YAMLError, UnicodeDecodeError) as wrong:
-        raise InvalidField(f"{file} is no YAML with one document", field="--filename") from wrong
+        found = parse_yaml(file.read_text())
+    except (NotYaml, UnicodeDecodeError) as wrong:
+        raise InvalidField(f"{file} is no YAML with one document: {wrong}", field="--filename") from wrong
     if not isinstance(found, dict) or not isinstance(found.get("spec", found), dict):
         raise InvalidField(f"{file} is no ScalingPolicy", field="--filename")
     return found
