@@ -82,8 +82,8 @@ def _ranks(dies: Sequence[int]) -> Ints:
 
 
 class Paths(Protocol):
-    """A plane's links and how moves are laid over them: UB's in `tables/collectives.py`, RDMA's and VPC's in
-    `scale_out.py`."""
+    """A plane's links and how moves are laid over them: UB's in `ub_paths.py`, RDMA's and VPC's in
+    `rdma_vpc_paths.py`."""
 
     def striped(self, step: CollectiveStep) -> Traffic: ...
 

@@ -46,7 +46,7 @@ class ScenarioView(ResourceView, Scenario):
 
 
 class ScenarioRunSpec(ApiModel):
-    """Which scenario is run: one of `/v1/scenarios` by its name, or the one that is `defined` here."""
+    """Which scenario is run: one of `/v1/scenarios` by its name, or the one in `definition`."""
 
     scenario: str | None = Field(None, max_length=63, description="the name of one of /v1/scenarios")
     definition: Scenario | None = Field(None, description="the scenario itself, in place of a name")

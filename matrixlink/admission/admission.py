@@ -2,8 +2,8 @@
 
 Floors are booked link by link at the most the hose model can ask (`routing.py`), protected ones at the most it can ask
 after any one failure they are to survive (`protection.py`). The sum of bookings on a link never exceeds what the link
-has. When links are lost under floors already promised, `regrant` keeps as much of each as fits, the better class first,
-and puts all of it back when the links return. Amounts are GB/s each way.
+has. When links are lost under floors already promised, `reallocate` keeps as much of each as fits, the better class
+first, and puts all of it back when the links return. Amounts are GB/s each way.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Promises: the floors of all slices and the fabric's present condition, in memory beside the tables.
+"""AdmissionState: the floors of all slices and the fabric's present condition, in memory beside the tables.
 
 Every decision needs them, so they are not read from the tables each time; they can be at any moment (`load`).
-`changing()` is the transaction in which memory and tables move together (`in_step`); a row that it changed is followed
+`changing()` is the transaction in which memory and tables move together; a row that it changed is followed
 before it commits.
 
 Two books are kept: who holds what of the links as they are, and who would when all of them are whole and in use. A

@@ -1,7 +1,7 @@
-"""Terms: what has to be known of a slice to decide on others, in memory beside its row.
+"""SliceIndex: what has to be known of a slice to decide on others, in memory beside its row.
 
 Rows are read from the tables when they are changed; decisions about who has what read these. `terms_of` takes them from
-a row, `Roll` keeps them by name and by node.
+a row, `SliceIndex` keeps them by name and by node.
 """
 
 from __future__ import annotations

@@ -162,7 +162,7 @@ class ReportedProgram(ApiModel):
     status: Literal["Programming", "Programmed", "Cleared", "Failed"]
     message: str = Field("", max_length=300)
     digest: str | None = Field(None, max_length=64)
-    """Of the table as it was read back (`tables_digest`), when it is Programmed."""
+    """Of the table as it was read back (`program_digest.digest`), when it is Programmed."""
     drifts: Count = 0
     """How often the table was found otherwise than it was written."""
 

@@ -2,8 +2,8 @@
 
 A transfer is cut into flows, one per sub-plane and way of its policy. Its weight in a sub-plane is what the sub-plane
 can carry for the pair, so one that lost a chip gets less of every transfer, and one that has no path for the pair gets
-nothing; flows share links by these weights, max-min (`fabric/filling.py`). A ceiling is split over sub-planes by them.
-The rate of a transfer is the sum over its flows: pieces go to whichever sub-plane is free.
+nothing; flows share links by these weights, max-min (`fabric/sharing/max_min_arrays.py`). A ceiling is split over
+sub-planes by them. The rate of a transfer is the sum over its flows: pieces go to whichever sub-plane is free.
 
 After an event only the flows of the sub-planes it touched are looked at, and only sub-planes in which a path, a weight,
 a ceiling or a capacity changed are shared anew: they have no link in common. Paths are compared with what they were, so

@@ -1,8 +1,8 @@
 """LinkStateTracker: what is believed of each link: what its port says, what probes found, how often it went down.
 
 A link carries the least of what its port reports and what probes find of it; a port that flaps is held down on top of
-that (`damping.py`). All of it is in the links' rows, so it is the same after a restart; memory keeps what every report
-is compared with. Whatever changes here changes the Fabric that routes and promises are made on.
+that (`flap_damping.py`). All of it is in the links' rows, so it is the same after a restart; memory keeps what every
+report is compared with. Whatever changes here changes the Fabric that routes and promises are made on.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Settling: read where slices are off what their agents have acknowledged, and let go of what has ended.
+"""Acknowledgements: read where slices are off what their agents have acknowledged, and let go of what has ended.
 
 A slice is Active when every member's program is acknowledged in its generation, Failed when an agent could not, and
 gone when it is withdrawn and every program is cleared. A node that cannot be reached, or takes longer than it is given,

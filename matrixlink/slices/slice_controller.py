@@ -2,7 +2,7 @@
 else.
 
 Every verb is idempotent and one transaction: asked twice with the same spec it finds what it did. What the agents then
-do is reported, and `settle` moves slices on. What is promised of which link is kept by `Promises`.
+do is reported, and `settle_all` moves slices on. What is promised of which link is kept by `AdmissionState`.
 """
 
 from __future__ import annotations

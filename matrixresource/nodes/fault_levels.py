@@ -2,7 +2,7 @@
 
 The agent reports a code; the level is the control plane's judgement, read from `fault_levels.yaml` with its source. A
 code seen often within a window, or lasting long, means more than the code says: the rules for that are read here and
-applied in `health.py`.
+applied in `fault_rules.py`.
 """
 
 from __future__ import annotations

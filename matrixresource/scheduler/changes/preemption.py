@@ -51,7 +51,7 @@ def resize(
     victims: Callable[[], list[str] | None],
     warm: Sequence[int] = (),
 ) -> tuple[Placement | None, list[str]]:
-    """`Ledger.resize` for one that may put others out: the new place, or None, and whom of `victims` it preempted.
+    """`resize` for one that may put others out: the new place, or None, and whom of `victims` it preempted.
     `warm` are its own spares that are to become members before free nodes do."""
     place = _resized(ledger, name, request, keep, warm)
     if place is not None or not request.preempts:

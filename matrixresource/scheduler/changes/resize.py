@@ -175,7 +175,7 @@ def refill(ledger: LedgerState, name: str) -> Placement:
 def grown(
     ledger: LedgerState, place: Placement, request: PlacementRequest, stayed: set[int] | None = None
 ) -> Placement | None:
-    """A place and what it lacks of a request; the index holds the place as taken. `stayed` is as in `obeys`."""
+    """A place and what it lacks of a request; the index holds the place as taken. `stayed` is as in `satisfies`."""
     index = ledger.index
     found = _widened(index, place, request.npus_per_node)
     scopes = scopes_of(ledger, request, used_nodes(index, place))

@@ -1,8 +1,8 @@
 """Room for one more gang, or for a block, by moving others: the plan that moves the fewest NPUs.
 
 For each set of nodes the gang could have, the tenants there must go elsewhere. Sets are tried by what is placed on
-them, which no plan can undercut; `STEPS` bounds the search. `make_room` is the way in for a plan to be reviewed and
-carried out one member after another; `plan` for moves that happen all at once.
+them, which no plan can undercut; `STEPS` bounds the search. `plan_defragmentation` makes a plan to be reviewed
+and carried out one member after another; `plan` for moves that happen all at once.
 """
 
 from __future__ import annotations
