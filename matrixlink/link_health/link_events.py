@@ -85,8 +85,9 @@ class LinkEvents:
 
     def _say_switch(self, session: Session, switch: str, heard: list[str], changed: int, state: str) -> None:
         now = Counter(health(self._fabric.capacity(link), self._fabric.link(link).capacity_gbps) for link in heard)
-        text = f"{changed} links to {switch} went {state.lower()} together: of {len(heard)} "
-        text += f"{now[DOWN]} are down, {now[DEGRADED]} degraded"
+        counts = [f"{now[each]} are {each.lower()}" for each in (DOWN, DEGRADED, UP) if now[each]]
+        found = f"of {len(heard)} {', '.join(counts)}" if len(counts) > 1 else f"all {counts[0]}"
+        text = f"{changed} links to {switch} went {state.lower()} together: {found}"
         below = DOWN if now[DOWN] == len(heard) else UP if now[UP] == len(heard) else DEGRADED
         self._say(session, switch, f"Switch{below}", text, below)
 

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from matrixcommon.model.quantities import counted
 from services.console.live.collector import Collector, Event, InstanceState
 from services.console.live.drawing import Drawing, sees
 
@@ -101,7 +102,8 @@ def _alerts(known: Collector, audience: str) -> dict[str, Any]:
             found[f"node {name}"] = {"kind": "node", "name": name, "message": node.alert, "since": node.since}
     for plane in known.planes:
         if plane["linksDown"] or plane["linksDegraded"]:
-            message = f"{plane['linksDown']} links down, {plane['linksDegraded']} degraded"
+            counts = {"down": plane["linksDown"], "degraded": plane["linksDegraded"]}
+            message = ", ".join(f"{counted(count, 'link')} {state}" for state, count in counts.items() if count)
             found[f"plane {plane['name']}"] = {"kind": "plane", "name": plane["name"], "message": message}
     for (project, name), instance in known.instances.items.items():
         if instance.trouble and sees(audience, project):

@@ -62,10 +62,12 @@ async def test_a_switch_is_one_event_though_each_node_reports_its_own_link(tmp_p
     await stack.settle()
     assert await events(stack) == [(switch, "Warning", "SwitchDown")]
     message = (await stack.http.get("/v1/events")).json()["items"][0]["message"]
-    assert f"4 links to {switch}" in message
+    assert message == f"4 links to {switch} went down together: all 4 are down"
     break_switch(stack, None)
     await settled(stack)
     assert await events(stack) == [(switch, "Warning", "SwitchDown"), (switch, "Normal", "SwitchUp")]
+    message = (await stack.http.get("/v1/events")).json()["items"][1]["message"]
+    assert message == f"4 links to {switch} went up together: all 4 are up"
 
 
 async def test_an_l1_chip_is_told_of_and_not_every_switch_behind_it(tmp_path):
