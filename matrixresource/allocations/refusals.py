@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable
+from collections.abc import Container, Iterable
 from dataclasses import replace as changed_to
+from math import inf
 from typing import Any
 
 from matrixcommon.model.errors import ExceedsDomain, InsufficientCapacity
+from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import counted
 from matrixresource.allocations.ledger_sync import LedgerSync
+from matrixresource.allocations.promised_capacity import promised_nodes, promises_in_the_way
 from matrixresource.contract.nodes import MAINTENANCE_OF
+from matrixresource.scheduler.changes.advance_reservation import leaving
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.placement.named_memory import memory_short
 from matrixresource.store.tables import NodeRow
@@ -19,26 +23,38 @@ DOMAINS_SHOWN = 64
 
 
 def refusal(
-    rows: Iterable[NodeRow], ledger: LedgerSync, request: PlacementRequest, name: str = ""
+    rows: Iterable[NodeRow],
+    ledger: LedgerSync,
+    request: PlacementRequest,
+    name: str = "",
+    reserved_from: float = -inf,
 ) -> InsufficientCapacity:
     """The error: which constraint is in the way, and per cabinet what stands on its nodes; of memory that is asked of
-    named nodes, each that is short. `name`: of the allocation that asks, for what it holds already."""
+    named nodes, each that is short. `name`: of the allocation that asks, for what it holds already. `reserved_from`:
+    when it is to begin, of a reservation."""
     rows = list(rows)
     if request.mem_by_node:
         return _memory_refusal(ledger, request, name)
     start = does_not_fit(request, ledger.ledger.shape.npus)
-    if rows and (limit := _exceeded(ledger, request)):
-        return ExceedsDomain(f"{start}: {limit}", field="placement.level", blocking=blocking(rows))
-    if name and ledger.ledger.choose(request) is not None:  # its rules hold for what it has and this together
+    shown = blocking(rows, promised_nodes(ledger, request, reserved_from))
+    if rows and (limit := exceeded(ledger, request)):
+        several = "let them lie over several: `placement.level: supernode`, not required"
+        instead = "make the placement preferred" if request.required_domain == "cabinet" else several
+        return ExceedsDomain(f"{start}: {limit}; {instead}", field="placement.level", blocking=shown)
+    if promised := promises_in_the_way(ledger, request, reserved_from):
+        why = promised
+    elif name and ledger.ledger.choose(request) is not None:  # its rules hold for what it has and this together
         why = "there is room, but none beside what it has, by its placement or what is reserved; "
         why += "an allocation moves by PUT .../move"
     else:
-        why = blocking_domains(ledger, request)
+        with leaving(ledger.ledger) as gone:
+            gone.by(reserved_from)
+            why = blocking_domains(ledger, request)
     text = f"{start}: {why}{_worked_on(rows)}"
-    return InsufficientCapacity(text, blocking=blocking(rows))
+    return InsufficientCapacity(text, blocking=shown)
 
 
-def _exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:
+def exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:
     """What the domain in which all of them are to lie has at the most, where that is too little however free it is."""
     shape, domain = ledger.ledger.shape, request.required_domain
     if not domain or request.npus_per_node < shape.npus:
@@ -46,9 +62,7 @@ def _exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:
     most, asked = shape.size_of(domain), request.nodes + request.spares
     if asked <= most:
         return ""
-    several = "let them lie over several: `placement.level: supernode`, not required"
-    instead = "make the placement preferred" if domain == "cabinet" else several
-    return f"a {domain} has {counted(most, 'node')}, and {asked} are to lie in one; {instead}"
+    return f"a {domain} has {counted(most, 'node')}, and {asked} are to lie in one"
 
 
 def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) -> InsufficientCapacity:
@@ -211,9 +225,13 @@ _RULES: dict[str, Any] = {
 }
 
 
-def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
+def blocking(rows: Iterable[NodeRow], promised: Container[NodeName] = ()) -> list[dict[str, Any]]:
     """Per cabinet: its nodes, those entirely free, and what stands in the way on the others. The freest are
-    reported."""
+    reported. `promised`: nodes that a reservation will have meanwhile."""
+
+    def obstacle(node: NodeRow) -> str | None:
+        return obstacle_in_words(node) or ("Promised" if node.node_name in promised else None)
+
     cabinets: dict[str, list[NodeRow]] = defaultdict(list)
     for row in rows:
         cabinets[row.node_name.cabinet].append(row)
@@ -221,8 +239,8 @@ def blocking(rows: Iterable[NodeRow]) -> list[dict[str, Any]]:
         {
             "domain": cabinet,
             "nodes": len(nodes),
-            "free": sum(node.obstacle() is None for node in nodes),
-            "obstacles": dict(sorted(Counter(why for node in nodes if (why := obstacle_in_words(node))).items())),
+            "free": sum(obstacle(node) is None for node in nodes),
+            "obstacles": dict(sorted(Counter(why for node in nodes if (why := obstacle(node))).items())),
         }
         for cabinet, nodes in sorted(cabinets.items())
     ]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField
 from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixcommon.model.quantities import LATEST_S, timestamp
 from matrixcommon.persistence.database_session import find
@@ -13,7 +15,7 @@ from matrixresource.allocations import quotas
 from matrixresource.allocations.apply_placement import apply_placement, new_allocation
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
-from matrixresource.allocations.refusals import refusal
+from matrixresource.allocations.refusals import describe_request, does_not_fit, refusal
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import RESERVATION_LABEL, system_labels
@@ -70,7 +72,8 @@ class ReservationService:
             self._ledger.touched()
             place = ledger_reserving.reserve(ledger, name, allocation_request, start, start + request.duration_s)
             if place is None:
-                raise refusal(self._store.nodes(session), self._ledger, allocation_request)
+                asked = replace(allocation_request, lease_end=start + request.duration_s)
+                raise refusal(self._store.nodes(session), self._ledger, asked, reserved_from=start)
             row = ReservationRow(
                 name=name,
                 project=request.project,
@@ -142,7 +145,9 @@ class ReservationService:
         ledger = self._ledger.ledger
         place = ledger_reserving.claim(ledger, reservation, name, request, now)
         if place is None:
-            raise refusal(self._store.nodes(session), self._ledger, request)
+            has = describe_request(ledger.allocations[reservation].request, ledger.shape.npus)
+            why = f"reservation {reservation!r} has {has} left, as they lie"
+            raise InsufficientCapacity(f"{does_not_fit(request, ledger.shape.npus)}: {why}", field="reservation")
         left = ledger.allocations.get(reservation)
         stays = set() if left is None else {*self._ledger.nodes(left.place), *self._ledger.spares(left.place)}
         for node in self._store.allocated_to(session, reservation):

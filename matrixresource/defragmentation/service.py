@@ -12,13 +12,14 @@ from math import inf
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Cancelled, Conflict, InsufficientCapacity, StalePlan
+from matrixcommon.model.errors import Cancelled, Conflict, ExceedsDomain, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.persistence.database_session import find
 from matrixcommon.workflows import verbs
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.refusals import blocking, describe_request
+from matrixresource.allocations.promised_capacity import promised_nodes, promises_in_the_way
+from matrixresource.allocations.refusals import blocking, describe_request, does_not_fit, exceeded
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView, MoveRefused
 from matrixresource.defragmentation.plan import blocking_reason, move_started, plan_room
@@ -64,14 +65,19 @@ class DefragmentationService:
             wanted = describe_request(allocation_request, ledger.shape.npus)
             if ledger.choose(allocation_request) is not None:
                 raise Conflict(f"there is room for {wanted} already; nothing has to move")
+            if limit := exceeded(self._ledger, allocation_request):
+                field = "nodes" if request.request is None else "request.placement.level"
+                start = does_not_fit(allocation_request, ledger.shape.npus)
+                raise ExceedsDomain(f"{start}: {limit}; no move can change that", field=field)
             found = plan_room(session, self._store, self._ledger, allocation_request)
             if found is None or found.plan is None:
-                raise InsufficientCapacity(
-                    f"no moves of whole nodes were found that make room for {wanted}"
-                    if found is None
-                    else f"there will be room for {wanted} once {', '.join(found.nodes)} are clean",
-                    blocking=blocking(self._store.nodes(session)),
-                )
+                why = f"no moves of whole nodes were found that make room for {wanted}"
+                if found is not None:
+                    why = f"there will be room for {wanted} once {', '.join(found.nodes)} are clean"
+                elif promised := promises_in_the_way(self._ledger, allocation_request):
+                    why = f"{does_not_fit(allocation_request, ledger.shape.npus)}: {promised}"
+                promised_to_others = promised_nodes(self._ledger, allocation_request)
+                raise InsufficientCapacity(why, blocking=blocking(self._store.nodes(session), promised_to_others))
             row = DefragmentationRow(
                 name=name,
                 project=request.project,

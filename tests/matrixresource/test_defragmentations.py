@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixcommon.model.errors import Conflict, InsufficientCapacity, StalePlan
+from matrixcommon.model.errors import Conflict, ExceedsDomain, InsufficientCapacity, StalePlan
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.database_session import find
@@ -108,7 +108,7 @@ def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
         machine.propose(nodes=3)
     with pytest.raises(Conflict, match="room for 2 nodes already"):
         machine.propose(name="q", nodes=2)
-    with pytest.raises(InsufficientCapacity, match="no moves"):
+    with pytest.raises(ExceedsDomain, match="no move can change that"):
         machine.propose(name="q", nodes=5, level="cabinet")
     machine.ask("new", nodes=5)
     machine.carry_on()
@@ -293,3 +293,19 @@ def test_an_old_plan_is_refused(tmp_path: Path) -> None:
     assert machine.plan().state == "Stale"
     with pytest.raises(Conflict, match="Stale"):
         machine.plans.approve("p")
+
+
+def test_no_moves_are_looked_for_where_none_can_help(tmp_path):
+    machine = Scattered(tmp_path)
+    with pytest.raises(ExceedsDomain, match="a cabinet has 4 nodes, and 5 are to lie in one; no move can") as refused:
+        machine.propose(nodes=5)
+    assert refused.value.field == "nodes"
+    request = {"nodes": 4, "placement": CABINET | {"level": "supernode"}}
+    with pytest.raises(ExceedsDomain, match="a supernode has 48 nodes, and 60 are to lie in one") as refused:
+        machine.propose(request=request | {"nodes": 60})
+    assert refused.value.field == "request.placement.level"
+    begins = timestamp(machine.clock.now() + 600)
+    promised = {"nodes": 3, "startsAt": begins, "durationS": 600}
+    machine.allocator.reservations.put("soon", ReservationRequest.model_validate(promised))
+    with pytest.raises(InsufficientCapacity, match="4 nodes do not fit: what is free is promised to reservation soon"):
+        machine.propose(request=request)

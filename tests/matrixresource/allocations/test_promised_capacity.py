@@ -1,0 +1,85 @@
+"""A refusal that is due to reservations names them, what they have, and what would fit beside them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from matrixcommon.model.errors import InsufficientCapacity
+from matrixcommon.model.quantities import timestamp
+from matrixresource.contract.reservations import ReservationRequest
+from tests.matrixresource.machine import Machine
+
+HOUR_S = 3600.0
+
+
+@pytest.fixture
+def machine(tmp_path: Path) -> Machine:
+    return Machine(tmp_path)
+
+
+def promise(machine: Machine, name: str, nodes: int, after_s: float, lasts_s: float = HOUR_S) -> None:
+    starts = timestamp(machine.clock.now() + after_s)
+    request = {"nodes": nodes, "startsAt": starts, "durationS": lasts_s}
+    machine.allocator.reservations.put(name, ReservationRequest.model_validate(request))
+
+
+def obstacles(refused: InsufficientCapacity) -> dict[str, int]:
+    found: dict[str, int] = {}
+    for each in refused.blocking:
+        for why, count in each["obstacles"].items():
+            found[why] = found.get(why, 0) + count
+    return found
+
+
+def test_whom_the_room_is_promised_to_is_named_and_how_long_a_lease_fits(machine: Machine) -> None:
+    promise(machine, "all", 48, HOUR_S)
+    begin, end = timestamp(machine.clock.now() + HOUR_S), timestamp(machine.clock.now() + 2 * HOUR_S)
+    with pytest.raises(InsufficientCapacity) as refused:
+        machine.ask("job", nodes=4)
+    assert refused.value.message == (
+        f"4 nodes do not fit: what is free is promised to reservation all ({begin} to {end}); "
+        f"it fits with a lease (`leaseS`) that ends by {begin}"
+    )
+    assert obstacles(refused.value) == {"Promised": 48}
+    assert sum(each["free"] for each in refused.value.blocking) == 0
+    machine.ask("job", nodes=4, leaseS=HOUR_S)
+
+
+def test_a_reservation_is_told_which_one_has_what_it_asks_for(machine: Machine) -> None:
+    promise(machine, "noon", 40, HOUR_S)
+    promise(machine, "night", 40, 4 * HOUR_S)
+    with pytest.raises(InsufficientCapacity, match=r"promised to reservation noon \(") as refused:
+        promise(machine, "soon", 10, 0.5 * HOUR_S)
+    assert "leaseS" not in refused.value.message
+    with pytest.raises(InsufficientCapacity, match=r"promised to reservations noon \(.*, night \("):
+        promise(machine, "long", 10, 0.5 * HOUR_S, 5 * HOUR_S)
+    promise(machine, "between", 48, 2 * HOUR_S)
+
+
+def test_a_reservation_is_judged_by_who_will_be_there(machine: Machine) -> None:
+    machine.have("goes", nodes=40, leaseS=HOUR_S)
+    machine.have("stays", nodes=2)
+    promise(machine, "later", 46, 2 * HOUR_S)
+    machine.allocator.reservations.delete("later")
+    with pytest.raises(InsufficientCapacity, match="the most one supernode has free is 46 nodes"):
+        promise(machine, "later", 47, 2 * HOUR_S)
+
+
+def test_where_it_would_not_fit_without_reservations_either_they_are_not_blamed(machine: Machine) -> None:
+    machine.have("here", nodes=46)
+    promise(machine, "later", 1, HOUR_S)
+    with pytest.raises(InsufficientCapacity, match="the most one supernode has free is 2 nodes") as refused:
+        machine.ask("job", nodes=3)
+    assert obstacles(refused.value) == {"Held": 46, "Promised": 1}
+
+
+def test_what_is_taken_of_a_reservation_is_no_more_than_it_has(machine: Machine) -> None:
+    promise(machine, "tomorrow", 8, 1.0)
+    promise(machine, "after", 8, 2 * HOUR_S)
+    machine.clock.at += 1.0
+    machine.allocator.reservations.reconcile()
+    with pytest.raises(InsufficientCapacity, match="reservation 'tomorrow' has 8 nodes left") as refused:
+        machine.ask("job", nodes=9, reservation="tomorrow")
+    assert refused.value.field == "reservation"
