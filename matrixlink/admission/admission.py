@@ -165,8 +165,9 @@ def scaled(need: Demand, factor: float) -> Demand:
 
 
 def _no_path(claim: BandwidthRequest, cut: tuple[tuple[str, str], ...], what: str) -> InsufficientBandwidth:
-    pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in cut[:BLOCKING_MAX]]
-    return InsufficientBandwidth(f"{len(cut)} pairs of members {what}", field="members", blocking=pairs)
+    each = sorted({(a, b) if b == "*" else (min(a, b), max(a, b)) for a, b in cut})
+    pairs = [{"plane": claim.plane, "from": a, "to": b, "freeGbps": 0.0} for a, b in each[:BLOCKING_MAX]]
+    return InsufficientBandwidth(f"{counted(len(each), 'pair')} of members {what}", field="members", blocking=pairs)
 
 
 def _blocking(book: BandwidthLedger, claim: BandwidthRequest, owner: str, at: int, wanted: float) -> dict[str, Any]:

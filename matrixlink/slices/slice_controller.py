@@ -13,9 +13,10 @@ from typing import Any
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.errors import Conflict, InsufficientBandwidth, InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.planes import Plane
+from matrixcommon.model.quantities import counted
 from matrixcommon.persistence.table_cache import shape_of
 from matrixlink.admission.admission_state import AdmissionState
 from matrixlink.admission.slice_index import terms_of
@@ -64,7 +65,14 @@ class SliceController:
                 _refuse_to_move(row, desired)
             current = self.promises.slices.get(name)
             desired.admitted_order = current.rank[1] if current else session.info["newest"] + 1
-            booked = self.promises.book(terms_of(desired), current, dry=validate_only)
+            try:
+                booked = self.promises.book(terms_of(desired), current, dry=validate_only)
+            except InsufficientBandwidth as refused:
+                raise InsufficientBandwidth(
+                    f"{refused.message}{self._impairments(session, desired)}",
+                    field=refused.field,
+                    blocking=refused.blocking,
+                ) from refused
             touched = dict.fromkeys([*desired.members, *(current.members if current else ())])
             generation = row.generation + 1 if row is not None else self.store.first_generation(session, name)
             row = self._taken_over(session, row, desired)
@@ -190,6 +198,21 @@ class SliceController:
         if request.security_rules and request.plane != Plane.VPC:
             raise InvalidField("only slices of the VPC plane have security rules", field="securityRules")
         check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
+
+    def _impairments(self, session: Session, desired: SliceRow) -> str:
+        """What is out of use or below its rate of the members' ports, as the end of a refusal."""
+        impaired = self.promises.impaired_ports(Plane(desired.plane), desired.members)
+        drained = {owner: self.fabric.drained(owner).intersection(ports) for owner, ports in impaired.items()}
+        by = [
+            f"{row.name} ({', '.join(row.elements[:2])}{', ...' if len(row.elements) > 2 else ''})"
+            for row in self.store.out_of_use(session)
+            if any(drained.get(owner, frozenset()).intersection(ports) for owner, ports in row.ports.items())
+        ]
+        out = sum(map(len, drained.values()))
+        below = sum(map(len, impaired.values())) - out
+        lacking = [f"{counted(out, 'port')} drained by {', '.join(by)}"] if by else []
+        lacking += [f"{counted(below, 'port')} below the built rate"] if below else []
+        return f"; of the members' ports, {' and '.join(lacking)}" if lacking else ""
 
     def _desired(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
         """The spec as a row that is not (yet) in the session."""

@@ -135,10 +135,24 @@ async def test_newcomers_keep_off_what_is_drained(stack):
     await put(stack)
     await stack.carry()
     assert (await get(stack))["state"] == "Drained", "nothing crossed it"
-    with pytest.raises(InsufficientBandwidth):
+    with pytest.raises(InsufficientBandwidth, match=rf"; of the members' ports, 4 ports drained by d1 \({CHIP}\)$"):
         await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=389.0))
     await stack.active(request=a_request(floor_gbps_per_npu=388.0))
     assert uses(stack, "ub-p3-k11") == []
+
+
+async def test_who_asks_for_a_floor_on_a_node_that_is_drained_hears_by_which_drain(stack):
+    await put(stack, name="later", elements=["sn0-c11-n3"])
+    await put(stack, elements=[N0])
+    stack.hardware[NODES[1]].ports = {"ub-p3-k11": 0.0}
+    await stack.settle()
+    with pytest.raises(InsufficientBandwidth) as refused:
+        await stack.client.admit("a-ub", a_request(floor_gbps_per_npu=10.0))
+    ports = "ports drained by d1 (sn0-c00-n0) and 1 port below the built rate"
+    assert refused.value.message.startswith("3 pairs of members cannot reach each other on plane ub; of the members'")
+    assert refused.value.message.endswith(ports)
+    pairs = [(each["from"], each["to"]) for each in refused.value.blocking]
+    assert pairs == [(N0, other) for other in NODES[1:4]], "each pair once"
 
 
 async def test_faults_and_drains_compose(stack):
