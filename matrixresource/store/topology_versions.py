@@ -15,7 +15,7 @@ from typing import Any
 from sqlalchemy import JSON, Integer, String, Text, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
-from matrixcommon.model.errors import StaleTopology
+from matrixcommon.model.errors import NotFound, StaleTopology
 from matrixcommon.model.hardware_names import SupernodeName
 from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixresource.contract.topology import TopologyVersionView
@@ -82,7 +82,10 @@ def checked_version(session: Session, asked: str | None) -> str:
 def topology_at(session: Session, version: str | None = None) -> Topology:
     """The content of a version, by default the newest. Raises NotFound."""
     if version is not None:
-        return Topology.parse(find(session, TopologyVersionRow, version).topology)
+        row = session.get(TopologyVersionRow, version)
+        if row is None:
+            raise NotFound(f"there is no topology version {version[:80]!r}", field="version")
+        return Topology.parse(row.topology)
     global _newest
     name = current_version(session)
     if not name:

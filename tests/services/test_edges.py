@@ -138,6 +138,14 @@ async def test_a_method_that_is_not_served_is_answered_with_those_that_are(tmp_p
             answer = await stack.http[service].patch(path)
             assert (answer.status_code, answer.headers["Allow"]) == (405, served)
             assert answer.json()["detail"] == f"PATCH is not served at {path}; {served} may be asked"
+        for service, path, verbs in (
+            ("resource", "/v1/domains/sn0-c03:clse", ":close, :open"),
+            ("link", "/v1/slices/a:prgram", ":program"),
+        ):
+            answer = await stack.http[service].post(path)
+            verb = path.partition(":")[2]
+            assert answer.status_code == 405
+            assert answer.json()["detail"] == f"there is no verb :{verb} here; {verbs} may be asked"
 
 
 async def test_changes_of_one_instant_are_operations_of_their_own(tmp_path):

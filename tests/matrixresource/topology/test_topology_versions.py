@@ -200,7 +200,8 @@ async def test_a_failed_switch_is_one_version_and_old_ones_are_read_back(desk: D
         document = await desk.call("GET", f"supernodes/sn0/topology{query}")
         assert any(each["id"] == "sn0-l2p3-k11" for each in document["graph"]["nodes"]) is there
         assert document["topologyVersion"] == (version or repaired)
-    await desk.call("GET", "supernodes/sn0/topology?version=v9-000000000000", status=404)
+    refused = await desk.call("GET", "supernodes/sn0/topology?version=v9-000000000000", status=404)
+    assert (refused["field"], refused["detail"]) == ("version", "there is no topology version 'v9-000000000000'")
 
 
 async def test_a_flapping_port_makes_no_version_and_keeps_no_other_back(desk: Desk) -> None:
