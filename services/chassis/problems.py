@@ -11,7 +11,7 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match, compile_path
+from starlette.routing import Match
 
 from matrixcommon.model.errors import (
     InternalError,
@@ -119,16 +119,6 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
     return InternalError("this is our fault; the log has it under requestId")
 
 
-def _verbs(path: str, routers: Sequence[APIRouter]) -> list[str]:
-    """The verbs of what `path` leads to, as in `/v1/nodes/{name}:cordon`."""
-    resource, found = path.rpartition(":")[0], set[str]()
-    for route in (route for router in routers for route in router.routes):
-        template, _, verb = getattr(route, "path", "").rpartition(":")
-        if template.endswith("}") and verb and compile_path(template)[0].fullmatch(resource):
-            found.add(verb)
-    return sorted(found)
-
-
 def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
     """Every way a request can fail ends in the service's form of a refusal. `routers`: where the methods of a path
     are."""
@@ -141,11 +131,7 @@ def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
             route for router in routers for route in router.routes if route.matches(request.scope)[0] != Match.NONE
         )
         served = ", ".join(sorted({method for route in found for method in getattr(route, "methods", None) or ()}))
-        text = f"{request.method} is not served at {path}; {served} may be asked"
-        asked = path.rpartition("/")[2].partition(":")[2]
-        if asked and (verbs := _verbs(path, routers)):
-            text = f"there is no verb :{asked} here; {', '.join(f':{verb}' for verb in verbs)} may be asked"
-        response = refuse(MethodNotAllowed(text), path)
+        response = refuse(MethodNotAllowed(f"{request.method} is not served at {path}; {served} may be asked"), path)
         response.headers["Allow"] = served
         return response
 
