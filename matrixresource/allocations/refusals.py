@@ -41,17 +41,24 @@ def refusal(
         several = "let them lie over several: `placement.level: supernode`, not required"
         instead = "make the placement preferred" if request.required_domain == "cabinet" else several
         return ExceedsDomain(f"{start}: {limit}; {instead}", field="placement.level", blocking=shown)
-    if promised := promises_in_the_way(ledger, request, reserved_from):
-        why = promised
-    elif name and ledger.ledger.choose(request) is not None:  # its rules hold for what it has and this together
+    if name and ledger.ledger.choose(request) is not None:  # its rules hold for what it has and this together
         why = "there is room, but none beside what it has, by its placement or what is reserved; "
         why += "an allocation moves by PUT .../move"
     else:
-        with leaving(ledger.ledger) as gone:
-            gone.by(reserved_from)
-            why = blocking_domains(ledger, request)
+        why = what_is_in_the_way(ledger, request, reserved_from)
     text = f"{start}: {why}{_worked_on(rows)}"
     return InsufficientCapacity(text, blocking=shown)
+
+
+def what_is_in_the_way(ledger: LedgerSync, request: PlacementRequest, reserved_from: float = -inf) -> str:
+    """The constraint, as the end of a sentence: a domain that is too small, reservations, or the first rule without
+    which it would fit."""
+    found = exceeded(ledger, request) or promises_in_the_way(ledger, request, reserved_from)
+    if not found:
+        with leaving(ledger.ledger) as gone:
+            gone.by(reserved_from)
+            found = blocking_domains(ledger, request)
+    return found
 
 
 def exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:

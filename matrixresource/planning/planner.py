@@ -12,7 +12,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import counted, timestamp
 from matrixcommon.persistence.searches import search
 from matrixresource.allocations.ledger_sync import LedgerSync
-from matrixresource.allocations.refusals import blocking_domains, does_not_fit, obstacle_in_words
+from matrixresource.allocations.refusals import does_not_fit, obstacle_in_words, what_is_in_the_way
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.contract.plans import FragmentationView, PlanChange, PlanDomain, PlanLoss, PlanRequest, PlanView
 from matrixresource.scheduler.explain import explain
@@ -73,7 +73,7 @@ class Planner:
                 view.spare_nodes = [*self._ledger.spares(answer.place)]
                 view.pool_nodes = [name for name, part in parts.items() if part.cpus or part.memory_gib]
                 return view
-            reason = blocking_domains(self._ledger, allocation_request)
+            reason = what_is_in_the_way(self._ledger, allocation_request)
             view.message = f"{does_not_fit(allocation_request, ledger.shape.npus)}: {reason}"
             view.blocking = self._blocking(session, answer.why)
             view.changes = [self._described(change) for change in answer.changes]

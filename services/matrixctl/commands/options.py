@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import os
 import re
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from math import isfinite
 from pathlib import Path
@@ -49,6 +52,12 @@ class OnStack:
 
         return ApiClient.of(self.folder, getattr(self, "project", None))
 
+    def emulated_now_s(self) -> float:
+        """Seconds since the epoch by the clock of the running stack. Raises NotRunning."""
+        from matrixcommon.emulation.stack_clock import read_timeline
+
+        return read_timeline(self.client.folder.clock_file).emulated(time.time())
+
 
 @dataclass
 class OfProject(OnStack):
@@ -71,16 +80,42 @@ def duration_s(text: str, field: str) -> float:
     return seconds
 
 
-def lasting_s(text: str) -> float:
-    """The seconds that --for says: a duration, or a number of them. Raises InvalidField."""
+def lasting_s(text: str, field: str = "--for") -> float:
+    """The seconds that an option says: a duration, or a number of them. Raises InvalidField."""
     try:
         seconds = float(text)
     except ValueError:
-        return duration_s(text, "--for")
+        return duration_s(text, field)
     if not isfinite(seconds):
-        raise InvalidField("must be a finite number", field="--for")
+        raise InvalidField("must be a finite number", field=field)
     if seconds <= 0:
-        raise InvalidField("must be over 0", field="--for")
+        raise InvalidField("must be over 0", field=field)
+    return seconds
+
+
+Lease = Annotated[
+    str, typer.Option("--lease", help="How long it is held then, emulated: 90s, 20m, 4h, 2d; a number is seconds.")
+]
+
+
+def instant_s(text: str, now_s: Callable[[], float], field: str) -> float:
+    """An instant in emulated seconds since the epoch: a time with its date, the next such time of day, or so long from
+    now (`+2h`), which only these two ask for. UTC. Raises InvalidField."""
+    if text.startswith("+"):
+        return duration_s(text[1:], field) + now_s()
+    if match := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text):
+        hour, minute, second = (int(part or 0) for part in match.groups())
+        now = datetime.fromtimestamp(now_s(), UTC)
+        at = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
+        return (at if at > now else at + timedelta(days=1)).timestamp()
+    try:
+        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
+        seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
+    except (ValueError, OverflowError):
+        seconds = -1.0
+    if seconds < 0:
+        text = f"{text[:40]!r} is no time such as 2026-01-31T08:00:00Z, 14:00 or +2h"
+        raise InvalidField(text, field=field) from None
     return seconds
 
 

@@ -13,7 +13,7 @@ from matrixcommon.model.quantities import counted
 from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.options import OfProject, Output, printed
+from services.matrixctl.commands.options import Lease, OfProject, Output, lasting_s, printed
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 
@@ -28,7 +28,7 @@ def plan(
         Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
     ] = None,
     preempt: Annotated[bool, typer.Option("--preempt", help="It may preempt those of lower priority.")] = False,
-    lease_s: Annotated[float | None, typer.Option("--lease", help="Given back after so many emulated seconds.")] = None,
+    lease: Lease | None = None,
     topology_version: Annotated[str, typer.Option(help="Answer on this topology version, or be refused.")] = "",
     output: Output = Form.TABLE,
 ) -> None:
@@ -44,6 +44,7 @@ def plan(
     requests = _requests(file) if file is not None else []
     client = stack.client
     if file is None:
+        lease_s = None if lease is None else lasting_s(lease, "--lease")
         preemption = "LowerPriority" if preempt else ""
         body = wanted.request(preemption=preemption, leaseS=lease_s, topologyVersion=topology_version)
         answer = client.call("resource", "POST", "/v1/plans", body=body)
@@ -86,13 +87,13 @@ def show_answer(answer: dict[str, Any]) -> None:
         losses = [loss | {"ubShare": f"{loss['ubShare']:.1%}"} for loss in answer["blastRadius"]]
         listing("loss of one:over, members lost:members, UB bandwidth lost:ubShare", losses)
         return
-    say(f"[red]does not fit[/]: {answer['message']}")
+    say(f"[red]does not fit[/]: {answer['message'].partition(' not fit: ')[2] or answer['message']}")
     reasons = [one | {"reasons": [f"{n} {why}" for why, n in one["reasons"].items()]} for one in answer["blocking"]]
     listing("domain, room, short, in the way:reasons", reasons)
     for change in answer["changes"]:
         say(f"- {change['message']}")
     if not answer["changes"]:
-        say("no single thing would help: there are not so many working nodes")
+        say("no single change of what is asked, or of who is there, makes room")
     if answer.get("earliestStart"):
         say(f"it fits from {answer['earliestStart']} on, if everybody leaves when they reported")
 

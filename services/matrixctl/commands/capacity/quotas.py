@@ -8,10 +8,11 @@ import typer
 
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
+from matrixcommon.model.quantities import timestamp
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OfProject, OnStack, lasting_s
+from services.matrixctl.commands.options import Lease, OfProject, OnStack, instant_s, lasting_s
 from services.matrixctl.output.screen import say, say_deleted
 
 group("quota", "How much a project may hold at once. `get quotas` shows all.")
@@ -23,7 +24,6 @@ Whose = Annotated[
 ]
 Allocation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("allocations"))]
 Reservation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("reservations"))]
-LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
 
 
 @command("quota set")
@@ -56,11 +56,15 @@ def reserve(
     stack: OfProject,
     wanted: AllocationOptions,
     name: Reservation,
-    starts_at: Annotated[str, typer.Option("--at", help="When, in emulated time: 2026-01-31T08:00:00Z.")],
+    starts_at: Annotated[
+        str, typer.Option("--at", help="When, in emulated time: 2026-01-31T08:00:00Z, 14:00 (the next one) or +2h.")
+    ],
     lasts: Annotated[str, typer.Option("--for", help="For how long, emulated: 90s, 20m, 4h, 2d; a number is seconds.")],
 ) -> None:
     """Have room kept for later: from --at on it is held, and allocations may take from it by its name."""
-    body = wanted.request(startsAt=starts_at, durationS=lasting_s(lasts))
+    duration = lasting_s(lasts)
+    start = instant_s(starts_at, stack.emulated_now_s, "--at")
+    body = wanted.request(startsAt=timestamp(start), durationS=duration)
     view = stack.client.call("resource", "PUT", at("reservations", name), body=body)
     say(f"{name} is {view['state']} from {view['startsAt']} to {view['endsAt']} on {len(view['nodes'])} nodes")
 
@@ -73,9 +77,10 @@ def reservation_delete(stack: OfProject, name: Reservation) -> None:
 
 
 @command("allocation renew")
-def allocation_renew(stack: OfProject, name: Allocation, lease_s: LeaseS) -> None:
+def allocation_renew(stack: OfProject, name: Allocation, lease: Lease) -> None:
     """Let its lease start again."""
-    view = stack.client.call("resource", "POST", at("allocations", name, ":renew"), body={"leaseS": lease_s})
+    body = {"leaseS": lasting_s(lease, "--lease")}
+    view = stack.client.call("resource", "POST", at("allocations", name, ":renew"), body=body)
     say(f"{name} is held until {view['expiresAt']}")
 
 

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import math
-import re
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +13,7 @@ import typer
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OnStack, Output, duration_s, printed
+from services.matrixctl.commands.options import OnStack, Output, duration_s, instant_s, printed
 from services.matrixctl.output.screen import Form, progress, say
 
 if TYPE_CHECKING:
@@ -73,7 +71,7 @@ def clock_speed(
 @command("clock until")
 def clock_until(
     stack: OnStack,
-    when: Annotated[str, typer.Argument(help="2026-01-31T08:00:00Z, or 14:00 (the next one), in emulated time.")],
+    when: Annotated[str, typer.Argument(help="2026-01-31T08:00:00Z, 14:00 (the next one) or +2h, in emulated time.")],
     speed: Speed = FAST,
     then: Then = None,
     output: Output = Form.TABLE,
@@ -83,8 +81,7 @@ def clock_until(
     The change back is planned from the start, so it comes to the instant, and also where this command is killed;
     interrupted, it sets the speed back at once.
     """
-    now_s = _timeline(stack).emulated(time.time())
-    _run_until(stack, _instant(when, now_s), "WHEN", speed, then, output)
+    _run_until(stack, instant_s(when, stack.emulated_now_s, "WHEN"), "WHEN", speed, then, output)
 
 
 @command("clock for")
@@ -97,7 +94,7 @@ def clock_for(
 ) -> None:
     """Run fast for an emulated duration, and return when it is over. As `clock until`."""
     seconds = duration_s(duration, "DURATION")
-    _run_until(stack, _timeline(stack).emulated(time.time()) + seconds, "DURATION", speed, then, output)
+    _run_until(stack, stack.emulated_now_s() + seconds, "DURATION", speed, then, output)
 
 
 def _file(stack: OnStack) -> Path:
@@ -127,7 +124,7 @@ def _run_until(stack: OnStack, until_s: float, field: str, speed: float, then: f
         raise InvalidField("time that stands still gets nowhere: over 0", field="--speed")
     if then is not None:
         _checked(then, "--then")
-    file, now_s = _file(stack), _timeline(stack).emulated(time.time())
+    file, now_s = _file(stack), stack.emulated_now_s()
     if until_s <= now_s:
         raise InvalidField(f"{timestamp(until_s)} is over: it is {timestamp(now_s)}", field=field)
     if until_s > LATEST_S:
@@ -195,20 +192,3 @@ def _checked(speed: float, field: str) -> float:
     if not 0 <= speed <= SPEED_MAX:
         raise InvalidField(f"must be at least 0, which stands still, and at most {SPEED_MAX:g}", field=field)
     return speed
-
-
-def _instant(text: str, now_s: float) -> float:
-    """An instant in emulated seconds since the epoch: a time with its date, or the next such time of day. UTC."""
-    if match := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text):
-        hour, minute, second = (int(part or 0) for part in match.groups())
-        now = datetime.fromtimestamp(now_s, UTC)
-        at = now.replace(hour=hour, minute=minute, second=second, microsecond=0)
-        return (at if at > now else at + timedelta(days=1)).timestamp()
-    try:
-        at = datetime.fromisoformat(text.replace("Z", "+00:00"))
-        seconds = at.replace(tzinfo=at.tzinfo or UTC).timestamp()
-    except (ValueError, OverflowError):
-        seconds = -1.0
-    if seconds < 0:
-        raise InvalidField(f"{text[:40]!r} is no time such as 2026-01-31T08:00:00Z or 14:00", field="WHEN") from None
-    return seconds

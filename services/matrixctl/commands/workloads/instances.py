@@ -12,7 +12,7 @@ from matrixcommon.api.client import at
 from services.matrixctl.clients.collections import owner, served
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OfProject, OnStack
+from services.matrixctl.commands.options import Lease, OfProject, OnStack, lasting_s
 from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import say
 
@@ -29,13 +29,13 @@ Service = Annotated[str | None, typer.Option("--service", help="Only of this one
 DrainName = Annotated[str, typer.Argument(help="What the drain is called.", autocompletion=of("workflow-drains"))]
 POWERS = {"stop": "Off", "start": "On"}
 """What a CloudMatrixInstance says of an instance that is asked for that."""
-LeaseS = Annotated[float, typer.Option("--lease", help="Emulated seconds from now.")]
 
 
 @command("instance renew")
-def instance_renew(stack: OfProject, name: Instance, lease_s: LeaseS) -> None:
+def instance_renew(stack: OfProject, name: Instance, lease: Lease) -> None:
     """Let its lease start again; without it the instance is deleted when that ends."""
-    view = stack.client.call("compute", "POST", at("instances", name, ":renew"), body={"leaseS": lease_s})
+    body = {"leaseS": lasting_s(lease, "--lease")}
+    view = stack.client.call("compute", "POST", at("instances", name, ":renew"), body=body)
     say(f"{name} is held until {view['expiresAt']}")
 
 
