@@ -11,7 +11,7 @@ from typing import Any
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
-from matrixcompute.contract import CancelledChange, InstanceView
+from matrixcompute.contract import NOT_SERVING, CancelledChange, InstanceView
 from matrixcontainer.client.client import Kind
 from matrixcontainer.client.events import event_body, event_on
 from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, cancelled_change, lease_over, next_action
@@ -21,6 +21,11 @@ SYNCED = "Synced"
 
 HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
 """Whether a member's hardware is healthy enough; of one that nobody hears of it is unknown."""
+
+
+def serves_no_more(view: dict[str, Any]) -> bool:
+    """Whether an instance, as MatrixCompute shows it, has just lost what it needs to serve."""
+    return any(each["type"] == "Ready" and each["reason"] == NOT_SERVING for each in view.get("conditions", ()))
 
 
 def instance_status(
