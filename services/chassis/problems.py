@@ -94,6 +94,8 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
     for error in errors:
         path = field_path(error["loc"], wrong.body, error["type"] == "missing") or "body"
         message = "unknown field" if error["type"] == "extra_forbidden" else error["msg"].removeprefix("Value error, ")
+        if error["type"] == "missing" and error["loc"][:1] == ("query",):
+            message = "it has to be given, in the query"
         if (line := {"field": path, "message": message}) not in lines:
             lines.append(line)
     message = "; ".join(f"{line['field']}: {line['message']}" for line in lines[:5])
