@@ -67,8 +67,8 @@ async def test_a_body_that_a_route_does_not_read_is_refused_and_changes_nothing(
         assert refused >= {"GET", "POST", "DELETE"}
         assert not differences(before, remembered(stack))
         resize = {"params": {"nodes": "3", "project": MARK}, "headers": {"Authorization": f"Bearer {admin}"}}
-        for said_nothing in ({}, {"json": {}}, {"content": b" {}\n"}):
-            answer = await stack.http["compute"].post("/v1/instances/a:resize", **resize, **said_nothing)
+        for empty in ({}, {"json": {}}, {"content": b" {}\n"}):
+            answer = await stack.http["compute"].post("/v1/instances/a:resize", **resize, **empty)
             assert answer.status_code == 202, answer.text
 
 
