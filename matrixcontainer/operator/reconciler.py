@@ -19,7 +19,7 @@ import httpx
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.resource_model import condition, is_true
 from matrixcommon.telemetry.trace import continued
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixcontainer.client.events import record
@@ -115,7 +115,10 @@ class Reconciler(ABC):
                     try:
                         with continued(asked_in(body), f"reconcile {self.kind.kind}", resource=key):
                             again_s = await self.converge(key, body)
-                            return self._may_come_late(key, body) if again_s is None else again_s
+                            late_s = self._may_come_late(key, body) if again_s is None else None
+                            if body["metadata"].get("deletionTimestamp"):
+                                await self._report_deleting(body, again_s is not None, late_s is not None)
+                            return late_s if again_s is None else again_s
                     except StaleRead:
                         raise
                     except asyncio.CancelledError:
@@ -139,6 +142,21 @@ class Reconciler(ABC):
         metadata = body["metadata"]
         waits = metadata.get("deletionTimestamp") and self.unanswered.may_arrive(key, metadata["uid"])
         return AGAIN_WALL_S if waits else None
+
+    async def _report_deleting(self, body: dict[str, Any], goes: bool, late: bool) -> None:
+        """Of a resource that is being deleted: that it is not Ready any more, and what it waits for once nothing is
+        left of it."""
+        if late:
+            message = (
+                f"nothing is left of it; it goes once a request that got no answer cannot arrive any more, within "
+                f"{LATE_WALL_S:g} s"
+            )
+        elif goes and is_true((body.get("status") or {}).get("conditions") or [], "Ready"):
+            message = "what stands behind it is being deleted"
+        else:
+            return
+        conditions = self.condition(body, "Ready", False, "Deleting", message)
+        await self.write_status(body, {"state": "Deleting", "conditions": conditions})
 
     async def take_over(self) -> None:
         """To be called once nobody else reconciles, where somebody may have: what that one asked for may be on its way,
