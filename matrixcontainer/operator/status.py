@@ -41,10 +41,12 @@ def instance_status(
         why = ("LeaseEnded", "its lease has ended; another spec begins a new one")
         if not ended:
             why = ("Pending", "MatrixCompute has not taken the instance up yet")
-        for type in ("Ready", "Progressing") if ended else ("Ready",):
+        kept = ("Ready", "Progressing") if ended else ("Ready",)
+        conditions = [each for each in conditions if each["type"] in kept]  # the others were of what it had
+        for type in kept:
             conditions = condition(conditions, type, False, *why, generation=generation, now=wall_now)
-        nothing: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "conditions": conditions}
-        return {"state": "Ended", "members": [], "slices": []} | nothing if ended else {"state": "Pending"} | nothing
+        nothing = {"readyNodes": 0, "readySpares": 0, "members": [], "slices": [], "conditions": conditions}
+        return {"state": "Ended" if ended else "Pending"} | nothing
     cancelled = cancelled_change(body, observed) if refused is None else None
     settled = refused is None and cancelled is None and observed.generation == observed.observed_generation
     settled = settled and next_action(body, observed).verb == "Nothing"
