@@ -184,12 +184,19 @@ def _planes_below_floor(observed: Observed) -> list[str]:
     return list(dict.fromkeys(each.plane.value for each in observed.slices if not each.floors_kept))
 
 
+NAMED_MAX = 4
+"""So many members are named that are not heard: a cabinet's."""
+
+
 def _stages(allocation: AllocationView | None) -> str:
     """How many of the members are at which stage, and what is said of those that are kept out."""
     waiting = [each for each in allocation.members if each.role == "member" and not each.ready] if allocation else []
     at = Counter(each.stage for each in waiting if each.stage is not None and not each.gone)
     texts = [f"{count} at {stage}" for stage, count in at.items()]
     texts += [f"{each.node} is {each.state}: {each.message}" for each in waiting if each.gone and each.message]
+    if silent := [each.node for each in waiting if each.agent != "Connected" and not (each.gone and each.message)]:
+        more = f" and {len(silent) - NAMED_MAX} more" if len(silent) > NAMED_MAX else ""
+        texts.append(f"not heard: {', '.join(silent[:NAMED_MAX])}{more}")
     return f" ({'; '.join(texts)})" if texts else ""
 
 
