@@ -32,6 +32,7 @@ GONE_WALL_S = 0.5
 LATE_WALL_S = 60.0
 """How long a request that got no answer may still be carried out: it may lie with a process that stands still, or on
 its way."""
+LEFT_WALL_S = 600.0
 
 
 class StaleRead(Conflict):
@@ -99,6 +100,12 @@ class Reconciler(ABC):
         self.wall = wall
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.unanswered = UnansweredRequests(wall)
+        self._left: dict[str, float] = {}
+        """Resources of which nothing is left, by uid, each since when: that they are gone is no news for a while."""
+
+    def _note_left(self, uid: str) -> None:
+        now = self.wall()
+        self._left = {each: at for each, at in self._left.items() if now < at + LEFT_WALL_S} | {uid: now}
 
     async def reconcile(self, key: str) -> float | None:
         """Bring what stands behind the resource nearer to its spec, and report.
@@ -118,6 +125,8 @@ class Reconciler(ABC):
                             late_s = self._may_come_late(key, body) if again_s is None else None
                             if body["metadata"].get("deletionTimestamp"):
                                 await self._report_deleting(body, again_s is not None, late_s is not None)
+                                if again_s is late_s is None:
+                                    self._note_left(body["metadata"]["uid"])
                             return late_s if again_s is None else again_s
                     except StaleRead:
                         raise
@@ -135,6 +144,16 @@ class Reconciler(ABC):
                                 return None
                         raise
         raise StaleRead(f"{self.kind.kind} {key} changes faster than it can be reported")
+
+    async def give_back(self, key: str, body: dict[str, Any]) -> float | None:
+        """Delete what stood behind a resource that is gone, where somebody took its finalizers away before that was
+        done; `body` is how it was last. Returns in how many wall seconds to come again; None where nothing is left, or
+        another resource has the name by now: that has the rest. Raises MatrixError."""
+        async with self.turn(key):
+            if self._left.pop(body["metadata"]["uid"], None) is not None or await self.read(key) is not None:
+                return None
+            going = {**body["metadata"], "deletionTimestamp": body["metadata"].get("deletionTimestamp") or "gone"}
+            return await self.converge(key, {**body, "metadata": going})
 
     def _may_come_late(self, key: str, body: dict[str, Any]) -> float | None:
         """In how many wall seconds to come again before a resource may go: what was asked for and got no answer could

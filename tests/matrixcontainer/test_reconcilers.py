@@ -166,26 +166,6 @@ async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
     assert await reconciler.reconcile("one") is None
 
 
-async def test_what_is_being_deleted_is_not_ready() -> None:
-    class Leaving(Echo):
-        """What stands behind it takes a while."""
-
-        async def converge(self, key: str, body: dict[str, Any]) -> float | None:
-            return await super().converge(key, body) if "deletionTimestamp" not in body["metadata"] else GONE_WALL_S
-
-    kube = OneResource()
-    reconciler = Leaving(kube, lambda: 0.0)  # type: ignore[arg-type]
-    await reconciler.reconcile("one")
-    assert kube.body["status"]["conditions"][0]["status"] == "True"
-    kube.body["metadata"]["deletionTimestamp"] = "now"
-    assert await reconciler.reconcile("one") == GONE_WALL_S
-    (ready,) = kube.body["status"]["conditions"]
-    assert (kube.body["status"]["state"], ready["status"], ready["reason"]) == ("Deleting", "False", "Deleting")
-    written = kube.body["metadata"]["resourceVersion"]
-    assert await reconciler.reconcile("one") == GONE_WALL_S
-    assert kube.body["metadata"]["resourceVersion"] == written, "once"
-
-
 async def test_a_request_that_is_cancelled_under_way_is_waited_for_as_well() -> None:
     kube, reconciler = echo()
     reconciler.refusal = asyncio.CancelledError()
