@@ -14,6 +14,9 @@ from matrixresource.contract.allocations import Affinity, MemberView, PlacementP
 from matrixresource.contract.fields import MEMBERS_MAX
 from matrixresource.contract.nodes import Power
 
+NOT_SERVING = "NotServing"
+"""The reason of the condition Ready of an instance that is Active and has lost what it needs to serve."""
+
 
 class PlaneShare(ApiModel):
     """What an instance is promised of one plane. Rates are GB/s one way for each NPU."""

@@ -19,7 +19,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import ValidationError
 
 from matrixcommon.api.authorization import GUARDED, AccessRules, Caller, Principal, Rule
-from matrixcommon.api.query_parameters import QueryParameters
+from matrixcommon.api.query_parameters import QueryParameters, says_something
 from matrixcommon.api.storable_text import refuse_unstorable_text, suspected
 from matrixcommon.model.resource_model import ApiModel
 
@@ -44,8 +44,9 @@ class FastRouter(APIRouter):
     """A router that refuses what its routes do not take, and lists which of them are hot."""
 
     def __init__(self, prefix: str) -> None:
-        refused = (Depends(QueryParameters().refuse_unknown), Depends(refuse_unstorable_text))
-        super().__init__(prefix=prefix, dependencies=(*GUARDED, *refused))
+        parameters = QueryParameters()
+        refused = (parameters.refuse_unknown, parameters.refuse_unread_body, refuse_unstorable_text)
+        super().__init__(prefix=prefix, dependencies=(*GUARDED, *map(Depends, refused)))
         self.hot_routes: list[FastRoute] = []
 
 
@@ -74,6 +75,8 @@ class FastPath:
         if query and not (route.of_projects and PROJECT_ALONE.fullmatch(query)):
             return None
         if (not route.key and "if-match" in headers) or "\0" in path:
+            return None
+        if route.body is None and says_something(body):
             return None
         caller = rule.admit(principal, query[8:].decode() if query else None)
         more: dict[str, Any] = {"caller": caller}

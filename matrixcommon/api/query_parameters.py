@@ -1,8 +1,8 @@
-"""What may stand in the query of a request: what its route declares, and nothing else.
+"""What may stand in the query of a request: what its route declares, and nothing else; and that a body is read.
 
 A parameter that nobody reads would be passed over, and `?validateonly=true` commit what was only to be tried. So a
 name that the route and its dependencies do not declare is refused before the handler runs, with what is taken instead;
-whoever may not ask is not told.
+whoever may not ask is not told. So is a body that the route does not read: what stands in it belongs into the query.
 """
 
 from __future__ import annotations
@@ -30,12 +30,26 @@ class QueryParameters:
         """A dependency of every route. Raises Malformed."""
         if not request.scope["query_string"]:
             return
+        taken = self._of(request)
+        if not taken.issuperset(request.query_params):
+            refuse_parameters([name for name in request.query_params if name not in taken], taken)
+
+    async def refuse_unread_body(self, request: Request) -> None:
+        """A dependency of every route. Raises Malformed."""
+        headers = request.headers
+        if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
+            return
+        if request.scope["route"].body_field is None and says_something(await request.body()):
+            asked = f"{request.method} {request.url.path}"
+            raise Malformed(f"{asked} reads no body; {_known(self._of(request))} in the query", field="body")
+
+    def _of(self, request: Request) -> frozenset[str]:
+        """What the route of a request takes."""
         route = request.scope["route"]
         asked = request.scope["method"], route.path
         if (taken := self._taken.get(asked)) is None:
             taken = self._taken[asked] = frozenset(_declared(route.dependant))
-        if not taken.issuperset(request.query_params):
-            refuse_parameters([name for name in request.query_params if name not in taken], taken)
+        return taken
 
 
 def refuse_parameters(unknown: Iterable[str], taken: Iterable[str] = ()) -> None:
@@ -48,11 +62,19 @@ def refuse_parameters(unknown: Iterable[str], taken: Iterable[str] = ()) -> None
             meant = ", as this is of no project"
         lines.append({"field": f"query.{name[:40]}", "message": f"unknown parameter {name[:40]!r}{meant}"})
     if lines:
-        known = f"it takes {', '.join(sorted(taken))}" if taken else "it takes no parameters"
         message = "; ".join(line["message"] for line in lines)
         raise Malformed(
-            f"{message}{'' if message.endswith('?') else ';'} {known}", field=lines[0]["field"], blocking=lines
+            f"{message}{'' if message.endswith('?') else ';'} {_known(taken)}", field=lines[0]["field"], blocking=lines
         )
+
+
+def says_something(body: bytes | None) -> bool:
+    """Whether there is anything in a body: many clients send `{}` where they have nothing to say."""
+    return body is not None and body.strip() not in (b"", b"{}")
+
+
+def _known(taken: Iterable[str]) -> str:
+    return f"it takes {names}" if (names := ", ".join(sorted(taken))) else "it takes no parameters"
 
 
 def _declared(dependant: Dependant) -> Iterator[str]:

@@ -8,7 +8,7 @@ twice.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from math import ceil
@@ -119,7 +119,7 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
             else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s / 2)), foreseen)
         ]
     known = [each for each in proposals if each is not None]
-    silent = len(known) < len(proposals) or (policy.forecasts == "Auto" and not policy.metrics and predicted is None)
+    silent = _silent(policy, proposals, predicted)
     wanted, reason = max(known, default=seen.members), Reason.DESIRED_WITHIN_RANGE
     if wanted != seen.members:
         reason = Reason.ABOVE_TARGET if wanted > seen.members else Reason.BELOW_TARGET
@@ -153,7 +153,8 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
         size, reason = seen.members, Reason.METRIC_UNAVAILABLE
     if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not silent:
         reason = Reason.PENDING_MEMBERS
-    return Recommendation(size, state, reason, _message(reason, seen, asked, size), predicted)
+    why = f"{silent}; {SENTENCES[reason]}" if reason == Reason.METRIC_UNAVAILABLE else SENTENCES[reason]
+    return Recommendation(size, state, reason, _message(why, seen, asked, size), predicted)
 
 
 def to_or_from_zero(
@@ -281,11 +282,22 @@ def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observ
     return floor([(at, load * needs) for at, load in state.loads], sizing, TICK_S)
 
 
-def _message(reason: Reason, seen: Observation, asked: int, size: int) -> str:
+def _silent(policy: ScalingPolicySpec, proposals: Sequence[int | None], predicted: int | None) -> str:
+    """Which signals say nothing; empty where all speak."""
+    if policy.metrics:
+        named = zip(policy.metrics, proposals, strict=True)
+        silent = [metric.object.metric.name for metric, proposal in named if proposal is None]
+        return f"{', '.join(silent)} {'has' if len(silent) == 1 else 'have'} no value" if silent else ""
+    if None in proposals:
+        return "nothing that is served there says how much work comes in"
+    return "the forecast has too little to go by" if policy.forecasts == "Auto" and predicted is None else ""
+
+
+def _message(why: str, seen: Observation, asked: int, size: int) -> str:
     there = counted(seen.members, "node") + ("" if seen.ready == seen.members else f", {seen.ready} ready")
     work = "" if seen.load is None else f"; the work of {seen.load:.1f} nodes comes in, {seen.backlog:.0f} s of it wait"
     change = "stays" if size == seen.members else f"goes to {size}"
-    return f"{there}{work}; {asked} proposed, {change}: {SENTENCES[reason]}"
+    return f"{there}{work}; {asked} proposed, {change}: {why}"
 
 
 SENTENCES: dict[Reason, str] = {
@@ -302,7 +314,7 @@ SENTENCES: dict[Reason, str] = {
     Reason.TOO_MANY_REPLICAS: "maxReplicas",
     Reason.TOO_FEW_REPLICAS: "minReplicas",
     Reason.PENDING_MEMBERS: "members that start or are replaced count as there",
-    Reason.METRIC_UNAVAILABLE: "a signal says nothing, so it does not shrink",
+    Reason.METRIC_UNAVAILABLE: "it does not shrink before every signal has a value",
     Reason.SERVICE_UNAVAILABLE: "CloudMatrix-Infer does not answer, so it does not shrink",
     Reason.TARGET_NOT_FOUND: "there is no such target",
     Reason.TARGET_NOT_READY: "the target is not in a state to be scaled",

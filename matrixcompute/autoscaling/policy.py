@@ -202,8 +202,8 @@ class PoolBounds(ApiModel):
     @field_validator("max_replicas")
     @classmethod
     def _ordered(cls, most: int | None, given: ValidationInfo) -> int | None:
-        if most is not None and most < given.data.get("min_replicas", 1):
-            raise ValueError("maxReplicas is below minReplicas")
+        if most is not None and most < (least := given.data.get("min_replicas", 1)):
+            raise ValueError(f"{most} is below minReplicas, {least}")
         return most
 
 
@@ -286,8 +286,8 @@ class ScalingPolicySpec(ApiModel):
     @field_validator("max_replicas")
     @classmethod
     def _ordered(cls, most: int, given: ValidationInfo) -> int:
-        if most < given.data.get("min_replicas", 1):
-            raise ValueError("maxReplicas is below minReplicas")
+        if most < (least := given.data.get("min_replicas", 1)):
+            raise ValueError(f"{most} is below minReplicas, {least}")
         return most
 
     @field_validator("block")
@@ -295,7 +295,7 @@ class ScalingPolicySpec(ApiModel):
     def _fits(cls, block: int, given: ValidationInfo) -> int:
         most, least = given.data.get("max_replicas", block), given.data.get("min_replicas", 1)
         if most // block * block < least:
-            raise ValueError("no whole number of blocks is between minReplicas and maxReplicas")
+            raise ValueError(f"no multiple of {block} is between minReplicas, {least}, and maxReplicas, {most}")
         return block
 
     @field_validator("pools")
@@ -319,7 +319,7 @@ class ScalingPolicySpec(ApiModel):
     def _reachable(cls, schedules: Sequence[Schedule], given: ValidationInfo) -> Sequence[Schedule]:
         most = given.data.get("max_replicas", REPLICAS_MAX)
         if above := [each.name for each in schedules if each.min_replicas > most]:
-            raise ValueError(f"minReplicas of {', '.join(above)} is above maxReplicas")
+            raise ValueError(f"minReplicas of {', '.join(above)} is above maxReplicas, {most}")
         return schedules
 
     def shown_to(self, project: str) -> Self:

@@ -47,9 +47,8 @@ class Maintenances:
         """
         checked_resource_name(name)
         if len(name) > NAME_LENGTH_MAX:
-            raise InvalidField(
-                f"{name!r} is too long: its cordons are named after it; use {NAME_LENGTH_MAX} letters", field="name"
-            )
+            longest = f"it may have {NAME_LENGTH_MAX} letters at most"
+            raise InvalidField(f"{name!r} is too long: its cordons are named after it, so {longest}", field="name")
         with self._store.reading() as session:
             row = session.get(MaintenanceRow, name)
             check_etag(row, if_match)

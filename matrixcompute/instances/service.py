@@ -71,9 +71,9 @@ class InstanceService:
         """
         checked_resource_name(name)
         if len(name_of(name)) > INSTANCE_NAME_LENGTH_MAX:
+            longest = f"it may have {INSTANCE_NAME_LENGTH_MAX} letters at most"
             raise InvalidField(
-                f"{name_of(name)!r} is too long: its slices are named after it; use {INSTANCE_NAME_LENGTH_MAX} letters",
-                field="name",
+                f"{name_of(name)!r} is too long: its slices are named after it, so {longest}", field="name"
             )
         for field, spec in (("affinity", request.affinity), ("antiAffinity", request.anti_affinity)):
             if spec is not None and name in [resolve(each, request.project) for each in spec.instances]:
@@ -284,7 +284,10 @@ def _check_leaving(instance: InstanceRow, request: InstanceRequest, leaving: lis
     if strangers:
         raise Conflict(f"{', '.join(strangers)} cannot leave: no member of {instance.name!r}", field="leaving")
     if len(set(leaving)) != len(members) - request.nodes:
+        goes = len(members) - request.nodes
+        few = f"{goes} of its {len(members)} members go" if goes > 0 else f"none of its {len(members)} members goes"
         raise Conflict(
-            f"{len(members)} members are to become {request.nodes}, and {len(set(leaving))} are to leave",
+            f"leaving names {counted(len(set(leaving)), 'node')}, and {few} when nodes is {request.nodes}; name just "
+            "those, or leave it out",
             field="leaving",
         )

@@ -55,7 +55,7 @@ class DisruptionBudgetSpec(ApiModel):
     @classmethod
     def _cron(cls, schedule: str | None, given: ValidationInfo) -> str | None:
         if "duration_s" in given.data and (given.data["duration_s"] is None) != (schedule is None):
-            raise ValueError("schedule and durationS go together")
+            raise ValueError("give schedule and durationS both, or neither")
         if schedule is not None:
             try:
                 if len(schedule.split()) != 5:

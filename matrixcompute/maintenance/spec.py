@@ -92,7 +92,7 @@ class MaintenanceSpec(ApiModel):
     @classmethod
     def _with_action(cls, firmware: str | None, given: ValidationInfo) -> str | None:
         if "action" in given.data and (given.data["action"] == "Firmware") != (firmware is not None):
-            raise ValueError("action Firmware goes with the version to write, action Service without")
+            raise ValueError("action Firmware takes the version to write, and action Service none")
         return firmware
 
     @field_validator("service_s")

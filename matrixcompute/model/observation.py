@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,8 @@ from pydantic import Field
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_model import condition
-from matrixcompute.contract import InstanceRequest, SliceSummary
+from matrixcompute.contract import NOT_SERVING, InstanceRequest, SliceSummary
+from matrixcompute.model.states import UNREADY
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixresource.contract.allocations import AllocationView
@@ -47,11 +48,10 @@ class Observed:
 
     @property
     def ready_nodes(self) -> int:
-        if self.allocation is None or self.allocation.state == "Releasing" or not self.allocation.bound:
+        if (allocation := self.allocation) is None:
             return 0
-        if self.allocation.power == "Off":
-            return 0
-        return sum(member.ready for member in self.allocation.members if member.role == "member")
+        roles = ((member.role, member.ready) for member in allocation.members)
+        return ready_members(allocation.state, allocation.bound, allocation.power, roles)
 
     @property
     def nodes_ready(self) -> bool:
@@ -62,6 +62,13 @@ class Observed:
         return len(programmed_planes(self.slices)) == len(Plane)
 
 
+def ready_members(state: str, bound: bool, power: str, members: Iterable[tuple[str, bool]]) -> int:
+    """How many members of an allocation are ready to serve; `members`: the role of each, and whether it is ready."""
+    if state == "Releasing" or not bound or power == "Off":
+        return 0
+    return sum(ready for role, ready in members if role == "member")
+
+
 def programmed_planes(slices: Sequence[SliceSummary]) -> set[Plane]:
     """The planes whose every slice is programmed on all its members."""
     return {each.plane for each in slices} - {each.plane for each in slices if not each.programmed}
@@ -70,7 +77,7 @@ def programmed_planes(slices: Sequence[SliceSummary]) -> set[Plane]:
 def conditions_of(
     before: list[dict[str, Any]],
     observed: Observed,
-    recovery: Recovery,
+    recovery: Recovery | None,
     *,
     state: str,
     shape: InstanceRequest,
@@ -80,7 +87,8 @@ def conditions_of(
     now: float,
 ) -> list[dict[str, Any]]:
     """The conditions of an instance, each true to what agents reported. `nodes`, `spares`: as many as it is to have
-    now; it may have fewer, members down to the floor of its `shape`."""
+    now; it may have fewer, members down to the floor of its `shape`. `recovery`: None while nobody has judged what is
+    broken; Degraded stays as it was then."""
     allocation = active_or_none(observed.allocation)
     missing = max(0, nodes - allocation.nodes) if allocation is not None else 0
     wanted = allocation.nodes + missing if allocation is not None else nodes
@@ -90,8 +98,8 @@ def conditions_of(
         _links_ready(observed),
         _qos_satisfied(observed),
         _spares_available(allocation, spares),
-        _degraded(observed, recovery, wanted, missing, shape.floor),
-        _ready(observed, state, wanted, missing),
+        None if recovery is None else _degraded(observed, recovery, wanted, missing, shape.floor),
+        _ready(observed, allocation, state, wanted, missing),
     )
     result = before
     for aspect in aspects:
@@ -156,15 +164,28 @@ def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int,
     return "Degraded", False, "Whole", "nothing is broken"
 
 
-def _ready(observed: Observed, state: str, wanted: int, missing: int) -> Aspect:
-    if not observed.nodes_ready or not observed.links_ready or state in ("Deleting", "Failed"):
-        return "Ready", False, state, f"the instance is {state}"
+def _ready(observed: Observed, allocation: AllocationView | None, state: str, wanted: int, missing: int) -> Aspect:
+    if not observed.nodes_ready or not observed.links_ready or state in UNREADY:
+        lacking = _nodes_ready(observed, allocation, wanted, missing), _links_ready(observed)
+        return "Ready", False, *why_not_ready(state, [each[3] for each in lacking if not each[1]])
     serves = f"serves with {wanted - missing} of {wanted} nodes" if missing else "serves"
     return "Ready", True, "Ready", serves
 
 
+def why_not_ready(state: str, lacking: Sequence[str]) -> tuple[str, str]:
+    """Reason and message of an instance that is not Ready: that it is on its way; `lacking` is what conditions say is
+    missing of one that is where it is to be."""
+    if state == "Active" and lacking:
+        return NOT_SERVING, "; ".join(lacking)
+    return state, f"the instance is {state}"
+
+
 def _planes_below_floor(observed: Observed) -> list[str]:
     return list(dict.fromkeys(each.plane.value for each in observed.slices if not each.floors_kept))
+
+
+NAMED_MAX = 4
+"""So many members are named that are not heard: a cabinet's."""
 
 
 def _stages(allocation: AllocationView | None) -> str:
@@ -173,6 +194,9 @@ def _stages(allocation: AllocationView | None) -> str:
     at = Counter(each.stage for each in waiting if each.stage is not None and not each.gone)
     texts = [f"{count} at {stage}" for stage, count in at.items()]
     texts += [f"{each.node} is {each.state}: {each.message}" for each in waiting if each.gone and each.message]
+    if silent := [each.node for each in waiting if each.agent != "Connected" and not (each.gone and each.message)]:
+        more = f" and {len(silent) - NAMED_MAX} more" if len(silent) > NAMED_MAX else ""
+        texts.append(f"not heard: {', '.join(silent[:NAMED_MAX])}{more}")
     return f" ({'; '.join(texts)})" if texts else ""
 
 

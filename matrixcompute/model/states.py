@@ -50,6 +50,9 @@ SETTLED = ("Active", "Stopped")
 HOLDING = ("Active", "Updating", "Repairing", "Stopping", "Stopped", "Starting")
 """States in which an instance has its nodes; who finds none then has lost them."""
 
+UNREADY = ("Pending", "Suspending", "Suspended", "Failed", "Deleting")
+"""States in which it serves nobody, whatever of it is still there."""
+
 
 def settled_state(power: str) -> str:
     """The stable state of an instance whose nodes stand as they are to."""

@@ -220,6 +220,6 @@ class InstanceHost(Host[StepContext, OperationRow]):
             return
         created = target.applied is not None and target.state != "Provisioning"
         power = InstanceRequest.from_stored(target.applied).power if created else "On"
-        target.move(settled_state(power) if created else "Failed")
+        target.enter(settled_state(power) if created else "Failed", now)
         target.retry_at = math.inf
         target.set_condition("Progressing", False, reason.reason, reason.message, now)

@@ -85,7 +85,7 @@ class WorkflowStarter:
             # What was under way has ended, though nobody may have looked since: the deadline of the state that begins
             # here counts from here.
             instance.set_condition("Progressing", False, reason, message, now)
-        instance.move(state)
+        instance.enter(state, now)
         instance.set_condition("Progressing", True, reason, message, now)
 
     def open_repair(

@@ -86,7 +86,7 @@ class AutoscalingReconciler:
                 return False
             target, policy, marked, sizes, parked = row.target, row.policy, row.draining, row.sizes, row.parked
             instance = session.get(InstanceRow, target)
-            reason = unable(instance, parked)
+            kept = unable(target, instance, parked)
             if instance is not None:
                 nodes, ready = (0, 0) if parked else (instance.shape.nodes, instance.ready_nodes)
                 floor, size = instance.shape.min_nodes or 1, instance.shape.nodes
@@ -95,14 +95,14 @@ class AutoscalingReconciler:
         away = ""
         try:
             served = await self._served(target)
-            if reason is None:
+            if kept is None:
                 whole = Observation(nodes, ready, least=floor, returns_to=size, spares=spares)
                 statistics = await statistics_of(self._reached, served, policy)
                 whole = observed(whole, statistics, policy)
         except Unavailable as gone:
             away = gone.message
-        if reason is not None:
-            self._status.note(name, reason, SENTENCES[reason])
+        if kept is not None:
+            self._status.note(name, *kept)
             if not away:
                 await self._converge(name, served)
             return False
@@ -115,7 +115,8 @@ class AutoscalingReconciler:
             (deployment,) = served
             now = sizes_now(sizes, whole.members, served[deployment])
             if now is None:
-                self._status.note(name, Reason.METRIC_UNAVAILABLE, SENTENCES[Reason.METRIC_UNAVAILABLE])
+                text = f"deployment {name_of(deployment)} has no pools yet: it is not laid out"
+                self._status.note(name, Reason.METRIC_UNAVAILABLE, text)
                 return False
             seen = pools_observed(whole, now, served[deployment], statistics[deployment])
         found = self._decide(name, seen, away, _changing(served))

@@ -26,7 +26,7 @@ from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
 from matrixcompute.reconcilers.findings import OF_ONE_INSTANCE, Findings, NotUnderstood, Surroundings
-from matrixcompute.reconcilers.loss_news import LossNews
+from matrixcompute.reconcilers.member_news import MemberNews
 from matrixcompute.reconcilers.passed_over import PassedOver
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.reconcilers.room import RoomReconciler
@@ -83,13 +83,13 @@ class InstanceReconciler:
         self._workflows = WorkflowStarter(store, runner, clock)
         self._preemption = PreemptionReconciler(store, neighbours, self._workflows, clock)
         self._room = RoomReconciler(store, neighbours, self._workflows, clock)
-        self._losses = LossNews()
+        self._news = MemberNews(store, clock)
         self._passed_over = PassedOver(clock)
 
     def hear(self, event: WatchEvent | None) -> bool:
-        """Take in what a watch of the allocations says, None after a break of it. Whether somebody has just failed, so
-        that looking cannot wait."""
-        return self._losses.take(event)
+        """Take in what a watch of the allocations says, None after a break of it. Whether somebody has just failed or
+        was revoked, so that looking cannot wait."""
+        return self._news.take(event)
 
     async def reconcile(self) -> str:
         """Look at everything once: write down what is seen, and open the workflows that it calls for."""
@@ -97,7 +97,7 @@ class InstanceReconciler:
             versions = {each.name: each.version for each in self._store.instances(session)}
         if not versions:
             return "no instances"
-        heard = self._losses.look()
+        heard = self._news.look()
         found, slices, draining, out_then = await asyncio.gather(
             self._neighbours.allocations(),
             self._neighbours.slices(),
@@ -119,6 +119,7 @@ class InstanceReconciler:
                 passed_over[wrong.instance] = wrong.cause
                 self._passed_over.note(wrong.instance, wrong.cause, around)
         self._passed_over.keep(passed_over)
+        self._news.looked(allocations)
         opened = await self._act_on(findings, allocations.values())
         return f"{opened} workflows opened" + (
             f", {counted(len(passed_over), 'instance')} passed over" if passed_over else ""

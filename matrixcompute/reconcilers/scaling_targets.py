@@ -10,14 +10,19 @@ SCALABLE = ("Active", "Updating", "Repairing")
 """States of an instance whose size may be changed."""
 
 
-def unable(instance: InstanceRow | None, parked: bool) -> Reason | None:
+def unable(target: str, instance: InstanceRow | None, parked: bool) -> tuple[Reason, str] | None:
     """Why nothing can be decided about a target now."""
+    name = name_of(target)
     if instance is None:
-        return Reason.TARGET_NOT_FOUND
+        return Reason.TARGET_NOT_FOUND, f"there is no instance {name}"
     if parked and instance.shape.suspend:
         return None  # what is scaled to zero can be brought back at any time
-    suspended = instance.shape.suspend or instance.shape.power == "Off"
-    return Reason.TARGET_NOT_READY if suspended or instance.state not in SCALABLE else None
+    if instance.shape.suspend or instance.shape.power == "Off":
+        asked = "suspended" if instance.shape.suspend else "switched off"
+        return Reason.TARGET_NOT_READY, f"instance {name} is to be {asked}; it is sized when it is Active again"
+    if instance.state not in SCALABLE:
+        return Reason.TARGET_NOT_READY, f"instance {name} is {instance.state}; it is sized when it is Active"
+    return None
 
 
 def refusal(instance: InstanceRow | None) -> tuple[str, str] | None:

@@ -44,7 +44,9 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
 def checked_name(name: Any) -> str:
     """The name of a scenario. Raises InvalidField."""
     if not isinstance(name, str) or not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
-        raise InvalidField(f"{str(name)[:80]!r} is no name of at most {NAME_LENGTH} letters", field="name")
+        raise InvalidField(
+            f"{str(name)[:80]!r} is no name: use 1 to {NAME_LENGTH} lower-case letters, digits and '-'", field="name"
+        )
     return name
 
 

@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from matrixcommon.model.clock import Clock, pause
-from matrixcompute.scenarios.readings import Reading
 from matrixcompute.scenarios.report import Entry, Verdict
 from matrixcompute.scenarios.schema import Scenario
 from matrixcompute.scenarios.world import World
@@ -81,7 +80,3 @@ class RunContext:
         look_s = max(self.look_s, min(LOOK_S_MAX, LOOK_SHARE * (now - self.changed_at)))
         seconds = max(LEAST_PAUSE_S, min(look_s, until - now))
         await pause(self.clock, seconds, self.stopping)
-
-
-def seen(reading: Reading) -> str:
-    return reading.message if reading.number is None else f"it was {reading.number:g}"

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import count
 
 from matrixcommon.model.errors import MatrixError
-from matrixcompute.scenarios.context import LEAST_PAUSE_S, Ended, RunContext, seen
+from matrixcompute.scenarios.context import LEAST_PAUSE_S, Ended, RunContext
 from matrixcompute.scenarios.readings import Frame, read
 from matrixcompute.scenarios.report import Outcome
 from matrixcompute.scenarios.schema import Action, Expectation, seconds
@@ -143,8 +143,8 @@ class Phase:
                 continue
             reading = await read(each, look, frame)
             if reading.holds:
-                text = f"stopConditions[{number}]: {each.sentence()}: {seen(reading)}"
-                self._run.note("stopped", each.sentence(), seen(reading))
+                text = f"stopConditions[{number}]: {each.sentence()}: {reading.message}"
+                self._run.note("stopped", each.sentence(), reading.message)
                 raise Ended("STOPPED", text)
 
     async def _verify(self, now: float, look: Look) -> None:
@@ -154,15 +154,16 @@ class Phase:
                 self._run.note("verified", each.action.name, each.action.verify.sentence())
                 self._unproven.remove(each)
             elif now >= each.deadline - LEAST_PAUSE_S / 2:
-                self._run.note("unverified", each.action.name, f"{each.action.verify.sentence()}: {seen(reading)}")
-                raise Ended("INVALID", f"{each.action.name} had no effect: {each.action.verify.sentence()}")
+                self._run.note("unverified", each.action.name, f"{each.action.verify.sentence()}: {reading.message}")
+                effect = f"{each.action.verify.sentence()}: {reading.message}"
+                raise Ended("INVALID", f"{each.action.name} had no effect: {effect}")
 
     async def _watch(self, each: Watched, now: float, look: Look) -> None:
         tracker = each.tracker
         if tracker.outcome is not None:
             return
         reading = await read(tracker.expectation, look, each.frame)
-        tracker.take(now, reading.holds, reading.number, reading.message)
+        tracker.take(now, reading.holds, reading.message)
         outcome = tracker.outcome
         if outcome is not None:
             after = "" if outcome.seconds is None else f"after {outcome.seconds:g} s"

@@ -31,36 +31,70 @@ class Frame:
 
 @dataclass(frozen=True)
 class Reading:
-    """`holds` None: something that it depends on did not answer."""
+    """`holds` None: something that it depends on did not answer. `message` says what was seen; `gone` names an instance
+    that it is about and that is not there."""
 
     holds: bool | None
     number: float | None = None
     message: str = ""
+    gone: str = ""
 
 
 async def read(condition: Condition, look: Look, frame: Frame) -> Reading:
     try:
-        number, of_how_many = await _number(condition, look, frame)
+        found = await _found(condition, look, frame)
     except MatrixError as refused:
         if not refused.retryable:
             raise
         return Reading(None, None, refused.message)
-    return Reading(condition.holds(number, of_how_many), number)
-
-
-async def _number(condition: Condition, look: Look, frame: Frame) -> tuple[float, int]:
-    """What is counted, and of how many."""
-    if condition.metric is not None:
-        return await MEASURES[condition.metric].read(look, condition.of), 1
-    if condition.event is not None:
-        return await _events(condition, look, frame), 1
-    if condition.fault is not None:
-        return await _faults(condition, look, frame), 1
+    holds = condition.holds(found.number, found.of_how_many)
+    gone = found.gone or ("" if holds else await _gone(condition.of, look, frame))
+    missing = f"there is no instance {gone}" if gone else ""
     if condition.instance is not None:
-        return await _instance(condition, look), 1
+        return Reading(holds, found.number, missing or found.why or "it is", gone)
+    counted = f"it was {found.number:g}" + (f" of {found.of_how_many}" if found.of_how_many > 1 else "")
+    return Reading(holds, found.number, "; ".join(each for each in (counted, found.why, missing) if each), gone)
+
+
+@dataclass(frozen=True)
+class _Found:
+    """What is counted, of how many, and why it is no more where that can be said."""
+
+    number: float
+    of_how_many: int = 1
+    why: str = ""
+    gone: str = ""
+
+
+async def _found(condition: Condition, look: Look, frame: Frame) -> _Found:
+    if condition.metric is not None:
+        return _Found(await MEASURES[condition.metric].read(look, condition.of))
+    if condition.event is not None:
+        return _Found(await _events(condition, look, frame))
+    if condition.fault is not None:
+        return _Found(await _faults(condition, look, frame))
+    if condition.instance is not None:
+        return await _instance(condition, condition.instance, look)
     target = str(condition.target or condition.hardware)
     views = await _views(target, look, frame, hardware=condition.hardware is not None)
-    return sum(matches(each, condition) for each in views), len(views)
+    wrong = {each["name"]: why for each in views if (why := mismatch(each, condition))}
+    lacking = [name for name in frame.resources[target] if name not in {each["name"] for each in views}]
+    if frame.scenario.targets[target].type == "cabinet":
+        lacking = []  # what was looked at are its nodes
+    wrong |= dict.fromkeys(lacking, "it is not there")
+    first = "" if condition.bounded or not wrong else next(f"{name}: {why}" for name, why in wrong.items())
+    return _Found(len(views) - len(wrong) + len(lacking), len(views) + len(lacking), first)
+
+
+async def _gone(of: str | None, look: Look, frame: Frame) -> str:
+    """The instance of which a number was asked, where there is none of that name; empty where nobody can say."""
+    if of is None or of in frame.scenario.targets:
+        return ""
+    try:
+        there = any(means(each, "name", of) for each in await look.all("compute", "instances"))
+    except MatrixError:
+        return ""
+    return "" if there else of
 
 
 async def _events(condition: Condition, look: Look, frame: Frame) -> float:
@@ -83,15 +117,25 @@ async def _faults(condition: Condition, look: Look, frame: Frame) -> float:
     return sum(condition.fault in ("*", each["code"]) and matches(each, condition) for each in items)
 
 
-async def _instance(condition: Condition, look: Look) -> float:
-    view = await look.world.find("compute", "instances", str(condition.instance))
+async def _instance(condition: Condition, name: str, look: Look) -> _Found:
+    view = await look.world.find("compute", "instances", name)
     if view is None:
-        return float(condition.state == "Gone")
-    if condition.floor == "held":
-        slices = view.get("slices", [])
-        if not slices or not all(each["floorsKept"] and each["programmed"] for each in slices):
-            return 0.0
-    return float(matches(view, condition))
+        return _Found(float(condition.state == "Gone"), gone=name)
+    if why := mismatch(view, condition) or (_below_floor(view) if condition.floor == "held" else ""):
+        return _Found(0.0, why=f"{name}: {why}")
+    return _Found(1.0)
+
+
+def _below_floor(instance: dict[str, Any]) -> str:
+    """Which of an instance's slices has not what it is promised."""
+    if not (slices := instance.get("slices", [])):
+        return "it has no slices"
+    for each in slices:
+        if not each["programmed"]:
+            return f"routes of {each['name']} are not programmed everywhere"
+        if not each["floorsKept"]:
+            return f"{each['name']} has less than its floor"
+    return ""
 
 
 async def _views(target: str, look: Look, frame: Frame, *, hardware: bool) -> list[dict[str, Any]]:
@@ -111,9 +155,16 @@ async def _views(target: str, look: Look, frame: Frame, *, hardware: bool) -> li
 
 def matches(view: dict[str, Any], condition: Condition) -> bool:
     """Whether a view has the state and the fields."""
-    if condition.state is not None and view.get("state") not in condition.state.split("|"):
-        return False
-    return all(text_at(view, path) in value.split("|") for path, value in condition.where.items())
+    return not mismatch(view, condition)
+
+
+def mismatch(view: dict[str, Any], condition: Condition) -> str:
+    """The first field of a view that is not as a condition says, with what it is; empty where all are."""
+    fields = {**({"state": condition.state} if condition.state is not None else {}), **condition.where}
+    for path, value in fields.items():
+        if (text := text_at(view, path)) not in value.split("|"):
+            return f"{path} is {text or 'not there'}"
+    return ""
 
 
 def text_at(view: Any, path: str) -> str:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
-from matrixcompute.scenarios.context import LEAST_PAUSE_S, Ended, RunContext, seen
+from matrixcompute.scenarios.context import LEAST_PAUSE_S, Ended, RunContext
 from matrixcompute.scenarios.phase import Phase
 from matrixcompute.scenarios.preflight import Preflight, given_spec, preflight
 from matrixcompute.scenarios.readings import Frame, read
@@ -91,6 +91,8 @@ class ScenarioRunner:
         self.enter("Preparing")
         if await self._give(ready):
             ready = await preflight(self.name, self.scenario, self.world)
+            for key in ready.planned:
+                raise Ended("INVALID", _deleted(key))
         self._report.targets = ready.targets
         for target, chosen in ready.targets.items():
             self._run.note("resolved", target, ", ".join(chosen))
@@ -144,9 +146,11 @@ class ScenarioRunner:
                 self._run.note("steady", condition.sentence())
                 return
             self._run.check_stopped()
+            if reading.gone in self._made and verdict == "INVALID":
+                raise Ended(verdict, _deleted(reading.gone))  # nobody makes it again
             if now >= until - LEAST_PAUSE_S / 2:
-                self._run.note("unsteady", condition.sentence(), seen(reading))
-                raise Ended(verdict, f"{field} does not hold: {condition.sentence()}: {seen(reading)}")
+                self._run.note("unsteady", condition.sentence(), reading.message)
+                raise Ended(verdict, f"{field} does not hold: {condition.sentence()}: {reading.message}")
             await self._run.pause(until)
 
     # -- the end -----------------------------------------------------------------------------------------------------
@@ -164,3 +168,7 @@ class ScenarioRunner:
             self._run.note("rolledBack", self.name, f"still being deleted: {', '.join(left)}" if left else "")
         except MatrixError as refused:
             self._run.note("left", self.name, f"{refused.reason}: {refused.message}; the next run rolls back")
+
+
+def _deleted(key: str) -> str:
+    return f"given.{key}: the instance was made for this run, and somebody has deleted it since"

@@ -33,6 +33,9 @@ async def resolve_targets(
     lie. Raises InvalidField for a target that selects nothing."""
     found = {}
     for name, target in scenario.targets.items():
+        instance = target.select.instance
+        if instance is not None and await _members(instance, look, planned) is None:
+            raise InvalidField(f"there is no instance {instance}", field=f"targets.{name}.select.instance")
         candidates = await _candidates(target, look, planned)
         if not candidates:
             raise InvalidField("it selects nothing", field=f"targets.{name}.select")
@@ -53,7 +56,7 @@ async def _candidates(target: Target, look: Look, planned: dict[str, list[dict[s
     nodes = [each for each in await look.all("resource", "nodes") if select.state in (None, each["state"])]
     names = {each["name"] for each in nodes}
     if select.instance is not None:
-        members = await _members(select.instance, look, planned)
+        members = await _members(select.instance, look, planned) or []
         names &= {each["node"] for each in members if select.role in (None, each["role"])}
     places = {name: (NodeName(name).cabinet, NodeName(name).supernode) for name in names}
     fitting = [
@@ -78,11 +81,12 @@ def _is_switch(target: Target, switch: dict[str, Any]) -> bool:
     )
 
 
-async def _members(instance: str, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]]:
+async def _members(instance: str, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
+    """None where there is no such instance."""
     if instance in planned:
         return planned[instance]
     for each in await look.all("compute", "instances"):
         if means(each, "name", instance):
             members: list[dict[str, Any]] = each.get("members", [])
             return members
-    return []
+    return None

@@ -37,11 +37,11 @@ class Tracker:
     def deadline(self) -> float:
         return self.began_at + self.limit_s
 
-    def take(self, now: float, holds: bool | None, number: float | None = None, message: str = "") -> None:
+    def take(self, now: float, holds: bool | None, message: str = "") -> None:
         """What a look that began at `now` saw; None: nothing could be seen."""
         if self.outcome is not None:
             return
-        self.last = message if number is None else f"it was {number:g}"
+        self.last = message
         late = now > self.deadline + 1e-6
         if holds is not None:
             self.looks += 1

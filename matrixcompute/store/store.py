@@ -28,8 +28,8 @@ from matrixcompute.contract import (
     Reliability,
     RungView,
 )
-from matrixcompute.model.observation import Observed, conditions_of
-from matrixcompute.model.states import INSTANCE_STATES
+from matrixcompute.model.observation import Observed, conditions_of, why_not_ready
+from matrixcompute.model.states import INSTANCE_STATES, UNREADY
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
@@ -112,8 +112,19 @@ class InstanceRow(ResourceRow, Base):
         present = active_or_none(allocation)
         return present is not None and (self.lacks(present) > 0 or present.spares < self.spares_due)
 
-    def observe(self, observed: Observed, recovery: Recovery, now: float) -> None:
-        """Write down what the neighbours showed, and what the conditions say of it."""
+    def enter(self, state: str, now: float) -> None:
+        """Move to that state, and have the condition Ready say so at once."""
+        self.move(state)
+        ready = self.find_condition("Ready")
+        if ready is None or (ready["status"] == "True" and state not in UNREADY):
+            return
+        reported = (self.find_condition(type) for type in ("NodesReady", "LinksReady"))
+        lacking = [each["message"] for each in reported if each is not None and each["status"] != "True"]
+        self.set_condition("Ready", False, *why_not_ready(state, lacking), now)
+
+    def observe(self, observed: Observed, recovery: Recovery | None, now: float) -> None:
+        """Write down what the neighbours showed, and what the conditions say of it; without a `recovery` what is broken
+        is still to be judged."""
         allocation = observed.allocation
         self.ready_nodes = observed.ready_nodes
         self.members = [m.wire() for m in allocation.members] if allocation is not None else []

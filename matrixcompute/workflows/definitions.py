@@ -44,7 +44,7 @@ def _hopeless(refused: MatrixError) -> bool:
 
 
 def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    instance.move("Failed" if _hopeless(refused) else "Pending")
+    instance.enter("Failed" if _hopeless(refused) else "Pending", now)
     # Who cancelled it does not want it tried again: it waits for `:retry` or another shape.
     instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
@@ -55,7 +55,7 @@ def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixErro
 
 def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     below = isinstance(refused, BelowFloor) and instance.state == "Repairing"
-    instance.move("Failed" if below else settled_state((instance.last_active or instance.shape).power))
+    instance.enter("Failed" if below else settled_state((instance.last_active or instance.shape).power), now)
     instance.retry_at = 0.0 if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
     message = refused.message
     if _hopeless(refused):

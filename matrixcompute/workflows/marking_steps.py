@@ -76,7 +76,7 @@ async def mark_suspended(work: StepContext) -> None:
         instance, now = work.store.instance(session, work.instance), work.clock.now()
         if instance.state == "Suspended":
             return
-        instance.move("Suspended")
+        instance.enter("Suspended", now)
         instance.observed_generation, instance.expires_at, instance.leaving = work.spec_generation, None, None
         instance.down_time = instance.down.settled(now, on=False).wire()
         instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)

@@ -52,7 +52,7 @@ async def await_successor(work: StepContext) -> None:
     if plan.action == "hold":
         raise StepPending(plan.message)
     if plan.action == "replace":
-        raise Conflict(f"repaired first: {plan.message}")
+        raise Conflict(f"what failed has to be repaired before it moves: {plan.message}")
     coming = [member for member in allocation.members if member.role == "successor" and not member.ready]
     if coming:
         raise StepPending(f"{coming[0].node} is {coming[0].state}; {work.parameters['node']} serves meanwhile")
@@ -109,7 +109,7 @@ async def still_wanted(work: StepContext) -> None:
     check_newest(work)
     plan = await repairing_steps.recovery(work, await steps.current_allocation(work))
     if plan.action in ("repair", "replace"):
-        raise Conflict(f"repaired first: {plan.message}")
+        raise Conflict(f"what failed has to be repaired before it moves: {plan.message}")
 
 
 def check_newest(work: StepContext) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
+from typing import Protocol
 
 from matrixcommon.model.errors import MatrixError
 from matrixcontainer.operator.reconciler import Reconciler
@@ -16,6 +17,16 @@ AT_ONCE_MAX = 8
 would wait for its turn for too long."""
 
 
+class Nudge(Protocol):
+    """Has the next run begin soon; at once where it is urgent."""
+
+    def __call__(self, *, urgent: bool) -> None: ...
+
+
+def _nobody(*, urgent: bool) -> None:
+    """Until there is somebody to nudge."""
+
+
 class Changed:
     """Of one kind. What is refused, or asks to be looked at again, stays for the next run."""
 
@@ -23,11 +34,12 @@ class Changed:
         self._reconciler = reconciler
         self._keys: set[str] = set()
         self._free = asyncio.Semaphore(AT_ONCE_MAX)
-        self.nudge: Callable[[], None] = lambda: None
+        self.nudge: Nudge = _nobody
 
-    def add(self, keys: Iterable[str]) -> None:
+    def add(self, keys: Iterable[str], urgent: bool = False) -> None:
+        """`urgent`: their resources say what is no longer true, and are not to wait for others."""
         self._keys |= set(keys)
-        self.nudge()
+        self.nudge(urgent=urgent)
 
     async def reconcile(self) -> str:
         """Reconcile all that have changed since the last run."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -28,9 +29,13 @@ from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.scaling import ScalingPolicyReconciler
 from matrixcontainer.operator.scenarios import ScenarioReconciler
 
+log = logging.getLogger(__name__)
+
 RESYNC_WALL_S = 30.0
 """How often each resource is looked at though nobody reported a change: it heals what was changed behind our back."""
 FINALIZER = "cloudmatrix.io/operator"
+GIVEN_BACK_TRIES = 150
+"""How often what a resource without its finalizer leaves is asked to go: for five minutes of services that are away."""
 
 
 class NotAsSpecified(kopf.TemporaryError):
@@ -155,10 +160,28 @@ def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler, free: async
         if again_s is not None:
             raise NotAsSpecified(f"{_key(body)} is not as specified yet", delay=again_s)
 
+    async def give_back(body: kopf.Body, **_: Any) -> None:
+        for _again in range(GIVEN_BACK_TRIES):
+            try:
+                async with free:
+                    again_s = await reconciler.give_back(_key(body), dict(body))
+            except MatrixError as refused:
+                log.warning("not given back yet", extra={"key": _key(body), "why": refused.message})
+                again_s = AGAIN_WALL_S
+            if again_s is None:
+                return
+            await asyncio.sleep(again_s)
+        log.error("what stood behind a resource may be left", extra={"kind": reconciler.kind.kind, "key": _key(body)})
+
     where = _of(reconciler.kind)
+    kopf.on.event(*where, id="give-back", when=_is_gone, registry=registry)(give_back)
     for change in (kopf.on.resume, kopf.on.create, kopf.on.update, kopf.on.delete):
         change(*where, id="reconcile", registry=registry)(reconcile)  # names the annotation of Kopf's progress
     kopf.timer(*where, interval=RESYNC_WALL_S, initial_delay=RESYNC_WALL_S, id="resync", registry=registry)(reconcile)
+
+
+def _is_gone(type: str | None, **_: Any) -> bool:
+    return type == "DELETED"
 
 
 def _key(body: kopf.Body) -> str:

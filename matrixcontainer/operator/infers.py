@@ -9,6 +9,7 @@ from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcompute.client import ComputeClient
+from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import INFER, POD, KubeClient
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, key_in, key_of_resource
 from matrixcontainer.operator.ports import Inference
@@ -47,19 +48,18 @@ class InferReconciler(Reconciler):
         spec = body["spec"]
         instance = await self._compute.find_instance(key_in(body, spec["instance"], "spec.instance"))
         deployment = await self._inference.find(key)
-        if deployment is None:
-            ready = instance is not None and any(c.type == "Ready" and c.status == "True" for c in instance.conditions)
-            if not ready:
-                state = "no such instance" if instance is None else f"it is {instance.state}"
-                waiting = f"waiting for instance {spec['instance']}: {state}"
-                pods = await self._match_pods(body, {})
-                await self._report(body, None, pods, ("Waiting", waiting), progressing=True)
-                return None
+        lacking = lacking_of(spec["instance"], instance)
+        if deployment is None and lacking:
+            pods = await self._match_pods(body, {})
+            await self._report(body, None, pods, ("Waiting", f"waiting: {lacking}"), progressing=True)
+            return None
         deployment = await self._inference.ensure(key, spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
         await self._scale_in.withdraw(body, deployment, instance)
         progressing, why = progress_of(deployment)
-        await self._report(body, deployment, pods, why, progressing=progressing)
+        if lacking and why[0] == "NoLayout":
+            why = why[0], lacking
+        await self._report(body, deployment, pods, why, progressing=progressing, lacking=lacking)
         return None
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
@@ -119,13 +119,17 @@ class InferReconciler(Reconciler):
         why: tuple[str, str],
         *,
         progressing: bool,
+        lacking: str = "",
     ) -> None:
-        """Write the status; `why` are the reason and message of its Progressing condition."""
+        """Write the status; `why` are the reason and message of its Progressing condition, `lacking` says what its
+        instance is not: CloudMatrix-Infer, which is asked what it serves, knows of that no more than its slices."""
         state = deployment["state"] if deployment is not None else "Pending"
         before = (body.get("status") or {}).get("state")
         reported = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
         waiting = why[1] if progressing else f"the deployment is {state}"
         message = reported[0]["message"] if reported else waiting
+        if lacking and deployment is not None and state in ("Pending", "Unavailable"):
+            message = lacking
         ready = self.condition(body, "Ready", state == "Serving", state, message)
         pools = (deployment or {}).get("pools", {})
         for memory in (c for c in (deployment or {}).get("conditions") or [] if c["type"] == "CacheMemory"):
@@ -145,6 +149,15 @@ class InferReconciler(Reconciler):
             status["metrics"] = None  # nothing is measured any more, and an autoscaler would go by the last that was
         if await self.write_status(body, status) and state != before:
             await self.record_transition(body, "Normal", state, message)
+
+
+def lacking_of(name: str, instance: InstanceView | None) -> str:
+    """Why nothing can be served on an instance now; empty where it is ready."""
+    if instance is None:
+        return f"there is no instance {name}"
+    if any(each.type == "Ready" and each.status == "True" for each in instance.conditions):
+        return ""
+    return f"instance {name} is {instance.state}"
 
 
 def progress_of(deployment: dict[str, Any]) -> tuple[bool, tuple[str, str]]:

@@ -19,7 +19,7 @@ import httpx
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound, Unavailable
 from matrixcommon.model.resource_key import name_of, project_of
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.resource_model import condition, is_true
 from matrixcommon.telemetry.trace import continued
 from matrixcontainer.client.client import Kind, KubeClient
 from matrixcontainer.client.events import record
@@ -32,6 +32,7 @@ GONE_WALL_S = 0.5
 LATE_WALL_S = 60.0
 """How long a request that got no answer may still be carried out: it may lie with a process that stands still, or on
 its way."""
+LEFT_WALL_S = 600.0
 
 
 class StaleRead(Conflict):
@@ -99,6 +100,12 @@ class Reconciler(ABC):
         self.wall = wall
         self._turns: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
         self.unanswered = UnansweredRequests(wall)
+        self._left: dict[str, float] = {}
+        """Resources of which nothing is left, by uid, each since when: that they are gone is no news for a while."""
+
+    def _note_left(self, uid: str) -> None:
+        now = self.wall()
+        self._left = {each: at for each, at in self._left.items() if now < at + LEFT_WALL_S} | {uid: now}
 
     async def reconcile(self, key: str) -> float | None:
         """Bring what stands behind the resource nearer to its spec, and report.
@@ -115,7 +122,12 @@ class Reconciler(ABC):
                     try:
                         with continued(asked_in(body), f"reconcile {self.kind.kind}", resource=key):
                             again_s = await self.converge(key, body)
-                            return self._may_come_late(key, body) if again_s is None else again_s
+                            late_s = self._may_come_late(key, body) if again_s is None else None
+                            if body["metadata"].get("deletionTimestamp"):
+                                await self._report_deleting(body, again_s is not None, late_s is not None)
+                                if again_s is late_s is None:
+                                    self._note_left(body["metadata"]["uid"])
+                            return late_s if again_s is None else again_s
                     except StaleRead:
                         raise
                     except asyncio.CancelledError:
@@ -133,12 +145,37 @@ class Reconciler(ABC):
                         raise
         raise StaleRead(f"{self.kind.kind} {key} changes faster than it can be reported")
 
+    async def give_back(self, key: str, body: dict[str, Any]) -> float | None:
+        """Delete what stood behind a resource that is gone, where somebody took its finalizers away before that was
+        done; `body` is how it was last. Returns in how many wall seconds to come again; None where nothing is left, or
+        another resource has the name by now: that has the rest. Raises MatrixError."""
+        async with self.turn(key):
+            if self._left.pop(body["metadata"]["uid"], None) is not None or await self.read(key) is not None:
+                return None
+            going = {**body["metadata"], "deletionTimestamp": body["metadata"].get("deletionTimestamp") or "gone"}
+            return await self.converge(key, {**body, "metadata": going})
+
     def _may_come_late(self, key: str, body: dict[str, Any]) -> float | None:
         """In how many wall seconds to come again before a resource may go: what was asked for and got no answer could
         be made yet, and nobody would take that away then."""
         metadata = body["metadata"]
         waits = metadata.get("deletionTimestamp") and self.unanswered.may_arrive(key, metadata["uid"])
         return AGAIN_WALL_S if waits else None
+
+    async def _report_deleting(self, body: dict[str, Any], goes: bool, late: bool) -> None:
+        """Of a resource that is being deleted: that it is not Ready any more, and what it waits for once nothing is
+        left of it."""
+        if late:
+            message = (
+                f"nothing is left of it; it goes once a request that got no answer cannot arrive any more, within "
+                f"{LATE_WALL_S:g} s"
+            )
+        elif goes and is_true((body.get("status") or {}).get("conditions") or [], "Ready"):
+            message = "what stands behind it is being deleted"
+        else:
+            return
+        conditions = self.condition(body, "Ready", False, "Deleting", message)
+        await self.write_status(body, {"state": "Deleting", "conditions": conditions})
 
     async def take_over(self) -> None:
         """To be called once nobody else reconciles, where somebody may have: what that one asked for may be on its way,

@@ -11,7 +11,7 @@ from typing import Any
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
-from matrixcompute.contract import CancelledChange, InstanceView
+from matrixcompute.contract import NOT_SERVING, CancelledChange, InstanceView
 from matrixcontainer.client.client import Kind
 from matrixcontainer.client.events import event_body, event_on
 from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, cancelled_change, lease_over, next_action
@@ -21,6 +21,11 @@ SYNCED = "Synced"
 
 HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
 """Whether a member's hardware is healthy enough; of one that nobody hears of it is unknown."""
+
+
+def serves_no_more(view: dict[str, Any]) -> bool:
+    """Whether an instance, as MatrixCompute shows it, has just lost what it needs to serve."""
+    return any(each["type"] == "Ready" and each["reason"] == NOT_SERVING for each in view.get("conditions", ()))
 
 
 def instance_status(
@@ -36,10 +41,12 @@ def instance_status(
         why = ("LeaseEnded", "its lease has ended; another spec begins a new one")
         if not ended:
             why = ("Pending", "MatrixCompute has not taken the instance up yet")
-        for type in ("Ready", "Progressing") if ended else ("Ready",):
+        kept = ("Ready", "Progressing") if ended else ("Ready",)
+        conditions = [each for each in conditions if each["type"] in kept]  # the others were of what it had
+        for type in kept:
             conditions = condition(conditions, type, False, *why, generation=generation, now=wall_now)
-        nothing: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "conditions": conditions}
-        return {"state": "Ended", "members": [], "slices": []} | nothing if ended else {"state": "Pending"} | nothing
+        nothing = {"readyNodes": 0, "readySpares": 0, "members": [], "slices": [], "conditions": conditions}
+        return {"state": "Ended" if ended else "Pending"} | nothing
     cancelled = cancelled_change(body, observed) if refused is None else None
     settled = refused is None and cancelled is None and observed.generation == observed.observed_generation
     settled = settled and next_action(body, observed).verb == "Nothing"

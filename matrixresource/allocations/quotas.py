@@ -97,7 +97,7 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     of_node = npus_of_node(session)
     before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation, of_node)
     moved = _of_its_reservation(session, request, of_node)
-    blocking = []
+    blocking, sentences = list[dict[str, Any]](), list[str]()
     for counted, amount in requested_usage(request, of_node).items():
         counted_already = before[counted] + min(moved[counted], amount)
         others = used[counted] - counted_already
@@ -105,13 +105,17 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
         if limit is not None and amount > counted_already and others + amount > limit:
             text = {"npus": "NPUs", "cpus": "CPU sockets", "memory_gib": "GiB"}[counted]
             blocking.append(
-                {"domain": f"project {request.project}", "needs": f"{amount:g} {text}", "has": max(0, limit - others)}
+                {
+                    "domain": f"project {request.project}",
+                    "needs": f"{amount:.10g} {text}",
+                    "has": max(0, limit - others),
+                }
             )
+            elsewhere = f", of which it has {others:.10g} elsewhere" if others else ""
+            sentences.append(f"may have {limit:.10g} {text}{elsewhere}, and {amount:.10g} are asked for here")
     if blocking:
-        first = blocking[0]
         raise QuotaExceeded(
-            f"project {request.project!r} may hold {first['has']:g} more of what is asked ({first['needs']}); "
-            "raise its quota or release something",
+            f"project {request.project!r} {' and '.join(sentences)}; raise its quota or release something",
             blocking=blocking,
         )
 

@@ -9,9 +9,10 @@ from typing import Any
 from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
+from fastapi.routing import APIRoute
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
-from starlette.routing import Match
+from starlette.routing import Match, compile_path
 
 from matrixcommon.model.errors import (
     InternalError,
@@ -66,6 +67,10 @@ def describe_refusals(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
+OF_A_FIELD = ("missing", "value_error")
+"""Errors of a field that may stand nowhere in the body: its default may not go with what else is there."""
+
+
 def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:
     """`("body", "members", 2, "name")` as `members[2].name`; parameters are one step deep. Where a field may be one of
     several types, the location ends in the type that was tried: what stands nowhere in `body`, and is not `missing`
@@ -92,8 +97,10 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
         return Malformed(f"the body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}", field="body")
     lines = list[dict[str, Any]]()
     for error in errors:
-        path = field_path(error["loc"], wrong.body, error["type"] == "missing") or "body"
+        path = field_path(error["loc"], wrong.body, error["type"] in OF_A_FIELD) or "body"
         message = "unknown field" if error["type"] == "extra_forbidden" else error["msg"].removeprefix("Value error, ")
+        if error["type"] == "missing" and error["loc"][:1] == ("query",):
+            message = "it has to be given, in the query"
         if (line := {"field": path, "message": message}) not in lines:
             lines.append(line)
     message = "; ".join(f"{line['field']}: {line['message']}" for line in lines[:5])
@@ -127,13 +134,31 @@ def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
         path, refuse = request.url.path, refusing(request.scope)
         if not isinstance(wrong, HTTPException) or wrong.status_code != 405:
             return refuse(as_error(wrong, path), path)
-        found = (
-            route for router in routers for route in router.routes if route.matches(request.scope)[0] != Match.NONE
-        )
-        served = ", ".join(sorted({method for route in found for method in getattr(route, "methods", None) or ()}))
+        if (unknown := _unknown_verb(path, routers)) is not None:
+            return refuse(unknown, path)
+        routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
+        found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
+        verb = path[path.rfind(":") :] if ":" in path else ""
+        found = [each for each in found if verb and each.path.endswith(verb)] or found
+        served = ", ".join(sorted({method for each in found for method in each.methods or ()}))
         response = refuse(MethodNotAllowed(f"{request.method} is not served at {path}; {served} may be asked"), path)
         response.headers["Allow"] = served
         return response
 
     for kind in (MatrixError, RequestValidationError, HTTPException, OperationalError, Exception):
         app.add_exception_handler(kind, refused)
+
+
+def _unknown_verb(path: str, routers: Sequence[APIRouter]) -> NotFound | None:
+    """Where what is asked is a verb that nobody knows of a resource: that there is none, and which there are."""
+    resource, colon, verb = path.rpartition(":")
+    if not colon or "/" in verb:
+        return None
+    known = set[str]()
+    for route in (each for router in routers for each in router.routes if isinstance(each, APIRoute)):
+        pattern, is_verb, name = route.path.rpartition(":")
+        if is_verb and name.isidentifier() and compile_path(pattern)[0].match(resource):
+            known.add(name)
+    if not known or verb in known:
+        return None
+    return NotFound(f"there is no :{verb} of {resource}; there are {', '.join(f':{each}' for each in sorted(known))}")

@@ -33,6 +33,7 @@ from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from matrixcontainer.operator.leader_election import Leadership
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S
+from matrixcontainer.operator.status import serves_no_more
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
@@ -131,7 +132,8 @@ class OperatorProcess:
     async def _instance_changed(self, event: WatchEvent | None) -> None:
         """An instance changed, and with it what the deployments on it have to say; or any of them did."""
         key = None if event is None else key_of(event.view["project"], event.view["name"])
-        self._instances.add(self.reconcilers.keys("instances", key))
+        urgent = event is not None and serves_no_more(event.view)
+        self._instances.add(self.reconcilers.keys("instances", key), urgent)
         self._infers.add(self.reconcilers.keys("infers", key))
 
     async def _deployment_changed(self, event: WatchEvent | None) -> None:

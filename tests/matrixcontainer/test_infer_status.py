@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -61,6 +62,39 @@ async def test_what_is_on_no_node_has_neither_pods_nor_metrics(sentence, deploym
     await InferReconciler(kube, services, services, services, lambda: 0.0, "").reconcile("one")  # type: ignore[arg-type]
     status = kube.body["status"]
     assert (kube.pods, status["pods"], status["metrics"], status["state"]) == ([], 0, None, state), sentence
+
+
+NO_SLICES = "instance default/one has no network slices"
+
+
+@pytest.mark.parametrize(
+    ("instance", "deployment", "ready", "progressing"),
+    [
+        (None, "Unavailable", "there is no instance one", "there is no instance one"),
+        ("Stopped", "Unavailable", "instance one is Stopped", "instance one is Stopped"),
+        ("Ready", "Unavailable", NO_SLICES, NO_SLICES),
+        ("Repairing", "Degraded", NO_SLICES, "instance one is Repairing"),
+        (None, None, "waiting: there is no instance one", "waiting: there is no instance one"),
+        ("Provisioning", None, "waiting: instance one is Provisioning", "waiting: instance one is Provisioning"),
+    ],
+)
+async def test_what_is_not_served_is_put_down_to_its_instance(instance, deployment, ready, progressing):
+    """CloudMatrix-Infer knows no more of an instance than its slices."""
+
+    class OnAnInstance(Services):
+        async def find_instance(self, key: str) -> Any:
+            reported = SimpleNamespace(type="Ready", status=str(instance == "Ready"))
+            return instance and SimpleNamespace(state=instance, conditions=[reported])
+
+    reported_both = [
+        {"type": type, "status": "False", "reason": "NoLayout", "message": NO_SLICES}
+        for type in ("Ready", "Progressing")
+    ]
+    there = deployment and {"state": deployment, "roles": {}, "conditions": reported_both}
+    kube, services = Kubernetes(), OnAnInstance(there)
+    await InferReconciler(kube, services, services, services, lambda: 0.0, "").reconcile("one")  # type: ignore[arg-type]
+    conditions = {each["type"]: each["message"] for each in kube.body["status"]["conditions"]}
+    assert (conditions["Ready"], conditions["Progressing"]) == (ready, progressing)
 
 
 @pytest.mark.parametrize(

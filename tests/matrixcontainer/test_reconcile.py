@@ -76,11 +76,20 @@ def test_observed_generation_moves_only_when_the_instance_follows():
 def test_where_its_lease_has_ended_nothing_is_under_way():
     deleting = Condition(type="Progressing", status="True", reason="Deleting", message="delete-instance generation 2")
     leased = {**BODY, "spec": {**BODY["spec"], "leaseS": 60}}
-    last = instance(conditions=[deleting], expires_at="2026-01-01T00:00:00Z", lease_s=60)
+    programmed = Condition(type="LinksReady", status="True", reason="AllProgrammed", message="3 of 3 planes")
+    last = instance(conditions=[deleting, programmed], expires_at="2026-01-01T00:00:00Z", lease_s=60)
     before = instance_status(leased, last, 0) | {"observedGeneration": 3}
     ended = instance_status({**leased, "status": before}, None, 0)
     assert ended["state"] == "Ended"
     assert {each["type"]: each["status"] for each in ended["conditions"]} == {"Progressing": "False", "Ready": "False"}
+
+
+def test_of_an_instance_that_is_gone_nothing_is_shown_that_it_had():
+    """One deleted over REST is made again: until it is, its resource shows neither links nor members."""
+    programmed = Condition(type="LinksReady", status="True", reason="AllProgrammed", message="3 of 3 planes")
+    shown = instance_status({**BODY, "status": instance_status(BODY, instance(conditions=[programmed]), 0)}, None, 0)
+    assert [(each["type"], each["status"]) for each in shown["conditions"]] == [("Ready", "False")]
+    assert (shown["state"], shown["readyNodes"], shown["members"], shown["slices"]) == ("Pending", 0, [], [])
 
 
 def test_members_and_planes_have_conditions_that_are_dated_when_they_change():

@@ -23,6 +23,7 @@ from matrixcontainer.operator.reconciler import (
     StaleRead,
     UnansweredRequests,
 )
+from matrixcontainer.operator.status import serves_no_more
 
 
 class OneResource:
@@ -156,6 +157,11 @@ async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
     assert await reconciler.reconcile("one") is None, "it lives, and nothing is waited for"
     kube.body["metadata"]["deletionTimestamp"] = "now"
     assert await reconciler.reconcile("one") == (AGAIN_WALL_S if waits else None)
+    if waits:
+        assert kube.body["status"]["state"] == "Deleting"
+        (ready,) = kube.body["status"]["conditions"]
+        assert (ready["status"], ready["reason"]) == ("False", "Deleting")
+        assert "nothing is left of it" in ready["message"], "it says what it waits for"
     now[0] += LATE_WALL_S
     assert await reconciler.reconcile("one") is None
 
@@ -248,6 +254,17 @@ async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_tur
     reconciler.refusal = None
     assert await changed.reconcile() == "2 resources reconciled, 0 to be seen again"
     assert kube.body["status"]["state"] == "1 nodes"
+
+
+def test_what_is_no_longer_true_waits_for_no_others() -> None:
+    _, reconciler = echo()
+    changed, nudged = Changed(reconciler), list[bool]()
+    changed.nudge = lambda *, urgent: nudged.append(urgent)
+    changed.add(["one"])
+    for reason in ("NotServing", "Updating"):
+        view = {"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}
+        changed.add(["one"], serves_no_more(view))
+    assert nudged == [False, True, False]
 
 
 def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() -> None:

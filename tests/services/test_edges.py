@@ -57,6 +57,11 @@ BAD = [
     ("a wrong etag", "compute", "DELETE", "/v1/instances/there", None, 412, "PreconditionFailed", "If-Match"),
     ("an unknown instance", "compute", "GET", "/v1/instances/nobody", None, 404, "NotFound", "name"),
     ("an unknown path", "resource", "GET", "/v1/nothing", None, 404, "NotFound", None),
+    ("a verb that is none", "compute", "POST", "/v1/instances/there:reboot", None, 404, "NotFound", None),
+    ("a verb of what has none", "compute", "POST", "/v1/scenarios/a:run", None, 405, "MethodNotAllowed", None),
+    ("firmware of no version", "compute", "PUT", "/v1/maintenances/m", {"target": {"node": "sn0-c00-n0"}, "action": "Firmware"}, 422, "InvalidField", "firmware"),
+    ("a time of a budget without its length", "compute", "PUT", "/v1/disruption-budgets/b", {"nodes": "2", "durationS": 60}, 422, "InvalidField", "schedule"),
+    ("fewer at most than at least", "compute", "PUT", "/v1/scaling-policies/p", {"scaleTargetRef": {"name": "there"}, "minReplicas": 3, "maxReplicas": 2}, 422, "InvalidField", "maxReplicas"),
     ("another method", "resource", "PATCH", "/v1/nodes", None, 405, "MethodNotAllowed", None),
     ("a page size too large", "resource", "GET", "/v1/nodes?pageSize=5000", None, 422, "InvalidField", "pageSize"),
     ("a truth value for a number", "resource", "PUT", "/v1/allocations/a", {"nodes": True}, 422, "InvalidField", "nodes"),
@@ -138,6 +143,15 @@ async def test_a_method_that_is_not_served_is_answered_with_those_that_are(tmp_p
             answer = await stack.http[service].patch(path)
             assert (answer.status_code, answer.headers["Allow"]) == (405, served)
             assert answer.json()["detail"] == f"PATCH is not served at {path}; {served} may be asked"
+
+
+async def test_an_unknown_verb_is_answered_with_those_that_there_are(tmp_path):
+    async with Stack(tmp_path) as stack:
+        answer = await stack.http["compute"].post("/v1/instances/a:reboot")
+        known = ":move, :renew, :resize, :restart, :retry, :start, :stop"
+        assert answer.json()["detail"] == f"there is no :reboot of /v1/instances/a; there are {known}"
+        answer = await stack.http["compute"].patch("/v1/instances/a:stop")
+        assert (answer.status_code, answer.headers["Allow"]) == (405, "POST"), "one that there is, asked otherwise"
 
 
 async def test_changes_of_one_instant_are_operations_of_their_own(tmp_path):

@@ -228,7 +228,8 @@ def _say_outcomes(outcomes: list[Outcome]) -> None:
     for each in outcomes:
         after = "" if each.seconds is None else f" after {each.seconds:g} s"
         word = "[green]held[/]" if each.passed else "[red]did not hold[/]"
-        say(f"  {each.name}: {word}{after} (within {each.within_s:g} s)")
+        why = "" if each.passed or not each.message else f": {each.message}"
+        say(f"  {each.name}: {word}{after} (within {each.within_s:g} s){why}")
 
 
 def _say_verdict(verdict: str | None, reason: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,6 +13,7 @@ from pydantic import ValidationError
 
 from matrixcompute.autoscaling.decision import LEARNT_S, SENTENCES, Observation, recommend, scaled, schedule_floor
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicyRequest, ScalingPolicySpec, ScalingState, Schedule
+from matrixcompute.reconcilers.scaling_targets import unable
 
 NOON = 12 * 3600.0  # of 1 January 1970, a Thursday
 AT_ONCE = {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -87,6 +89,44 @@ def test_one_look(sentence, policy, seen, replicas, reason):
 def test_what_comes_back_from_zero_is_in_whole_blocks_within_the_bounds(policy, returns_to, replicas):
     found = recommend(Observation(0, 0, waiting=1, returns_to=returns_to), policy, ScalingState(), NOON)
     assert (found.replicas, found.reason) == (replicas, Reason.SCALE_TARGET_ACTIVATED)
+
+
+@pytest.mark.parametrize(
+    ("policy", "seen", "silent"),
+    [
+        (BOTH, Observation(4, 4, metrics={"queued": 0.0}), "kvUsage has no value"),
+        (BOTH, Observation(4, 4), "queued, kvUsage have no value"),
+        (a_policy(), Observation(4, 4), "nothing that is served there says how much work comes in"),
+        (a_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little to go by"),
+    ],
+)
+def test_whoever_does_not_shrink_says_which_signal_is_silent(policy, seen, silent):
+    found = recommend(seen, policy, ScalingState(), NOON)
+    assert found.reason == Reason.METRIC_UNAVAILABLE
+    assert f": {silent}; {SENTENCES[found.reason]}" in found.message
+
+
+def instance(state="Active", **shape):
+    return SimpleNamespace(state=state, shape=SimpleNamespace(**{"suspend": False, "power": "On"} | shape))
+
+
+@pytest.mark.parametrize(
+    ("there", "parked", "reason", "message"),
+    [
+        (None, False, Reason.TARGET_NOT_FOUND, "there is no instance one"),
+        (instance("Stopped", power="Off"), False, Reason.TARGET_NOT_READY, "instance one is to be switched off; it is sized when it is Active again"),
+        (instance("Suspended", suspend=True), False, Reason.TARGET_NOT_READY, "instance one is to be suspended; it is sized when it is Active again"),
+        (instance("Pending"), False, Reason.TARGET_NOT_READY, "instance one is Pending; it is sized when it is Active"),
+    ],
+)  # fmt: skip
+def test_a_policy_says_what_its_target_is_not(there, parked, reason, message):
+    assert unable("blue/one", there, parked) == (reason, message)
+
+
+@pytest.mark.parametrize("there", [instance(), instance("Repairing"), instance("Updating")])
+def test_what_has_its_nodes_can_be_sized(there):
+    assert unable("one", there, parked=False) is None
+    assert unable("one", instance("Suspended", suspend=True), parked=True) is None
 
 
 def test_every_reason_has_its_sentence():

@@ -84,6 +84,8 @@ async def test_one_runs_at_a_time_in_the_order_in_which_they_were_asked_for(tmp_
         ({"scenario": "resource-stands-still"}, "scenario.method[0].fault"),
         ({"definition": dark(targets={"victim": {"type": "node", "select": {"names": ["sn0-c09-n0"]}}})},
          "definition.targets.victim.select"),
+        ({"definition": dark(targets={"victim": {"type": "node", "select": {"instance": "nonsuch"}}})},
+         "definition.targets.victim.select.instance"),
         ({"definition": dark(targets={"victim": {"type": "node", "mode": "COUNT(4)"}})},
          "definition.targets.victim.mode"),
         ({"definition": dark(expect=[{"metric": "nonsuch", "within": "5s", "above": 0}])},
@@ -110,6 +112,83 @@ async def test_a_preview_names_who_would_be_struck_and_keeps_nothing(tmp_path: P
     with pytest.raises(NotFound):
         life.runs.stop("one")
     assert not life.machine.writes
+
+
+@pytest.mark.parametrize(
+    ("expected", "message"),
+    [
+        ({"instance": "made", "state": "Active"}, "instance made Active: there is no instance made"),
+        ({"metric": "instances.ready", "of": "made", "min": 1},
+         "metric instances.ready of made min 1: it was 0; there is no instance made"),
+        ({"event": "Recovered", "of": "made", "min": 1},
+         "event Recovered of made min 1: it was 0; there is no instance made"),
+        ({"metric": "nodes.available", "below": 1}, "metric nodes.available below 1: it was 3"),
+        ({"target": "victim", "state": "Active"}, "target victim Active: it was 0; {node}: state is Available"),
+    ],
+)  # fmt: skip
+async def test_what_is_missed_says_what_there_was_and_which_instance_is_gone(
+    tmp_path: Path, expected: dict[str, Any], message: str
+) -> None:
+    life = Life(tmp_path, Machine())
+    await life.put("one", definition=dark(expect=[{**expected, "within": "30s"}]))
+
+    async def delete() -> None:
+        await asyncio.sleep(8)
+        life.machine.instances.clear()
+
+    view = await life.until_over("one", delete)
+    assert (view.verdict, view.message) == ("FAIL", message.format(node=view.targets["victim"][0]))
+    assert not life.machine.faults
+
+
+@pytest.mark.parametrize(
+    ("field", "otherwise", "message"),
+    [
+        ({"state": "Repairing"}, {}, "made: state is Repairing"),
+        ({"conditions": []}, {"where": {"conditions.Ready.status": "True"}}, "made: conditions.Ready.status is not there"),
+        ({"slices": [{"name": "made-ub", "programmed": True, "floorsKept": False}]}, {"floor": "held"},
+         "made: made-ub has less than its floor"),
+        ({"slices": [{"name": "made-ub", "programmed": False, "floorsKept": True}]}, {"floor": "held"},
+         "made: routes of made-ub are not programmed everywhere"),
+    ],
+)  # fmt: skip
+async def test_an_instance_that_is_not_as_expected_says_how_it_is(
+    tmp_path: Path, field: dict[str, Any], otherwise: dict[str, Any], message: str
+) -> None:
+    life = Life(tmp_path, Machine())
+    expected = {"instance": "made", "state": "Active", "within": "30s", **otherwise}
+    await life.put("one", definition=dark(expect=[expected]))
+
+    async def change() -> None:
+        await asyncio.sleep(8)
+        life.machine.instances["made"] |= field
+
+    view = await life.until_over("one", change)
+    assert (view.verdict, view.message) == ("FAIL", f"{view.expectations[0].name}: {message}")
+
+
+async def test_a_run_whose_instance_is_deleted_before_it_is_there_does_not_wait_for_it(tmp_path: Path) -> None:
+    class Slow(Machine):
+        """Instances are made, and come up later."""
+
+        async def put(self, *what: Any, **how: Any) -> dict[str, Any]:
+            return await super().put(*what, **how) | {"state": "Provisioning"}
+
+        async def find(self, *what: Any) -> dict[str, Any] | None:
+            found = await super().find(*what)
+            return None if found is None else found | {"state": "Provisioning"}
+
+    life = Life(tmp_path, Slow())
+    await life.put("one", definition=dark())
+
+    async def delete() -> None:
+        await asyncio.sleep(8)
+        life.machine.instances.clear()
+
+    view = await life.until_over("one", delete)
+    assert (view.verdict, view.message) == (
+        "INVALID", "given.made: the instance was made for this run, and somebody has deleted it since"
+    )  # fmt: skip
 
 
 async def test_whoever_stops_a_run_has_it_rolled_back(tmp_path: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -42,6 +43,33 @@ async def test_an_unknown_parameter_is_refused_by_every_route_and_changes_nothin
         assert not differences(before, remembered(stack))
         close = {("validateonly", "validateOnly"), ("filtr", "filter"), ("orderby", "orderBy"), ("Project", "project")}
         assert meant >= close
+
+
+@pytest.mark.looptime
+@pytest.mark.timeout(300)
+async def test_a_body_that_a_route_does_not_read_is_refused_and_changes_nothing(tmp_path):
+    async with furnished_stack(tmp_path) as (stack, names):
+        admin = stack.token("admin", "default")
+        before = remembered(stack)
+        walked = [each for each in every_request(stack, names) if each.rule.kind not in OPENAI]
+        silent, refused = [each for each in walked if each.body is None], set[str]()
+        for request in silent:
+            sent = replace(request, body={"nodes": 9})
+            answer = await ask(stack, sent, admin, **request.of(MARK))
+            problem = answer.json()
+            if problem.get("field") == "nodes":  # its body may be left out
+                assert (answer.status_code, problem["detail"]) == (422, "nodes: unknown field"), str(request)
+                continue
+            assert (answer.status_code, problem.get("reason")) == (400, "Malformed"), f"{request}: {answer.text}"
+            assert problem["field"] == "body", f"{request}: {answer.text}"
+            assert all(taken in problem["detail"] for taken in request.takes), f"{request}: {answer.text}"
+            refused.add(request.rule.method)
+        assert refused >= {"GET", "POST", "DELETE"}
+        assert not differences(before, remembered(stack))
+        resize = {"params": {"nodes": "3", "project": MARK}, "headers": {"Authorization": f"Bearer {admin}"}}
+        for empty in ({}, {"json": {}}, {"content": b" {}\n"}):
+            answer = await stack.http["compute"].post("/v1/instances/a:resize", **resize, **empty)
+            assert answer.status_code == 202, answer.text
 
 
 @pytest.mark.looptime

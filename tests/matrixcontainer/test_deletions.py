@@ -1,0 +1,79 @@
+"""What is shown of a resource that is being deleted, and what becomes of what stood behind one that is gone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from matrixcontainer.operator.reconciler import GONE_WALL_S
+from tests.matrixcontainer.test_reconcilers import Echo, OneResource
+
+
+async def test_what_is_being_deleted_is_not_ready() -> None:
+    class Leaving(Echo):
+        """What stands behind it takes a while."""
+
+        async def converge(self, key: str, body: dict[str, Any]) -> float | None:
+            return await super().converge(key, body) if "deletionTimestamp" not in body["metadata"] else GONE_WALL_S
+
+    kube = OneResource()
+    reconciler = Leaving(kube, lambda: 0.0)  # type: ignore[arg-type]
+    await reconciler.reconcile("one")
+    assert kube.body["status"]["conditions"][0]["status"] == "True"
+    kube.body["metadata"]["deletionTimestamp"] = "now"
+    assert await reconciler.reconcile("one") == GONE_WALL_S
+    (ready,) = kube.body["status"]["conditions"]
+    assert (kube.body["status"]["state"], ready["status"], ready["reason"]) == ("Deleting", "False", "Deleting")
+    written = kube.body["metadata"]["resourceVersion"]
+    assert await reconciler.reconcile("one") == GONE_WALL_S
+    assert kube.body["metadata"]["resourceVersion"] == written, "once"
+
+
+class Owned(Echo):
+    """With something behind the resource, which takes one more look to go."""
+
+    def __init__(self, *given: Any) -> None:
+        super().__init__(*given)
+        self.behind = 0
+
+    async def converge(self, key: str, body: dict[str, Any]) -> float | None:
+        if body["metadata"].get("deletionTimestamp"):
+            self.behind = max(0, self.behind - 1)
+            return GONE_WALL_S if self.behind else None
+        self.behind = 2
+        return await super().converge(key, body)
+
+
+class Gone(OneResource):
+    """Its finalizers were taken away by hand, so the resource is gone at once."""
+
+    gone = False
+
+    async def find(self, *which: Any) -> dict[str, Any] | None:
+        return None if self.gone else await super().find(*which)
+
+
+async def test_what_stood_behind_a_resource_whose_finalizer_was_taken_away_goes_with_it() -> None:
+    kube = Gone()
+    reconciler = Owned(kube, lambda: 0.0)
+    await reconciler.reconcile("one")
+    last = kube.body
+    kube.gone = True
+    assert await reconciler.reconcile("one") is None, "there is nothing to reconcile any more"
+    assert reconciler.behind == 2
+    assert await reconciler.give_back("one", last) == GONE_WALL_S
+    assert await reconciler.give_back("one", last) is None
+    assert reconciler.behind == 0
+
+
+async def test_a_resource_that_went_as_it_should_or_is_there_again_gives_nothing_back() -> None:
+    kube = Gone()
+    reconciler = Owned(kube, lambda: 0.0)
+    await reconciler.reconcile("one")
+    assert await reconciler.give_back("one", kube.body) is None, "another one has the name"
+    assert reconciler.behind == 2
+    kube.body["metadata"]["deletionTimestamp"] = "now"
+    while await reconciler.reconcile("one") is not None:
+        pass
+    kube.gone, reconciler.behind = True, 2
+    assert await reconciler.give_back("one", kube.body) is None
+    assert reconciler.behind == 2, "somebody has made that since"
