@@ -29,7 +29,7 @@ class Claim:
     pools: Pools = NOTHING
     """Where it computes, or did before the process ended."""
     running: bool = False
-    held: frozenset[str] = frozenset()
+    assigned: frozenset[str] = frozenset()
     """Nodes it had besides: they load, or lie ready."""
     settling: bool = False
     """Whether something has to end there before it can hand anything over."""
@@ -89,7 +89,7 @@ def divide(
             kept = present[name].difference(claim.yields)
             taken = set[str]().union(*plays.values(), *coming.values(), *(part.nodes for part in parts.values()))
             there |= (
-                set(nodes).intersection(claim.held) - taken
+                set(nodes).intersection(claim.assigned) - taken
             )  # it loses nothing of what it had before it has settled
         if claim.running:
             parts[name] = Part(frozenset(there), frozenset((present[name] & plays[name]) - kept))
@@ -98,8 +98,8 @@ def divide(
         short[name] = counts[name] - len(kept)
     free = usable.difference(*coming.values(), *(part.nodes for part in parts.values()))
     for claim in claims:
-        elsewhere = {node for each in claims if each is not claim for node in each.held}
-        order = sorted(free, key=lambda node: (node not in claim.held, node in elsewhere, node))
+        elsewhere = {node for each in claims if each is not claim for node in each.assigned}
+        order = sorted(free, key=lambda node: (node not in claim.assigned, node in elsewhere, node))
         given = order[: max(0, short[claim.name])]
         free.difference_update(given)
         part = parts[claim.name]

@@ -89,7 +89,7 @@ def claim_of(live: LiveDeployment, request: DeploymentRequest | None = None) -> 
         least,
         pools or NOTHING,
         running=live.engine is not None,
-        held=frozenset() if live.fabric is None else frozenset(live.fabric.nodes),
+        assigned=frozenset() if live.fabric is None else frozenset(live.fabric.nodes),
         settling=handover.pending is not None,
         yields=handover.yields,
     )

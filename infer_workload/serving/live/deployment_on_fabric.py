@@ -87,24 +87,24 @@ class DeploymentOnFabric:
             return
         booting = frozenset() if up is None else frozenset(fabric.nodes) - up
         booted = (self.booting - booting) & own.everybody
-        told, self.beside = self.beside, beside
+        previous, self.beside = self.beside, beside
         self.booting = booting
         self.handover.follow(fabric)
         if self.engine is None or self.fabric is None or not self.fabric.same_as(own) or booted:
             self._catch_up(now)
             self.fabric = own.beside(self.contention)
             self._follow(now)
-        elif told != beside:
+        elif previous != beside:
             self._changed()
         if part is not None:
-            self._give_way(part.yields, now)
+            self._yield_nodes(part.yields, now)
 
     def forget_beyond(self, nodes: Collection[str]) -> None:
         """After a start: have played no role elsewhere, as others are to now."""
         if self.layout.forget_beyond(nodes):
             self._changed()
 
-    def _give_way(self, yields: frozenset[str], now: float) -> None:
+    def _yield_nodes(self, yields: frozenset[str], now: float) -> None:
         """Hand these nodes over to others of the instance, once nothing runs there any more or at the deadline."""
         before = self.handover.yields
         if self.handover.pending is not None or yields == before:

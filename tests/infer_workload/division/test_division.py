@@ -99,10 +99,10 @@ def test_nodes_that_two_claim_are_the_firsts():
 
 
 def test_who_loads_is_not_given_others_nodes_in_exchange():
-    held = frozenset(NODES[8:10])
-    claims = [claim("a", 5, at=range(4)), claim("b", at=range(4, 8), held=held)]
+    assigned = frozenset(NODES[8:10])
+    claims = [claim("a", 5, at=range(4)), claim("b", at=range(4, 8), assigned=assigned)]
     parts = divide(NODES, claims)
-    assert held <= parts["b"].nodes
+    assert assigned <= parts["b"].nodes
 
 
 def test_successors_are_the_deployments_whose_members_they_follow():

@@ -207,8 +207,8 @@ async def test_the_process_ends_after_any_of_its_writes(tmp_path, migrated, coun
 
     await asked("chat")
     await asked("code", prefill_npus=8, decode_npus=16)
-    held = {live.name: live.layout.pools.nodes for live in life.lives}
-    assert [len(nodes) for nodes in held.values()] == [5, 3]
+    assigned = {live.name: live.layout.pools.nodes for live in life.lives}
+    assert [len(nodes) for nodes in assigned.values()] == [5, 3]
 
     async def again():
         raise Ended
@@ -216,8 +216,8 @@ async def test_the_process_ends_after_any_of_its_writes(tmp_path, migrated, coun
     await life.survives(again)
     await life.survives(lambda: life.plays(200.0))
     await life.survives(lambda: life.plays(200.0))
-    assert {live.name: live.layout.pools.nodes for live in life.lives} == held, "the same nodes after a restart"
-    lost = min(held["code"])
+    assert {live.name: live.layout.pools.nodes for live in life.lives} == assigned, "the same nodes after a restart"
+    lost = min(assigned["code"])
     life.views.lose(lost)
     await life.survives(lambda: life.plays(200.0))
     life.views.gain(lost)
@@ -231,4 +231,4 @@ async def test_the_process_ends_after_any_of_its_writes(tmp_path, migrated, coun
     await life.survives(end)
     (left,) = life.lives
     assert (left.name, left.state, len(left.layout.pools.nodes)) == ("code", "Serving", 3)
-    assert claim_of(left).held == frozenset(NODES), "and all that the other one had is free"
+    assert claim_of(left).assigned == frozenset(NODES), "and all that the other one had is free"
