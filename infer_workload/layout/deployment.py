@@ -299,13 +299,14 @@ def least_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int
 
 
 @cache
-def fewest_nodes(model: ServedModel, calibration: Calibration) -> int:
-    """The fewest nodes whose dies have room for the weights of that model, in the proportion of the pools."""
+def fewest_nodes(model: ServedModel, calibration: Calibration, tokens: int = 1) -> int:
+    """The fewest nodes, in the proportion of the pools, whose dies have room for the weights of that model and, where
+    they decode, for a request of so many tokens."""
     for nodes in range(2, NODES_MAX):
         prefill, decode = _sizes([""] * nodes, DeploymentShape(), calibration, None)
         reading = min(prefill, calibration.nodes_per_prefill_instance) * calibration.dies_per_node
-        layouts = prefill_layout(reading, model, calibration), lay_experts(decode * calibration.dies_per_node, model)
-        if all(_spare_hbm(layout, model, calibration) > 0 for layout in layouts):
+        reads = _spare_hbm(prefill_layout(reading, model, calibration), model, calibration) > 0
+        if reads and kv_tokens_per_die(model, calibration, decode) >= tokens:
             return nodes
     return NODES_MAX
 

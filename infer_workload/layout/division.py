@@ -35,6 +35,8 @@ class Claim:
     """Whether something has to end there before it can hand anything over."""
     yields: frozenset[str] = frozenset()
     """What it hands over meanwhile."""
+    keeps: int = 0
+    """Of those where it computes it hands no more over: requests that it has taken would be too long for fewer."""
 
     @property
     def wanted(self) -> int:
@@ -135,10 +137,10 @@ def _coming(nodes: set[str], plays: Mapping[str, set[str]], follows: Mapping[str
 
 
 def _counts(nodes: int, claims: Sequence[Claim], plays: Mapping[str, int]) -> dict[str, int]:
-    counts = {claim.name: min(plays[claim.name], claim.wanted) for claim in claims}
+    counts = {claim.name: min(plays[claim.name], max(claim.wanted, claim.keeps)) for claim in claims}
     left = nodes - sum(counts.values())
     for claim in sorted(claims, key=lambda each: not plays[each.name]):  # who serves first, else in their order
-        most = min(claim.wanted, counts[claim.name] + left)
+        most = max(counts[claim.name], min(claim.wanted, counts[claim.name] + left))
         if counts[claim.name] or most >= claim.least:
             left -= most - counts[claim.name]
             counts[claim.name] = most

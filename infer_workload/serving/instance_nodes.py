@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from infer_workload.contract.deployments import DeploymentRequest
-from infer_workload.layout.deployment import fewest_nodes
+from infer_workload.layout.deployment import NODES_MAX, fewest_nodes
 from infer_workload.layout.division import NOTHING, Claim, Part, divide, entitled
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.ports import ServerMemory
@@ -92,6 +92,7 @@ def claim_of(live: LiveDeployment, request: DeploymentRequest | None = None) -> 
         assigned=frozenset() if live.fabric is None else frozenset(live.fabric.nodes),
         settling=handover.pending is not None,
         yields=handover.yields,
+        keeps=0 if size is not None else _keeps(live),
     )
 
 
@@ -104,3 +105,10 @@ def _sizes(live: LiveDeployment, spec: DeploymentRequest, begun: bool) -> tuple[
     if prefill and decode:
         return prefill + decode, min(fewest, prefill + decode) if begun else prefill + decode
     return None, max(fewest, (prefill or 1) + (decode or 1))
+
+
+def _keeps(live: LiveDeployment) -> int:
+    """Nodes whose dies have room for the longest request of its model, where there can be so many."""
+    model, machine = live.layout.model, live.layout.calibration
+    fewest = fewest_nodes(model, machine, model.context_length)
+    return fewest if fewest < NODES_MAX else 0

@@ -38,6 +38,10 @@ def claim(name, size=None, at=(), least=None, running=None, **more):
         pytest.param(9, [claim("a", 8), claim("b", 8, at=range(8))], [0, 9], id="nor for lack of nodes"),
         pytest.param(12, [claim("a", at=range(12)), claim("b", 11)], [12, 0], id="nor without a size"),
         pytest.param(12, [claim("a", at=range(12)), claim("b", 10)], [2, 10], id="but for all that it does not need"),
+        pytest.param(12, [claim("a", at=range(12), keeps=3), claim("b", 10)], [12, 0], id="or cannot do without"),
+        pytest.param(12, [claim("a", at=range(12), keeps=3), claim("b", 9)], [3, 9], id="which is more than to begin"),
+        pytest.param(12, [claim("a", keeps=9), claim("b", 9)], [3, 9], id="and counts once it serves"),
+        pytest.param(12, [claim("a", at=range(6), keeps=99), claim("b")], [6, 6], id="nobody grows by that"),
         pytest.param(12, [claim("a", 0), claim("b")], [0, 12], id="scaled to zero it has none"),
         pytest.param(
             12, [claim("a", 4, at=range(3)), claim("b", at=range(3, 12))], [4, 8], id="what is lost comes back"

@@ -125,12 +125,13 @@ async def test_what_has_no_room_waits_and_says_who_has_the_nodes(serving):
 async def test_a_size_for_which_others_leave_no_room_is_refused(serving):
     await serving.ensure("other", prefillNpus=8, decodeNpus=16)
     await until(serving, serve(r1=5, other=3), "r1", "other")
-    larger = await serving.ensure("other", prefillNpus=16, decodeNpus=32)
+    larger = await serving.ensure("other", prefillNpus=16, decodeNpus=24)
     assert larger.status_code == 200, "the other one hands nodes over for it"
-    await until(serving, serve(r1=2, other=6), "r1", "other")
-    refused = await serving.ensure("other", prefillNpus=16, decodeNpus=40)
+    await until(serving, serve(r1=3, other=5), "r1", "other")
+    assert (await deployment(serving, "r1"))["pools"]["contextLength"] == load_model().context_length
+    refused = await serving.ensure("other", prefillNpus=16, decodeNpus=32)
     assert (refused.status_code, refused.json()["reason"]) == (409, "InsufficientCapacity")
-    assert refused.json()["blocking"] == [{"domain": "nodes", "needs": 7, "has": 6}]
+    assert refused.json()["blocking"] == [{"domain": "nodes", "needs": 6, "has": 5}]
 
 
 async def test_a_lost_node_is_one_deployments_loss(serving):
