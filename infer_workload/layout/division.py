@@ -86,13 +86,11 @@ def divide(
     for claim in claims:
         name, there = claim.name, plays[claim.name] | coming[claim.name]
         stays = present[name] & coming[name]
-        kept = stays.union(claim.kept(counts[name] - len(stays), present[name] - stays))
-        if claim.settling:
+        kept = stays.union(claim.kept(max(0, counts[name] - len(stays)), present[name] - stays))
+        if claim.settling:  # it loses nothing of what it had before it has settled
             kept = present[name].difference(claim.yields)
             taken = set[str]().union(*plays.values(), *coming.values(), *(part.nodes for part in parts.values()))
-            there |= (
-                set(nodes).intersection(claim.assigned) - taken
-            )  # it loses nothing of what it had before it has settled
+            there |= set(nodes).intersection(claim.assigned) - taken
         if claim.running:
             parts[name] = Part(frozenset(there), frozenset((present[name] & plays[name]) - kept))
         else:

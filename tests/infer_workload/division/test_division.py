@@ -122,6 +122,8 @@ def test_successors_are_the_deployments_whose_members_they_follow():
     parts = divide(NODES[:7], claims, NODES[:1], {NODES[6]: NODES[0]})
     assert parts["a"].nodes == {*members[:4], NODES[6]}
     assert not parts["b"].yields, "who has a successor lacks nothing"
+    smaller = divide(NODES, [claim("a", 1, at=range(4)), claim("b", 8, at=(4, 5))], NODES[:2], follows)
+    assert smaller["a"].yields == {*NODES[2:4]}, "its two successors are more than it asks for"
     over = divide(successors, [claim("a", 4, at=range(6, 10)), claim("b", at=(10, 11))])
     assert [len(over[name].nodes) for name in "ab"] == [4, 2], "and so it is afterwards"
 
