@@ -75,8 +75,8 @@ class ServingObjective(ApiModel):
 
 
 class DeploymentRequest(DeploymentShape):
-    """A model on an instance: how it is served, and who is let in. Left out, pools are as the paper has them; a
-    ScalingPolicy with pools goes before these sizes."""
+    """A model on an instance: how it is served, and who is let in. Left out, pools are as the paper has them, on the
+    nodes that other deployments of the instance leave; a ScalingPolicy with pools goes before these sizes."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"instance": "deepseek-r1", "model": "deepseek-r1", "cacheGbPerNode": 8},
@@ -159,4 +159,7 @@ class DeploymentView(DeploymentRequest, ResourceView):
     drain: DrainView | None = Field(None, description="nodes that are to leave it")
     scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")
     role_change: DrainView | None = Field(None, description="nodes that are to change their roles, as a drain")
-    ready_nodes: list[str] = Field(default_factory=empty_list, description="nodes that serve, or could right now")
+    ready_nodes: list[str] = Field(
+        default_factory=empty_list,
+        description="nodes of its instance that serve, or could right now, it or another deployment",
+    )

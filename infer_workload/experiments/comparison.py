@@ -64,7 +64,7 @@ def _has_maker(document: Mapping[str, Any]) -> bool:
 
 def comparable(document: Mapping[str, Any]) -> bool:
     """Whether it is a report of one trial."""
-    return {"ttft.p50", "finished"} <= numbers(document).keys()
+    return "ttft.p50" in flat(document, ".") and "finished" in numbers(document)
 
 
 def compare(before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report) -> list[Change]:

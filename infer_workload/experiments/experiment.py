@@ -17,7 +17,7 @@ from math import inf
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.request import ContextTooLong, InferenceRequest
 from infer_workload.experiments.trial import SHARES, Trial
-from infer_workload.layout.deployment import Deployment, lay_out
+from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
 from infer_workload.layout.recovery import Change, plan_change
 from infer_workload.reports.report import Objectives, Report, report_of
 from infer_workload.reports.served import Served
@@ -29,6 +29,8 @@ from matrixcommon.model.quantities import counted
 
 PROGRESS_EVERY = 200
 COLLECT_EVERY = 50_000
+HALF_LANES = "--half-lanes"
+"""The domain of a refusal: fewer nodes decode than are to have lost lanes."""
 
 Progress = Callable[[int, int, float], None]
 """Called with requests submitted, requests in all, and the emulated second."""
@@ -66,6 +68,9 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
 
         fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), machine))
     deployment = lay_out(fabric, model, machine, trial.shape())
+    if trial.half_lanes > (has := len(deployment.pools.decode)):
+        why = f"half of the lanes of {counted(trial.half_lanes, 'decode node')} are to be gone, and {has} decode"
+        raise DoesNotFit(why, [{"domain": HALF_LANES, "needs": trial.half_lanes, "has": has}])
     lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
     if lost:
         without_decode_node(deployment)  # to be refused now, and not when it comes to that

@@ -191,14 +191,24 @@ def here(workers: int) -> Runner:
 SHOWN = ("TTFT P90 s", "TPOT P90 ms", "goodput", "req/s in time", "tok/s/NPU", "prefill busy", "cache hits")
 
 
-def shown(point: Point) -> list[str]:
-    """The columns of `SHOWN` for a person."""
-    report = point.report
+WHY_NOT = "why not"
+"""The column of points that could not be, where there are any."""
+
+
+def shown(points: Sequence[Point]) -> tuple[list[str], list[list[str]]]:
+    """For a person: the columns, and of each point what is in them."""
+    if not any(point.why_not for point in points):
+        return [*SHOWN], [_shown(point.report) for point in points]
+    return [*SHOWN, WHY_NOT], [[*_shown(point.report), point.why_not] for point in points]
+
+
+def _shown(report: Report | None) -> list[str]:
     if report is None:
-        return [point.why_not, *[""] * (len(SHOWN) - 1)]
+        return ["-"] * len(SHOWN)
+    ttft, tpot = report.ttft.p90, report.tpot.p90
     return [
-        f"{report.ttft.p90:.3f}" if report.finished else "-",
-        f"{report.tpot.p90 * 1e3:.1f}" if report.finished else "-",
+        "-" if ttft is None else f"{ttft:.3f}",
+        "-" if tpot is None else f"{tpot * 1e3:.1f}",
         f"{report.goodput_share:.1%}",
         f"{report.goodput_requests_per_s:.3f}",
         f"{report.tokens_per_s_per_npu:,.1f}",

@@ -9,8 +9,9 @@ make the others change places. When nodes are few, prefill yields to decode, whi
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 
 from infer_workload.contract.deployments import DeploymentShape
 from infer_workload.ems.context_cache import ContextCache
@@ -27,6 +28,9 @@ from matrixcommon.model.quantities import counted
 
 SIZES = ("prefill_npus", "decode_npus", "caching_nodes")
 """What of a spec says which nodes play which role."""
+
+NODES_MAX = 4096
+"""More have never been laid out."""
 
 MICROBATCHING = {"auto": None, "on": True, "off": False}
 
@@ -60,6 +64,14 @@ class Pools:
     @property
     def npus(self) -> int:
         return (self.prefill_nodes + len(self.decode)) * NPUS_PER_NODE
+
+    def within(self, nodes: Collection[str]) -> Pools:
+        """The same roles as far as they are played there, prefill instances whole."""
+        return Pools(
+            tuple(instance for instance in self.prefill if set(instance) <= set(nodes)),
+            tuple(node for node in self.decode if node in nodes),
+            tuple(node for node in self.caching if node in nodes),
+        )
 
     def beyond(self, other: Pools) -> tuple[frozenset[str], frozenset[tuple[str, ...]]]:
         """Decode nodes and prefill instances that are not in the other."""
@@ -214,6 +226,14 @@ def with_spec(current: Deployment, spec: DeploymentShape) -> Deployment:
     return replace(current, spec=desired, cache_blocks=blocks, cache_ssd_blocks=ssd_blocks)
 
 
+def with_fabric(current: Deployment, fabric: Fabric) -> Deployment:
+    """The same roles on another view of their nodes; who lends memory and is not shown does so no longer."""
+    pools = replace(current.pools, caching=tuple(node for node in current.pools.caching if node in fabric.nodes))
+    blocks, ssd_blocks = _cache_blocks(current.spec, current.model, current.calibration, len(pools.caching))
+    shown = fabric.only(pools.nodes.union(pools.caching))
+    return replace(current, fabric=shown, pools=pools, cache_blocks=blocks, cache_ssd_blocks=ssd_blocks)
+
+
 def _cache_blocks(spec: DeploymentShape, model: ServedModel, calibration: Calibration, caching: int) -> tuple[int, int]:
     """Blocks of the context cache on so many nodes: in memory, and on SSD."""
     per_node = calibration.cache_gb_per_node if spec.cache_gb_per_node is None else spec.cache_gb_per_node
@@ -276,6 +296,19 @@ def least_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int
     """The fewest nodes, up to `most`, whose dies have room for a request of so many tokens."""
     enough = (nodes for nodes in range(1, most) if kv_tokens_per_die(model, calibration, nodes) >= tokens)
     return next(enough, most)
+
+
+@cache
+def fewest_nodes(model: ServedModel, calibration: Calibration, tokens: int = 1) -> int:
+    """The fewest nodes, in the proportion of the pools, whose dies have room for the weights of that model and, where
+    they decode, for a request of so many tokens."""
+    for nodes in range(2, NODES_MAX):
+        prefill, decode = _sizes([""] * nodes, DeploymentShape(), calibration, None)
+        reading = min(prefill, calibration.nodes_per_prefill_instance) * calibration.dies_per_node
+        reads = _spare_hbm(prefill_layout(reading, model, calibration), model, calibration) > 0
+        if reads and kv_tokens_per_die(model, calibration, decode) >= tokens:
+            return nodes
+    return NODES_MAX
 
 
 def _assign(

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infer_workload.contract.roles import DrainRequest, DrainView
-from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools
+from infer_workload.layout.deployment import Deployment, DoesNotFit, Pools, with_fabric
 from infer_workload.layout.recovery import Change, plan_change, plan_gain
 from infer_workload.timing.fabric import Fabric
 from matrixcommon.model.quantities import from_timestamp, timestamp
@@ -92,6 +92,7 @@ class Drain:
             prefill_layouts=current.prefill_layouts + later.deployment.prefill_layouts,
             kv_tokens_per_die=later.deployment.kv_tokens_per_die,
         )
+        beside = with_fabric(beside, fabric)
         return Change(beside, later.pause_s, later.start_s)
 
     def _later(self, current: Deployment, fabric: Fabric) -> Change:

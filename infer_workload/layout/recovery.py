@@ -13,7 +13,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from infer_workload.ems.model_cache import ModelCache
-from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out
+from infer_workload.layout.deployment import Deployment, DoesNotFit, lay_out, with_fabric
 from infer_workload.timing.calibration import Calibration
 from infer_workload.timing.collectives import fetch_gbps
 from infer_workload.timing.fabric import Fabric
@@ -74,6 +74,13 @@ def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelC
         smaller = current.spec.model_copy(update={"prefill_npus": None, "decode_npus": None})
         change = plan_change(replace(current, spec=smaller), fabric, weights)
         return replace(change, deployment=replace(change.deployment, spec=current.spec))
+
+
+def keep_roles(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
+    """The same roles under a view that shows all who play them: while roles are handed over nobody changes places."""
+    kept, rates = with_fabric(current, fabric), current.calibration
+    gained = tuple(sorted(set(fabric.nodes) - current.pools.nodes))
+    return Change(kept, 0.0, 0.0, gained, rates.executor_start_s + rates.graph_load_s + load_s(kept, weights))
 
 
 def plan_gain(current: Deployment, fabric: Fabric, weights: ModelCache | None = None) -> Change:

@@ -62,6 +62,7 @@ def routes(serving: Serving) -> APIRouter:
         """What the caller may name as a model: the deployments that it sees, and the models that they serve."""
         return {"object": "list", "data": [_model(each) for each in offered(caller)]}
 
+    @api.get("/v1/models/{name:path}", include_in_schema=False)  # names have slashes elsewhere: that is not there, too
     @api.get("/v1/models/{name}", responses=REFUSED)
     async def model(name: str, caller: CallerOf) -> Response:
         for each in offered(caller):

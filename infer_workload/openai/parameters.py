@@ -16,6 +16,7 @@ from matrixcommon.model.errors import InvalidField
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Count = Annotated[int, Field(ge=1)]
 STOPS_MAX = 4
+NO_LOGPROBS = "logprobs: nobody computes probabilities of tokens here; leave it out"
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")
 
 
@@ -95,6 +96,8 @@ class TextParameters(Parameters):
             raise InvalidField("one choice a request is what is emulated", field="best_of")
         if found.echo:
             raise InvalidField("the prompt is not sent back", field="echo")
+        if found.logprobs is not None:
+            raise InvalidField(NO_LOGPROBS, field="logprobs")
         if found.suffix:
             raise InvalidField("text is not put in before another", field="suffix")
         return found
@@ -110,4 +113,6 @@ class ChatParameters(Parameters):
         found = super().read(body)
         if found.top_logprobs is not None and not found.logprobs:
             raise InvalidField("top_logprobs is allowed only where logprobs is true", field="top_logprobs")
+        if found.logprobs:
+            raise InvalidField(NO_LOGPROBS, field="logprobs")
         return found

@@ -34,18 +34,18 @@ class Objectives:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and percentiles of a latency, in seconds; the nearest rank above is taken."""
+    """Mean and percentiles of a latency, in seconds; the nearest rank above is taken. None where nothing has one."""
 
-    mean: float
-    p50: float
-    p90: float
-    p99: float
+    mean: float | None
+    p50: float | None
+    p90: float | None
+    p99: float | None
 
     @classmethod
     def of(cls, values: Iterable[float]) -> Spread:
         ranked = sorted(values)
         if not ranked:
-            return cls(0.0, 0.0, 0.0, 0.0)
+            return cls(None, None, None, None)
         at = [ranked[max(0, ceil(share * len(ranked)) - 1)] for share in (0.5, 0.9, 0.99)]
         return cls(*(round(value, 6) for value in (sum(ranked) / len(ranked), *at)))
 
@@ -121,10 +121,9 @@ class Report:
         ]  # fmt: skip
 
     def _spread_text(self, spread: Spread, factor: float, unit: str, digits: int) -> str:
-        if not self.finished:
-            return "of no request: none finished"
         names = (("mean", spread.mean), ("P50", spread.p50), ("P90", spread.p90), ("P99", spread.p99))
-        return "  ".join(f"{name} {value * factor:.{digits}f} {unit}" for name, value in names)
+        measured = [f"{name} {value * factor:.{digits}f} {unit}" for name, value in names if value is not None]
+        return "  ".join(measured) or "of no request: none finished"
 
 
 def flat(report: Mapping[str, Any], separator: str) -> dict[str, Any]:

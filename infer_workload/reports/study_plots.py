@@ -28,9 +28,10 @@ def capacity_plots(document: Mapping[str, Any]) -> list[Plot]:
         return []
     objectives = document["objectives"]
 
-    def over(title: str, unit: str, values: Sequence[float], objective: float) -> Plot:
+    def over(title: str, unit: str, values: Sequence[float | None], objective: float) -> Plot:
         sizes = [nodes for nodes, _ in tried]
-        lines = {"found": list(zip(sizes, values, strict=True)), "objective": [(each, objective) for each in sizes]}
+        found = [(size, value) for size, value in zip(sizes, values, strict=True) if value is not None]
+        lines = {"found": found, "objective": [(each, objective) for each in sizes]}
         return Plot(title, "nodes", unit, lines)
 
     ttft, tpot = ([report[name]["p90"] for _, report in tried] for name in ("ttft", "tpot"))
@@ -38,7 +39,7 @@ def capacity_plots(document: Mapping[str, Any]) -> list[Plot]:
     return [
         over("Requests within the objectives", "share", shares, objectives["attained"]),
         over("Time to first token, P90", "s", ttft, objectives["ttft_s"]),
-        over("Time per token, P90", "ms", [each * 1e3 for each in tpot], objectives["tpot_s"] * 1e3),
+        over("Time per token, P90", "ms", [each and each * 1e3 for each in tpot], objectives["tpot_s"] * 1e3),
     ]
 
 

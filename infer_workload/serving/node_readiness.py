@@ -9,12 +9,12 @@ from infer_workload.serving.states import LOADING
 
 
 def ready_nodes(live: LiveDeployment) -> list[str]:
-    """The nodes of its fabric that serve, or could: neither booting, loading nor drained; none while it
-    serves nothing."""
-    if live.fabric is None or not live.serves:
+    """The nodes of its instance that serve, or could, or do so for another deployment: neither booting, loading nor
+    drained here; none while it serves nothing."""
+    if live.whole is None or not live.serves:
         return []
     drained = live.draining.nodes if live.draining is not None and live.draining.drained else frozenset()
-    return sorted(set(live.fabric.nodes) - live.booting - live.layout.loading.nodes.keys() - drained)
+    return sorted(set(live.whole.nodes) - live.booting - live.layout.loading.nodes.keys() - drained)
 
 
 def hold_for_unpowered(live: LiveDeployment, dark: frozenset[str], now: float, until: float) -> bool:

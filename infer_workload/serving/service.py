@@ -24,6 +24,7 @@ from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
 from infer_workload.serving.cache_memory import CacheMemory, keep_models
+from infer_workload.serving.instance_nodes import Successors, in_order, within_reach
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import can_serve_without, ready_nodes
 from infer_workload.serving.player import Player
@@ -36,7 +37,7 @@ from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
-from matrixcommon.model.resource_key import name_of, project_of
+from matrixcommon.model.resource_key import project_of
 
 
 class Serving:
@@ -70,7 +71,7 @@ class Serving:
         self.look_at_memory: Callable[[], None] = lambda: None
         self.player = Player(self.live, clock, lambda: self.look_again())
         self.watchers = Watchers(
-            self.live, store, clock, self.player, self.machines, views, hardware, self.cache_memory
+            self.live, store, clock, self.player, self.machines, views, hardware, self.cache_memory, Successors(memory)
         )
 
     def restore(self) -> int:
@@ -78,11 +79,12 @@ class Serving:
         self.usage.restore()
         with self.store.records.reading() as session:
             rows = [
-                (row.name, row.spec, row.load, row.drain, row.roles, row.scale)
+                (row.name, row.created_at, row.spec, row.load, row.drain, row.roles, row.scale)
                 for row in self.store.deployments(session)
             ]
-        for name, request, load, drain, roles, scale in rows:
+        for name, asked_at, request, load, drain, roles, scale in rows:
             live = self._begin(name, request, roles or {})
+            live.asked_at = asked_at
             live.handover.draining = Drain.of(drain) if drain else None
             if scale:
                 live.rescale(PoolScale.of(scale), self.clock.now())
@@ -137,7 +139,7 @@ class Serving:
             live = self._begin(name, request)
         elif reshaped:
             use_machine(live, request.machine, self.machines)
-            live.reshape(request, self.clock.now())
+            live.reshape(request, self.clock.now(), within_reach(live, request, self._on(request.instance)))
             keep_models(live, self.models)
         self._changed(live)
         self.look_again()
@@ -161,6 +163,7 @@ class Serving:
             live.handover.scale = None
             live.activation.returning = False
             live.fail("the deployment was deleted")
+            self.look_again()
             if self.cache_memory is not None:
                 self.cache_memory.sweep_soon()
                 self.look_at_memory()
@@ -266,13 +269,13 @@ class Serving:
             live.layout.lent = {}
         if request.model in self.models:
             keep_models(live, self.models)
-        live.counting_since = live.activation.active_at = self.clock.now()
+        live.asked_at = live.counting_since = live.activation.active_at = self.clock.now()
         self.live[name] = live
         return live
 
     def _check_fit(self, live: LiveDeployment, request: DeploymentRequest) -> None:
         try:
-            live.plan(request)
+            live.plan(request, within_reach(live, request, self._on(request.instance)))
         except DoesNotFit as refused:
             raise InsufficientCapacity(refused.message, blocking=refused.blocking) from refused
 
@@ -288,17 +291,16 @@ class Serving:
         )
 
     def _changed(self, live: LiveDeployment) -> None:
-        """Write down how a deployment stands, if that is news; it may need other memory now."""
-        self._write_status(live.spec.instance)
+        """Write down how a deployment stands, if that is news; it may need other memory now, and others of its instance
+        may have nodes that it has no longer."""
+        write_status(self.store, live, self._endpoint, self.clock.now())
         if self.cache_memory is not None and self.cache_memory.due(live):
             self.look_at_memory()
+        if len(self._on(live.spec.instance)) > 1:
+            self.look_again()
 
-    def _write_status(self, instance: str) -> None:
-        """Of all deployments on the instance: each says which others lie on its dies."""
-        there = [live for live in self.live.values() if live.spec.instance == instance]
-        for live in there:
-            beside = [name_of(each.name) for each in there if each is not live and each.engine is not None]
-            write_status(self.store, live, self._endpoint, self.clock.now(), sorted(beside))
+    def _on(self, instance: str) -> list[LiveDeployment]:
+        return in_order(live for live in self.live.values() if live.spec.instance == instance)
 
 
 def _busy(live: LiveDeployment) -> str:

@@ -8,7 +8,7 @@ another kind of supernode, no times change without a word.
 from __future__ import annotations
 
 import logging
-from collections.abc import Collection, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from infer_workload.layout.machines import found_machine, naming
@@ -23,8 +23,8 @@ from matrixcommon.model.resource_model import StuckView, condition
 log = logging.getLogger(__name__)
 
 
-def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: float, beside: Collection[str]) -> None:
-    """Write it where it is news; nothing where the deployment is gone. `beside`: others on the dies of its instance."""
+def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: float) -> None:
+    """Write it where it is news; nothing where the deployment is gone."""
     try:
         with store.records.transaction() as session:
             row = session.get(DeploymentRow, live.name)
@@ -33,7 +33,7 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
             laid, reported = live.engine is not None, row.conditions or []
             stands = [
                 ("Ready", live.state == "Serving", live.state, live.why),
-                ("LaidOut", laid, "LaidOut" if laid else "NoLayout", _others(beside) if laid else live.why),
+                ("LaidOut", laid, "LaidOut" if laid else "NoLayout", live.beside if laid else live.why),
             ]
             stands.append(("Progressing", *progress(live)))
             if live.lending is not None:
@@ -56,11 +56,6 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
             row.state_changed(before)
     except MatrixError as refused:
         log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
-
-
-def _others(beside: Collection[str]) -> str:
-    """What the times of a deployment leave out."""
-    return f"timed as if alone on dies that it shares with {', '.join(beside)}" if beside else ""
 
 
 def stuck_deployments(store: InferStore, now: float) -> list[StuckView]:
@@ -86,6 +81,9 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
         return True, "Loading", live.why
     if (change := handover.role_change) is not None:
         until = timestamp(change.deadline_at)
+        if handover.yields:
+            what = f"{', '.join(sorted(handover.yields))}, which other deployments are to have,"
+            return True, "HandingOver", f"requests that run on {what} end first, until {until} at the latest"
         return True, "RolesChanging", f"requests that run in roles that change end first, until {until} at the latest"
     if not handover.settled(live.engine) and (drain := live.draining) is not None:
         return True, "RolesChanging", f"other sizes count when the drain of {', '.join(sorted(drain.nodes))} is over"

@@ -6,12 +6,13 @@ Each verb is one look, made again and again for as long as the process lives; it
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
 from infer_workload.layout.machines import other_machine
 from infer_workload.serving.cache_memory import CacheMemory
+from infer_workload.serving.instance_nodes import Successors, beside, in_order, parts_of
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import hold_for_unpowered
 from infer_workload.serving.player import Player
@@ -41,6 +42,7 @@ class Watchers:
         views: FabricViews,
         hardware: Hardware | None,
         cache_memory: CacheMemory | None,
+        successors: Successors,
     ) -> None:
         self._live = live
         self._store = store
@@ -51,6 +53,7 @@ class Watchers:
         self._hardware = hardware
         self._traffic = None if hardware is None else WorkloadTraffic(hardware)
         self._cache_memory = cache_memory
+        self._successors = successors
         self._up: frozenset[str] | None = None
         self._off: frozenset[str] = frozenset()
 
@@ -59,10 +62,13 @@ class Watchers:
         if self._hardware is not None and self._live:
             with suppress(Unavailable):  # what was up last is up still, as far as anybody knows
                 self._up, self._off = await self._hardware.up_and_off()
-        for live in list(self._live.values()):
-            view = await self._views.fabric_view(live.spec.instance)
-            if self._live.get(live.name) is live:
-                self._serve_on(live, view)
+        for instance in dict.fromkeys(live.spec.instance for live in list(self._live.values())):
+            view = await self._views.fabric_view(instance)
+            follows: Mapping[str, str] = {}
+            if view is not None and len(self._on(instance)) > 1:
+                shown = frozenset(node for plane in view.planes.values() for node in plane.nodes)
+                follows = await self._successors.on(instance, shown)
+            self._serve_on(self._on(instance), view, follows)
         self._player.nudge()
         return f"{len(self._live)} deployments follow their fabric"
 
@@ -99,10 +105,25 @@ class Watchers:
             self._player.nudge()
         return f"{reported} loads reported, {changed} deployments at another pace"
 
-    def _serve_on(self, live: LiveDeployment, view: Any | None) -> None:
-        """Have it serve on what this FabricView shows, where that is of its machine."""
-        settle_machine(self._store, live, view, self._machines)
-        other = other_machine(live.spec.machine, view, self._machines)
-        lies = None if view is None or other else Fabric.of(view, live.layout.calibration)
-        fabric = None if lies is None else lies.leaving_out(self._off)  # what is switched off is as good as gone
-        live.take_view(fabric, self._clock.now(), self._up, other)
+    def _on(self, instance: str) -> list[LiveDeployment]:
+        return in_order(live for live in self._live.values() if live.spec.instance == instance)
+
+    def _serve_on(self, lives: Sequence[LiveDeployment], view: Any | None, follows: Mapping[str, str]) -> None:
+        """Have all that is on an instance serve on what this FabricView shows, each on its part and where that is of
+        its machine. Roles that nobody plays any more are forgotten first: no node is ever written down as two
+        deployments'."""
+        fabrics, others = dict[str, Fabric](), dict[str, str]()
+        for live in lives:
+            settle_machine(self._store, live, view, self._machines)
+            others[live.name] = other_machine(live.spec.machine, view, self._machines)
+            if view is not None and not others[live.name]:
+                whole = Fabric.of(view, live.layout.calibration)
+                fabrics[live.name] = whole.leaving_out(self._off)  # what is switched off is as good as gone
+        there = [live for live in lives if live.name in fabrics]
+        parts = parts_of(fabrics[there[0].name], there, follows) if there else {}
+        for live in there:
+            live.forget_beyond(parts[live.name].nodes)
+        for live in lives:
+            fabric = fabrics.get(live.name)
+            words = "" if fabric is None else beside(live, parts, len(fabric.nodes))
+            live.take_view(fabric, self._clock.now(), self._up, others[live.name], parts.get(live.name), words)

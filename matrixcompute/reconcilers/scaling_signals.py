@@ -51,7 +51,7 @@ def observed(observation: Observation, statistics: Statistics, policy: ScalingPo
         backlog=sum(each["backlogNodeSeconds"] for each in known),
         start_s=max(each["startS"] for each in known),
         stays_s=max(each["staysS"] for each in known),
-        least=max(seen.least, *(int(each.get("decodeNodesMin", 0)) + 1 for each in known)),
+        least=max(seen.least, sum(int(each.get("decodeNodesMin", 0)) + 1 for each in known)),  # each has its own
     )
 
 

@@ -19,7 +19,8 @@ LOST_AFTER_LEASES = 2.0
 
 
 class DesiredPartition(ApiModel):
-    """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k; none for a pool), sockets, GiB."""
+    """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k, both also where it
+    is a single die; none for a pool), sockets, GiB."""
 
     allocation: str = Field(max_length=127)
     rank: int | None = None

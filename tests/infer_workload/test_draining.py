@@ -2,6 +2,7 @@
 
 import pytest
 
+from infer_workload.contract.deployments import DeploymentRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.serving.states import SERVING, UNAVAILABLE
 from tests.infer_workload.loaded import LEAVING, NODES, Stage, in_flight
@@ -152,3 +153,28 @@ def test_where_what_stays_cannot_serve_everything_finishes_first():
     stage.show(NODES[:1])
     assert stage.live.state == UNAVAILABLE
     assert stage.live.layout.cut_off == 0
+
+
+def test_successors_of_all_nodes_have_the_fabric_and_news_of_it_send_nothing_back():
+    """Where everybody leaves, successors stand beside them: what is read there comes to its end on their dies."""
+    stage = Stage(NODES[:2], requests_per_second=4.0, input_tokens_max=4096)
+    live = stage.live
+    stage.show(NODES[:4])
+    live.reshape(DeploymentRequest(instance="i", prefill_npus=8, decode_npus=8), stage.now)
+    stage.plays(100)
+    before = live.engine.deployment.pools.nodes
+    stage.drain(before, 900.0)
+    while live.engine.deployment.pools.nodes <= before:
+        stage.plays(1)
+    beside = live.engine.deployment
+    assert beside.pools.nodes <= set(beside.fabric.nodes), "nodes that it does not have would send and take nothing"
+    stage.plays(5)
+    stage.show(NODES[:4])
+    after = live.engine.deployment.pools
+    assert (after.prefill, after.decode) == (beside.pools.prefill, beside.pools.decode), (
+        "nobody changes places for that"
+    )
+    while not live.draining.drained:
+        stage.plays(1)
+    assert (live.layout.requeued, live.layout.cut_off) == (0, 0)
+    assert live.engine.deployment.pools.nodes.isdisjoint(before)

@@ -298,16 +298,3 @@ async def test_a_drain_belongs_to_who_asked_for_it(serving):
         await asyncio.sleep(0.01)
     assert (await drain(200, NODES[1]))["drain"]["by"] == ""
     assert (await drain(200, NODES[2], by="move-one-3"))["drain"]["by"] == "move-one-3", "nobody's is replaced"
-
-
-async def test_deployments_on_one_instance_say_that_they_share_its_dies(serving):
-    async def laid_out(name):
-        conditions = (await serving.until("Serving", name))["conditions"]
-        return next(each["message"] for each in conditions if each["type"] == "LaidOut")
-
-    assert await laid_out("r1") == ""
-    await serving.ensure("other")
-    assert await laid_out("other") == "timed as if alone on dies that it shares with r1"
-    assert await laid_out("r1") == "timed as if alone on dies that it shares with other"
-    assert (await serving.http.delete("/v1/deployments/other")).status_code in (202, 204)
-    assert await laid_out("r1") == ""

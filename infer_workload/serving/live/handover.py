@@ -31,7 +31,9 @@ class Handover:
         self.draining: Drain | None = None
         self.scale: PoolScale | None = None
         self.role_change: Drain | None = None
-        """A drain of no node: roles that leave, until the pools are as `scale` says."""
+        """A drain of what it hands over: roles that leave, until the pools are as `scale` says."""
+        self.yields: frozenset[str] = frozenset()
+        """Nodes that other deployments of the instance are to have."""
 
     @property
     def pending(self) -> Drain | None:
@@ -46,10 +48,11 @@ class Handover:
         return self.scale is not None and self.scale.zero
 
     def unused(self, playing: frozenset[str]) -> frozenset[str]:
-        """Nodes that drain and are left, or were not used before."""
+        """Nodes that drain and are left, or were not used before, and those that have been handed over."""
+        others = self.yields if self.role_change is None else frozenset[str]()
         if self.draining is None:
-            return frozenset()
-        return self.draining.nodes if self.draining.drained else self.draining.nodes - playing
+            return others
+        return others | (self.draining.nodes if self.draining.drained else self.draining.nodes - playing)
 
     def follow(self, fabric: Fabric) -> None:
         """A drain ends when the fabric no longer shows its nodes."""
@@ -66,11 +69,11 @@ class Handover:
         self.role_change = None
         if self.draining is not None and not self.draining.drained:
             return True  # they count when the drain is over
-        target = _after(self._wanted(engine), fabric)
+        target = _after(self._wanted(engine), fabric.leaving_out(self.yields))
         if target is None or _alike(target, engine.deployment.pools):
             engine.adopt(self._wanted(engine))
             return False
-        self.role_change = Drain(frozenset(), deadline_at)
+        self.role_change = Drain(self.yields, deadline_at)
         self.role_change.requests_at_start = engine.close(target)
         return True
 

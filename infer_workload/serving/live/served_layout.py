@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from math import inf
 
 from infer_workload.contract.deployments import DeploymentRequest, PoolsView
@@ -109,6 +109,19 @@ class ServedLayout:
     def pools_view(self) -> PoolsView:
         return PoolsView() if self.engine is None else pools_view(self.engine.deployment, self.engine.cache)
 
+    def forget_beyond(self, nodes: Collection[str]) -> bool:
+        """Of the roles from before the process began keep those that were played there; whether there were others."""
+        before = self._previous
+        if self.engine is not None or before is None or before.nodes <= set(nodes):
+            return False
+        kept = before.within(nodes)
+        self._previous = kept if kept.nodes else None
+        return True
+
+    @property
+    def pools(self) -> Pools | None:
+        """Those of its engine, or from before the process began; None where nobody plays a role."""
+        return self._previous if self.engine is None else self.engine.deployment.pools
+
     def roles(self) -> dict[str, str]:
-        pools = self._previous if self.engine is None else self.engine.deployment.pools
-        return {} if pools is None else roles_of(pools)
+        return {} if (pools := self.pools) is None else roles_of(pools)

@@ -33,6 +33,7 @@ async def test_another_deployment_begins_with_what_is_exported(serving):
     found = [block for page in pages for block in page["blocks"]]
     assert [int(block["key"]) for block in found] == keys[::-1], "the latest used first"
     assert first["nodes"] == list(NODES)
+    await serving.http.delete("/v1/deployments/r1")
     await serving.ensure("r2")
     await serving.until("Serving", "r2")
     body = {"model": first["model"], "blockTokens": first["blockTokens"], "blocks": found}

@@ -3,6 +3,7 @@
 import asyncio
 import json
 
+import openai
 import pytest
 
 from infer_workload.access import ACCESS
@@ -124,7 +125,8 @@ async def test_a_body_that_is_nested_too_deeply_to_be_read_is_refused(serving):
         ("GET", "/v1/models", {"headers": {"authorization": "Bearer nobody"}}, 401, "invalid_api_key"),
         ("POST", "/v1/chat/completions", {"headers": {"authorization": ""}, "json": {}}, 401, "invalid_api_key"),
         ("POST", "/v1/completions", {"headers": {"authorization": "Bearer cm_agent"}, "json": {}}, 403, "Forbidden"),
-        ("GET", "/v1/models/r1/more", {}, 404, "NotFound"),
+        ("GET", "/v1/models/r1/more", {}, 404, "model_not_found"),
+        ("GET", "/v1/models/r1%2Fmore", {}, 404, "model_not_found"),
         ("POST", "/v1/embeddings", {"json": {"model": "r1", "input": "x"}}, 404, "NotFound"),
         ("POST", "/v1/responses", {"headers": {"authorization": ""}, "json": {}}, 401, "invalid_api_key"),
         ("DELETE", "/v1/files/f/content", {}, 404, "NotFound"),
@@ -148,6 +150,13 @@ async def test_whoever_refuses_an_openai_client_does_it_in_openais_form(
         other = await stage.http.request("PATCH", "/v1/deployments", headers={"authorization": "Bearer cm_admin"})
         assert (other.status_code, other.json()["reason"]) == (405, "MethodNotAllowed")
         assert other.headers["content-type"] == "application/problem+json"
+
+
+async def test_a_client_that_looks_for_a_model_with_a_slash_hears_that_it_is_not_there(serving):
+    """Names of models have them elsewhere."""
+    with pytest.raises(openai.NotFoundError) as refused:
+        await serving.openai.models.retrieve("deepseek-ai/DeepSeek-R1")
+    assert (refused.value.code, refused.value.param) == ("model_not_found", "model")
 
 
 async def test_whether_it_lives_is_answered_without_a_token_as_by_vllm(fresh, tmp_path):
@@ -191,6 +200,9 @@ def test_no_collection_of_the_services_own_is_refused_in_openais_form():
         ({"stream": True, "stream_options": 5}, "stream_options"),
         ({"logprobs": True, "top_logprobs": 21}, "top_logprobs"),
         ({"top_logprobs": 2}, "top_logprobs"),
+        ({"logprobs": True}, "logprobs"),
+        ({"logprobs": True, "top_logprobs": 2}, "logprobs"),
+        ({"logprobs": 1}, "logprobs"),
         ({"tool_choice": "required"}, "tool_choice"),
         ({"messages": [{"role": "king", "content": "x"}]}, "messages[0].role"),
     ],
@@ -204,7 +216,9 @@ async def test_parameters_out_of_openais_bounds_are_refused_by_name(serving, giv
     assert param.split(".")[-1].split("[")[0] in error["message"] or "role" in error["message"]
 
 
-@pytest.mark.parametrize("given", [{"echo": True}, {"best_of": 2}, {"suffix": "the end"}])
+@pytest.mark.parametrize(
+    "given", [{"echo": True}, {"best_of": 2}, {"suffix": "the end"}, {"logprobs": 0}, {"logprobs": 5}]
+)
 async def test_what_a_text_completion_would_not_do_is_refused_by_name(serving, given):
     answer = await serving.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "max_tokens": 1} | given)
     assert (answer.status_code, answer.json()["error"]["param"]) == (400, *given)
@@ -259,9 +273,9 @@ async def test_parameters_at_openais_bounds_and_fields_nobody_knows_are_taken(se
     for path, asked in (
         (
             "chat/completions",
-            {"messages": [{"role": "developer", "content": "x"}], "logprobs": True, "top_logprobs": 20},
+            {"messages": [{"role": "developer", "content": "x"}], "logprobs": False, "top_logprobs": None},
         ),
-        ("completions", {"prompt": "x", "logprobs": 5, "best_of": 1, "echo": False, "suffix": ""}),
+        ("completions", {"prompt": "x", "logprobs": None, "best_of": 1, "echo": False, "suffix": ""}),
     ):
         answer = await serving.http.post(f"/v1/{path}", json={"model": "r1"} | edge | asked)
         assert answer.status_code == 200, answer.text

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
+import json
 import multiprocessing
 import os
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from threading import Event
 
 import pytest
 
 from infer_workload.experiments import autoscale, experiment, sweep
-from infer_workload.experiments.comparison import read
+from infer_workload.experiments.comparison import comparable, compare, read
 from infer_workload.experiments.experiment import run
 from infer_workload.experiments.sweep import axis, points_of
 from infer_workload.experiments.trial import Trial, trial_of
 from infer_workload.layout.deployment import DoesNotFit
+from infer_workload.reports.report import Spread, flat
+from infer_workload.reports.study_plots import capacity_plots
 from infer_workload.traffic.generator import BadTrace, read_trace
 from matrixcommon.model.errors import InternalError, InvalidField
 from tests.services.matrixctl.inprocess import ran
@@ -244,6 +247,34 @@ def test_requests_that_were_refused_kept_no_objective_and_have_no_latencies() ->
     (why,) = few.report.notes
     assert why.startswith(f"{few.report.refused} requests refused: prompt and answer of more than 9,767 tokens")
     assert few.report.goodput_share == pytest.approx(few.report.finished / few.report.requests, abs=1e-6)
-    none = replace(few.report, finished=0)
+    nobody = Spread.of([])
+    none = replace(few.report, finished=0, ttft=nobody, tpot=nobody, latency=nobody)
     assert "TTFT           of no request: none finished" in none.text()
-    assert sweep.shown(sweep.Point({}, none))[:2] == ["-", "-"]
+    _, (figures,) = sweep.shown([sweep.Point({}, none)])
+    assert figures[:2] == ["-", "-"]
+    figures = flat(asdict(none), ".")
+    assert {figures[f"{name}.{at}"] for name in ("ttft", "tpot", "latency") for at in ("mean", "p50", "p99")} == {None}
+    assert json.loads(json.dumps(asdict(none)))["ttft"]["p90"] is None
+    assert sweep.as_csv([sweep.Point({}, none)]).splitlines()[1].count(",,") > 3
+    assert comparable(json.loads(json.dumps(asdict(none)))), "two such runs can be compared"
+    assert "ttft.p50" not in {change.name for change in compare(few.report, none)}
+    (found, _, _) = capacity_plots(
+        {"tried": [{"nodes": 2, "report": asdict(none)}], "objectives": {"ttft_s": 1.0, "tpot_s": 0.1, "attained": 0.9}}
+    )
+    assert found.lines["found"] == [(2.0, none.goodput_share)]
+
+
+def test_more_nodes_with_half_of_their_lanes_than_decode_are_refused(capsys) -> None:
+    _, _, wrong = ran(capsys, "experiment", *["run", "--generate", "5", "--nodes", "4", "--half-lanes", "3"])
+    assert "half of the lanes of 3 decode nodes are to be gone, and 2 decode" in wrong
+    assert "[field --half-lanes]" in wrong
+    assert run(Trial(generate=5, nodes=4, half_lanes=2)).report.finished == 5
+
+
+def test_a_point_that_cannot_be_says_why_in_a_column_of_its_own() -> None:
+    points = sweep.sweep(sweep.points_of({"generate": 5}, [sweep.axis("nodes=1,4")]), sweep.here(1))
+    columns, rows = sweep.shown(points)
+    assert columns == [*sweep.SHOWN, sweep.WHY_NOT]
+    assert rows[0] == ["-"] * len(sweep.SHOWN) + ["the instance offers 1 usable node, the pools need 2"]
+    assert rows[1][-1] == ""
+    assert sweep.shown(points[1:])[0] == [*sweep.SHOWN]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from matrixcompute.autoscaling.decision import Observation
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest
-from matrixcompute.reconcilers.scaling_signals import statistics_of
+from matrixcompute.reconcilers.scaling_signals import observed, statistics_of
 
 POLICY = {"scaleTargetRef": {"name": "served"}, "maxReplicas": 8}
 NAMED = {
@@ -34,3 +35,12 @@ async def test_work_is_that_of_a_look_and_metrics_are_means(metrics, window_s):
     policy, inference = ScalingPolicyRequest.model_validate(POLICY | {"metrics": metrics}), Inference()
     assert await statistics_of(inference, {"r1": {}, "r2": {}}, policy) == {"r1": {}, "r2": {}}
     assert inference.asked == [("r1", window_s), ("r2", window_s)]
+
+
+def test_deployments_need_together_what_each_needs_at_least():
+    """A node is one deployment's: what two need at least is the sum."""
+    work = {"nodes": 1.0, "backlogNodeSeconds": 0.0, "startS": 60.0, "staysS": 10.0, "decodeNodesMin": 2}
+    policy = ScalingPolicyRequest.model_validate(POLICY)
+    for names, least in (("a", 3), ("ab", 6)):
+        seen = observed(Observation(8, 8), {name: {"work": work} for name in names}, policy)
+        assert seen.least == least

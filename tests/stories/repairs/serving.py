@@ -45,4 +45,4 @@ def nothing_lost(shown: dict[str, Any]) -> None:
     """Every request that was accepted has finished or is on its way, where it first went."""
     assert shown["submitted"] == shown["finished"] + shown["inFlight"], shown
     assert (shown["lost"], shown["cancelled"], shown["requeued"]) == (0, 0, 0)
-    assert (shown["load"]["refused"], shown["load"]["skipped"]) == (0, 0)
+    assert (shown["load"]["refused"], shown["load"]["skipped"]) == (0, 0), shown

@@ -112,7 +112,8 @@ def refusals() -> Iterator[None]:
     try:
         yield
     except deployment.DoesNotFit as wrong:
-        raise DoesNotFit(str(wrong), field="--nodes") from wrong
+        options = [str(each["domain"]) for each in wrong.blocking if str(each["domain"]).startswith("--")]
+        raise DoesNotFit(str(wrong), field=next(iter(options), "--nodes")) from wrong
     except (BadTrace, OSError) as wrong:
         raise InvalidField(in_words(wrong), field="--trace") from wrong
 

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 PLOTTED = (
     ("Time to first token, P90", "s", lambda report: report.ttft.p90),
-    ("Time per token, P90", "ms", lambda report: report.tpot.p90 * 1e3),
+    ("Time per token, P90", "ms", lambda report: report.tpot.p90 and report.tpot.p90 * 1e3),
     ("Requests within the objectives", "share", lambda report: report.goodput_share),
     ("Tokens a second and NPU", "tokens/s", lambda report: report.tokens_per_s_per_npu),
 )
@@ -63,8 +63,11 @@ def sweep(
     with refusals(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
     made = made_by("sweep", options.trial(), *[f"--over={text}" for text in over or ()])
-    columns = [*(axis.parameter for axis in axes), *sweeps.SHOWN]
-    rows = [[*(f"{value}" for value in point.varied.values()), *sweeps.shown(point)] for point in found]
+    names, figures = sweeps.shown(found)
+    columns = [*(axis.parameter for axis in axes), *names]
+    rows = [
+        [*(f"{value}" for value in point.varied.values()), *each] for point, each in zip(found, figures, strict=True)
+    ]
     document = {"made_by": made, "points": [point.row() for point in found]}
     title = f"Sweep over {', '.join(axis.parameter for axis in axes)}"
     keeping.store(lambda: tabled("sweep", title, made, document, columns, rows, plots(found, axes)), html)
@@ -88,11 +91,9 @@ def plots(found: list[Point], axes: list[Axis]) -> list[Any]:
     for title, unit, figure in PLOTTED:
         lines: dict[str, list[tuple[float, float]]] = {}
         for point in found:
-            if point.report is not None:
+            if point.report is not None and (value := figure(point.report)) is not None:
                 others = [f"{name} {value}" for name, value in point.varied.items() if name != along]
-                lines.setdefault(", ".join(others) or title, []).append(
-                    (float(point.varied[along]), figure(point.report))
-                )
+                lines.setdefault(", ".join(others) or title, []).append((float(point.varied[along]), value))
         drawn.append(Plot(title, along, unit, lines))
     return drawn
 
@@ -145,7 +146,9 @@ def capacity(
         "tried": [{"nodes": each.varied["nodes"], "report": asdict(each.report) if each.report else None,
                    "why_not": each.why_not} for each in found.tried],
     }  # fmt: skip
-    columns, rows = ("nodes", *sweeps.SHOWN), [(each.varied["nodes"], *sweeps.shown(each)) for each in found.tried]
+    names, figures = sweeps.shown(found.tried)
+    columns = ("nodes", *names)
+    rows = [(each.varied["nodes"], *shown) for each, shown in zip(found.tried, figures, strict=True)]
     title = f"Fewest nodes that keep their objectives: {found.nodes or f'more than {most}'}"
 
     def findings() -> Findings:

@@ -1,0 +1,114 @@
+"""The nodes of an instance as its deployments have them: what each asks for now, and its part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.layout.deployment import NODES_MAX, fewest_nodes
+from infer_workload.layout.division import NOTHING, Claim, Part, divide, entitled
+from infer_workload.serving.live.live_deployment import LiveDeployment
+from infer_workload.serving.ports import ServerMemory
+from infer_workload.timing.fabric import Fabric
+from matrixcommon.model.errors import MatrixError
+from matrixcommon.model.hardware_names import NPUS_PER_NODE
+from matrixcommon.model.quantities import counted
+from matrixcommon.model.resource_key import name_of
+
+
+def in_order(lives: Iterable[LiveDeployment]) -> list[LiveDeployment]:
+    """As they were asked for."""
+    return sorted(lives, key=lambda live: (live.asked_at, live.name))
+
+
+def parts_of(
+    fabric: Fabric, lives: Sequence[LiveDeployment], follows: Mapping[str, str] | None = None
+) -> dict[str, Part]:
+    """What each of the deployments on an instance has of this view of it, by name. `follows`: in whose places its
+    successors are to be."""
+    return divide(fabric.nodes, [claim_of(live) for live in lives], leaving(lives), follows)
+
+
+class Successors:
+    """In whose place a node of an instance is to be that moves, as its allocation has it: asked when the instance shows
+    other nodes than before. `memory`: MatrixResource; None: nobody moves."""
+
+    def __init__(self, memory: ServerMemory | None) -> None:
+        self._memory = memory
+        self._found: dict[str, tuple[frozenset[str], dict[str, str]]] = {}
+
+    async def on(self, instance: str, nodes: frozenset[str]) -> Mapping[str, str]:
+        """The member that each successor follows; what was known before where MatrixResource does not answer."""
+        shown, follows = self._found.get(instance, (frozenset[str](), {}))
+        if self._memory is None or shown == nodes:
+            return follows
+        try:
+            allocation = await self._memory.find_allocation(instance)
+        except MatrixError:
+            return follows
+        members = [] if allocation is None else allocation.members
+        ranks = {each.rank: each.node for each in members if each.role == "member" and each.rank is not None}
+        follows = {each.node: ranks[each.rank] for each in members if each.role == "successor" and each.rank in ranks}
+        self._found[instance] = nodes, follows
+        return follows
+
+
+def within_reach(live: LiveDeployment, request: DeploymentRequest, lives: Sequence[LiveDeployment]) -> Fabric | None:
+    """As many nodes as it would have with that request, once others have handed theirs over; None where nothing is
+    shown."""
+    if live.whole is None:
+        return None
+    claims = [claim_of(each, request if each is live else None) for each in lives]
+    own = NOTHING if live.engine is None else live.engine.deployment.pools
+    nodes = sorted(live.whole.nodes, key=lambda node: (node not in own.nodes, node))
+    return live.whole.only(nodes[: entitled(nodes, claims, leaving(lives))[live.name]])
+
+
+def beside(live: LiveDeployment, parts: dict[str, Part], nodes: int) -> str:
+    """What others have of the nodes, in words; empty where nobody else has any."""
+    others = [
+        f"{name_of(name)} has {len(part.nodes)}" + (f" and hands {len(part.yields)} over" if part.yields else "")
+        for name, part in parts.items()
+        if name != live.name and part.nodes
+    ]
+    return f"of the {counted(nodes, 'node')} of its instance {', '.join(others)}" if others else ""
+
+
+def leaving(lives: Iterable[LiveDeployment]) -> frozenset[str]:
+    """Nodes that any of them drains."""
+    return frozenset[str]().union(*(live.draining.nodes for live in lives if live.draining is not None))
+
+
+def claim_of(live: LiveDeployment, request: DeploymentRequest | None = None) -> Claim:
+    """What it asks for, or would with that request."""
+    handover, pools = live.handover, live.layout.pools
+    size, least = _sizes(live, request or live.spec, begun=pools is not None)
+    return Claim(
+        live.name,
+        size,
+        least,
+        pools or NOTHING,
+        running=live.engine is not None,
+        assigned=frozenset() if live.fabric is None else frozenset(live.fabric.nodes),
+        settling=handover.pending is not None,
+        yields=handover.yields,
+        keeps=0 if size is not None else _keeps(live),
+    )
+
+
+def _sizes(live: LiveDeployment, spec: DeploymentRequest, begun: bool) -> tuple[int | None, int]:
+    """Nodes that it asks for, and those without which it cannot begin; one that has begun serves on with fewer."""
+    fewest = fewest_nodes(live.layout.model, live.layout.calibration)
+    if (scale := live.handover.scale) is not None:
+        return scale.nodes, min(fewest, scale.nodes)
+    prefill, decode = (npus and npus // NPUS_PER_NODE for npus in (spec.prefill_npus, spec.decode_npus))
+    if prefill and decode:
+        return prefill + decode, min(fewest, prefill + decode) if begun else prefill + decode
+    return None, max(fewest, (prefill or 1) + (decode or 1))
+
+
+def _keeps(live: LiveDeployment) -> int:
+    """Nodes whose dies have room for the longest request of its model, where there can be so many."""
+    model, machine = live.layout.model, live.layout.calibration
+    fewest = fewest_nodes(model, machine, model.context_length)
+    return fewest if fewest < NODES_MAX else 0

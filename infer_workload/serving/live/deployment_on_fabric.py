@@ -1,0 +1,300 @@
+"""A deployment on its fabric: where it is laid out, and how it goes over to another layout.
+
+It is handed views of what its instance has, its part among the instance's deployments, drains and sizes of its pools,
+and lays out again when they change. What runs in what leaves comes to its end first where there is time for that, and
+goes back to the queue where there is none.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Collection
+from math import inf
+
+from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.engine.engine import Engine
+from infer_workload.layout.deployment import Deployment, DoesNotFit, with_spec
+from infer_workload.layout.division import Part
+from infer_workload.layout.draining import Drain
+from infer_workload.layout.recovery import Change, keep_roles, plan_change_at_any_size
+from infer_workload.layout.scale import ROLE_CHANGE_S, PoolScale
+from infer_workload.layout.views import layout_text, prefill_text, requeued_text
+from infer_workload.serving.live.activation import Activation
+from infer_workload.serving.live.handover import Handover
+from infer_workload.serving.live.intake import Intake
+from infer_workload.serving.live.served_layout import ServedLayout
+from infer_workload.serving.states import DEGRADED, DEPLOYMENT_STATES, IDLE, LOADING, PENDING, SERVING, UNAVAILABLE
+from infer_workload.timing.contention import MeasuredContention
+from infer_workload.timing.fabric import Fabric
+
+
+class DeploymentOnFabric:
+    """Every method takes the present emulated time; none waits. `changed` is called when the state or the layout do."""
+
+    def __init__(
+        self, request: DeploymentRequest, layout: ServedLayout, activation: Activation, intake: Intake,
+        changed: Callable[[], None],
+    ) -> None:  # fmt: skip
+        self.spec = request
+        self.state = PENDING
+        self.why = f"instance {request.instance} has no network slices yet"
+        self.layout = layout
+        self.handover = Handover(request)
+        self.activation = activation
+        self.intake = intake
+        self.fabric: Fabric | None = None
+        """What its instance shows of the nodes that are this deployment's."""
+        self.whole: Fabric | None = None
+        """And of all nodes."""
+        self.beside = ""
+        """What of them others have, in words; empty where it is alone."""
+        self.contention: MeasuredContention | None = None
+        self.booting: frozenset[str] = frozenset()
+        self._changed = changed
+        self._played = asyncio.Event()
+
+    @property
+    def engine(self) -> Engine | None:
+        return self.layout.engine
+
+    @property
+    def serves(self) -> bool:
+        return self.engine is not None and self.state in (SERVING, DEGRADED)
+
+    def take_view(
+        self,
+        fabric: Fabric | None,
+        now: float,
+        up: frozenset[str] | None = None,
+        why: str = "",
+        part: Part | None = None,
+        beside: str = "",
+    ) -> None:
+        """Lay out on this view of the fabric. None: for `why`, or since the instance holds no slices (any more).
+
+        Nodes that are not `up` yet are used once they are; None: all of them are. Of the nodes `part` is its own, and
+        `beside` says what is others'; without one all are.
+        """
+        own = fabric if fabric is None or part is None else fabric.only(part.nodes)
+        self.whole = fabric
+        if self.handover.idle:
+            self.fabric = own
+            self.booting, self.beside = frozenset(), ""
+            return
+        if fabric is None or own is None:
+            self.fabric = None
+            self._lose(self._lost_state(), why or f"instance {self.spec.instance} has no network slices")
+            return
+        booting = frozenset() if up is None else frozenset(fabric.nodes) - up
+        booted = (self.booting - booting) & own.everybody
+        previous, self.beside = self.beside, beside
+        self.booting = booting
+        self.handover.follow(fabric)
+        if self.engine is None or self.fabric is None or not self.fabric.same_as(own) or booted:
+            self._catch_up(now)
+            self.fabric = own.beside(self.contention)
+            self._follow(now)
+        elif previous != beside:
+            self._changed()
+        if part is not None:
+            self._yield_nodes(part.yields, now)
+
+    def forget_beyond(self, nodes: Collection[str]) -> None:
+        """After a start: have played no role elsewhere, as others are to now."""
+        if self.layout.forget_beyond(nodes):
+            self._changed()
+
+    def _yield_nodes(self, yields: frozenset[str], now: float) -> None:
+        """Hand these nodes over to others of the instance, once nothing runs there any more or at the deadline."""
+        before = self.handover.yields
+        if self.handover.pending is not None or yields == before:
+            return
+        self.handover.yields = yields
+        if yields and self.engine is not None:
+            self._change_roles(now, ROLE_CHANGE_S)
+        elif self.fabric is not None and before & self.fabric.everybody:  # it has these after all
+            self._follow(now)
+
+    def take_contention(self, contention: MeasuredContention, now: float) -> bool:
+        """Serve beside what others send now; whether that changes anything."""
+        if self.engine is None or self.fabric is None or contention.close_to(self.contention):
+            return False
+        self._catch_up(now)
+        self.contention = contention
+        self.fabric = self.fabric.beside(contention)
+        self.engine.retime(contention, now)
+        return True
+
+    def _follow(self, now: float) -> None:
+        """Lay out on what may be used of the present view."""
+        try:
+            if self.engine is None:
+                self._start(self._usable(), now)
+            else:
+                self._adapt(self._usable(), now)
+        except DoesNotFit as refused:
+            self._lose(self._lost_state(), f"{refused.message}; {self.beside}" if self.beside else refused.message)
+
+    def _usable(self, reach: Fabric | None = None) -> Fabric:
+        """What may be used of what it has now, or could have."""
+        fabric = reach or self.fabric
+        assert fabric is not None
+        playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
+        return fabric.leaving_out((self.booting - playing) | self.handover.unused(playing))
+
+    @property
+    def draining(self) -> Drain | None:
+        return self.handover.draining
+
+    def drain(self, drain: Drain | None, now: float) -> None:
+        """Begin nothing more on these nodes and leave them when nothing runs there; None: use them (again)."""
+        self._catch_up(now)
+        self.handover.draining = drain
+        if drain is not None and not self.serves:
+            drain.drained = True
+        if self.engine is not None:
+            self.engine.close(None)
+            self._follow(now)
+            if drain is not None and self.engine is not None:
+                drain.requests_at_start = self.engine.placement.on_closing()
+            self._hand_over(now)
+        self._changed()
+
+    def rescale(self, scale: PoolScale | None, now: float, deadline_s: float = ROLE_CHANGE_S) -> None:
+        """Have pools of these sizes in place of the spec's; None: of the spec's again. Roles change when nothing runs
+        in them any more, or at the deadline. To zero only while nothing is in flight."""
+        self._catch_up(now)
+        was_idle = self.handover.idle
+        self.handover.scale = scale
+        if self.handover.idle:
+            self.activation.returning = False
+            self._lose(IDLE, "its pools are scaled to zero")
+            return
+        if was_idle:
+            self.activation.returning = True
+            self._set_state(PENDING, f"scaled from zero: waiting for the nodes of instance {self.spec.instance}")
+        self._change_roles(now, deadline_s)
+
+    def _change_roles(self, now: float, deadline_s: float) -> None:
+        """Go over to the sizes that are asked for: where roles change, once nothing runs in them or at the deadline."""
+        engine = self.engine if self.serves else None
+        if engine is not None and self.handover.begin(engine, self._usable(), now + deadline_s):
+            self._hand_over(now)
+        elif self.fabric is not None and not self.handover.idle:
+            self._follow(now)
+        self._changed()
+
+    def _hand_over(self, now: float) -> None:
+        """Use another layout once nothing runs on what leaves and what prefills in its place has loaded."""
+        if self.engine is None or self.fabric is None:
+            return
+        leaving = self.handover.pending
+        due = self.handover.proceed(self.engine, self.fabric, now)
+        if isinstance(due, Change):
+            self._apply_layout(due, now)
+        elif due and leaving is not None and leaving.gained:
+            self._scale_out_ready(now, leaving.deadline_at)
+        elif due:
+            self._follow(now)
+
+    def _lost_state(self) -> str:
+        """Pending where it never served, Unavailable where it did."""
+        return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
+
+    def _start(self, fabric: Fabric, now: float) -> None:
+        self.layout.start(fabric, self.spec, self.handover.scale, now)
+        takes_s = self.layout.loading.serves_from - now
+        self._set_state(LOADING, f"executors start and weights load until {takes_s:.0f} s from now")
+
+    def _adapt(self, fabric: Fabric, now: float) -> None:
+        """Go over to another view: what is lost at once, what is gained when it has loaded."""
+        engine = self.engine
+        assert engine is not None
+        engine.advance(now)
+        if self.state == LOADING:
+            self.layout.load_more(fabric, self.spec, self.handover.scale, now)
+            self._changed()
+            return
+        current, weights = self.handover.base(engine), self.layout.weights
+        if self.handover.pending is not None and current.pools.nodes <= set(fabric.nodes):
+            change = keep_roles(current, fabric, weights)
+        else:
+            change = plan_change_at_any_size(current, fabric, weights)
+        self._apply_layout(change, now)
+        loading, loaded_at = self.layout.loading, now + change.gain_after_s
+        loading.wait_for({node: loading.nodes.get(node, loaded_at) for node in change.gained})
+
+    def _scale_out_ready(self, now: float, deadline_at: float) -> None:
+        """Use whoever has loaded; first, until the deadline, what runs in roles that change for it comes to its end."""
+        assert self.engine is not None
+        self.layout.loading.gain_at = inf
+        still = self.layout.loading.left_at(now)
+        usable = self._usable().leaving_out(frozenset(still))
+        try:
+            change = self.handover.gain(self.engine, usable, self.layout.weights, now, deadline_at)
+        except DoesNotFit as refused:
+            return self._lose(UNAVAILABLE, refused.message)
+        if change is not None:  # else they are used when that is over
+            self.layout.loading.wait_for(still)
+            self._apply_layout(change, now)
+
+    def _apply_layout(self, change: Change, now: float) -> None:
+        requeued = self.layout.apply(change, now)
+        if self.handover.pending is not None and self.engine is not None and self.fabric is not None:
+            self.handover.close(self.engine, self.fabric, now)
+        back = requeued_text(requeued)
+        if change.pause_s > 0:
+            self._set_state(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
+        elif requeued:
+            self._set_state(DEGRADED, prefill_text(len(change.deployment.pools.prefill)) + back)
+        else:
+            self._set_state(self.state, layout_text(self.layout.pools_view()) if self.state == SERVING else self.why)
+
+    def _lose(self, state: str, why: str) -> None:
+        forgotten = self.layout.end()
+        self.handover.role_change, self.handover.yields = None, frozenset()
+        if forgotten or (state, why) != (self.state, self.why):
+            self._set_state(state, why)
+        self._wake()
+
+    def plan(self, request: DeploymentRequest, reach: Fabric | None = None) -> Deployment | None:
+        """The layout that spec would get on what it has now, or within `reach`; None while there is nothing to lay out
+        on. Raises DoesNotFit; sizes that are the present spec's are none to refuse it for."""
+        if self.engine is None or self.fabric is None:
+            return None
+        return self.layout.plan(self._usable(reach), self.spec, request, self.handover.scale)
+
+    def reshape(self, request: DeploymentRequest, now: float, reach: Fabric | None = None) -> None:
+        """Have another spec: its sizes as `rescale` has them, the rest at once. Raises DoesNotFit, changing nothing."""
+        self.plan(request, reach)
+        self._catch_up(now)
+        self.spec = self.handover.spec = request
+        if self.engine is not None and self.serves:
+            self.engine.advance(now)
+            self._apply_layout(Change(with_spec(self.engine.deployment, request), 0.0, 0.0), now)
+        self._change_roles(now, ROLE_CHANGE_S)
+
+    def fail(self, why: str) -> None:
+        """Its engine cannot go on: whoever waits hears of it, and it starts again from the next view."""
+        self.fabric = self.whole = None
+        self._lose(UNAVAILABLE, why)
+
+    def _catch_up(self, now: float) -> None:
+        """Play the load up to now, before something changes."""
+        while self._play_load(now):
+            pass
+
+    def _play_load(self, now: float) -> bool:
+        """Submit the load's arrivals up to `now`, where it serves; True when some are left for the next turn."""
+        engine = self.engine
+        return engine is not None and self.serves and self.intake.play_load(engine, self.spec, now)
+
+    def _set_state(self, state: str, why: str) -> None:
+        self.state = DEPLOYMENT_STATES.check(self.state, state)
+        self.why = why
+        self._changed()
+
+    def _wake(self) -> None:
+        """Whoever waits for news has them."""
+        self._played.set()
+        self._played = asyncio.Event()

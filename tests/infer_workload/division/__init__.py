@@ -1,0 +1,1 @@
+"""How the workload shares the fabric: what it sends, and what it gets beside others."""
