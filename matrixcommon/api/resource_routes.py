@@ -168,8 +168,8 @@ class KindRoutes:
                 raise NotFound(f"there is no {self._kind.singular} named {name_of(key)[:80]!r}", field="name")
             return found
         assert self._records is not None
-        with self._records.reading() as session:
-            return find(session, self._kind.row, key).view()
+        row = self._kind.row
+        return self._records.remembered(row, ("view", key), lambda session: find(session, row, key).view())
 
     # -- changing ------------------------------------------------------------------------------------------------------
 

@@ -17,9 +17,11 @@ from sqlalchemy import (
     Float,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
+    bindparam,
     delete,
     func,
     select,
@@ -112,6 +114,7 @@ class ChangeLog:
         self.head = head = metadata.tables["journal_head"]
         self._newest = select(head.c.rv).where(head.c.id == 1)
         self._locked = self._newest.with_for_update()
+        self._since = _changes_since(self.changes, head)
 
     def lock(self, session: Session) -> int:
         """The number of the newest change, held until the transaction ends: nobody else commits a change meanwhile.
@@ -149,18 +152,8 @@ class ChangeLog:
     def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
         """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where
         the journal no longer reaches back that far, or has not come so far, as after a database was restored."""
-        # One statement, and with that one moment: what others commit or forget between two would be missed in silence.
-        changes, head = self.changes, self.head
-        page = (
-            select(changes)
-            .where(changes.c.kind == kind, changes.c.rv > rv)
-            .order_by(changes.c.rv)
-            .limit(limit)
-            .subquery()
-        )
-        asked = select(head.c.rv.label("newest"), head.c.floor, page).outerjoin_from(head, page, true())
         with looking(self._sessions) as session:
-            found = session.execute(asked.where(head.c.id == 1).order_by(page.c.rv)).all()
+            found = session.execute(self._since, {"kind": kind, "after": rv, "most": limit}).all()
         newest, floor = (found[0].newest, found[0].floor) if found else (0, 0)
         if rv < floor:
             raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
@@ -183,3 +176,18 @@ class ChangeLog:
             session.execute(sql_update(self.head).where(*further).values(floor=floor))
             session.commit()
             return int(gone.rowcount)
+
+
+def _changes_since(changes: Table, head: Table) -> Select[Any]:
+    """Beside the journal's head, up to `most` changes of a `kind` after one, made once: every watch asks so at every
+    change. It is one statement, and with that one moment: what others commit or forget between two would be missed in
+    silence."""
+    page = (
+        select(changes)
+        .where(changes.c.kind == bindparam("kind"), changes.c.rv > bindparam("after"))
+        .order_by(changes.c.rv)
+        .limit(bindparam("most", type_=Integer))
+        .subquery()
+    )
+    asked = select(head.c.rv.label("newest"), head.c.floor, page).outerjoin_from(head, page, true())
+    return asked.where(head.c.id == 1).order_by(page.c.rv)

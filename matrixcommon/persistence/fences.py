@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, select, update
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, bindparam, insert, select, update
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.fencing import ASKED_BY, FENCE, Fence
@@ -36,6 +36,7 @@ class Fences:
     def __init__(self, records: Database) -> None:
         self._records = records
         self._table = records.metadata.tables[TABLE]
+        self._of_name = select(self._table).where(self._table.c.name == bindparam("name"))
         self._known: dict[str, int] = {}
         records.before_commit.append(self._compare)
 
@@ -54,7 +55,7 @@ class Fences:
             raise fence.stale(newest)
 
     def read(self, session: Session, name: str) -> dict[str, Any] | None:
-        found = session.connection().execute(select(self._table).where(self._table.c.name == name)).mappings().first()
+        found = session.connection().execute(self._of_name, {"name": name}).mappings().first()
         return None if found is None else dict(found)
 
     def write(self, session: Session, name: str, there: bool, **columns: Any) -> None:
