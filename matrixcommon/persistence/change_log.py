@@ -17,9 +17,11 @@ from sqlalchemy import (
     Float,
     Integer,
     MetaData,
+    Select,
     String,
     Table,
     Text,
+    bindparam,
     delete,
     func,
     select,
@@ -30,7 +32,7 @@ from sqlalchemy import update as sql_update
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Gone
-from matrixcommon.persistence.bulk_writes import PendingWrites, by_psycopg, pipeline
+from matrixcommon.persistence.bulk_writes import PendingWrites, fetch_one
 from matrixcommon.persistence.reads import looking
 from matrixcommon.persistence.table_cache import CachingSession
 
@@ -111,7 +113,7 @@ class ChangeLog:
         self.changes = metadata.tables["changes"]
         self.head = head = metadata.tables["journal_head"]
         self._newest = select(head.c.rv).where(head.c.id == 1)
-        self._locked = self._newest.with_for_update()
+        self._since = _changes_since(self.changes, head)
 
     def lock(self, session: Session) -> int:
         """The number of the newest change, held until the transaction ends: nobody else commits a change meanwhile.
@@ -119,17 +121,13 @@ class ChangeLog:
         On SQLite nobody else writes; on PostgreSQL the other replicas wait.
         """
         connection = session.connection()
-        if by_psycopg(connection):
-            ask = f"SELECT rv FROM {self.head.name} WHERE id = 1 FOR UPDATE"
-            found = pipeline(connection, [(ask, ())])[0].fetchone()
-            current = None if found is None else found[0]
-        else:
-            current = connection.execute(self._locked).scalar_one_or_none()
-        if current is None:  # nobody has changed anything yet: there must be something to hold
+        locking = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
+        ask = f"SELECT rv FROM {self.head.name} WHERE id = 1{locking}"
+        if (found := fetch_one(connection, ask, ())) is None:  # nothing was changed yet: there must be one to hold
             first = f"INSERT INTO {self.head.name} (id, rv, floor) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
             connection.execute(text(first))
-            current = connection.execute(self._locked).scalar_one()
-        return int(current)
+            found = fetch_one(connection, ask, ())
+        return int(found[0])
 
     def add_to(self, writes: PendingWrites, newest: int, entries: list[dict[str, Any]]) -> None:
         """Under the lock: have written down what happened, up to `newest`."""
@@ -149,18 +147,8 @@ class ChangeLog:
     def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
         """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where
         the journal no longer reaches back that far, or has not come so far, as after a database was restored."""
-        # One statement, and with that one moment: what others commit or forget between two would be missed in silence.
-        changes, head = self.changes, self.head
-        page = (
-            select(changes)
-            .where(changes.c.kind == kind, changes.c.rv > rv)
-            .order_by(changes.c.rv)
-            .limit(limit)
-            .subquery()
-        )
-        asked = select(head.c.rv.label("newest"), head.c.floor, page).outerjoin_from(head, page, true())
         with looking(self._sessions) as session:
-            found = session.execute(asked.where(head.c.id == 1).order_by(page.c.rv)).all()
+            found = session.execute(self._since, {"kind": kind, "after": rv, "most": limit}).all()
         newest, floor = (found[0].newest, found[0].floor) if found else (0, 0)
         if rv < floor:
             raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
@@ -183,3 +171,18 @@ class ChangeLog:
             session.execute(sql_update(self.head).where(*further).values(floor=floor))
             session.commit()
             return int(gone.rowcount)
+
+
+def _changes_since(changes: Table, head: Table) -> Select[Any]:
+    """Beside the journal's head, up to `most` changes of a `kind` after one, made once: every watch asks so at every
+    change. It is one statement, and with that one moment: what others commit or forget between two would be missed in
+    silence."""
+    page = (
+        select(changes)
+        .where(changes.c.kind == bindparam("kind"), changes.c.rv > bindparam("after"))
+        .order_by(changes.c.rv)
+        .limit(bindparam("most", type_=Integer))
+        .subquery()
+    )
+    asked = select(head.c.rv.label("newest"), head.c.floor, page).outerjoin_from(head, page, true())
+    return asked.where(head.c.id == 1).order_by(page.c.rv)

@@ -257,17 +257,17 @@ class Database:
         if self.shared:
             with self.reading() as session:
                 return ask(session)
-        known = self._remembered.get((kind, asked))
+        known = self._remembered.pop((kind, asked), None)
         if known is not None and self._own.none_since(kind.kind, known[0]) is not None:
+            self._remembered[kind, asked] = known  # now the last to be forgotten
             return cast(T, known[1])
         newest = self.latest()
         with self.reading() as session:
             answer = ask(session)
         if isinstance(answer, Sized) and len(answer) > REMEMBERED_LENGTH_MAX:
-            self._remembered.pop((kind, asked), None)
             return answer
         if len(self._remembered) >= REMEMBERED_MAX:
-            self._remembered.clear()
+            del self._remembered[next(iter(self._remembered))]
         self._remembered[kind, asked] = newest, answer
         return answer
 

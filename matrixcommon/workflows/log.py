@@ -6,8 +6,9 @@ Whoever writes says which step it is about, and nothing is written where the wor
 from __future__ import annotations
 
 import logging
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any, Generic
 
 from sqlalchemy.orm import Session
@@ -24,6 +25,18 @@ from matrixcommon.workflows.workflow import C, Step, StepAgain, Workflow
 log = logging.getLogger(__name__)
 
 
+@dataclass(frozen=True)
+class _Written:
+    """What is written down of a workflow under way: where it stands, and the last word of it."""
+
+    state: str
+    reached: str
+    message: str
+    trace: Mapping[str, Mapping[str, Any]]
+    stuck: bool
+    timed_from: float
+
+
 class WorkflowLog(Generic[C, R]):
     """Of one service's workflows."""
 
@@ -33,16 +46,17 @@ class WorkflowLog(Generic[C, R]):
 
     def at(self, name: str) -> tuple[str, str] | None:
         """A workflow's state and the step it has reached; None when it has ended (or was overtaken)."""
-        with self._host.store.reading() as session:
-            row = session.get(self._host.row, name)
-            return None if row is None or row.state not in OPEN else (row.state, row.reached)
+        written = self._written(name)
+        return None if written is None else (written.state, written.reached)
 
     def note(self, name: str, workflow: Workflow[C], step: Step[C], message: str, failed: bool = False) -> int:
-        """Keep the last word of a step, and whether it was a failure; returns how many there were of those.
+        """Keep the last word of a step, and whether it was a failure; returns how many there were of those, after one.
 
         One that has been at it for longer than its deadline is stuck, and is still waited for.
         """
         now, count, late = self._clock.now(), 0, None
+        if not failed and self._says_nothing_new(name, workflow, step, message, now):
+            return count
         with self._open(name) as (_, row):
             if row is None:
                 return 0
@@ -55,13 +69,36 @@ class WorkflowLog(Generic[C, R]):
                 started = (row.trace or {}).get(step.name, {}).get(start)
                 if started is None:
                     started, row.trace = now, noted(row.trace, step.name, **{start: now})
-                if now - started > step.deadline_s:
-                    late = "StepDeadline", f"{step.name} for longer than {step.deadline_s:g} s: {message}"
-                elif now - row.timed_from > workflow.deadline_s:
-                    late = "WorkflowDeadline", f"under way for longer than {workflow.deadline_s:g} s: {message}"
+                late = _late(workflow, step, message, now - started, now - row.timed_from)
         if late is not None:
             self._set_stuck(name, True, *late)
         return count
+
+    def _says_nothing_new(self, name: str, workflow: Workflow[C], step: Step[C], message: str, now: float) -> bool:
+        """Whether a step that is pending has said all this before, and is not late: it is asked at all news, and there
+        is mostly nothing to write."""
+        written = self._written(name)
+        if written is None:
+            return True
+        last = written.trace.get(step.name, {})
+        if written.message != message or last.get("message") != message:
+            return False
+        started = last.get(start_of(written.state))
+        if written.stuck or started is None:
+            return written.stuck
+        return _late(workflow, step, message, now - started, now - written.timed_from) is None
+
+    def _written(self, name: str) -> _Written | None:
+        """None of one that is not under way."""
+
+        def ask(session: Session) -> _Written | None:
+            row = session.get(self._host.row, name)
+            if row is None or row.state not in OPEN:
+                return None
+            stuck = row.stuck is not None
+            return _Written(row.state, row.reached, row.message, row.trace or {}, stuck, row.timed_from)
+
+        return self._host.store.records.remembered(self._host.row, ("written", name), ask)
 
     def begun(self, name: str) -> None:
         """It was asked for while workflows were drained, and begins now."""
@@ -162,3 +199,14 @@ class WorkflowLog(Generic[C, R]):
         with self._host.store.transaction() as session:
             row = session.get(self._host.row, name)
             yield session, row if row is not None and row.state in OPEN else None
+
+
+def _late(
+    workflow: Workflow[Any], step: Step[Any], message: str, at_it_s: float, under_way_s: float
+) -> tuple[str, str] | None:
+    """Why a workflow is stuck that has been under way, and at this step, for that long; None where it is not."""
+    if at_it_s > step.deadline_s:
+        return "StepDeadline", f"{step.name} for longer than {step.deadline_s:g} s: {message}"
+    if under_way_s > workflow.deadline_s:
+        return "WorkflowDeadline", f"under way for longer than {workflow.deadline_s:g} s: {message}"
+    return None

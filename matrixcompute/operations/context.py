@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from matrixcompute.contract import CancelledChange, InstanceRequest, InstanceSha
 from matrixcompute.model.states import settled_state
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.store.recovery_policies import policies_by_target, policy_of
+from matrixcompute.store.recovery_policies import RecoveryPolicyRow, policies_by_target, policy_of
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow, WorkflowDrains
 
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
@@ -107,14 +107,17 @@ class StepContext:
 
     def recovery_policy(self) -> RecoveryPolicy:
         """What holds for its instance now."""
-        with self.store.reading() as session:
-            return policy_of(self.instance, policies_by_target(session), self.policy)
+        policies = self.store.records.remembered(RecoveryPolicyRow, "by target", policies_by_target)
+        return policy_of(self.instance, policies, self.policy)
 
-    def rungs(self) -> list[RungTried] | None:
+    def rungs(self) -> Sequence[RungTried] | None:
         """Of a repair, what was begun for each member, in its order; None of anything else."""
-        with self.store.reading() as session:
+
+        def ask(session: Session) -> Sequence[RungTried] | None:
             row = session.get(OperationRow, self.operation)
-        return None if row is None or row.verb != REPAIR else row.rungs_tried
+            return None if row is None or row.verb != REPAIR else row.rungs_tried
+
+        return self.store.records.remembered(OperationRow, ("rungs", self.operation), ask)
 
     def note_rung(self, tried: RungTried) -> None:
         """Keep that a rung was begun, and say so."""

@@ -35,9 +35,7 @@ class LinkHealth:
         if self._conditions.damped():
             with self._slice_controller.promises.changing() as session:
                 self._conditions.release(session)
-        with self._slice_controller.store.reading() as session:
-            due = self._events.due(session)
-        if due:
+        if self._events.due():
             with self._slice_controller.promises.changing() as session:
                 self._events.tell(session)
         rerouted = self._slice_controller.reroute()

@@ -32,9 +32,10 @@ class LinkEvents:
         self._fabric = fabric
         self._clock = clock
 
-    def due(self, session: Session) -> bool:
-        """Whether some port has reported for a while what was not announced of it."""
-        return any(self._waited(row) for row in self._unannounced(session))
+    def due(self) -> bool:
+        """Whether some port has reported for a while what was not announced of it. Where everything is announced, it is
+        not looked for again before a link changes."""
+        return any(self._waited(row) for row in self._store.records.found(LinkRow, self._unannounced))
 
     def _unannounced(self, session: Session) -> list[LinkRow]:
         return [row for row in self._store.links(session) if row.announced != row.port_state]
