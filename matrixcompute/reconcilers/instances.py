@@ -93,7 +93,7 @@ class InstanceReconciler:
 
     async def reconcile(self) -> str:
         """Look at everything once: write down what is seen, and open the workflows that it calls for."""
-        versions = self._store.records.remembered(InstanceRow, "versions", self._versions)
+        versions = self._store.instance_versions()
         if not versions:
             return "no instances"
         heard = self._news.look()
@@ -123,9 +123,6 @@ class InstanceReconciler:
         return f"{opened} workflows opened" + (
             f", {counted(len(passed_over), 'instance')} passed over" if passed_over else ""
         )
-
-    def _versions(self, session: Session) -> dict[str, int]:
-        return {each.name: each.version for each in self._store.instances(session)}
 
     def _look(self, around: Surroundings, passed_over: Mapping[str, Exception]) -> Findings:
         """Write down what is seen of every instance, and open workflows, in one transaction. Raises NotUnderstood for

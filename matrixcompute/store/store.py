@@ -331,6 +331,12 @@ class ComputeStore(Store):
     def instances(self, session: Session) -> list[InstanceRow]:
         return list(session.scalars(INSTANCES))
 
+    def instance_versions(self) -> dict[str, int]:
+        """By key, the version of each instance."""
+        return self.records.remembered(
+            InstanceRow, "versions", lambda session: {each.name: each.version for each in self.instances(session)}
+        )
+
     def operation(self, session: Session, instance: InstanceRow) -> OperationRow:
         """The newest operation on an instance."""
         return find(session, OperationRow, instance.operation or "")
