@@ -11,6 +11,7 @@ from itertools import chain
 from pathlib import Path
 
 import pytest
+from hypothesis import HealthCheck, settings
 
 from services.chassis.garbage import keep_what_is_there
 from services.testing import validators
@@ -28,6 +29,9 @@ if os.access(MEMORY, os.W_OK) and shutil.disk_usage(MEMORY).free >= MEMORY_LEAST
 
 validators.install()
 column_bounds.install()
+# How long an example takes says something of the machine, and nothing of a property.
+settings.register_profile("any machine", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("any machine")
 
 LONG_FIRST = (
     "e2e/pages/test_pages.py",
