@@ -151,9 +151,7 @@ class KindRoutes:
         def found(session: Session) -> Sequence[Any]:
             return session.scalars(wanted, texts).all()
 
-        if (
-            rows_shown is not None
-        ):  # by more than the rows of their kind: only that there are none is remembered by these
+        if rows_shown is not None:  # they show more than these rows, by which only that there are none is remembered
             if selected and not self._records.remembered(row, ("any", *selected), lambda session: bool(found(session))):
                 return []
             with self._records.reading() as session:
