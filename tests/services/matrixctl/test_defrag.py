@@ -25,6 +25,7 @@ class Desk:
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.machine = Scattered(folder)
         self.capsys = capsys
+        self.machine.database.shared = True  # the machine writes beside the application
         app = build(ResourceSettings(state=folder), self.machine.clock, self.machine.database)
         self.client = TestClient(app)
 

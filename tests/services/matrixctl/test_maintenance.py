@@ -33,6 +33,7 @@ class Desk:
         store = ComputeStore(Database(database.sessions, Base.metadata, clock))
         self.reconciler = MaintenanceReconciler(store, self.machine, clock)  # type: ignore[arg-type]
         settings = ComputeSettings(state=folder)
+        database.shared = True  # the reconciler writes beside the application
         self.client = TestClient(build(settings, clock, database, self.machine))  # type: ignore[arg-type]
 
     def work(self, _wall_s: float = 0.0) -> None:

@@ -28,6 +28,7 @@ class Desk:
         self.folder, self.capsys = folder, capsys
         self.life = Life(folder, machine, FixedClock())
         settings = main.ComputeSettings(state=folder)
+        self.life.database.shared = True  # the life writes beside the application
         self.client = TestClient(main.build(settings, self.life.clock, self.life.database, Neighbours()))  # type: ignore[arg-type]
 
     def work(self, _wall_s: float = 0.0) -> None:
