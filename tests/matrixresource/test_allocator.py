@@ -142,7 +142,9 @@ def test_a_lease_ends_unless_it_is_renewed(machine):
 def test_a_quota_holds_whatever_is_asked(machine):
     machine.quotas.put("team", QuotaRequest(npus=24, cpus=4))
     machine.have("one", project="team", nodes=2)
-    with pytest.raises(QuotaExceeded, match="may hold 8 more"):
+    with pytest.raises(
+        QuotaExceeded, match="may have 24 NPUs, of which it has 16 elsewhere, and 16 are asked for here"
+    ):
         machine.ask("two", project="team", nodes=2)
     with pytest.raises(QuotaExceeded):
         machine.ask("one", project="team", nodes=4)

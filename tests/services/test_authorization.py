@@ -150,27 +150,25 @@ async def test_a_body_that_names_another_project_is_refused(furnished):
 async def test_an_agents_reports_are_of_its_own_node_each_by_itself(furnished):
     stack, _ = furnished
     mine, other = "sn0-c00-n1", "sn0-c00-n0"
-    token = stack.token("agent", "red", mine)
-    for service, path, about in (
+    headers = {"Authorization": f"Bearer {stack.token('agent', 'red', mine)}"}
+
+    async def answers(service: str, path: str, about: dict[str, Any], *nodes: str) -> list[dict[str, Any]]:
+        reports = [{"node": node, "epoch": 1 << 40, "sequence": 1, **about} for node in nodes]
+        found = await stack.http[service].post(path, json={"reports": reports}, headers=headers)
+        return found.json()["answers"]
+
+    reports = (
         ("resource", "/v1/node-reports", {"leaseS": 60, "status": "Clean", "generation": 0}),
         ("link", "/v1/link-reports", {"leaseSeconds": 30}),
-    ):
-
-        def report(node: str, about: dict[str, Any] = about) -> dict[str, Any]:
-            return {"node": node, "epoch": 1 << 40, "sequence": 1, **about}
-
-        before = remembered(stack)
-        client, headers = stack.http[service], {"Authorization": f"Bearer {token}"}
-        answer = await client.post(path, json={"reports": [report(other)]}, headers=headers)
-        assert [(each["node"], each["accepted"], each["reason"]) for each in answer.json()["answers"]] == [
-            (other, False, "Forbidden")
-        ]
-        assert not differences(before, remembered(stack))
-        answer = await client.post(path, json={"reports": [report(other), report(mine)]}, headers=headers)
-        assert [(each["node"], each["accepted"]) for each in answer.json()["answers"]] == [
-            (other, False),
-            (mine, True),
-        ]
+    )
+    before = remembered(stack)
+    for report in reports:
+        (refused,) = await answers(*report, other)
+        assert (refused["node"], refused["accepted"], refused["reason"]) == (other, False, "Forbidden")
+    assert not differences(before, remembered(stack))
+    for report in reports:  # of which others hear: what they write down of it then is no part of what was refused
+        taken = [(each["node"], each["accepted"]) for each in await answers(*report, other, mine)]
+        assert taken == [(other, False), (mine, True)]
     for service, path in (("resource", "/v1/assignments"), ("link", "/v1/programs")):
         items = (await stack.http[service].get(path, headers=headers)).json()["items"]
         assert {item.get("node") or item["name"] for item in items} <= {mine}
