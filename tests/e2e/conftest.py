@@ -41,12 +41,24 @@ class RealStack:
     def __init__(self, path: Path, database: str = "", scale: float = 60.0) -> None:
         self.folder = Folder(path)
         self.request = Request(scale=scale, database=database).to_json()
+        self._cluster: tuple[str, Cluster] | None = None
 
     def up(self, patience_wall_s: float = PATIENCE_WALL_S) -> None:
         for _ in until_ready(self.folder, start(self.folder, self.request), patience_wall_s):
             pass
-        self.reach = ApiClient.of(self.folder)
-        self.cluster: Cluster = cluster_of(self.folder)
+
+    @property
+    def reach(self) -> ApiClient:
+        """As it is now: a process whose port another stack took while it was dead has another since."""
+        return ApiClient.of(self.folder)
+
+    @property
+    def cluster(self) -> Cluster:
+        """The same of the Kubernetes API, by what its kubeconfig says."""
+        current = self.folder.kubeconfig.read_text() if self.folder.kubeconfig.exists() else ""
+        if self._cluster is None or current not in ("", self._cluster[0]):
+            self._cluster = current, cluster_of(self.folder)
+        return self._cluster[1]
 
     def stack(self) -> Stack:
         stack = self.folder.read()
