@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable
-from functools import cache
-from typing import Any, TypeVar, cast
+from typing import Any, TypeVar
 
-from sqlalchemy import JSON, Float, Integer, Select, String, Text, bindparam, select
+from sqlalchemy import JSON, Float, Integer, String, Text, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import from_timestamp, timestamp
@@ -102,14 +100,8 @@ class WorkflowRow(ResourceRow):
 
 def open_workflows(session: Session, kind: type[W], target: str | None = None) -> list[W]:
     """Those under way, oldest first; of one target, or all."""
-    asked = _under_way(cast(Hashable, kind), target is not None)
-    return list(session.scalars(asked, {} if target is None else {"target": target}))
-
-
-@cache
-def _under_way(kind: Any, of_one_target: bool) -> Select[Any]:
     wanted = select(kind).where(kind.state.in_(OPEN)).order_by(kind.version)
-    return wanted.where(kind.target == bindparam("target")) if of_one_target else wanted
+    return list(session.scalars(wanted if target is None else wanted.where(kind.target == target)))
 
 
 def forget_workflows(session: Session, kind: type[W], before: float) -> int:
