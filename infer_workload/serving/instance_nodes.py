@@ -16,9 +16,10 @@ from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import name_of
 
 
-def in_order(lives: Iterable[LiveDeployment]) -> list[LiveDeployment]:
-    """As they were asked for."""
-    return sorted(lives, key=lambda live: (live.asked_at, live.name))
+def on_instance(lives: Iterable[LiveDeployment], instance: str) -> list[LiveDeployment]:
+    """Those on that instance, in the order in which they were asked for."""
+    there = (live for live in lives if live.spec.instance == instance)
+    return sorted(there, key=lambda live: (live.asked_at, live.name))
 
 
 def parts_of(

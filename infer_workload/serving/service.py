@@ -24,7 +24,7 @@ from infer_workload.layout.views import pools_of
 from infer_workload.metering.accounts import LOAD_KEY, LOAD_PROJECT
 from infer_workload.metering.service import UsageService
 from infer_workload.serving.cache_memory import CacheMemory, keep_models
-from infer_workload.serving.instance_nodes import Successors, in_order, within_reach
+from infer_workload.serving.instance_nodes import Successors, on_instance, within_reach
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import can_serve_without, ready_nodes
 from infer_workload.serving.player import Player
@@ -300,7 +300,7 @@ class Serving:
             self.look_again()
 
     def _on(self, instance: str) -> list[LiveDeployment]:
-        return in_order(live for live in self.live.values() if live.spec.instance == instance)
+        return on_instance(self.live.values(), instance)
 
 
 def _busy(live: LiveDeployment) -> str:

@@ -12,7 +12,7 @@ from typing import Any
 
 from infer_workload.layout.machines import other_machine
 from infer_workload.serving.cache_memory import CacheMemory
-from infer_workload.serving.instance_nodes import Successors, beside, in_order, parts_of
+from infer_workload.serving.instance_nodes import Successors, beside, on_instance, parts_of
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.node_readiness import hold_for_unpowered
 from infer_workload.serving.player import Player
@@ -106,7 +106,7 @@ class Watchers:
         return f"{reported} loads reported, {changed} deployments at another pace"
 
     def _on(self, instance: str) -> list[LiveDeployment]:
-        return in_order(live for live in self._live.values() if live.spec.instance == instance)
+        return on_instance(self._live.values(), instance)
 
     def _serve_on(self, lives: Sequence[LiveDeployment], view: Any | None, follows: Mapping[str, str]) -> None:
         """Have all that is on an instance serve on what this FabricView shows, each on its part and where that is of

@@ -6,6 +6,8 @@ a text nests without end, so what users give goes through the parser in Python.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from importlib.resources import files
 from typing import Any
 
@@ -30,15 +32,19 @@ def packaged_yaml(package: str, *path: str) -> Any:
 
 def parse_yaml(text: str) -> Any:
     """The one document of a text. Raises NotYaml."""
-    try:
+    with _refused():
         return yaml.safe_load(text)
-    except (yaml.YAMLError, ValueError, RecursionError) as wrong:  # ValueError: a date that is none, say
-        raise NotYaml(wrong) from wrong
 
 
 def parse_documents(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> list[Any]:
     """Every document of a text. Raises NotYaml."""
-    try:
+    with _refused():
         return list(yaml.load_all(text, loader))
-    except (yaml.YAMLError, ValueError, RecursionError) as wrong:
+
+
+@contextmanager
+def _refused() -> Iterator[None]:
+    try:
+        yield
+    except (yaml.YAMLError, ValueError, RecursionError) as wrong:  # ValueError: a date that is none, say
         raise NotYaml(wrong) from wrong

@@ -15,12 +15,10 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.model.observation import Observed, ObservedSlice, ready_members
 from matrixcompute.model.states import HOLDING
+from matrixcompute.reconcilers.findings import OF_ONE_INSTANCE
 from matrixcompute.reconcilers.loss_news import LossNews
 from matrixcompute.store.store import ComputeStore, InstanceRow
 from matrixresource.contract.allocations import AllocationView
-
-NOT_UNDERSTOOD = (LookupError, ValueError, TypeError, AttributeError)
-"""What nobody foresaw about one allocation or its instance."""
 
 log = logging.getLogger(__name__)
 
@@ -59,7 +57,7 @@ class MemberNews:
                 return False
         try:
             return self._write(key, None if event.type == "DELETED" else AllocationView.from_stored(event.view))
-        except NOT_UNDERSTOOD:  # the look that follows says so of the instance
+        except OF_ONE_INSTANCE:  # the look that follows says so of the instance
             log.exception("news of an instance are passed over", extra={"instance": key})
             return False
 

@@ -134,9 +134,9 @@ def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
         path, refuse = request.url.path, refusing(request.scope)
         if not isinstance(wrong, HTTPException) or wrong.status_code != 405:
             return refuse(as_error(wrong, path), path)
-        if (unknown := _unknown_verb(path, routers)) is not None:
-            return refuse(unknown, path)
         routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
+        if (unknown := _unknown_verb(path, routes)) is not None:
+            return refuse(unknown, path)
         found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
         verb = path[path.rfind(":") :] if ":" in path else ""
         found = [each for each in found if verb and each.path.endswith(verb)] or found
@@ -149,13 +149,13 @@ def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
         app.add_exception_handler(kind, refused)
 
 
-def _unknown_verb(path: str, routers: Sequence[APIRouter]) -> NotFound | None:
+def _unknown_verb(path: str, routes: Sequence[APIRoute]) -> NotFound | None:
     """Where what is asked is a verb that nobody knows of a resource: that there is none, and which there are."""
     resource, colon, verb = path.rpartition(":")
     if not colon or "/" in verb:
         return None
     known = set[str]()
-    for route in (each for router in routers for each in router.routes if isinstance(each, APIRoute)):
+    for route in routes:
         pattern, is_verb, name = route.path.rpartition(":")
         if is_verb and name.isidentifier() and compile_path(pattern)[0].match(resource):
             known.add(name)

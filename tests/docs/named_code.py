@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import ast
 import re
-import subprocess
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-ROOT = Path(__file__).parents[2]
+from tests.docs.tracked import tracked
+from tests.golden import ROOT
+
 SOURCES = (".py", ".c", ".js", ".yaml", ".json", ".toml", ".mako", ".gz")
 UNCHECKED = ("docs/decisions/", "docs/reference/metrics.md", "docs/reference/settings.md", "CHANGELOG.md")
 """Decisions are of their day; what is printed from the code names what the code names."""
@@ -63,10 +63,8 @@ class Code:
 
 
 def read_code() -> Code:
-    listed = subprocess.run(["git", "ls-files"], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split(
-        "\n"
-    )
-    code = Code([each for each in listed if each.endswith(SOURCES) and (ROOT / each).is_file()])
+    listed = [str(each.relative_to(ROOT)) for each in tracked()]
+    code = Code([each for each in listed if each.endswith(SOURCES)])
     for file in code.files:
         text = "" if file.endswith(".gz") else (ROOT / file).read_text("utf-8", errors="replace")
         words = set(re.findall(r"[A-Za-z_]\w*", text))
@@ -93,8 +91,8 @@ def _read_module(code: Code, file: str, tree: ast.AST) -> None:
 
 
 def pages() -> list[str]:
-    listed = subprocess.run(["git", "ls-files", "*.md"], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [each for each in listed.stdout.split() if not each.startswith(UNCHECKED) and (ROOT / each).is_file()]
+    listed = [str(each.relative_to(ROOT)) for each in tracked("*.md")]
+    return [each for each in listed if not each.startswith(UNCHECKED)]
 
 
 def unknown(code: Code, page: str) -> Iterator[str]:

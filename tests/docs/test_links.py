@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
 from collections import Counter
 from functools import cache
 from pathlib import Path
 
+from tests.docs.tracked import tracked
 from tests.golden import ROOT
 
 LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -15,11 +15,6 @@ FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 CODE = re.compile(r"^```.*?^```|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 NAMED_PAGE = re.compile(r"(?<![\w./-])docs/[\w./-]+\.(?:md|json|svg|png)")
 """A page named by its path from the top, as code and help do."""
-
-
-def tracked(*patterns: str) -> list[Path]:
-    listed = subprocess.run(["git", "ls-files", *patterns], cwd=ROOT, capture_output=True, text=True, check=True)
-    return [ROOT / name for name in listed.stdout.split("\n") if name and (ROOT / name).is_file()]
 
 
 @cache

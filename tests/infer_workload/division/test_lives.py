@@ -14,7 +14,7 @@ from infer_workload.contract.load import LoadRequest
 from infer_workload.contract.roles import DrainRequest, ScaleRequest
 from infer_workload.layout.division import entitled
 from infer_workload.metering.tables import Base
-from infer_workload.serving.instance_nodes import claim_of, in_order, leaving
+from infer_workload.serving.instance_nodes import claim_of, leaving, on_instance
 from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
 from matrixcommon.model.clock import Steady
@@ -79,7 +79,7 @@ class Life:
 
     @property
     def lives(self):
-        return in_order(self.serving.live.values())
+        return on_instance(self.serving.live.values(), "i")
 
     def each_node_is_ones(self):
         with self.serving.store.records.reading() as session:
