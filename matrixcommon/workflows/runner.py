@@ -20,6 +20,7 @@ from typing import Generic
 from sqlalchemy import select
 from sqlalchemy.orm import Session
 
+from matrixcommon.model.cancellation import raise_if_cancelled
 from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import MatrixError, StaleLeader, Unavailable
 from matrixcommon.model.resource_key import name_of, sibling
@@ -273,6 +274,7 @@ class WorkflowRunner(Generic[C, R]):
             except StaleLeader:
                 raise
             except MatrixError as refused:
+                raise_if_cancelled(refused)
                 if refused.retryable or run.state == "Undoing":
                     why = f"{refused.reason}: {refused.message}"
                     failed = self._log.note(name, workflow, step, why, failed=True)
@@ -280,6 +282,7 @@ class WorkflowRunner(Generic[C, R]):
                 else:
                     self._log.refused(name, reached, refused)
             except Exception as wrong:
+                raise_if_cancelled(wrong)
                 log.exception("step failed", extra={"workflow": name, "step": reached})
                 why = f"{type(wrong).__name__}: see the log"
                 failed = self._log.note(name, workflow, step, why, failed=True)

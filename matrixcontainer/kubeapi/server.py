@@ -20,6 +20,7 @@ from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.endpoints.app import App
 from matrixcontainer.kubeapi.endpoints.metrics import MetricsApi
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
+from matrixcontainer.kubeapi.meta.attempts import raise_if_cancelled
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.observer import Observer
 from matrixcontainer.kubeapi.transport.asgi import Asgi
@@ -95,6 +96,7 @@ class KubeApi:
             try:
                 await self._check_leadership()
             except Exception as failure:
+                raise_if_cancelled(failure)
                 self.core.record_failure(failure, "leadership")
             await asyncio.sleep(LEADER_CHECK_S)
 

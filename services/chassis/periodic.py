@@ -13,6 +13,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import TYPE_CHECKING
 
 from matrixcommon.api.client import WatchEvent
+from matrixcommon.model.cancellation import raise_if_cancelled
 from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import Gone, MatrixError, Unavailable
 
@@ -72,8 +73,10 @@ class Periodic:
         try:
             self.last = await self._action()
         except MatrixError as refused:
+            raise_if_cancelled(refused)
             self._refuse(refused)
         except Exception as wrong:
+            raise_if_cancelled(wrong)
             if (why := _database_refuses(wrong)) is not None:
                 return self._refuse(Unavailable(why))
             self.failures += 1
@@ -136,6 +139,7 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], hear
         except Gone:
             since = None
         except MatrixError as refused:
+            raise_if_cancelled(refused)
             if refused.message != refusal:  # a service that is away is asked twice a second, and logged once
                 log.info("watch ended", extra={"why": refused.message})
             refusal = refused.message
@@ -171,6 +175,7 @@ async def supervised(work: Callable[[], Awaitable[object]]) -> None:
             log.info("background task ended", extra={"task": repr(work)})
             return
         except Exception as wrong:
+            raise_if_cancelled(wrong)
             if (why := _database_refuses(wrong)) is not None:
                 log.warning("background task waits for the database", extra={"task": repr(work), "why": why})
             else:

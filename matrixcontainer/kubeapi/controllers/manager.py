@@ -28,6 +28,7 @@ from matrixcontainer.kubeapi.controllers.workloads.horizontal_autoscaler import 
 from matrixcontainer.kubeapi.controllers.workloads.jobs import Jobs
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import ReplicaSets
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
+from matrixcontainer.kubeapi.meta.attempts import raise_if_cancelled
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.storage.objects import Change
 
@@ -116,5 +117,6 @@ class Manager:
             try:
                 await run()
             except Exception as failure:
+                raise_if_cancelled(failure)
                 self._core.record_failure(failure, run.__qualname__)
                 await asyncio.sleep(RESTART_S)

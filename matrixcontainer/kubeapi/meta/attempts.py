@@ -1,5 +1,6 @@
 """Turns: what is refused of one keeps no other from its own."""
 
+import asyncio
 from collections.abc import Awaitable, Iterable
 from typing import TypeVar
 
@@ -20,7 +21,16 @@ async def attempt_all(attempts: Iterable[Awaitable[T]], *ignored: int) -> list[T
             with ignoring(*ignored):
                 found.append(await attempt)
         except Exception as failure:
+            raise_if_cancelled(failure)
             first = first or failure
     if first is not None:
         raise first
     return found
+
+
+def raise_if_cancelled(failure: Exception) -> None:
+    """Raise CancelledError where this task was asked to end, and what failed did so on the way there: who contains it
+    and continues would never end, and who waits for that end neither."""
+    task = asyncio.current_task()
+    if task is not None and task.cancelling():
+        raise asyncio.CancelledError from failure

@@ -13,6 +13,7 @@ from functools import partial
 from random import Random
 from typing import Any, Protocol
 
+from matrixcommon.model.cancellation import raise_if_cancelled
 from matrixcommon.model.clock import Clock, as_set
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.hardware_names import NodeName
@@ -277,7 +278,8 @@ class Fleet:
         while True:
             try:
                 return await agent.run()
-            except Exception:
+            except Exception as wrong:
+                raise_if_cancelled(wrong)
                 log.exception("agent failed, and begins its next life", extra={"agent": f"{kind} of {name}"})
             await asyncio.sleep(RETRY_WALL_S)
             agent.restore(agent.memory())

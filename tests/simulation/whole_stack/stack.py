@@ -168,7 +168,8 @@ class SimulatedStack(SmallStack):
         process.up = False
         process.life += 1
         if seat.database is not None:
-            event.listen(seat.database.engine, "before_cursor_execute", _refuse)
+            for asked in ("begin", "before_cursor_execute"):  # some is read past SQLAlchemy's cursors
+                event.listen(seat.database.engine, asked, _refuse)
 
     async def kill(self, name: str) -> None:
         seat, process = self.seats[name], self._processes[name]

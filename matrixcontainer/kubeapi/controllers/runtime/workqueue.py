@@ -17,6 +17,7 @@ from typing import Any, Generic, TypeVar
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
+from matrixcontainer.kubeapi.meta.attempts import raise_if_cancelled
 from matrixcontainer.kubeapi.meta.errors import ApiError, ignoring
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
@@ -91,6 +92,7 @@ class Workqueue(Generic[K]):
         try:
             again_s = await self.reconcile(key)
         except Exception as failure:
+            raise_if_cancelled(failure)
             tries = self._failed[key] = self._failed.get(key, 0) + 1
             self.enqueue_after(key, min(RETRY_S_MIN * 2 ** min(tries, 20), RETRY_S_MAX))
             if not (isinstance(failure, ApiError) and failure.code in REFUSALS):
