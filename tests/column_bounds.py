@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from sqlalchemy import BigInteger, Engine, Insert, Integer, String, Update, event
 from sqlalchemy.exc import DataError
@@ -44,12 +43,12 @@ def _text(length: int | None) -> Check:
     return judged
 
 
-_checks: WeakKeyDictionary[SQLCompiler, list[tuple[str, Check]]] = WeakKeyDictionary()
-"""Of each statement, which SQLAlchemy keeps compiled: the parameters to judge."""
+CHECKS = "_column_checks"
+"""Where a statement, which SQLAlchemy keeps compiled, has the parameters to judge: looked up at every execution."""
 
 
 def _checks_of(compiled: SQLCompiler) -> list[tuple[str, Check]]:
-    known = _checks.get(compiled)
+    known: list[tuple[str, Check]] | None = compiled.__dict__.get(CHECKS)
     if known is None:
         statement = compiled.statement
         columns = {column.key for column in statement.table.c} if isinstance(statement, Update) else set()
@@ -57,7 +56,7 @@ def _checks_of(compiled: SQLCompiler) -> list[tuple[str, Check]]:
             (name, check_of(bind.type, isinstance(statement, Insert) or name in columns))
             for bind, name in compiled.bind_names.items()
         )
-        known = _checks[compiled] = [(name, check) for name, check in found if check is not None]
+        known = compiled.__dict__[CHECKS] = [(name, check) for name, check in found if check is not None]
     return known
 
 

@@ -9,12 +9,12 @@ parameters become the route's.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Sequence
-from functools import partial
-from typing import Annotated, Any, TypeVar, get_args
+from collections.abc import Awaitable, Callable, Hashable, Iterable, Sequence
+from functools import lru_cache, partial
+from typing import Annotated, Any, TypeVar, cast, get_args
 
 from fastapi import Depends, Query, Request, Response
-from sqlalchemy import select
+from sqlalchemy import Select, String, bindparam, select
 from sqlalchemy.orm import Session
 
 from matrixcommon.api.authorization import READ, Caller, CallerOf, ResourceKind, Scope
@@ -142,22 +142,21 @@ class KindRoutes:
         row = self._kind.row
         assert row is not None
         assert self._records is not None
-        selected = tuple(
-            (getattr(row, path[0]), text, other)
-            for path, text, other in terms
-            if len(path) == 1 and path[0] in row.SELECTABLE
-        )
+        selected = [
+            (path[0], text, other) for path, text, other in terms if len(path) == 1 and path[0] in row.SELECTABLE
+        ]
+        wanted = _selection(cast(Hashable, row), tuple((column, other) for column, _, other in selected))
+        texts = {f"text{at}": text for at, (_, text, _) in enumerate(selected)}
 
         def found(session: Session) -> Sequence[Any]:
-            wanted = select(row).order_by(row.version)
-            for column, text, other in selected:
-                wanted = wanted.where(column != text if other else column == text)
-            return session.scalars(wanted).all()
+            return session.scalars(wanted, texts).all()
 
-        if rows_shown is not None:  # by more than the rows of their kind: not to be remembered by these
+        if rows_shown is not None:  # they show more than these rows, by which only that there are none is remembered
+            if selected and not self._records.remembered(row, ("any", *selected), lambda session: bool(found(session))):
+                return []
             with self._records.reading() as session:
                 return rows_shown(session, found(session))
-        asked = ("views", *((column.key, text, other) for column, text, other in selected))
+        asked = ("views", *selected)
         return self._records.remembered(row, asked, lambda session: [each.view() for each in found(session)])
 
     def _row(self, key: str) -> ApiModel:
@@ -285,6 +284,16 @@ class KindRoutes:
         method, path = self._kind.route(verb, f"{{{parameter}}}")
         options.setdefault("dependencies", self._projects(verb))
         self._router.add_api_route(path.removeprefix("/v1"), handler, methods=[method], **options)
+
+
+@lru_cache(maxsize=256)
+def _selection(row: Any, columns: tuple[tuple[str, bool], ...]) -> Select[Any]:
+    """Rows by their version, of which each of these columns is, or is not, the text of its place: `text0` and so on."""
+    wanted = select(row).order_by(row.version)
+    for at, (name, other) in enumerate(columns):
+        column, text = getattr(row, name), bindparam(f"text{at}", type_=String())
+        wanted = wanted.where(column != text if other else column == text)
+    return wanted
 
 
 def _claimed(caller: Caller, verb: str, key: str, body: str, given: dict[str, Any]) -> dict[str, Any]:

@@ -112,9 +112,14 @@ def pipeline(connection: Connection, steps: Sequence[tuple[str, Any]]) -> list[A
     except dbapi.Error as wrong:
         if driver.closed:
             connection.invalidate(wrong)
-        kind = OperationalError if isinstance(wrong, dbapi.OperationalError) else DBAPIError
-        raise kind("; ".join(statement for statement, _ in steps), None, wrong) from wrong
+        raise _database_error(wrong, "; ".join(statement for statement, _ in steps), dbapi) from wrong
     return cursors
+
+
+def _database_error(wrong: Exception, statement: str, dbapi: Any) -> DBAPIError:
+    """An error of the driver's as SQLAlchemy tells it."""
+    kind = OperationalError if isinstance(wrong, dbapi.OperationalError) else DBAPIError
+    return kind(statement, None, wrong)
 
 
 def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> Any:
@@ -124,7 +129,11 @@ def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> 
         return pipeline(connection, [(statement, values)])[0].fetchone()
     if connection.dialect.name == "sqlite":
         driver: Any = connection.connection.driver_connection
-        return driver.execute(statement.replace("%s", "?"), values).fetchone()
+        dbapi: Any = connection.dialect.loaded_dbapi
+        try:
+            return driver.execute(statement.replace("%s", "?"), values).fetchone()
+        except dbapi.Error as wrong:
+            raise _database_error(wrong, statement, dbapi) from wrong
     return connection.exec_driver_sql(statement, tuple(values)).fetchone()
 
 

@@ -32,7 +32,7 @@ from sqlalchemy import update as sql_update
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.errors import Gone
-from matrixcommon.persistence.bulk_writes import PendingWrites, by_psycopg, pipeline
+from matrixcommon.persistence.bulk_writes import PendingWrites, fetch_one
 from matrixcommon.persistence.reads import looking
 from matrixcommon.persistence.table_cache import CachingSession
 
@@ -113,7 +113,6 @@ class ChangeLog:
         self.changes = metadata.tables["changes"]
         self.head = head = metadata.tables["journal_head"]
         self._newest = select(head.c.rv).where(head.c.id == 1)
-        self._locked = self._newest.with_for_update()
         self._since = _changes_since(self.changes, head)
 
     def lock(self, session: Session) -> int:
@@ -122,17 +121,13 @@ class ChangeLog:
         On SQLite nobody else writes; on PostgreSQL the other replicas wait.
         """
         connection = session.connection()
-        if by_psycopg(connection):
-            ask = f"SELECT rv FROM {self.head.name} WHERE id = 1 FOR UPDATE"
-            found = pipeline(connection, [(ask, ())])[0].fetchone()
-            current = None if found is None else found[0]
-        else:
-            current = connection.execute(self._locked).scalar_one_or_none()
-        if current is None:  # nobody has changed anything yet: there must be something to hold
+        locking = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
+        ask = f"SELECT rv FROM {self.head.name} WHERE id = 1{locking}"
+        if (found := fetch_one(connection, ask, ())) is None:  # nothing was changed yet: there must be one to hold
             first = f"INSERT INTO {self.head.name} (id, rv, floor) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
             connection.execute(text(first))
-            current = connection.execute(self._locked).scalar_one()
-        return int(current)
+            found = fetch_one(connection, ask, ())
+        return int(found[0])
 
     def add_to(self, writes: PendingWrites, newest: int, entries: list[dict[str, Any]]) -> None:
         """Under the lock: have written down what happened, up to `newest`."""

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from sqlalchemy import BigInteger, Column, MetaData, String, Table, bindparam, insert, select, update
+from sqlalchemy import BigInteger, Column, MetaData, String, Table, insert, update
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.fencing import ASKED_BY, FENCE, Fence
+from matrixcommon.persistence.bulk_writes import fetch_one
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.resource_row import ResourceRow
 
@@ -36,7 +37,6 @@ class Fences:
     def __init__(self, records: Database) -> None:
         self._records = records
         self._table = records.metadata.tables[TABLE]
-        self._of_name = select(self._table).where(self._table.c.name == bindparam("name"))
         self._known: dict[str, int] = {}
         records.before_commit.append(self._compare)
 
@@ -55,8 +55,9 @@ class Fences:
             raise fence.stale(newest)
 
     def read(self, session: Session, name: str) -> dict[str, Any] | None:
-        found = session.connection().execute(self._of_name, {"name": name}).mappings().first()
-        return None if found is None else dict(found)
+        asked = f"SELECT generation, holder, renewals FROM {self._table.name} WHERE name = %s"
+        found = fetch_one(session.connection(), asked, (name,))
+        return None if found is None else dict(zip(("generation", "holder", "renewals"), found, strict=True))
 
     def write(self, session: Session, name: str, there: bool, **columns: Any) -> None:
         table = self._table

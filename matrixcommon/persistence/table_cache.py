@@ -44,6 +44,7 @@ class RowMapping:
         self._defaults = {each.name: each.default for each in self.table.columns if each.default is not None}
         self._identity = mapper.identity_key_from_primary_key
         column, *more = mapper.primary_key
+        self.all_rows: Select[Any] = select(kind)
         self._by_key: Select[Any] | None = None
         """Of a key of one column, the row that has it: made once, since making one takes as long as running it."""
         if not more:
@@ -290,7 +291,7 @@ def _asking(state: ORMExecuteState) -> None:
 def all_rows(session: Session, kind: type[T]) -> list[T]:
     """All rows of a kind, from memory where they are kept; in no order."""
     found = _cache_of(session, kind)
-    return list(session.scalars(select(kind))) if found is None else found.all(kind)
+    return list(session.scalars(shape_of(kind).all_rows)) if found is None else found.all(kind)
 
 
 def rows_where(session: Session, kind: type[T], attribute: str, *values: str) -> list[T]:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, TypeVar
+from collections.abc import Hashable
+from functools import cache
+from typing import Any, TypeVar, cast
 
-from sqlalchemy import JSON, Float, Integer, String, Text, select
+from sqlalchemy import JSON, Float, Integer, Select, String, Text, bindparam, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import from_timestamp, timestamp
@@ -100,8 +102,14 @@ class WorkflowRow(ResourceRow):
 
 def open_workflows(session: Session, kind: type[W], target: str | None = None) -> list[W]:
     """Those under way, oldest first; of one target, or all."""
+    asked = _under_way(cast(Hashable, kind), target is not None)
+    return list(session.scalars(asked, {} if target is None else {"target": target}))
+
+
+@cache
+def _under_way(kind: Any, of_one_target: bool) -> Select[Any]:
     wanted = select(kind).where(kind.state.in_(OPEN)).order_by(kind.version)
-    return list(session.scalars(wanted if target is None else wanted.where(kind.target == target)))
+    return wanted.where(kind.target == bindparam("target")) if of_one_target else wanted
 
 
 def forget_workflows(session: Session, kind: type[W], before: float) -> int:

@@ -319,6 +319,9 @@ class EventRow(EventColumns, ResourceRow, Base):
         return EventView(instance=name_of(self.instance), **self.common(), **self.described())
 
 
+INSTANCES = select(InstanceRow).order_by(InstanceRow.name)
+
+
 class ComputeStore(Store):
     """Instances, workflows and events."""
 
@@ -326,7 +329,7 @@ class ComputeStore(Store):
         return find(session, InstanceRow, name)
 
     def instances(self, session: Session) -> list[InstanceRow]:
-        return list(session.scalars(select(InstanceRow).order_by(InstanceRow.name)))
+        return list(session.scalars(INSTANCES))
 
     def instance_versions(self) -> dict[str, int]:
         """By key, the version of each instance."""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from sqlalchemy import JSON, Boolean, Float, String, select
+from sqlalchemy import JSON, Boolean, Float, String, bindparam, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.quantities import timestamp
@@ -54,6 +54,9 @@ class FaultRecordRow(Base):
         self.separated_at, self.prolonged = record.separated_at, record.prolonged
 
 
+_OF_NODES = select(FaultRecordRow).where(FaultRecordRow.node.in_(bindparam("nodes", expanding=True)))
+
+
 class FaultRecords:
     """The records of some nodes, within one transaction."""
 
@@ -61,7 +64,7 @@ class FaultRecords:
         self._session = session
         self._rows: dict[str, dict[tuple[str, str], FaultRecordRow]] = {}
         if names := [*map(str, nodes)]:
-            for row in session.scalars(select(FaultRecordRow).where(FaultRecordRow.node.in_(names))):
+            for row in session.scalars(_OF_NODES, {"nodes": names}):
                 self._rows.setdefault(row.node, {})[row.component, row.code] = row
 
     def of(self, node: str) -> bool:

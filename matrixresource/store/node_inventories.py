@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
-from sqlalchemy import JSON, Float, String, delete, select
+from sqlalchemy import JSON, Float, String, bindparam, delete, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.errors import NotFound
@@ -26,10 +26,13 @@ class InventoryRow(Base):
     found: Mapped[dict[str, Any]] = mapped_column(JSON)
 
 
+_KNOWN = select(InventoryRow.node).where(InventoryRow.node.in_(bindparam("nodes", expanding=True)))
+
+
 def known(session: Session, nodes: Iterable[str]) -> set[str]:
     """Those of these nodes that have reported an inventory."""
     names = [*map(str, nodes)]
-    return set(session.scalars(select(InventoryRow.node).where(InventoryRow.node.in_(names)))) if names else set()
+    return set(session.scalars(_KNOWN, {"nodes": names})) if names else set()
 
 
 def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeSpec, now: float) -> None:

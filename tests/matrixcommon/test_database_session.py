@@ -23,7 +23,7 @@ from matrixcommon.persistence.database_session import (
     journal_tables,
 )
 from matrixcommon.persistence.table_cache import CachingSession
-from services.chassis.database import DatabaseEngine
+from services.chassis.database import DatabaseEngine, database_refuses
 from tests.clocks import FixedClock
 
 
@@ -173,6 +173,43 @@ def test_what_was_asked_is_remembered_until_a_row_of_the_kind_changes(records):
     put(records, "b", "red")
     assert records.remembered(Thing, "reds", reds) == ["a", "b"]
     assert records.remembered(Thing, "none", lambda session: None) is None
+
+
+def test_what_was_asked_last_is_remembered_longest(records, monkeypatch):
+    monkeypatch.setattr("matrixcommon.persistence.database_session.REMEMBERED_MAX", 2)
+    put(records, "a", "red")
+    for name in ("b", "c", "d"):
+        assert records.remembered(Thing, "reds", reds) == ["a"]
+        assert records.remembered(Thing, name, lambda session, name=name: session.get(Thing, name)) is None
+    asked = asked_of(records)
+    assert records.remembered(Thing, "reds", reds) == ["a"]
+    assert asked == []
+    assert records.remembered(Thing, "c", lambda session: session.get(Thing, "c")) is None
+    assert len(asked) == 1
+
+
+def test_a_row_is_found_by_its_key_as_the_session_has_it(records):
+    put(records, "a", "red")
+    with records.transaction() as session:
+        thing = session.get(Thing, "a")
+        thing.colour = "blue"
+        session.add(Thing(name="b", colour="green"))
+        assert session.get(Thing, "a") is thing
+        assert session.get(Thing, "b").colour == "green", "what is not written yet is written before it is asked"
+        session.delete(thing)
+        session.flush()
+        assert session.get(Thing, "a") is None
+    with records.reading() as session:
+        assert (session.get(Thing, "a"), session.get(Thing, "b").colour) == (None, "green")
+
+
+def test_what_the_database_refuses_under_the_lock_is_told_as_everywhere(records):
+    with records.reading() as session:
+        session.connection().exec_driver_sql("DROP TABLE journal_head")
+        session.commit()
+    with pytest.raises(OperationalError, match="journal_head") as refused:
+        put(records, "a", "red")
+    assert database_refuses(refused.value)
 
 
 def test_what_is_long_is_asked_each_time(records, monkeypatch):

@@ -76,6 +76,27 @@ async def test_a_step_that_outlives_its_deadline_is_stuck_and_goes_on(tmp_path):
 
 
 @pytest.mark.looptime
+async def test_a_step_that_says_the_same_again_writes_nothing(tmp_path):
+    world = World(1)
+    world.raises[DO, 0] = [StepPending(f"{ready} of 2 nodes are active") for ready in (0, 0, 0, 1, 1, 0, 0)]
+    async with a_process(tmp_path, world.workflow) as process:
+        name = process.open()
+        process.runner.resume()
+        written = []
+        while world.raises[DO, 0]:
+            row = process.workflow(name)
+            written.append((row.version, row.message))
+            await asyncio.sleep(0.5)
+        assert [message for _, message in dict(written).items()][:4] == [
+            "",
+            "0 of 2 nodes are active",
+            "1 of 2 nodes are active",
+            "0 of 2 nodes are active",
+        ]
+        assert len({*written}) == len(dict(written)) == 4, "a version for each word, and for none that was there before"
+
+
+@pytest.mark.looptime
 async def test_what_is_undone_has_the_time_of_its_step_for_itself(tmp_path):
     world = World(2, refused=1)
     world.raises[DO, 1] = [StepPending("waits")] * 110
