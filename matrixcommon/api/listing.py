@@ -20,8 +20,9 @@ from typing import Any
 from fastapi import Request, Response
 from pydantic import BaseModel, Field, create_model
 
+from matrixcommon.api.filters import as_text, field_at
 from matrixcommon.api.json_answer import JsonAnswer
-from matrixcommon.api.list_params import ListParams, as_text, field_at, order_fields
+from matrixcommon.api.list_params import ListParams, order_fields
 from matrixcommon.api.watch_stream import changes_of_kind, differences, event_stream
 from matrixcommon.model.errors import InvalidField, NotYetSupported
 from matrixcommon.model.resource_model import ApiModel

@@ -19,7 +19,8 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.api.authorization import READ, Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
-from matrixcommon.api.list_params import IdempotencyKey, IfMatch, Params, Term, ValidateOnly
+from matrixcommon.api.filters import Term
+from matrixcommon.api.list_params import IdempotencyKey, IfMatch, Params, ValidateOnly
 from matrixcommon.api.listing import described_page, json_response, list_or_watch
 from matrixcommon.api.mutations import Mutations, Row, name_for
 from matrixcommon.model.errors import Malformed, NotFound

@@ -16,7 +16,8 @@ from sqlalchemy.orm import DeclarativeBase
 
 from matrixcommon.api.authorization import VIEWERS, Caller, Principal, Rule, Scope
 from matrixcommon.api.client import EventReader, WatchEvent
-from matrixcommon.api.list_params import ListParams, parse_filter
+from matrixcommon.api.filters import parse_filter
+from matrixcommon.api.list_params import ListParams
 from matrixcommon.api.watch_selection import Selection
 from matrixcommon.api.watch_stream import changes_of_kind
 from matrixcommon.model.resource_model import ResourceView

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 from random import Random
-from typing import Any
+from typing import Any, Literal
 
 import httpx
 import pytest
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
+from pydantic import Field
 
 from matrixcommon.api.authorization import TAKEN, Caller, Principal, Rule, Scope, hidden
 from matrixcommon.api.client import list_all
-from matrixcommon.api.list_params import ListParams, Params, parse_filter
+from matrixcommon.api.filters import demand_field, parse_filter
+from matrixcommon.api.list_params import ListParams, Params
 from matrixcommon.api.listing import names_on_page, page
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_key import key_of, name_of, project_of, reference, resolve
+from matrixcommon.model.resource_model import ApiModel
 
 
 def params(**more: Any) -> ListParams:
@@ -71,10 +74,48 @@ def test_pages_of_names_in_order_are_those_of_the_whole_list(size):
         names_on_page(lambda _: names, params(page_token="WzFd"))
 
 
-def test_a_filter_by_a_field_that_is_not_declared_is_refused():
-    parse_filter("state=Available AND labels.team=a", {"state", "labels"})
-    with pytest.raises(InvalidField, match="no field 'colour'"):
-        parse_filter("colour=red", {"state"})
+class Agent(ApiModel):
+    status: str
+    last_seen: str | None = None
+
+
+class Shown(ApiModel):
+    state: Literal["Available", "Lost"]
+    agent: Agent | None = None
+    past: list[Agent] = Field(default_factory=list)
+    labels: dict[str, str] = Field(default_factory=dict)
+    spec: dict[str, Any] = Field(default_factory=dict)
+
+
+@pytest.mark.parametrize(
+    "path", ["state", "agent.lastSeen", "past.status", "labels.app.kubernetes.io/name", "spec.any.thing", "agent"]
+)
+def test_what_is_declared_may_be_filtered_and_ordered_by(path):
+    parse_filter(f"{path}=a", Shown)
+    demand_field(Shown, path.split("."), "orderBy")
+
+
+@pytest.mark.parametrize(
+    ("path", "hint"),
+    [
+        ("colour", "there are agent, labels, past, spec, state"),
+        ("stat", "did you mean 'state'?"),
+        ("agent.last_seen", "did you mean 'agent.lastSeen'?"),
+        ("past.colour", "there are past.lastSeen, past.status"),
+        ("state.name", None),
+        ("agent.status.code", None),
+    ],
+)
+def test_what_is_not_declared_is_refused_with_what_is(path, hint):
+    """Everything would be as if it had no such value: an empty list, which is an answer."""
+    for parameter, ask in (
+        ("filter", lambda: parse_filter(f"state=Lost AND {path}=a", Shown)),
+        ("orderBy", lambda: demand_field(Shown, path.split("."), "orderBy")),
+    ):
+        with pytest.raises(InvalidField, match=f"no field '{path}'") as refused:
+            ask()
+        assert refused.value.field == parameter
+        assert refused.value.message.partition("; ")[2] == (hint or "")
 
 
 def test_who_holds_something_is_taken_out_before_it_is_filtered_by():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcommon.api.list_params import parse_filter
+from matrixcommon.api.filters import parse_filter
 from matrixcommon.model.clock import ScaledClock
 from matrixcommon.model.errors import (
     Conflict,
@@ -109,10 +109,35 @@ def test_a_passing_state_is_stuck_past_its_deadline():
         ('nodes=4 AND ready=true AND state="Active"', True),
         ("missing=", True),
         ("missing=x", False),
+        ("labels.team=a", True),
+        ("labels.app=web", True),
+        ("labels.app.kubernetes.io/name=search", True),
+        ("labels.app.kubernetes.io/name!=search", False),
+        ("labels.app.kubernetes.io/part-of=", True),
+        ("labels.team.lead=a", False),
+        ("holders=b", True),
+        ("holders=c", False),
+        ("holders!=b", False),
+        ("spares=", True),
+        ("members.node=sn0-c00-n1", True),
+        ("members.node=sn0-c00-n2", False),
+        ("members.ports.plane=UB", True),
     ],
 )
 def test_filters(text, matches):
-    view = {"state": "Active", "agent": {"status": "Lost"}, "nodes": 4, "ready": True}
+    view = {
+        "state": "Active",
+        "agent": {"status": "Lost"},
+        "nodes": 4,
+        "ready": True,
+        "labels": {"team": "a", "app": "web", "app.kubernetes.io/name": "search"},
+        "holders": ["a", "b"],
+        "spares": [],
+        "members": [
+            {"node": "sn0-c00-n0", "ports": []},
+            {"node": "sn0-c00-n1", "ports": [{"plane": "UB"}, {"plane": "RDMA"}]},
+        ],
+    }
     assert parse_filter(text)(view) is matches
 
 

@@ -44,7 +44,9 @@ def get(
     stack: OfProject,
     noun: Annotated[str, typer.Argument(help=", ".join(noun.name for noun in NOUNS), autocompletion=nouns)],
     name: Annotated[str | None, typer.Argument(help="Only this one.", autocompletion=resources)] = None,
-    filter: Annotated[str | None, typer.Option(help="e.g. 'state=Active AND cabinet!=sn0-c03'")] = None,
+    filter: Annotated[
+        str | None, typer.Option(help="e.g. 'state=Active AND labels.team!=search'; of a list, one entry")
+    ] = None,
     watch: Watch = False,
     output: Output = Form.TABLE,
 ) -> None:

@@ -1,0 +1,140 @@
+"""Which resources of a list: the terms of a filter, held against what the kind declares, and asked of what it shows.
+
+    state=Available AND cabinet!=sn0-c03
+    agent.status=Lost AND labels.app.kubernetes.io/name=search AND members.node=sn0-c03-n1
+
+Of a list, one entry that is so will do.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from difflib import get_close_matches
+from types import UnionType
+from typing import Annotated, Any, Literal, Union, get_args, get_origin
+
+from pydantic import BaseModel
+
+from matrixcommon.model.errors import InvalidField
+
+Term = tuple[list[str], str, bool]
+"""A field of a view (its path), a text, and whether the field is to be another than that."""
+
+ANOTHER_TERM = re.compile(r"(,\s*|\s+and\s+|\s*&&\s*)[A-Za-z][\w.]*!?=")
+"""What would be the next term, were it not joined as nobody here joins terms; without quotes it is in no value."""
+
+FIELDS_SHOWN = 30
+"""How many fields a refusal names."""
+
+
+def parse_filter(text: str | None, view: type[BaseModel] | None = None) -> Callable[[dict[str, Any]], bool]:
+    """A filter as a predicate over what is shown; raises InvalidField where it cannot be read, or names a field that
+    the view does not declare."""
+    return predicate(filter_terms(text, view))
+
+
+def filter_terms(text: str | None, view: type[BaseModel] | None) -> tuple[Term, ...]:
+    """Raises InvalidField where it cannot be read, or names a field that the view does not declare."""
+    terms = tuple(_read_terms(text)) if text else ()
+    for path, _, _ in terms:
+        demand_field(view, path, "filter")
+    return terms
+
+
+def _read_terms(text: str) -> Iterator[Term]:
+    """Raises InvalidField."""
+    for part in text.split(" AND "):
+        path, found, value = part.partition("=")
+        negated = path.endswith("!")
+        path = path.removesuffix("!").strip()
+        other = ANOTHER_TERM.search(value) if not value.strip().startswith('"') else None
+        if not found or not path or other:
+            raise InvalidField(
+                f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
+            )
+        yield path.split("."), value.strip().strip('"'), negated
+
+
+# ---- what is shown
+
+
+def everything(view: dict[str, Any]) -> bool:
+    return True
+
+
+def predicate(terms: tuple[Term, ...]) -> Callable[[dict[str, Any]], bool]:
+    if not terms:
+        return everything
+    return lambda view: all(_has(view, path, value) != negated for path, value, negated in terms)
+
+
+def _has(view: dict[str, Any], path: list[str], text: str) -> bool:
+    if len(path) == 1:
+        value = view.get(path[0])
+        if not isinstance(value, list):
+            return as_text(value) == text
+    values = [*_values_at(view, path)] or [None]
+    return any(as_text(value) == text for value in values)
+
+
+def _values_at(view: Any, path: list[str]) -> Iterator[Any]:
+    """All that is there: in lists, of every entry."""
+    if isinstance(view, list):
+        for each in view:
+            yield from _values_at(each, path)
+    elif not path:
+        yield view
+    elif isinstance(view, dict):
+        whole = ".".join(path)
+        if whole in view:
+            yield from _values_at(view[whole], [])
+        elif path[0] in view:
+            yield from _values_at(view[path[0]], path[1:])
+
+
+def field_at(view: dict[str, Any], path: list[str]) -> Any:
+    """The first value that is there; None where there is none."""
+    return next(_values_at(view, path), None)
+
+
+def as_text(value: Any) -> str:
+    return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
+
+
+# ---- what is declared
+
+
+def demand_field(view: type[BaseModel] | None, path: list[str], parameter: str) -> None:
+    """Raises InvalidField where the view declares no such field, or one of a part of it; without a view nothing is
+    known to be missing."""
+    if view is not None and (missing := _missing(view, path, 0)) is not None:
+        at, names = missing
+        shown, before = ".".join(path)[:40], "".join(f"{step}." for step in path[:at])
+        near = get_close_matches(path[at], names, 1)
+        known = [before + name for name in near or sorted(names)[:FIELDS_SHOWN]]
+        rest = ", and more" if not near and len(names) > FIELDS_SHOWN else ""
+        hint = f"did you mean {known[0]!r}?" if near else f"there are {', '.join(known)}{rest}" if known else ""
+        use = "order by" if parameter == "orderBy" else "filter by"
+        raise InvalidField(f"there is no field {shown!r} to {use}{'; ' if hint else ''}{hint}", field=parameter)
+
+
+def _missing(declared: Any, path: list[str], at: int) -> tuple[int, list[str]] | None:
+    """Which step of the path leads to nothing, and what there is in its place; None where the path may lead there."""
+    if at == len(path) or declared is Any:
+        return None
+    origin, within = get_origin(declared), get_args(declared)
+    if origin is Annotated:
+        return _missing(within[0], path, at)
+    if origin in (Union, UnionType):
+        found = [_missing(each, path, at) for each in within if each is not type(None)]
+        return None if None in found else max((each for each in found if each is not None), default=None)
+    if origin in (list, tuple, set, frozenset):
+        return _missing(next((each for each in within if each is not ...), Any), path, at)
+    if isinstance(declared, type) and issubclass(declared, BaseModel):
+        fields = {each.alias or name: each for name, each in declared.model_fields.items()}
+        field = fields.get(path[at])
+        return (at, [*fields]) if field is None else _missing(field.annotation, path, at + 1)
+    if origin is Literal or (isinstance(declared, type) and issubclass(declared, str | int | float)):
+        return at, []
+    return None  # a mapping's names are what somebody gave, and of other types nothing is known
