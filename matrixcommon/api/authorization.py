@@ -10,7 +10,7 @@ yours is not there (404). Lists are narrowed to the same projects (`listing`).
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
@@ -319,7 +319,7 @@ class AccessRules:
                 rule = self.find(method, route.path)
                 if rule is None:
                     raise LookupError(f"{self.service}: nobody has decided who may {method} {route.path}")
-                if _authorize not in {each.call for each in route.dependant.dependencies}:
+                if not any(isinstance(each.call, Guard) for each in route.dependant.dependencies):
                     raise LookupError(f"{self.service}: {method} {route.path} is not GUARDED")
                 seen.add((rule.method, rule.path))
                 if rule.mutates and "validateOnly" not in {each.alias for each in route.dependant.query_params}:
@@ -328,7 +328,27 @@ class AccessRules:
             raise LookupError(f"{self.service}: there is no route {sorted(missing)}")
 
 
-async def _authorize(request: Request) -> None:
+Refuse = Callable[[Request], Awaitable[None]]
+
+
+class Guard:
+    """What every route depends on: the rules of the application (`create_app`) decide before its handler; then who may
+    ask is refused what cannot be asked. One dependency for all of it: FastAPI looks at each of every route."""
+
+    def __init__(self, *refusals: Refuse) -> None:
+        self._refusals = refusals
+
+    async def __call__(self, request: Request) -> None:
+        _authorize(request)
+        for refuse in self._refusals:
+            await refuse(request)
+
+
+GUARDED = (Depends(Guard()),)
+"""The dependencies of a router that has no refusals of its own."""
+
+
+def _authorize(request: Request) -> None:
     rules: AccessRules = request.app.state.access
     rule = rules.find(request.method, request.scope["route"].path)
     if rule is None:
@@ -342,10 +362,6 @@ async def _authorize(request: Request) -> None:
     elif rule.scope is Scope.ITSELF:
         for project in parameters.values():
             caller.check(key_of(project, ""), project)
-
-
-GUARDED = (Depends(_authorize),)
-"""What every router of a service depends on: the rules of the application (`create_app`) decide before its handlers."""
 
 
 def principal_of(request: Request) -> Principal:

@@ -18,7 +18,7 @@ import orjson
 from fastapi import APIRouter, Depends, Response
 from pydantic import ValidationError
 
-from matrixcommon.api.authorization import GUARDED, AccessRules, Caller, Principal, Rule
+from matrixcommon.api.authorization import AccessRules, Caller, Guard, Principal, Rule
 from matrixcommon.api.query_parameters import QueryParameters, says_something
 from matrixcommon.api.storable_text import refuse_unstorable_text, suspected
 from matrixcommon.model.resource_model import ApiModel
@@ -45,8 +45,8 @@ class FastRouter(APIRouter):
 
     def __init__(self, prefix: str) -> None:
         parameters = QueryParameters()
-        refused = (parameters.refuse_unknown, parameters.refuse_unread_body, refuse_unstorable_text)
-        super().__init__(prefix=prefix, dependencies=(*GUARDED, *map(Depends, refused)))
+        guard = Guard(parameters.refuse_unknown, parameters.refuse_unread_body, refuse_unstorable_text)
+        super().__init__(prefix=prefix, dependencies=[Depends(guard)])
         self.hot_routes: list[FastRoute] = []
 
 

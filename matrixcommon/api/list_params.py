@@ -7,6 +7,8 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Query, Request
+from pydantic import BaseModel, ConfigDict, Field
+from pydantic.alias_generators import to_camel
 
 from matrixcommon.api.authorization import Caller, Scope
 from matrixcommon.api.filters import Term, demand_field, everything, filter_terms, predicate
@@ -70,39 +72,51 @@ def _visible(caller: Caller, item: dict[str, Any]) -> bool:
     return scope not in (Scope.PROJECT, Scope.ITSELF, Scope.NODE) or caller.sees(project)
 
 
-async def _list_params(
-    request: Request,
-    page_size: Annotated[int, Query(alias="pageSize", ge=1, le=1000)] = 500,
-    page_token: Annotated[str | None, Query(alias="pageToken")] = None,
+class ListQuery(BaseModel):
+    """As it is sent. One parameter to FastAPI, which looks at each of every route."""
+
+    model_config = ConfigDict(alias_generator=to_camel)
+
+    page_size: Annotated[int, Field(ge=1, le=1000)] = 500
+    page_token: str | None = None
     filter: Annotated[
         str | None,
-        Query(description="terms joined by AND: field=value or field!=value; of a list, one entry that is so"),
-    ] = None,
-    order_by: Annotated[
-        str | None, Query(alias="orderBy", description="fields joined by ',', each with ' desc' where it goes down")
-    ] = None,
+        Field(description="terms joined by AND: field=value or field!=value; of a list, one entry that is so"),
+    ] = None
+    order_by: Annotated[str | None, Field(description="fields joined by ',', each with ' desc' where it goes down")] = (
+        None
+    )
     watch: Annotated[
         bool,
-        Query(
+        Field(
             description="server-sent events instead of a page: what is there and a bookmark, or the changes after "
             "`resourceVersion`; what comes to match `filter` is ADDED, what no longer does is DELETED"
         ),
-    ] = False,
-    resource_version: Annotated[int | None, Query(alias="resourceVersion", ge=0)] = None,
-) -> ListParams:
+    ] = False
+    resource_version: Annotated[int | None, Field(ge=0)] = None
+
+
+async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -> ListParams:
     # A coroutine, so that FastAPI does not send every list through its thread pool.
     caller: Caller | None = getattr(request.state, "caller", None)
     view = caller.rule.view if caller is not None else None
-    ordered = [path.split(".") for path, _ in order_fields(order_by)] if order_by else []
+    ordered = [path.split(".") for path, _ in order_fields(query.order_by)] if query.order_by else []
     for path in ordered:
         demand_field(view, path, "orderBy")
-    terms = filter_terms(filter, view)
+    terms = filter_terms(query.filter, view)
     unchecked: list[tuple[str, str]] = []
     if view is None:
         unchecked = [*(("filter", path[0]) for path, _, _ in terms), *(("orderBy", path[0]) for path in ordered)]
-    page_size = min(page_size, PAGE_SIZE_MAX)
     return ListParams(
-        page_size, page_token, predicate(terms), order_by, watch, resource_version, caller, terms, tuple(unchecked)
+        min(query.page_size, PAGE_SIZE_MAX),
+        query.page_token,
+        predicate(terms),
+        query.order_by,
+        query.watch,
+        query.resource_version,
+        caller,
+        terms,
+        tuple(unchecked),
     )
 
 

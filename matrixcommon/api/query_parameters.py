@@ -13,6 +13,7 @@ from itertools import islice
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
+from pydantic import BaseModel
 
 from matrixcommon.model.errors import Malformed
 
@@ -27,7 +28,7 @@ class QueryParameters:
         self._taken: dict[tuple[str, str], frozenset[str]] = {}
 
     async def refuse_unknown(self, request: Request) -> None:
-        """A dependency of every route. Raises Malformed."""
+        """Of every route. Raises Malformed."""
         if not request.scope["query_string"]:
             return
         taken = self._of(request)
@@ -35,7 +36,7 @@ class QueryParameters:
             refuse_parameters([name for name in request.query_params if name not in taken], taken)
 
     async def refuse_unread_body(self, request: Request) -> None:
-        """A dependency of every route. Raises Malformed."""
+        """Of every route. Raises Malformed."""
         headers = request.headers
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return
@@ -79,6 +80,10 @@ def _known(taken: Iterable[str]) -> str:
 
 def _declared(dependant: Dependant) -> Iterator[str]:
     for each in dependant.query_params:
-        yield each.alias
+        model = each.field_info.annotation
+        if isinstance(model, type) and issubclass(model, BaseModel):
+            yield from (field.alias or name for name, field in model.model_fields.items())
+        else:
+            yield each.alias
     for dependency in dependant.dependencies:
         yield from _declared(dependency)

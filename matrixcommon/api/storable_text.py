@@ -25,7 +25,7 @@ def suspected(body: bytes) -> bool:
 
 
 async def refuse_unstorable_text(request: Request) -> None:
-    """A dependency of routes that keep what they are sent. Raises InvalidField."""
+    """Of routes that keep what they are sent. Raises InvalidField."""
     if suspected(await request.body()):
         try:
             document = await request.json()
