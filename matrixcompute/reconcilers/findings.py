@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from matrixcommon.model.errors import Conflict, InvalidField
+from matrixcommon.model.errors import Conflict, InvalidField, StaleLeader
 from matrixcompute.model.observation import ObservedSlice
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import AllocationLoss
@@ -43,8 +43,12 @@ class Surroundings:
 
 
 OF_ONE_INSTANCE = (Conflict, InvalidField, LookupError, ValueError, TypeError, AttributeError)
-"""What nobody foresaw about one instance: an illegal move, a row that makes no sense. Not that a database or another
-service is away, nor that somebody else leads: that is the same for all of them."""
+
+
+def concerns_one(wrong: Exception) -> bool:
+    """Whether that is what nobody foresaw about one instance: an illegal move, a row that makes no sense. Not that a
+    database or another service is away, nor that somebody else leads: that is the same for all of them."""
+    return isinstance(wrong, OF_ONE_INSTANCE) and not isinstance(wrong, StaleLeader)
 
 
 class NotUnderstood(Exception):

@@ -14,7 +14,7 @@ from sqlalchemy.orm import Session
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
-from matrixcommon.model.errors import InternalError, MatrixError, StaleLeader
+from matrixcommon.model.errors import InternalError, MatrixError
 from matrixcommon.model.quantities import counted, from_timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
@@ -25,7 +25,7 @@ from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
 from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
-from matrixcompute.reconcilers.findings import OF_ONE_INSTANCE, Findings, NotUnderstood, Surroundings
+from matrixcompute.reconcilers.findings import Findings, NotUnderstood, Surroundings, concerns_one
 from matrixcompute.reconcilers.member_news import MemberNews
 from matrixcompute.reconcilers.passed_over import PassedOver
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
@@ -145,10 +145,10 @@ class InstanceReconciler:
                 policy = policy_of(instance.name, policies, self._policy)
                 try:
                     self._look_at(session, instance, policy, around, findings, instance.name in busy)
-                except StaleLeader:
-                    raise  # and nobody's in particular
-                except OF_ONE_INSTANCE as wrong:
-                    raise NotUnderstood(instance.name, wrong) from wrong
+                except Exception as wrong:
+                    if concerns_one(wrong):
+                        raise NotUnderstood(instance.name, wrong) from wrong
+                    raise
         return findings
 
     def _look_at(

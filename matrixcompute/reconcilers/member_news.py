@@ -15,7 +15,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.resource_key import key_of
 from matrixcompute.model.observation import Observed, ObservedSlice, ready_members
 from matrixcompute.model.states import HOLDING
-from matrixcompute.reconcilers.findings import OF_ONE_INSTANCE
+from matrixcompute.reconcilers.findings import concerns_one
 from matrixcompute.reconcilers.loss_news import LossNews
 from matrixcompute.store.store import ComputeStore, InstanceRow
 from matrixresource.contract.allocations import AllocationView
@@ -57,8 +57,10 @@ class MemberNews:
                 return False
         try:
             return self._write(key, None if event.type == "DELETED" else AllocationView.from_stored(event.view))
-        except OF_ONE_INSTANCE:  # the look that follows says so of the instance
-            log.exception("news of an instance are passed over", extra={"instance": key})
+        except Exception as wrong:
+            if not concerns_one(wrong):
+                raise
+            log.exception("news of an instance are passed over", extra={"instance": key})  # the next look says so of it
             return False
 
     def _write(self, key: str, allocation: AllocationView | None) -> bool:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from matrixcommon.api.client import WatchEvent
+from matrixcommon.model.errors import Conflict, StaleLeader, Unavailable
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.contract import InstanceRequest
@@ -95,6 +97,26 @@ async def test_a_loss_is_shown_as_soon_as_it_is_heard_of(
         assert shown(process) == READY
         assert news.take(heard) is urgent
         assert shown(process) == after
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize(
+    ("wrong", "logged"), [(Conflict("an illegal move"), 1), (StaleLeader("another leads"), 0), (Unavailable("away"), 0)]
+)
+async def test_what_is_wrong_with_one_instance_is_logged_and_what_is_with_all_is_raised(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: Exception, logged: int
+) -> None:
+    """A replica that another has overtaken is no fault of the program: seed 3121 of 1,000 events was one."""
+    async with a_process(tmp_path, *WORKFLOWS.values()) as process:
+        news = a_ready_instance(process)
+
+        def refused(*_: Any) -> bool:
+            raise wrong
+
+        monkeypatch.setattr(news, "_write", refused)
+        with nullcontext() if logged else pytest.raises(type(wrong)):
+            assert news.take(event(6, members=LOST)) is True
+        assert [each.levelname for each in caplog.records if "passed over" in each.message] == ["ERROR"] * logged
 
 
 @pytest.mark.looptime

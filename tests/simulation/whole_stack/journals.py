@@ -19,7 +19,7 @@ import orjson
 from matrixcommon.model.resource_key import key_of, project_of
 from matrixresource.nodes.states import NODE_STATES
 from tests.accounting import Acknowledged, audit
-from tests.accounting_promises import npus_promised, within_quotas
+from tests.accounting_promises import NPUS, npus_promised, within_quotas
 from tests.rest_lists import LISTS, Item, Lists
 
 COLLECTIONS = {"scaling policy": "scaling-policies"}
@@ -126,6 +126,9 @@ def _npus_used(allocations: list[Item], reservations: list[Item]) -> Counter[str
     for allocation in allocations:
         if allocation["state"] != "Releasing":
             project = project_of(key_of(allocation["project"], allocation["name"]))
+            spares = sum(member["role"] == "spare" for member in allocation["members"])
+            # A spare that took a member's place counts until another is found.
+            used[project] += NPUS * max(0, (allocation.get("spares") or 0) - spares)
             for member in allocation["members"]:
                 whole = member.get("npus") is None and member["role"] != "pool"
                 dies: Any = range(16) if whole else member.get("dies") or ()

@@ -68,10 +68,20 @@ LOWERED = [
     ("allocation", "ADDED", ALLOCATED),
     ("quota", "ADDED", QUOTA),
 ]
+WITH_A_SPARE = {**ALLOCATED, "spares": 1}
+REPLENISHED = [
+    ("allocation", "ADDED", WITH_A_SPARE),
+    ("quota", "ADDED", QUOTA),
+    (
+        "allocation",
+        "MODIFIED",
+        {**WITH_A_SPARE, "members": [*ALLOCATED["members"], {"node": "sn0-c00-n2", "role": "spare"}]},
+    ),
+]
 EXCEEDED = [("quota", "ADDED", QUOTA), ("allocation", "ADDED", ALLOCATED), ("quota", "MODIFIED", {**QUOTA, "npus": 40})]
 
 
-@pytest.mark.parametrize(("changes", "exceeds"), [(LOWERED, False), (EXCEEDED, True)])
+@pytest.mark.parametrize(("changes", "exceeds"), [(LOWERED, False), (REPLENISHED, False), (EXCEEDED, True)])
 def test_a_quota_is_judged_by_what_was_held_when_it_was_set(
     tmp_path: Path, changes: list[tuple[str, str, dict[str, Any]]], exceeds: bool
 ) -> None:
