@@ -27,6 +27,7 @@ from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.routing import Offer, candidates, offers
 from infer_workload.serving.service import Serving
 from matrixcommon.api.authorization import GUARDED, Caller, CallerOf
+from matrixcommon.api.deferred_route import DeferredRoute
 from matrixcommon.model.errors import Malformed, MatrixError, NotFound, Overloaded, Unavailable
 
 CLIENT_GONE = 499
@@ -52,7 +53,7 @@ def _described(asked: str, example: Any) -> dict[str, Any]:
 
 def routes(serving: Serving) -> APIRouter:
     """The routes over one `Serving`."""
-    api = APIRouter(dependencies=GUARDED)
+    api = APIRouter(dependencies=GUARDED, route_class=DeferredRoute)
 
     def offered(caller: Caller) -> list[Offer]:
         return offers(serving.live.values(), caller.project, caller.sees)

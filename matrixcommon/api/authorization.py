@@ -14,6 +14,7 @@ from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import Enum
 from fnmatch import fnmatchcase
+from inspect import signature
 from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 from fastapi import APIRouter, Depends, Request
@@ -319,10 +320,10 @@ class AccessRules:
                 rule = self.find(method, route.path)
                 if rule is None:
                     raise LookupError(f"{self.service}: nobody has decided who may {method} {route.path}")
-                if not any(isinstance(each.call, Guard) for each in route.dependant.dependencies):
+                if not any(isinstance(each.dependency, Guard) for each in route.dependencies):
                     raise LookupError(f"{self.service}: {method} {route.path} is not GUARDED")
                 seen.add((rule.method, rule.path))
-                if rule.mutates and "validateOnly" not in {each.alias for each in route.dependant.query_params}:
+                if rule.mutates and "validate_only" not in signature(route.endpoint).parameters:
                     raise LookupError(f"{self.service}: {method} {route.path} does not take validateOnly")
         if missing := set(self.by_route) - seen:
             raise LookupError(f"{self.service}: there is no route {sorted(missing)}")

@@ -19,6 +19,7 @@ from fastapi import APIRouter, Depends, Response
 from pydantic import ValidationError
 
 from matrixcommon.api.authorization import AccessRules, Caller, Guard, Principal, Rule
+from matrixcommon.api.deferred_route import DeferredRoute
 from matrixcommon.api.query_parameters import QueryParameters, says_something
 from matrixcommon.api.storable_text import refuse_unstorable_text, suspected
 from matrixcommon.model.resource_model import ApiModel
@@ -46,7 +47,7 @@ class FastRouter(APIRouter):
     def __init__(self, prefix: str) -> None:
         parameters = QueryParameters()
         guard = Guard(parameters.refuse_unknown, parameters.refuse_unread_body, refuse_unstorable_text)
-        super().__init__(prefix=prefix, dependencies=[Depends(guard)])
+        super().__init__(prefix=prefix, dependencies=[Depends(guard)], route_class=DeferredRoute)
         self.hot_routes: list[FastRoute] = []
 
 

@@ -49,7 +49,7 @@ class QueryParameters:
         route = request.scope["route"]
         asked = request.scope["method"], route.path
         if (taken := self._taken.get(asked)) is None:
-            taken = self._taken[asked] = frozenset(_declared(route.dependant))
+            taken = self._taken[asked] = frozenset(declared_names(route.dependant))
         return taken
 
 
@@ -78,7 +78,8 @@ def _known(taken: Iterable[str]) -> str:
     return f"it takes {names}" if (names := ", ".join(sorted(taken))) else "it takes no parameters"
 
 
-def _declared(dependant: Dependant) -> Iterator[str]:
+def declared_names(dependant: Dependant) -> Iterator[str]:
+    """Of the parameters that a route and its dependencies take of the query."""
     for each in dependant.query_params:
         model = each.field_info.annotation
         if isinstance(model, type) and issubclass(model, BaseModel):
@@ -86,4 +87,4 @@ def _declared(dependant: Dependant) -> Iterator[str]:
         else:
             yield each.alias
     for dependency in dependant.dependencies:
-        yield from _declared(dependency)
+        yield from declared_names(dependency)

@@ -9,12 +9,11 @@ from typing import Any
 
 import httpx
 from fastapi import APIRouter
-from fastapi.dependencies.utils import get_flat_params
-from fastapi.params import Query
 from fastapi.routing import APIRoute
 
 from infer_workload import access as infer_access
 from matrixcommon.api.authorization import AccessRules, Rule
+from matrixcommon.api.query_parameters import declared_names
 from matrixcompute import access as compute_access
 from matrixlink.api import access as link_access
 from matrixresource.api import access as resource_access
@@ -226,9 +225,8 @@ def routes_of(app: Any) -> Iterator[tuple[str, str, frozenset[str]]]:
     """Method, path and parameters of every route."""
     for route in api_routes(app):
         if route.path not in OPEN:
-            declared = [each for each in get_flat_params(route.dependant) if isinstance(each.field_info, Query)]
             for method in route.methods or ():
-                yield method, route.path, frozenset(each.alias for each in declared)
+                yield method, route.path, frozenset(declared_names(route.dependant))
 
 
 def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Request]:
