@@ -297,8 +297,10 @@ def varied(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
 
 
 def fixed(policy: ScalingPolicySpec, nodes: int) -> ScalingPolicySpec:
-    """The same with a size that never changes: what a policy is to be compared with."""
-    return policy.model_copy(update={"min_replicas": nodes, "max_replicas": nodes, "block": 1, "schedules": []})
+    """The same with a size that never changes: what a policy is to be compared with. Nothing is foreseen for it, but
+    where pools change their roles."""
+    size: dict[str, Any] = {"min_replicas": nodes, "max_replicas": nodes, "block": 1, "schedules": []}
+    return policy.model_copy(update=size if policy.pools is not None else {**size, "predictive": "Off"})
 
 
 def within(outcome: Outcome, attained: float) -> bool:

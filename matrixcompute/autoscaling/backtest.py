@@ -12,6 +12,7 @@ too: decisions 592 and 820 say what that settled.
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from math import ceil
 
@@ -63,7 +64,7 @@ def floor(loads: Loads, sizing: Sizing, tick_s: float) -> int | None:
     highest = np.maximum.accumulate(level)
     found = list(guesses(at, load, level, sizing.start_s + tick_s + sizing.over_s / 2))
     made = np.array([np.concatenate([highest[:first], guess[first:]]) for first, guess in found])
-    peaks = np.stack([_most_of(made, max(1, round(hold_s / tick_s))) for hold_s in HOLDS_S], axis=1)
+    peaks = np.stack(list(_most_of_each(made, [round(hold_s / tick_s) for hold_s in HOLDS_S])), axis=1)
     asked = np.minimum(peaks[:, :, None, :] * np.array(HEADROOMS)[:, None], highest)
     members = np.maximum(np.ceil(asked / sizing.block - 1e-9) * sizing.block, sizing.least).reshape(-1, len(at))
     rise = float((level + _most_of(-level, ceil(sizing.start_s / tick_s) + 2)).max() / max(1e-9, highest[-1]))
@@ -134,11 +135,17 @@ def _regular(loads: Loads, tick_s: float) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _most_of(values: np.ndarray, count: int) -> np.ndarray:
-    """The most of the last `count` of each row, or of as many as there are: by doubling."""
+    """The most of the last `count` of each row, or of as many as there are."""
+    return next(_most_of_each(values, (count,)))
+
+
+def _most_of_each(values: np.ndarray, counts: Iterable[int]) -> Iterator[np.ndarray]:
+    """The same for each of these, the fewest first: by doubling, each from the one before."""
     found, width = values, 1
-    while width < count:
-        step = min(width, count - width)
-        shifted = np.full_like(found, -np.inf)
-        shifted[..., step:] = found[..., :-step] if step < found.shape[-1] else found[..., :0]
-        found, width = np.maximum(found, shifted), width + step
-    return found
+    for count in counts:
+        while width < min(count, values.shape[-1]):
+            step = min(width, count - width)
+            wider = found.copy()
+            np.maximum(found[..., step:], found[..., :-step], out=wider[..., step:])
+            found, width = wider, width + step
+        yield found

@@ -69,7 +69,8 @@ def _period_s(at: np.ndarray, level: np.ndarray) -> float:
     lags = np.arange(int(PERIODS_S[0] / step), int(min(PERIODS_S[1], (at[-1] - at[0]) / PERIODS_SEEN) / step) + 1)
     if len(lags) < 3 or not values.any():
         return 0.0
-    alike = np.array([_alike(values[lag:], values[:-lag]) for lag in lags])
+    squares = values * values
+    alike = np.array([_alike(values, squares, int(lag)) for lag in lags])
     peaks = np.flatnonzero((alike[1:-1] >= alike[:-2]) & (alike[1:-1] >= alike[2:])) + 1
     peaks = peaks[alike[peaks] > CORRELATED]
     if not len(peaks):
@@ -78,9 +79,11 @@ def _period_s(at: np.ndarray, level: np.ndarray) -> float:
     return float(lags[first] * step)
 
 
-def _alike(one: np.ndarray, other: np.ndarray) -> float:
-    scale = np.sqrt((one * one).sum() * (other * other).sum())
-    return float((one * other).sum() / max(1e-12, scale))
+def _alike(values: np.ndarray, squares: np.ndarray, lag: int) -> float:
+    """How much they are like themselves so many places before."""
+    total = np.add.reduce
+    scale = np.sqrt(total(squares[lag:]) * total(squares[:-lag]))
+    return float(total(values[lag:] * values[:-lag]) / max(1e-12, scale))
 
 
 def _since(at: np.ndarray, over_s: float) -> np.ndarray:
@@ -130,9 +133,10 @@ def _quantile_before(at: np.ndarray, level: np.ndarray, over_s: float, share: fl
 
 def _most(level: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
     """The most of each range, of neighbouring ranges of any length: by doubling."""
-    tables = [level]
-    while (width := 2 ** len(tables)) <= len(level):
-        half, count = tables[-1], len(level) - width + 1
-        tables.append(np.maximum(half[:count], half[width // 2 : count + width // 2]))
-    power = np.log2(np.maximum(1, end - first)).astype(int)
-    return np.array([max(tables[k][i], tables[k][j - 2**k]) for k, i, j in zip(power, first, end, strict=True)])
+    tables = np.zeros((len(level).bit_length(), len(level)))
+    tables[0] = level
+    for power in range(1, len(tables)):
+        count, half = len(level) - 2**power + 1, tables[power - 1]
+        np.maximum(half[:count], half[2 ** (power - 1) :][:count], out=tables[power, :count])
+    powers = np.log2(np.maximum(1, end - first)).astype(int)
+    return np.maximum(tables[powers, first], tables[powers, end - 2**powers])
