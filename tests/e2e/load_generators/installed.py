@@ -18,6 +18,9 @@ import pytest
 HERE = Path(__file__).parent
 CACHE = Path(__file__).parents[3] / ".cache" / "load-generators"
 INSTALL_WALL_S = 900.0
+PIP = (sys.executable, "-m", "pip")
+INSTALL = ("install", "--quiet", "--no-input", "--no-compile")
+"""Most of its thousands of modules are never imported; those that are, Python compiles when they are."""
 
 
 def installed(tool: str, *, python: str = sys.executable) -> Path:
@@ -38,8 +41,8 @@ def _install(tool: str, place: Path, requirements: Path, python: str) -> None:
     if shutil.which(python) is None:
         pytest.skip(f"{tool} needs {Path(python).name}, which is not here")
     for command in (
-        [python, "-m", "venv", str(place)],
-        [str(place / "bin/python"), "-m", "pip", "install", "--quiet", "--no-input", "-r", str(requirements)],
+        [python, "-m", "venv", "--without-pip", str(place)],
+        [*PIP, "--python", str(place / "bin/python"), *INSTALL, "-r", str(requirements)],
     ):
         try:
             done = subprocess.run(command, capture_output=True, text=True, timeout=INSTALL_WALL_S)
