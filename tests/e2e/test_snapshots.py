@@ -44,6 +44,7 @@ kind: CloudMatrixInstance
 metadata: {name: llm}
 spec: {nodes: 3, spares: 1}
 """
+CMI = "/apis/cloudmatrix.io/v1alpha1/namespaces/default/cloudmatrixinstances"
 INSTANCES = 20
 PATIENCE_WALL_S = 150.0
 SLACK_S = 900.0
@@ -51,12 +52,31 @@ SLACK_S = 900.0
 SECRETS = ("admin-token", "link-token", "compute-token", "infer-token", "agents-token", "operator-token")
 
 
-@pytest.fixture
-def stack(tmp_path: Path) -> Iterator[RealStack]:
-    running = RealStack(tmp_path / "state")
-    running.up()
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
+    running = RealStack(tmp_path_factory.mktemp("stack") / "state")
     yield running
     halt(running.folder)
+
+
+@pytest.fixture
+def stack(whole: RealStack) -> RealStack:
+    """One for all tests, up and with nothing in it, whatever the test before has left."""
+    whole.up()
+    eventually(lambda: emptied(whole), "nothing is in it, and every node is free", PATIENCE_WALL_S)
+    return whole
+
+
+def emptied(stack: RealStack) -> bool:
+    """Whether it is; takes away what is not on its way out already."""
+    left = [f"{CMI}/{each['metadata']['name']}" for each in stack.cluster.items(CMI)]
+    for path in left:
+        stack.cluster.send("DELETE", path)
+    for service, kind in (("agents", "faults"), ("compute", "instances")):
+        for each in stack.reach.list(service, f"/v1/{kind}"):
+            left.append(each["name"])
+            stack.reach.call(service, "DELETE", f"/v1/{kind}/{each['name']}")
+    return not left and stack.every_node_free()
 
 
 class Tenants(threading.Thread):
@@ -116,42 +136,6 @@ def bring_back(stack: RealStack, file: Path) -> float:
     for _ in until_ready(stack.folder, start(stack.folder, request.to_json()), PATIENCE_WALL_S):
         pass
     return time.monotonic() - began
-
-
-def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_path: Path, figures: Figures) -> None:
-    file = tmp_path / "at-work.snapshot"
-    with tenants(stack) as busy:
-        eventually(lambda: len(busy.acknowledged) == INSTANCES, "everybody has asked", PATIENCE_WALL_S)
-        began = time.time()
-        taken = take(stack.folder, file)
-        known = [name for name, at in busy.acknowledged.items() if at < began]
-        eventually(stack.all_ready, "the stack went on")
-    assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    lost = [node["name"] for node in stack.reach.list("resource", "/v1/nodes") if node["agent"] == "Lost"]
-    assert not lost, "leases ended by the standstill"
-
-    kill_everything(stack)
-    back_wall_s = bring_back(stack, file)
-
-    acknowledged = Acknowledged()
-    for name in known:
-        acknowledged.wrote("instances", key_of("default", name), {})
-    assert len(known) == INSTANCES
-
-    def settled() -> bool:
-        instances = stack.reach.list("compute", "/v1/instances")
-        return all(each["state"] == "Active" or each["state"] == "Pending" for each in instances)
-
-    broken = audit(lists(stack), acknowledged=acknowledged)
-    assert broken == []
-    eventually(settled, "everybody settles", PATIENCE_WALL_S)
-    eventually(lambda: not audit(lists(stack), settled=True, acknowledged=acknowledged), "settled", PATIENCE_WALL_S)
-    assert stack.broken_promises() == []
-    figures.requests, figures.errors = busy.asked, len(busy.refused)
-    figures.more = (
-        f"snapshot in {taken.took_wall_s:.2f} s, {taken.stopped_wall_s:.2f} s of them at a standstill, restored until "
-        f"ready in {back_wall_s:.2f} s"
-    )
 
 
 def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp_path: Path) -> None:
@@ -299,6 +283,42 @@ def test_a_recording_is_replayed_on_real_processes(stack: RealStack, tmp_path: P
     assert differs.returncode == 1, differs.stdout
     assert "recorded: instance short, state 1: Stopped" in differs.stdout
     assert "agents PUT /v1/faults/lost" not in differs.stdout, "it ends with the first difference"
+
+
+def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_path: Path, figures: Figures) -> None:
+    file = tmp_path / "at-work.snapshot"
+    with tenants(stack) as busy:
+        eventually(lambda: len(busy.acknowledged) == INSTANCES, "everybody has asked", PATIENCE_WALL_S)
+        began = time.time()
+        taken = take(stack.folder, file)
+        known = [name for name, at in busy.acknowledged.items() if at < began]
+        eventually(stack.all_ready, "the stack went on")
+    assert stat.S_IMODE(file.stat().st_mode) == 0o600
+    lost = [node["name"] for node in stack.reach.list("resource", "/v1/nodes") if node["agent"] == "Lost"]
+    assert not lost, "leases ended by the standstill"
+
+    kill_everything(stack)
+    back_wall_s = bring_back(stack, file)
+
+    acknowledged = Acknowledged()
+    for name in known:
+        acknowledged.wrote("instances", key_of("default", name), {})
+    assert len(known) == INSTANCES
+
+    def settled() -> bool:
+        instances = stack.reach.list("compute", "/v1/instances")
+        return all(each["state"] == "Active" or each["state"] == "Pending" for each in instances)
+
+    broken = audit(lists(stack), acknowledged=acknowledged)
+    assert broken == []
+    eventually(settled, "everybody settles", PATIENCE_WALL_S)
+    eventually(lambda: not audit(lists(stack), settled=True, acknowledged=acknowledged), "settled", PATIENCE_WALL_S)
+    assert stack.broken_promises() == []
+    figures.requests, figures.errors = busy.asked, len(busy.refused)
+    figures.more = (
+        f"snapshot in {taken.took_wall_s:.2f} s, {taken.stopped_wall_s:.2f} s of them at a standstill, restored until "
+        f"ready in {back_wall_s:.2f} s"
+    )
 
 
 def replayed(file: Path, state: Path) -> subprocess.CompletedProcess[str]:
