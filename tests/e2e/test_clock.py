@@ -11,7 +11,6 @@ import sys
 import time
 from collections.abc import Iterator
 from datetime import datetime
-from pathlib import Path
 from typing import Any
 
 import httpx
@@ -27,9 +26,9 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
 PROCESSES = "resource,link,compute,agents"
 
 
-@pytest.fixture
-def folder(tmp_path: Path) -> Iterator[Folder]:
-    folder = Folder(tmp_path / "state")
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
+    folder = Folder(tmp_path_factory.mktemp("clock") / "state")
     for _ in until_ready(folder, start(folder, Request(choose(PROCESSES), scale=1.0).to_json()), 120.0):
         pass
     yield folder
