@@ -8,6 +8,7 @@ from matrixcommon.model.hardware_names import NodeName
 from matrixlink.fabric.contention.patterns import demands
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology.loading import load_spec
+from services.node_agent.network import traffic
 from services.node_agent.network.traffic import EmulatedTraffic
 from services.node_agent.network.traffic_patterns import Load
 from tests.clocks import FixedClock
@@ -205,6 +206,25 @@ async def test_many_changes_in_one_moment_are_worked_out_once(monkeypatch):
     machine.clock.at += 10
     counted = machine.traffic.read(NODES[0])
     assert (counted.sent_gb[-1], counted.dropped_gb[-1]) == pytest.approx((80, 80))
+
+
+def test_ports_are_worked_out_again_after_what_befalls_them_and_not_for_other_loads(monkeypatch):
+    machine, worked_out = Machine(), []
+    ports = traffic.port_groups
+    monkeypatch.setattr(traffic, "port_groups", lambda *given: worked_out.append(given) or ports(*given))
+    machine.load(gbps_per_npu=10.0)
+    whole = machine.total()
+    machine.load("m", gbps_per_npu=10.0)
+    machine.program("s", weight=2.0)
+    assert machine.total() == pytest.approx(2 * whole)
+    assert len(worked_out) == 1
+    machine.nodes[NODES[0]].powered = False
+    machine.traffic.settle()
+    assert NODES[0] not in machine.sent()
+    machine.nodes[NODES[0]].powered = True
+    machine.traffic.settle()
+    assert machine.total() == pytest.approx(2 * whole)
+    assert len(worked_out) == 3
 
 
 def test_a_load_that_bursts_is_told_what_a_burst_gets_beside_the_others():

@@ -61,6 +61,8 @@ class EmulatedTraffic:
         self._offered: dict[str, list[int]] = {}
         """By load, the numbers of its offers."""
         self._bursts: dict[str, Burst] = {}
+        self._groups: tuple[object, PortGroups] | None = None
+        """The ports as they were last, with the condition of the nodes that they follow from."""
         self._names: list[str] = []
         ports = len(port_order(spec).outward)
         self._sent, self._received, self._dropped = (np.zeros((0, ports)) for _ in range(3))
@@ -79,6 +81,7 @@ class EmulatedTraffic:
         before = {name: at for at, name in enumerate(self._names)}
         self._names, self._nodes = [str(name) for name in nodes], list(nodes.values())
         self._index = {name: at for at, name in enumerate(self._names)}
+        self._groups = None
         stay = [(before[name], at) for name, at in self._index.items() if name in before]
         current, now = ([pair[side] for pair in stay] for side in (0, 1))
         for each in ("_sent", "_received", "_dropped"):
@@ -199,7 +202,7 @@ class EmulatedTraffic:
             for offer in self._offers(load):
                 self._offered.setdefault(name, []).append(len(offers))
                 offers.append(offer)
-        ports = self._ports = SharedPorts(port_groups(self._spec, self._nodes), self._names, offers)
+        ports = self._ports = SharedPorts(self._port_groups(), self._names, offers)
         groups = ports.groups
         shape = groups.carries.shape
         found = Rates(np.zeros(shape), np.zeros(shape), np.zeros(shape))
@@ -212,6 +215,16 @@ class EmulatedTraffic:
             for into, each in zip((found.sent, found.received, found.dropped), moved, strict=True):
                 into[:, members] = each[:, [number]] / len(members)
         return found
+
+    def _port_groups(self) -> PortGroups:
+        """The ports as they are: other loads and other tables leave them as they were."""
+        condition = [
+            (node.supernode, node.powered, tuple(node.ports.items()), tuple(node.silent.items()))
+            for node in self._nodes
+        ]
+        if self._groups is None or self._groups[0] != condition:
+            self._groups = condition, port_groups(self._spec, self._nodes)
+        return self._groups[1]
 
     def _offers(self, load: Load) -> list[Offer]:
         """What a load offers, slice by slice."""
