@@ -10,9 +10,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from inspect import Signature
-from types import FunctionType
+from types import CodeType, FunctionType
 from typing import Any, get_args
 
+from fastapi import routing
 from fastapi._compat import v2
 from fastapi.dependencies import models, utils
 from pydantic import TypeAdapter
@@ -77,6 +78,19 @@ def _once(work_out: Callable[..., Any]) -> Callable[..., Any]:
     return memoised
 
 
+_place_of = routing._extract_endpoint_context
+_places: dict[CodeType, Any] = {}
+
+
+def _place(call: Callable[..., Any]) -> Any:
+    """Where a function stands in its source, which FastAPI reads for each that answers."""
+    if not isinstance(call, FunctionType):
+        return _place_of(call)
+    if (found := _places.get(call.__code__)) is None:
+        found = _places[call.__code__] = _place_of(call)
+    return found.copy()
+
+
 def install() -> None:
     """From now on, in this process."""
     if utils.analyze_param is _parameter:
@@ -86,6 +100,7 @@ def install() -> None:
     utils.analyze_param = _parameter
     v2.TypeAdapter = _adapter  # type: ignore[assignment,misc]
     utils._get_signature = _signature
+    routing._extract_endpoint_context = _place  # type: ignore[assignment]
 
 
 def release() -> None:
