@@ -147,6 +147,23 @@ class ContextCache:
         ssd_tokens = min(tokens, len(cold) * self.block_tokens)
         return Match(found, tokens, maker, ssd_tokens)
 
+    def peek(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
+        """What `match` would find, without asking: nothing is marked or moved."""
+        if self.capacity <= 0:
+            return NOTHING
+        found, maker, cold = 0, STORED, 0
+        for key in hashes:
+            block = self._blocks.get(key)
+            if block is not None:
+                maker = maker if block[0] == STORED else block[0]
+            elif key in self._ssd.blocks:
+                cold += 1
+            else:
+                break
+            found += 1
+        tokens = min(prompt_tokens, found * self.block_tokens)
+        return Match(found, tokens, maker, min(tokens, cold * self.block_tokens))
+
     def count(self, hashes: Sequence[int], prompt_tokens: int, tokens: int, ssd_tokens: int) -> None:
         """A prompt is begun that has so many tokens out of the cache, of which some came from solid state."""
         counts = self.counts

@@ -62,6 +62,28 @@ class DecodePool:
         """Tokens in the KV memory of a die, as of the last event or `settle`."""
         return self._longest.tokens(die, self.steps)
 
+    def fullest(self) -> tuple[int, float]:
+        """The most requests that decode on a die, and the most tokens."""
+        return self._longest.line(self.steps)[:2] if self._ends else (0, 0.0)
+
+    @property
+    def paused_until(self) -> float:
+        """No step is taken before."""
+        return self._paused_until
+
+    def next_ends(self, number: int) -> list[tuple[int, InferenceRequest]]:
+        """Some of those that decode, so many at most, with the steps of the pool that they finish with: the first to
+        finish and others that finish early."""
+        return [(step, request) for step, _, request in sorted(self._ends[:number])]
+
+    def reached_at(self, step: int) -> float:
+        """When the pool has taken so many steps, as it is now."""
+        return self._step_at + self._takes(max(0, step - self.steps))
+
+    def sampled_ends(self, number: int) -> list[int]:
+        """With which steps of the pool about so many of those that decode finish, in their order."""
+        return sorted(step for step, _, _ in self._ends[:: max(1, len(self._ends) // number)])
+
     def requests(self) -> list[InferenceRequest]:
         """All that decode or are about to."""
         return [request for _, _, request in self._ends] + self._joining
@@ -227,6 +249,10 @@ class DecodePool:
         """Steps until that many tokens are accepted: each brings one, and a second one with the acceptance."""
         if not self.timing.options.mtp:
             return tokens
-        rate = self.timing.acceptance
-        mean, spread = tokens / (1 + rate), (tokens * rate * (1 - rate) / (1 + rate) ** 3) ** 0.5
-        return min(tokens, max(-(-tokens // 2), round(self._rng.gauss(mean, spread)), 1))
+        mean, variance = self.steps_for(tokens)
+        return min(tokens, max(-(-tokens // 2), round(self._rng.gauss(mean, variance**0.5)), 1))
+
+    def steps_for(self, tokens: int) -> tuple[float, float]:
+        """The mean of that, and its variance."""
+        rate = self.timing.acceptance if self.timing.options.mtp else 0.0
+        return tokens / (1 + rate), tokens * rate * (1 - rate) / (1 + rate) ** 3

@@ -11,12 +11,15 @@ from infer_workload.timing.collectives import cache_fetch_s, ssd_read_s
 from infer_workload.timing.fabric import RDMA
 
 
-def fetch_s(current: Deployment, pool: Sequence[str], instance: PrefillInstance, tokens: int, blocks: int) -> float:
-    """Seconds that an instance waits for the cached blocks of its chunk; they lie on the nodes of the pool."""
+def fetch_s(
+    current: Deployment, pool: Sequence[str], readers: Sequence[str], tokens: int, blocks: int, cold_tokens: int
+) -> float:
+    """Seconds that an instance on those nodes waits for the cached blocks of its chunk, of which so many tokens lie on
+    solid state; all lie on the nodes of the pool."""
     size = tokens * current.model.kv_bytes_per_token
     plane = current.cache_plane
-    cold_s = ssd_read_s(current.calibration, instance.cold_tokens * current.model.kv_bytes_per_token, pool)
-    return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, instance.nodes, pool, plane)
+    cold_s = ssd_read_s(current.calibration, cold_tokens * current.model.kv_bytes_per_token, pool)
+    return cold_s + cache_fetch_s(current.fabric, current.calibration, size, blocks, readers, pool, plane)
 
 
 def port_gbps(current: Deployment, port: object) -> float:

@@ -42,10 +42,20 @@ class PrefillInstance:
 
     def enqueue(self, request: InferenceRequest, block_tokens: int) -> None:
         """Behind whoever goes first: what has begun, what has no later priority, what computes blocks it counts on."""
+        self.queue.insert(self.place_of(request, request.cached, block_tokens), (request, request.attempts))
+
+    def place_of(self, request: InferenceRequest, cached: int, block_tokens: int) -> int:
+        """How many of the queue go before it, where so many of its tokens are taken from the cache."""
         at = len(self.queue)
-        while at and _overtakes(request, self.queue[at - 1][0], block_tokens):
+        while at and _overtakes(request, cached, self.queue[at - 1][0], block_tokens):
             at -= 1
-        self.queue.insert(at, (request, request.attempts))
+        return at
+
+    def free_at(self, now: float) -> float:
+        """When the next chunk can start, at the present pace."""
+        if not self.chunk:
+            return max(now, self.ready_at)
+        return max(now, self.paced_at + self._takes(self.left)) if self.whole_s < inf else inf
 
     def tokens_before(self, priority: int) -> int:
         """Tokens that are computed before those of a prompt of that priority that comes now."""
@@ -142,13 +152,13 @@ class PrefillInstance:
         return fetched, blocks
 
 
-def _overtakes(request: InferenceRequest, other: InferenceRequest, block_tokens: int) -> bool:
+def _overtakes(request: InferenceRequest, cached: int, other: InferenceRequest, block_tokens: int) -> bool:
     """Whether the one that comes is put before one that is in the queue.
 
     Not where part of that prompt is in KV already: as in vLLM it continues first.
     """
     if request.priority >= other.priority or other.prefilled > other.cached:
         return False
-    computed, counted = -(-other.cached // block_tokens), -(-request.cached // block_tokens)
+    computed, counted = -(-other.cached // block_tokens), -(-cached // block_tokens)
     both = min(counted, len(other.blocks))
     return computed >= both or request.blocks[computed] != other.blocks[computed]

@@ -90,7 +90,8 @@ class PrefillPool:
     def _pace(self, now: float, instance: PrefillInstance) -> None:
         """Have the chunk end when it is through at the pace of now."""
         parts, fetched, blocks = instance.work
-        whole_s = instance.timing.chunk_s(parts) + fetch_s(self.deployment, self.cache.nodes, instance, fetched, blocks)
+        fetching_s = fetch_s(self.deployment, self.cache.nodes, instance.nodes, fetched, blocks, instance.cold_tokens)
+        whole_s = instance.timing.chunk_s(parts) + fetching_s
         end_at = instance.pace(now, whole_s)
         if end_at is not None:
             self._events.at(end_at, self._end_chunk, instance, instance.chunk_number)

@@ -29,6 +29,9 @@ SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, *(round(64 * 1.25**at) for at in 
 PASTS = (0, *(round(512 * 1.5**at) for at in range(18)))
 """New and earlier tokens at which a chunk of one prompt is evaluated."""
 
+PLANNED_MAX = 256
+"""Chunks to come whose times are kept."""
+
 
 @lru_cache(maxsize=64)
 def _evaluated_of(*_: Hashable) -> dict[tuple[int, int], float]:
@@ -60,6 +63,23 @@ class PrefillTiming:
         if len(parts) == 1 and SIZES[0] <= parts[0][0] <= SIZES[-1]:
             return self._one_prompt_s(*parts[0])
         return self.exact_chunk_s(parts)
+
+    def planned_s(self, parts: Sequence[tuple[int, int]]) -> float:
+        """The same of chunks to come, which are asked for again and again: each kind is evaluated once."""
+        if len(parts) == 1:
+            return self.chunk_s(parts)
+        work = self._work(parts)
+        if work is None:
+            return 0.0
+        if work not in self._planned:
+            if len(self._planned) >= PLANNED_MAX:
+                self._planned.clear()
+            self._planned[work] = self._chunk_s(*work)
+        return self._planned[work]
+
+    @cached_property
+    def _planned(self) -> dict[tuple[float, float, float, float], float]:
+        return {}
 
     def exact_chunk_s(self, parts: Sequence[tuple[int, int]]) -> float:
         """The same for exactly these lengths."""

@@ -1,28 +1,38 @@
 """Admission: whether a request that comes in now would be served within the deployment's objective.
 
 An objective keeps what is admitted within it, by refusing the rest at once with the time to come again (429), before
-anything is computed. Both halves are judged on what is there at this moment: the first token by what waits in front of
-the prompt on the instance that would take it, the following ones by what a step takes once everything that has a place
-is decoded. Answers are judged at the length that they come to have. What has a later priority is not in the way: it
-makes room, or waits. Without an objective requests wait as long as it takes, as far as `queueMax` lets them.
+anything is computed. All of it is judged on what is there at this moment, and as the engine would do it: on the die and
+the instance that would take the request. The first token is judged by the chunks that the instance has before and with
+the prompt (`engine.first_token`), and nobody is let in who would make those late that were let in before; the following
+ones by what a step takes once everything that has a place is decoded, and by what an answer of that length takes at
+most (`engine.decode_time`). Answers are judged at the length that they come to have. What has a later priority is not
+in the way: it makes room, or waits. Without an objective requests wait as long as it takes, as far as `queueMax` lets
+them.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from math import ceil, inf
 
-from infer_workload.contract.deployments import DeploymentRequest
+from infer_workload.contract.deployments import DeploymentRequest, ServingObjective
+from infer_workload.engine.decode_time import finish_in_s, most_steps, present_step_s, room_in_s, transfer_s
 from infer_workload.engine.engine import Engine
-from infer_workload.engine.request import InferenceRequest
-from infer_workload.engine.scheduler import choose_die, tpot_s
+from infer_workload.engine.first_token import FirstToken, first_token
+from infer_workload.engine.request import DecodeDie, InferenceRequest
+from infer_workload.engine.scheduler import choose_die, choose_instance, tpot_s
 from matrixcommon.model.errors import Overloaded
 from matrixcommon.model.quantities import counted
 
-PROMPT_TOKENS, CHUNK_PROMPTS = 4096, 8
-"""What waits is taken to be such prompts, in chunks of so many: the time of a token hardly falls in larger ones."""
-
 QUEUES = 2
 """So many times `queueMax` may wait with those that came before requests of earlier priorities did."""
+
+WAITING_SLACK = 0.03
+"""What waits may take so much longer than it looks now, beside traffic that changes, without anybody being late."""
+
+RETRY_S = 1.0
+"""When to come again where nothing says it."""
 
 
 class Admission:
@@ -33,64 +43,132 @@ class Admission:
 
     def check(self, engine: Engine, spec: DeploymentRequest, request: InferenceRequest) -> None:
         """Raises Overloaded, with seconds of emulated time to wait, for a request that would come too late."""
-        cached = engine.cache.known_tokens(request.blocks, request.prompt) if spec.objective is not None else 0
-        wait_s = _over_s(engine, spec, request, cached)
+        wait_s = _Asked(engine, spec, request).wait_s()
         if wait_s > 0:
             self.refused += 1
             queued = len(engine.in_flight)
             raise Overloaded(
                 f"beside {counted(queued, 'request')} in flight one more would not be served in time",
                 field="model",
-                retry_after_s=wait_s,
+                retry_after_s=wait_s if wait_s < inf else RETRY_S,
             )
 
 
-def _over_s(engine: Engine, spec: DeploymentRequest, request: InferenceRequest, cached: int) -> float:
-    """How many seconds too late it would come; 0 where it is in time."""
-    ahead, answer = engine.waiting.ahead_of(request.priority), request.output_tokens
-    if (ahead >= spec.queue_max and (ahead or not _begins_at_once(engine, request))) or len(
-        engine.waiting
-    ) >= QUEUES * max(1, spec.queue_max):
-        return 1.0
-    objective = spec.objective
-    if objective is None:
-        return 0.0
-    if objective.tpot_s is not None and (late := _tpot_s(engine, request) - objective.tpot_s) > 0:
-        return answer * objective.tpot_s / max(1, len(engine.in_flight)) if late < inf else 1.0
-    if objective.ttft_s is not None and (late := _ttft_s(engine, request, cached) - objective.ttft_s) > 0:
-        return late if late < inf else 1.0
-    return 0.0
+@dataclass(frozen=True)
+class _Asked:
+    """A request that comes to an engine now."""
 
+    engine: Engine
+    spec: DeploymentRequest
+    request: InferenceRequest
 
-def _begins_at_once(engine: Engine, request: InferenceRequest) -> bool:
-    """Whether it waits for nothing: what a deployment takes whose requests may not wait (`queueMax` 0)."""
-    _, instances = engine.placement.open_places()
-    place = engine.placement.place_for(request.priority, request.prompt + request.output_tokens)
-    return bool(instances) and place is not None
+    def wait_s(self) -> float:
+        """How long until it would be served in time if nobody else came before; 0 where it is now."""
+        engine, spec, request = self.engine, self.spec, self.request
+        ahead, objective = engine.waiting.ahead_of(request.priority), spec.objective
+        full = ahead >= spec.queue_max and (ahead or not self._begins_at_once())
+        if full or len(engine.waiting) >= QUEUES * max(1, spec.queue_max):
+            return self._room_in_s(inf) or RETRY_S
+        if objective is None:
+            return 0.0
+        return self._late_s(objective)
 
+    def _late_s(self, objective: ServingObjective) -> float:
+        engine, request = self.engine, self.request
+        target_s = objective.tpot_s or inf
+        if engine.waiting.ahead_of(request.priority):
+            return self._room_in_s(target_s)
+        place = engine.placement.place_for(request.priority, self._tokens)
+        die, leaving = place or (self._emptiest, ())
+        if die is None or tpot_s(engine.pool, die, self._tokens, leaving) > target_s:
+            return self._room_in_s(target_s) or RETRY_S
+        if (prompt := self._first_token(leaving)) is None:
+            return inf
+        if objective.tpot_s is not None and (wait_s := self._slow_s(prompt, die, objective.tpot_s)) > 0:
+            return wait_s
+        if objective.ttft_s is None:
+            return 0.0
+        waits_s = 0.0 if place is not None else self._room_in_s(target_s)
+        return self._first_token_late_s(prompt, waits_s, objective.ttft_s)
 
-def _tpot_s(engine: Engine, request: InferenceRequest) -> float:
-    """What a token takes when all that has a place is decoded, this request too; infinity without a place for it."""
-    if engine.waiting.ahead_of(request.priority):
-        return inf
-    tokens = request.prompt + request.output_tokens
-    die, making_room = engine.placement.place_for(request.priority, tokens) or (None, ())
-    if die is None:
-        deployment, (dies, _) = engine.deployment, engine.placement.open_places()
-        die = choose_die(dies, tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
-    return inf if die is None else tpot_s(engine.pool, die, tokens, making_room)
+    @property
+    def _tokens(self) -> int:
+        return self.request.prompt + self.request.output_tokens
 
+    @property
+    def _emptiest(self) -> DecodeDie | None:
+        deployment, (dies, _) = self.engine.deployment, self.engine.placement.open_places()
+        return choose_die(dies, self._tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
 
-def _ttft_s(engine: Engine, request: InferenceRequest, cached: int) -> float:
-    """How long its first token takes, behind all that goes before it on the instance with least of that."""
-    _, instances = engine.placement.open_places()
-    if not instances or engine.waiting.ahead_of(request.priority):
-        return inf
-    instance = min(instances, key=lambda each: each.tokens_before(request.priority))
-    token_s = instance.timing.exact_chunk_s([(PROMPT_TOKENS, 0)] * CHUNK_PROMPTS) / (PROMPT_TOKENS * CHUNK_PROMPTS)
-    alone_s = instance.timing.chunk_s([(max(1, request.prompt - cached), min(cached, request.prompt - 1))])
-    starts_s = max(0.0, instance.ready_at - engine.now)
-    return starts_s + instance.tokens_before(request.priority) * token_s + alone_s
+    def _begins_at_once(self) -> bool:
+        """Whether it waits for nothing: what a deployment takes whose requests may not wait (`queueMax` 0)."""
+        _, instances = self.engine.placement.open_places()
+        return bool(instances) and self.engine.placement.place_for(self.request.priority, self._tokens) is not None
+
+    # The first token.
+
+    def _first_token(self, leaving: Sequence[InferenceRequest]) -> FirstToken | None:
+        """What the instance that would take it would do; None where there is none."""
+        engine, request = self.engine, self.request
+        _, instances = engine.placement.open_places()
+        if not instances:
+            return None
+        match = engine.cache.peek(request.blocks, request.prompt)
+        instance = choose_instance(instances, match, request.priority)
+        return first_token(engine.deployment, engine.cache.nodes, instance, request, match, engine.now, leaving)
+
+    def _first_token_late_s(self, prompt: FirstToken, waits_s: float, ttft_s: float) -> float:
+        """How long until its first token would be in time, and make nobody late that was let in before."""
+        now = self.engine.now
+        own_s = min(prompt.alone_s, prompt.at - now)
+        late_s = waits_s + own_s + (prompt.at - now - own_s) * (1 + WAITING_SLACK) - ttft_s
+        due = [each.arrived_at + ttft_s for each in prompt.beside if self._counts(each)]
+        if late_s <= 0 and any(due_at < prompt.beside_at for due_at in due):
+            before_at = prompt.beside_before()
+            if any(before_at <= due_at < prompt.beside_at for due_at in due):
+                return max(prompt.joins_at - now, before_at + own_s - now - ttft_s) or RETRY_S
+        return max(0.0, late_s)
+
+    def _counts(self, other: InferenceRequest) -> bool:
+        """Whether the first token of another one must not be late for this one's."""
+        return other.priority <= self.request.priority and other.first_token_at < 0
+
+    # The tokens after it.
+
+    def _slow_s(self, prompt: FirstToken, die: DecodeDie, target_s: float) -> float:
+        """How long until its tokens would come in time, as fast as 99 of 100 answers of its length do. Such as would
+        not be in time on an empty pool either are taken as they are: later they would be no faster."""
+        engine, tokens = self.engine, self.request.output_tokens - 1
+        if tokens < 1:
+            return 0.0
+        pool, deployment, length = engine.pool, engine.deployment, self.request.prompt
+        moving_s = transfer_s(deployment, prompt.instance, die, length, max(length, prompt.kv_tokens))
+        moving_s = max(moving_s, pool.paused_until - prompt.at)
+        steps, step_s = most_steps(pool, tokens), present_step_s(pool)
+        if moving_s + steps * step_s <= tokens * target_s:
+            return 0.0
+        alone_s = pool.timing.step_s(1, self._tokens)
+        if transfer_s(deployment, prompt.instance, die, length, length) + steps * alone_s > tokens * target_s:
+            return 0.0
+        pause_s = pool.paused_until - engine.now - tokens * target_s
+        within_s = (tokens * target_s - moving_s) / steps
+        if pause_s > 0:
+            return pause_s
+        kept = max(0.0, within_s - alone_s) / max(within_s, step_s - alone_s)  # a step is a straight line over requests
+        return finish_in_s(pool, (1.0 - kept) * len(engine.in_flight) / max(1, pool.active), engine.now) or RETRY_S
+
+    def _room_in_s(self, target_s: float) -> float:
+        """Until a die has room for it, with a target for the time of a token; infinity where nobody knows."""
+        pool, deployment, tokens = self.engine.pool, self.engine.deployment, self._tokens
+        step_s = target_s * pool.timing.tokens_per_step
+
+        def fits(die: DecodeDie, requests: int, reserved: int) -> bool:
+            batch, together = die.reserved + 1 - requests, die.reserved_tokens + tokens - reserved
+            if together > deployment.kv_tokens_per_die or batch > deployment.batch_per_die:
+                return False
+            return pool.timing.step_s(batch, together) <= step_s
+
+        return room_in_s(pool, fits, self.engine.now)
 
 
 def wall_s(seconds: float, scale: float) -> float:
