@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import suppress
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -69,19 +70,17 @@ def managed(work: Work) -> Awaitable[None]:
     return Manager._supervise(SimpleNamespace(_core=core()), work)  # type: ignore[arg-type]
 
 
+def periodic(work: Work) -> Awaitable[None]:
+    return Periodic("watcher", work, LoopClock(), period_s=1.0).run()
+
+
+CONTAINED = (supervised, followed, queued, managed, periodic)
+NAMES = ("supervised", "follow", "Workqueue", "Manager", "Periodic")
+
+
 @pytest.mark.looptime
 @pytest.mark.parametrize("failure", [RuntimeError("it cannot be written"), Unavailable("it does not answer")])
-@pytest.mark.parametrize(
-    "contained",
-    [
-        supervised,
-        followed,
-        queued,
-        managed,
-        lambda work: Periodic("watcher", work, LoopClock(), period_s=1.0).run(),
-    ],
-    ids=["supervised", "follow", "Workqueue", "Manager", "Periodic"],
-)
+@pytest.mark.parametrize("contained", CONTAINED, ids=NAMES)
 async def test_what_fails_as_it_is_cancelled_ends(contained: Callable[[Work], Any], failure: Exception) -> None:
     began = asyncio.Event()
     running = asyncio.create_task(contained(until_cancelled(failure, began)))
@@ -92,6 +91,37 @@ async def test_what_fails_as_it_is_cancelled_ends(contained: Callable[[Work], An
     if running.cancelled():
         return
     assert running.exception() is failure, "what is not contained may be raised"
+
+
+@pytest.mark.looptime
+@pytest.mark.parametrize("contained", [supervised, queued, managed, periodic])
+async def test_what_fails_in_a_group_is_begun_again(contained: Callable[[Work], Any]) -> None:
+    """A group cancels whoever is in it; until Python 3.13 that counts after its end too."""
+    attempts = 0
+
+    async def fail() -> None:
+        raise RuntimeError("one of the group")
+
+    async def work() -> None:
+        nonlocal attempts
+        attempts += 1
+        with suppress(TimeoutError):  # another cancellation that is none
+            async with asyncio.timeout(1.0):
+                await asyncio.Event().wait()
+        async with asyncio.TaskGroup() as group:
+            group.create_task(fail())
+            group.create_task(asyncio.Event().wait())
+
+    async def again_and_again() -> None:
+        while True:
+            await contained(work)
+
+    running = asyncio.create_task(again_and_again())
+    await asyncio.sleep(WITHIN_S)
+    assert attempts > 3
+    running.cancel()
+    ended, _ = await asyncio.wait({running}, timeout=WITHIN_S)
+    assert ended
 
 
 @pytest.mark.looptime
