@@ -17,6 +17,19 @@ _PACKAGED = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SHOWN_CHARS = 300
 
 
+FLOW_LEVELS_MAX = 100
+"""Brackets and braces in one another, as nobody writes them: for each, Python's parser looks at all around it."""
+
+
+class UsersLoader(yaml.SafeLoader):
+    """Of what users give."""
+
+    def fetch_flow_collection_start(self, token: Any) -> None:
+        if self.flow_level >= FLOW_LEVELS_MAX:
+            raise RecursionError
+        super().fetch_flow_collection_start(token)
+
+
 class NotYaml(ValueError):
     """A text that is no YAML; the message says where and why, in one line."""
 
@@ -33,10 +46,10 @@ def packaged_yaml(package: str, *path: str) -> Any:
 def parse_yaml(text: str) -> Any:
     """The one document of a text. Raises NotYaml."""
     with _refused():
-        return yaml.safe_load(text)
+        return yaml.load(text, UsersLoader)
 
 
-def parse_documents(text: str, loader: type[yaml.SafeLoader] = yaml.SafeLoader) -> list[Any]:
+def parse_documents(text: str, loader: type[UsersLoader] = UsersLoader) -> list[Any]:
     """Every document of a text. Raises NotYaml."""
     with _refused():
         return list(yaml.load_all(text, loader))

@@ -9,7 +9,9 @@ from matrixresource.topology.loading import InvalidSpec, load_spec
 
 NO_YAML = {
     "nothing closes it": "a: [",
-    "it nests without end": "[" * 5_000,
+    "it nests without end": "[" * 300_000,
+    "braces nest without end": "{a: " * 300_000,
+    "blocks nest without end": "- " * 300_000,
     "a day that no month has": "a: 2026-02-31",
     "a tag of Python's": "!!python/object:os.system x",
     "a tab": "\ta: 1",
@@ -30,6 +32,17 @@ def test_a_text_that_is_none_is_refused_in_one_line(text, tmp_path):
     assert stages.value.field == "stages"
     with pytest.raises(InvalidSpec, match="is no YAML"):
         load_spec(file)
+
+
+def test_what_nests_as_far_as_anybody_writes_is_read():
+    value = parse_yaml("[" * 100 + "]" * 100)
+    assert sum(1 for _ in _levels(value)) == 100
+
+
+def _levels(value):
+    while isinstance(value, list):
+        yield value
+        value = value[0] if value else None
 
 
 def test_our_own_tables_are_read_by_name():

@@ -13,23 +13,21 @@ from math import isfinite
 from pathlib import Path
 from typing import Any
 
-import yaml
-
 from matrixcommon.model.errors import InvalidField
-from matrixcommon.model.yaml_text import NotYaml, parse_documents
+from matrixcommon.model.yaml_text import NotYaml, UsersLoader, parse_documents
 
 STANDARD_INPUT = "-"
 
 _MOMENT = "tag:yaml.org,2002:timestamp"
 
 
-class _Loader(yaml.SafeLoader):
+class _Loader(UsersLoader):
     """Leaves moments as they are written: a request carries them as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
     first: [(tag, shape) for tag, shape in resolvers if tag != _MOMENT]
-    for first, resolvers in yaml.SafeLoader.yaml_implicit_resolvers.items()
+    for first, resolvers in UsersLoader.yaml_implicit_resolvers.items()
 }
 
 
