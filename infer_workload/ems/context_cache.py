@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from infer_workload.ems.eviction import LRU, Tier
@@ -127,42 +127,34 @@ class ContextCache:
         on. Nothing is counted yet: until the prompt is begun, blocks may be lost that it was to have."""
         if self.capacity <= 0:
             return NOTHING
-        found, maker, cold = 0, STORED, list[int]()
-        ssd = self._ssd.blocks
-        for key in hashes:
-            block = self._blocks.get(key)
-            if block is None:
-                if key not in ssd:
-                    break
-                cold.append(key)
-                self._blocks[key] = STORED, ssd[key]
-            elif block[0] != STORED:
-                maker = block[0]
-            found += 1
-        self._memory.used(hashes[:found])
+        found, cold = self._known(hashes, prompt_tokens)
+        for key in cold:
+            self._blocks[key] = STORED, self._ssd.blocks[key]
+        self._memory.used(hashes[: found.blocks])
         if cold:
             self._ssd.drop(cold)
             self._make_room()
-        tokens = min(prompt_tokens, found * self.block_tokens)
-        ssd_tokens = min(tokens, len(cold) * self.block_tokens)
-        return Match(found, tokens, maker, ssd_tokens)
+        return found
 
     def peek(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
         """What `match` would find, without asking: nothing is marked or moved."""
-        if self.capacity <= 0:
-            return NOTHING
-        found, maker, cold = 0, STORED, 0
+        return self._known(hashes, prompt_tokens)[0] if self.capacity > 0 else NOTHING
+
+    def _known(self, hashes: Sequence[int], prompt_tokens: int) -> tuple[Match, Collection[int]]:
+        """How far the prompt is known, and which of its blocks lie on solid state."""
+        found, maker, cold = 0, STORED, dict[int, None]()
+        blocks, ssd = self._blocks, self._ssd.blocks
         for key in hashes:
-            block = self._blocks.get(key)
-            if block is not None:
-                maker = maker if block[0] == STORED else block[0]
-            elif key in self._ssd.blocks:
-                cold += 1
-            else:
-                break
+            block = blocks.get(key)
+            if block is None:
+                if key not in ssd:
+                    break
+                cold[key] = None
+            elif block[0] != STORED:
+                maker = block[0]
             found += 1
         tokens = min(prompt_tokens, found * self.block_tokens)
-        return Match(found, tokens, maker, min(tokens, cold * self.block_tokens))
+        return Match(found, tokens, maker, min(tokens, len(cold) * self.block_tokens)), cold
 
     def count(self, hashes: Sequence[int], prompt_tokens: int, tokens: int, ssd_tokens: int) -> None:
         """A prompt is begun that has so many tokens out of the cache, of which some came from solid state."""
@@ -172,11 +164,6 @@ class ContextCache:
         counts.tokens_asked += prompt_tokens
         counts.tokens_hit += tokens
         counts.tokens_hit_ssd += ssd_tokens
-
-    def known_tokens(self, hashes: Sequence[int], prompt_tokens: int) -> int:
-        """How much of the prompt `match` would find, without asking: nothing is counted or marked."""
-        missing = (at for at, key in enumerate(hashes) if key not in self._blocks and key not in self._ssd.blocks)
-        return min(prompt_tokens, next(missing, len(hashes)) * self.block_tokens)
 
     def promise(self, hashes: Sequence[int], maker: int, namespace: str = "") -> None:
         """The blocks will come from that prefill instance. Blocks already there are marked as used."""

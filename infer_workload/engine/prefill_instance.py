@@ -89,7 +89,7 @@ class PrefillInstance:
         for request, life in self.queue:
             if not request.cached or request.prefilled > request.cached or not self.holds(request, life):
                 continue
-            known = cache.known_tokens(request.blocks, request.prompt)
+            known = cache.peek(request.blocks, request.prompt).tokens
             if known < request.cached:
                 self._count_on(request, known)
                 cache.promise(request.blocks, self.number, request.project)

@@ -15,6 +15,7 @@ from types import UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
 from pydantic import BaseModel
+from pydantic.fields import FieldInfo
 
 from matrixcommon.model.errors import InvalidField
 
@@ -105,6 +106,11 @@ def as_text(value: Any) -> str:
 # ---- what is declared
 
 
+def wire_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
+    """The fields of a model, by the names that they have outside."""
+    return {each.alias or name: each for name, each in model.model_fields.items()}
+
+
 def demand_field(view: type[BaseModel] | None, path: list[str], parameter: str) -> None:
     """Raises InvalidField where the view declares no such field, or one of a part of it; without a view nothing is
     known to be missing."""
@@ -132,7 +138,7 @@ def _missing(declared: Any, path: list[str], at: int) -> tuple[int, list[str]] |
     if origin in (list, tuple, set, frozenset):
         return _missing(next((each for each in within if each is not ...), Any), path, at)
     if isinstance(declared, type) and issubclass(declared, BaseModel):
-        fields = {each.alias or name: each for name, each in declared.model_fields.items()}
+        fields = wire_fields(declared)
         field = fields.get(path[at])
         return (at, [*fields]) if field is None else _missing(field.annotation, path, at + 1)
     if origin is Literal or (isinstance(declared, type) and issubclass(declared, str | int | float)):

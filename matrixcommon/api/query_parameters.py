@@ -15,6 +15,7 @@ from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from pydantic import BaseModel
 
+from matrixcommon.api.filters import wire_fields
 from matrixcommon.model.errors import Malformed
 
 NAMED_MAX = 5
@@ -83,7 +84,7 @@ def declared_names(dependant: Dependant) -> Iterator[str]:
     for each in dependant.query_params:
         model = each.field_info.annotation
         if isinstance(model, type) and issubclass(model, BaseModel):
-            yield from (field.alias or name for name, field in model.model_fields.items())
+            yield from wire_fields(model)
         else:
             yield each.alias
     for dependency in dependant.dependencies:

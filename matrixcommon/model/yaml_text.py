@@ -15,8 +15,6 @@ import yaml
 
 _PACKAGED = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SHOWN_CHARS = 300
-
-
 FLOW_LEVELS_MAX = 100
 """Brackets and braces in one another, as nobody writes them: for each, Python's parser looks at all around it."""
 

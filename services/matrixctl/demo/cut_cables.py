@@ -83,23 +83,25 @@ def measured(demo: Telling) -> Pace:
     time.sleep(SETTLING_WALL_S)
     roles = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
 
-    def settled() -> bool:  # on a busy machine the model is behind, and what was before still decodes
+    def step() -> tuple[float, float] | None:
+        """What a step takes now, and what the fabric makes of it, ms; None while none is measured."""
         current = demo.statistics()
-        step_ms = current["decodeStepMs"]
-        if step_ms is None or not current["decodeBatchPerNpu"] or current["decodePaused"]:
-            return False
-        says_ms = predicted_ms(demo, instance, roles, current["decodeBatchPerNpu"])
-        return bool(abs(step_ms / says_ms - 1) <= AGREES_WITHIN)
+        step_ms, batch = current["decodeStepMs"], current["decodeBatchPerNpu"]  # None while a node is not reached
+        if step_ms is None or not batch or current["decodePaused"]:
+            return None
+        return step_ms, predicted_ms(demo, instance, roles, batch)
+
+    def settled() -> bool:  # on a busy machine the model is behind, and what was before still decodes
+        current = step()
+        return current is not None and abs(current[0] / current[1] - 1) <= AGREES_WITHIN
 
     until("a step takes what the fabric says", settled, PATIENCE_WALL_S)
-    began, seen, reported = time.monotonic(), [], []
+    began, seen, reported = time.monotonic(), list[float](), list[float]()
 
     def enough() -> bool:
-        current = demo.statistics()
-        step_ms = current["decodeStepMs"]  # None while a node is not reached
-        if step_ms is not None and current["decodeBatchPerNpu"] > 0 and not current["decodePaused"]:
-            seen.append(step_ms)
-            reported.append(predicted_ms(demo, instance, roles, current["decodeBatchPerNpu"]))
+        if (current := step()) is not None:
+            seen.append(current[0])
+            reported.append(current[1])
         return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= LOOKS_AT_LEAST
 
     until("decoding is measured", enough, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} steps seen")
