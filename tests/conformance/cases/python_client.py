@@ -12,7 +12,8 @@ from tests.conformance.things import GROUP, deployment, pod, widget
 
 
 def connect(talk: Talk) -> client.ApiClient:
-    current = client.Configuration()
+    # Without proxies named, the client reads them from the environment, which pytest changes while cases run in threads.
+    current = client.Configuration(proxy="", no_proxy="*")
     config.load_kube_config(talk.server.kubeconfig, client_configuration=current)
     return client.ApiClient(current)
 
