@@ -34,6 +34,7 @@ TIMES = (1.2, 2.0, 4.0, 10.0)
 SECONDS, SETTLING_S = 60.0, 15.0
 SHORTEST_TOKENS = 4
 SHARE_LEAST = 99.0
+URGENT = 0.2
 BURST_S, QUIET_S = 2.0, 6.0
 """Bursts come so long, with as long a rest after them."""
 
@@ -83,6 +84,7 @@ class Found:
     mix: Mix
     seconds: float
     refused: int = 0
+    refused_urgent: int = 0
     served: list[InferenceRequest] = field(default_factory=list)
     lost: int = 0
 
@@ -119,28 +121,32 @@ def offered(
     door: bool = True,
     bursts: bool = False,
     event: str = "",
+    urgent: float = 0.0,
     seed: int = 1,
 ) -> Found:
-    """So much of a mix; in the middle of it a node may be lost, a prefill instance close as for a change of roles, or
-    a neighbour take most of the plane that KV moves over (`loss`, `roles`, `neighbour`)."""
+    """So much of a mix, of which that share has an earlier priority; in the middle of it a node may be lost, a prefill
+    instance close as for a change of roles, or a neighbour take most of the plane that KV moves over (`loss`, `roles`,
+    `neighbour`)."""
     spec = mix.spec
     machine, found = load_calibration(), Found(mix, seconds)
     nodes = (mix.prefill_npus + mix.decode_npus) // 8
     deployment = lay_out(healthy_fabric(nodes), load_model(mix.model), machine, spec)
     engine = Engine(deployment, seed, finished=found.served.append)
-    admission, admitted = Admission(), 0
+    admission, admitted, priorities = Admission(), 0, Random(f"priorities {seed}")
     for number, (at, prompt, answer, blocks) in enumerate(_arrivals(mix, per_second, seconds, bursts, seed)):
         if event and at >= seconds / 2:
             engine.advance(seconds / 2)
             _befalls(engine, event)
             event = ""
         engine.advance(at)
-        request = InferenceRequest(number, at, prompt, answer, blocks)
+        priority = -1 if priorities.random() < urgent else 0
+        request = InferenceRequest(number, at, prompt, answer, blocks, priority=priority)
         try:
             if door:
                 admission.check(engine, spec, request)
         except Overloaded:
             found.refused += at >= SETTLING_S
+            found.refused_urgent += at >= SETTLING_S and priority < 0
             continue
         engine.submit(request)
         admitted += 1
@@ -195,6 +201,8 @@ def measure() -> Iterator[Figure]:
         for times in TIMES:
             yield from _figures(f"{mix.name} x{times:g}", offered(mix, times * mix.per_second), capacity)
         yield from _figures(f"{mix.name} x4 in bursts", offered(mix, 4 * mix.per_second, bursts=True), None)
+        found = offered(mix, 2 * mix.per_second, urgent=URGENT)
+        yield from _figures(f"{mix.name} x2, a fifth of it urgent", found, capacity)
 
 
 def _figures(name: str, found: Found, capacity: Found | None) -> Iterator[Figure]:

@@ -9,7 +9,7 @@ token comes when the chunk that it ends in is through, so it also delays those t
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field
 from math import inf
 
 from infer_workload.ems.context_cache import Match
@@ -24,11 +24,107 @@ class ExpectedChunk:
     """A chunk to come: its parts as the timing takes them, what is fetched first, and whose prompts end in it."""
 
     starts_at: float
-    parts: list[tuple[int, int]]
-    tokens: int
-    blocks: int
-    cold_tokens: int
-    through: list[InferenceRequest]
+    parts: list[tuple[int, int]] = field(default_factory=list)
+    tokens: int = 0
+    blocks: int = 0
+    cold_tokens: int = 0
+    through: list[InferenceRequest] = field(default_factory=list)
+
+
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """How far a queue has been worked off: so many prompts, and so many tokens of the next."""
+
+    prompts: int = 0
+    tokens: int = 0
+
+    def has_begun(self, place: int) -> bool:
+        """Whether some of the prompt at that place is done."""
+        return self.prompts > place or (self.prompts == place and self.tokens > 0)
+
+
+class ExpectedQueue:
+    """What an instance has before it, in the order in which it will do it, with a request that would come now. Of that
+    one the cache holds `match`; `leaving` make room for it."""
+
+    def __init__(
+        self,
+        deployment: Deployment,
+        nodes: Sequence[str],
+        instance: PrefillInstance,
+        request: InferenceRequest,
+        match: Match,
+        leaving: Collection[InferenceRequest],
+    ) -> None:
+        self.deployment = deployment
+        self.nodes = nodes
+        self.instance = instance
+        self.request = request
+        self.match = match
+        self.cached = min(match.tokens, request.prompt - 1)
+        waiting = list(instance.queue)
+        place = instance.place_of(request, self.cached, deployment.spec.block_tokens)
+        self.prompts = [
+            (each, each.prompt - each.prefilled - take, each.prefilled + take)
+            for each, life, take in instance.chunk
+            if instance.holds(each, life) and each.prefilled + take < each.prompt
+        ]
+        """Each with the tokens that are left of it, and those that are done."""
+        self.prompts += self._standing(waiting[:place], leaving)
+        self.own = len(self.prompts)
+        self.prompts.append((request, request.prompt - self.cached, self.cached))
+        self.prompts += self._standing(waiting[place:], leaving)
+
+    def _standing(
+        self, entries: Sequence[tuple[InferenceRequest, int]], leaving: Collection[InferenceRequest]
+    ) -> list[tuple[InferenceRequest, int, int]]:
+        return [
+            (each, each.prompt - each.prefilled, each.prefilled)
+            for each, life in entries
+            if self.instance.holds(each, life) and each not in leaving
+        ]
+
+    def chunk(self, at: float, reached: Reached, *, without_own: bool = False) -> tuple[ExpectedChunk, Reached]:
+        """The next chunk, filled up to the token budget, and how far it comes."""
+        chunk, room, block_tokens = ExpectedChunk(at), self.instance.token_budget, self.deployment.spec.block_tokens
+        index, begun = reached.prompts, reached.tokens
+        while index < len(self.prompts) and room:
+            if without_own and index == self.own:
+                index += 1
+                continue
+            each, left, done = self.prompts[index]
+            left, done = left - begun, done + begun
+            take = min(room, left)
+            tokens, cold = self._begins_with(each, done)
+            chunk.parts.append((take, done))
+            chunk.tokens += tokens
+            chunk.blocks += -(-tokens // block_tokens)
+            chunk.cold_tokens += cold
+            room -= take
+            if take < left:
+                begun += take
+            else:
+                chunk.through.append(each)
+                index, begun = index + 1, 0
+        return chunk, Reached(index, begun)
+
+    def _begins_with(self, each: InferenceRequest, done: int) -> tuple[int, int]:
+        """Tokens that it has from the cache where it begins there, and those of them on solid state."""
+        if each is self.request:
+            return (self.cached, self.match.ssd_tokens) if done == self.cached else (0, 0)
+        return (each.cached, each.cached_ssd) if done == each.cached else (0, 0)
+
+    def takes_s(self, chunk: ExpectedChunk) -> float:
+        """What it takes, with what it fetches first; infinity while that cannot be had."""
+        instance = self.instance
+        fetching_s = fetch_s(self.deployment, self.nodes, instance.nodes, chunk.tokens, chunk.blocks, chunk.cold_tokens)
+        return instance.timing.planned_s(chunk.parts) + fetching_s
+
+    def alone_s(self) -> float:
+        """What the request takes in a chunk of its own."""
+        blocks = -(-self.cached // self.deployment.spec.block_tokens)
+        parts = [(self.request.prompt - self.cached, self.cached)]
+        return self.takes_s(ExpectedChunk(0.0, parts, self.cached, blocks, self.match.ssd_tokens))
 
 
 @dataclass(frozen=True)
@@ -58,71 +154,31 @@ def first_token(
 ) -> FirstToken:
     """What that instance would do for a request of which the cache on those nodes holds so much. `leaving` make room
     for it."""
-    block_tokens = deployment.spec.block_tokens
-    cached = min(match.tokens, request.prompt - 1)
-    queue = [
-        (each, each.prompt - each.prefilled - take, each.prefilled + take)
-        for each, life, take in instance.chunk
-        if instance.holds(each, life) and each.prefilled + take < each.prompt
-    ]
-    place = instance.place_of(request, cached, block_tokens)
-    waiting = list(instance.queue)
-    before = [each for each, life in waiting[:place] if instance.holds(each, life) and each not in leaving]
-    behind = [each for each, life in waiting[place:] if instance.holds(each, life) and each not in leaving]
-    queue += [(each, each.prompt - each.prefilled, each.prefilled) for each in before]
-    own = len(queue)
-    queue.append((request, request.prompt - cached, cached))
-    queue += [(each, each.prompt - each.prefilled, each.prefilled) for each in behind]
-
-    def begins_with(each: InferenceRequest, past: int) -> tuple[int, int]:
-        """Tokens that it has from the cache where it begins there, and those of them on solid state."""
-        if each is request:
-            return (cached, match.ssd_tokens) if past == cached else (0, 0)
-        return (each.cached, each.cached_ssd) if past == each.cached else (0, 0)
-
-    def takes(chunk: ExpectedChunk) -> float:
-        fetching = fetch_s(deployment, nodes, instance.nodes, chunk.tokens, chunk.blocks, chunk.cold_tokens)
-        return instance.timing.planned_s(chunk.parts) + fetching
-
-    at, index, joined = instance.free_at(now), 0, None
+    queue = ExpectedQueue(deployment, nodes, instance, request, match, leaving)
+    at, reached = instance.free_at(now), Reached()
+    joined, joined_from, joined_ends_at = None, reached, inf
     while at < inf:
-        chunk, room = ExpectedChunk(at, [], 0, 0, 0, []), instance.token_budget
-        while index < len(queue) and room:
-            each, left, past = queue[index]
-            if index == own and joined is None:
-                joined = chunk
-                without = replace(chunk, parts=list(chunk.parts), through=list(chunk.through))
-            take = min(room, left)
-            tokens, cold = begins_with(each, past)
-            chunk.parts.append((take, past))
-            chunk.tokens += tokens
-            chunk.blocks += -(-tokens // block_tokens)
-            chunk.cold_tokens += cold
-            room -= take
-            if take < left:
-                queue[index] = each, left - take, past + take
-            else:
-                chunk.through.append(each)
-                index += 1
-        ends_at = at + takes(chunk)
-        if joined is chunk:
-            beside_at = ends_at
-        if index > own:
+        chunk, then = queue.chunk(at, reached)
+        ends_at = at + queue.takes_s(chunk)
+        if joined is None and then.has_begun(queue.own):
+            joined, joined_from, joined_ends_at = chunk, reached, ends_at
+        if joined is not None and then.prompts > queue.own:
             break
-        at = ends_at
+        at, reached = ends_at, then
     else:
         return FirstToken(instance, inf, inf, inf, (), inf, lambda: inf, 0)
-    alone = ExpectedChunk(
-        0.0, [(request.prompt - cached, cached)], cached, -(-cached // block_tokens), match.ssd_tokens, []
-    )
-    kv_tokens = sum(each.prompt for each in chunk.through)
+
+    def without() -> float:
+        rest, _ = queue.chunk(joined.starts_at, joined_from, without_own=True)
+        return joined.starts_at + queue.takes_s(rest)
+
     return FirstToken(
-        instance,
-        ends_at,
-        takes(alone),
-        without.starts_at,
-        without.through,
-        beside_at,
-        lambda: without.starts_at + takes(without),
-        kv_tokens,
+        instance=instance,
+        at=ends_at,
+        alone_s=queue.alone_s(),
+        joins_at=joined.starts_at,
+        beside=[each for each in joined.through if each is not request],
+        beside_at=joined_ends_at,
+        beside_before=without,
+        kv_tokens=sum(each.prompt for each in chunk.through),
     )

@@ -27,7 +27,7 @@ class Placement:
         self._prefill = prefill
         self._pool = pool
         self._in_flight = in_flight
-        self._placed: dict[int, int] = {}
+        self.placed: dict[int, int] = {}
         """Requests that have a place on a die, by priority."""
         self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
         """Decode nodes, and the nodes of prefill instances, on which nothing new begins."""
@@ -45,7 +45,7 @@ class Placement:
         die = choose_die(dies, tokens, limit, room)
         if die is not None and self._in_time(die, tokens):
             return die, []
-        if not self._placed or max(self._placed) <= priority:
+        if not self.placed or max(self.placed) <= priority:
             return None
         later = [each for each in self._in_flight.values() if each.die is not None and each.priority > priority]
         return choose_preempted(later, dies, tokens, limit, room, self._in_time)
@@ -60,7 +60,7 @@ class Placement:
         die.reserved_tokens += tokens
         request.die = die
         request.reserved = tokens
-        self._placed[request.priority] = self._placed.get(request.priority, 0) + 1
+        self.placed[request.priority] = self.placed.get(request.priority, 0) + 1
 
     def release(self, request: InferenceRequest) -> None:
         if request.die is None:
@@ -68,10 +68,10 @@ class Placement:
         request.die.reserved -= 1
         request.die.reserved_tokens -= request.reserved
         request.die = None
-        if self._placed[request.priority] == 1:
-            del self._placed[request.priority]
+        if self.placed[request.priority] == 1:
+            del self.placed[request.priority]
         else:
-            self._placed[request.priority] -= 1
+            self.placed[request.priority] -= 1
 
     # What is open.
 

@@ -117,7 +117,7 @@ def test_under_overload_later_priorities_are_refused_first_and_earlier_ones_are_
         engine.submit(request)
     engine.advance(inf)
     assert refused[1] > 100, "it is overloaded"
-    assert refused[0] == 0
+    assert refused[0] <= 1, "but for one that would make another of its priority late"
     for request in taken[0]:
         assert request.ttft_s <= OBJECTIVE.ttft_s * 1.1
         assert request.attempts == 1

@@ -6,8 +6,8 @@ the instance that would take the request. The first token is judged by the chunk
 the prompt (`engine.first_token`), and nobody is let in who would make those late that were let in before; the following
 ones by what a step takes once everything that has a place is decoded, and by what an answer of that length takes at
 most (`engine.decode_time`). Answers are judged at the length that they come to have. What has a later priority is not
-in the way: it makes room, or waits. Without an objective requests wait as long as it takes, as far as `queueMax` lets
-them.
+in the way: it makes room, or waits, for which it left `headroom` when it was let in. Without an objective requests wait
+as long as it takes, as far as `queueMax` lets them.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from infer_workload.engine.engine import Engine
 from infer_workload.engine.first_token import FirstToken, first_token
 from infer_workload.engine.request import DecodeDie, InferenceRequest
 from infer_workload.engine.scheduler import choose_die, choose_instance, tpot_s
+from infer_workload.serving.live.headroom import Headroom
 from matrixcommon.model.errors import Overloaded
 from matrixcommon.model.quantities import counted
 
@@ -40,10 +41,13 @@ class Admission:
 
     def __init__(self) -> None:
         self.refused = 0
+        self.headroom = Headroom()
 
     def check(self, engine: Engine, spec: DeploymentRequest, request: InferenceRequest) -> None:
         """Raises Overloaded, with seconds of emulated time to wait, for a request that would come too late."""
-        wait_s = _Asked(engine, spec, request).wait_s()
+        asked = _Asked(engine, spec, request, self.headroom)
+        self.headroom.look(engine.now, engine.placement.placed)
+        wait_s = asked.wait_s()
         if wait_s > 0:
             self.refused += 1
             queued = len(engine.in_flight)
@@ -52,6 +56,8 @@ class Admission:
                 field="model",
                 retry_after_s=wait_s if wait_s < inf else RETRY_S,
             )
+        if spec.objective is not None:
+            self.headroom.admitted(request, engine.now, asked.prefill_s())
 
 
 @dataclass(frozen=True)
@@ -61,6 +67,7 @@ class _Asked:
     engine: Engine
     spec: DeploymentRequest
     request: InferenceRequest
+    headroom: Headroom
 
     def wait_s(self) -> float:
         """How long until it would be served in time if nobody else came before; 0 where it is now."""
@@ -80,7 +87,7 @@ class _Asked:
             return self._room_in_s(target_s)
         place = engine.placement.place_for(request.priority, self._tokens)
         die, leaving = place or (self._emptiest, ())
-        if die is None or tpot_s(engine.pool, die, self._tokens, leaving) > target_s:
+        if die is None or tpot_s(engine.pool, die, self._tokens, leaving) > target_s or not self._leaves_room(target_s):
             return self._room_in_s(target_s) or RETRY_S
         if (prompt := self._first_token(leaving)) is None:
             return inf
@@ -100,12 +107,39 @@ class _Asked:
         deployment, (dies, _) = self.engine.deployment, self.engine.placement.open_places()
         return choose_die(dies, self._tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
 
+    def _leaves_room(self, target_s: float) -> bool:
+        """Whether the dies have room, with the request, for what those of earlier priorities will take of it."""
+        pool, deployment, priority = self.engine.pool, self.engine.deployment, self.request.priority
+        if not self.headroom.has_before(priority):
+            return True
+        per_step = pool.timing.tokens_per_step
+        places, tokens = self.headroom.places(priority, self.engine.placement.placed, present_step_s(pool) / per_step)
+        if not places:
+            return True
+        dies, _ = self.engine.placement.open_places()
+        batch = (sum(each.reserved for each in dies) + 1 + places) / len(dies)
+        together = (sum(each.reserved_tokens for each in dies) + self._tokens + tokens) / len(dies)
+        if batch > deployment.batch_per_die or together > deployment.kv_tokens_per_die:
+            return False
+        return pool.timing.step_s(ceil(batch), ceil(together)) <= target_s * per_step
+
     def _begins_at_once(self) -> bool:
         """Whether it waits for nothing: what a deployment takes whose requests may not wait (`queueMax` 0)."""
         _, instances = self.engine.placement.open_places()
         return bool(instances) and self.engine.placement.place_for(self.request.priority, self._tokens) is not None
 
     # The first token.
+
+    def prefill_s(self) -> float:
+        """What its prompt takes an instance that is busy: its part of a chunk that is full of such ones."""
+        engine, request = self.engine, self.request
+        _, instances = engine.placement.open_places()
+        if not instances:
+            return 0.0
+        instance = instances[0]
+        cached = min(engine.cache.peek(request.blocks, request.prompt).tokens, request.prompt - 1)
+        together = max(1, instance.token_budget // (request.prompt - cached))
+        return instance.timing.planned_s([(request.prompt - cached, cached)] * together) / together
 
     def _first_token(self, leaving: Sequence[InferenceRequest]) -> FirstToken | None:
         """What the instance that would take it would do; None where there is none."""
@@ -121,13 +155,30 @@ class _Asked:
         """How long until its first token would be in time, and make nobody late that was let in before."""
         now = self.engine.now
         own_s = min(prompt.alone_s, prompt.at - now)
-        late_s = waits_s + own_s + (prompt.at - now - own_s) * (1 + WAITING_SLACK) - ttft_s
-        due = [each.arrived_at + ttft_s for each in prompt.beside if self._counts(each)]
-        if late_s <= 0 and any(due_at < prompt.beside_at for due_at in due):
-            before_at = prompt.beside_before()
-            if any(before_at <= due_at < prompt.beside_at for due_at in due):
-                return max(prompt.joins_at - now, before_at + own_s - now - ttft_s) or RETRY_S
+        queued_s = self.headroom.wait_s(self.request.priority, prompt.at - now - own_s, self._instances)
+        late_s = waits_s + own_s + queued_s * (1 + WAITING_SLACK) - ttft_s
+        if late_s <= 0 and (before_at := self._makes_late_at(prompt, ttft_s)):
+            return max(prompt.joins_at - now, before_at + own_s - now - ttft_s) or RETRY_S
         return max(0.0, late_s)
+
+    def _makes_late_at(self, prompt: FirstToken, ttft_s: float) -> float:
+        """When the chunk that it begins in would end without it, where others in that would be late by it, with what
+        earlier priorities than theirs may still bring; 0 where nobody is."""
+        counted = [each for each in prompt.beside if self._counts(each)]
+        joins_s = prompt.joins_at - self.engine.now
+        ends_at = {
+            priority: prompt.beside_at + self.headroom.work_s(priority, joins_s, self._instances)
+            for priority in {each.priority for each in counted}
+        }
+        due_at = [each.arrived_at + ttft_s for each in counted if each.arrived_at + ttft_s < ends_at[each.priority]]
+        if not due_at:
+            return 0.0
+        before_at = prompt.beside_before()
+        return before_at if max(due_at) >= before_at else 0.0
+
+    @property
+    def _instances(self) -> int:
+        return len(self.engine.placement.open_places()[1])
 
     def _counts(self, other: InferenceRequest) -> bool:
         """Whether the first token of another one must not be late for this one's."""

@@ -12,6 +12,7 @@ from infer_workload.engine.request import InferenceRequest
 from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.deployment import lay_out
 from infer_workload.serving.live.admission import Admission
+from infer_workload.serving.live.headroom import PRIORITIES_MAX
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from matrixcommon.model.errors import Overloaded
@@ -57,6 +58,35 @@ def test_no_more_is_refused_than_has_to_be(mix):
     found = offered(mix, 2 * mix.per_second, SECONDS)
     assert found.per_second > GOODPUT * capacity.per_second
     assert found.tokens_per_second > GOODPUT * capacity.tokens_per_second
+
+
+@pytest.mark.parametrize(
+    "mix",
+    [BY_NAME["prefill-bound"], BY_NAME["short answers"], BY_NAME["long context"], BY_NAME["decode-bound"], ANSWERS_OF_100],
+    ids=lambda mix: mix.name,
+)
+def test_who_is_let_in_is_in_time_whatever_comes_with_an_earlier_priority(mix):
+    found = offered(mix, 2 * mix.per_second, SECONDS, urgent=0.2)
+    urgent = [each for each in found.served if each.priority < 0]
+    assert found.lost == 0
+    assert len(urgent) < len(found.served), "some are let in that are not urgent"
+    assert found.refused_urgent < 0.1 * len(urgent), "they are refused last"
+    assert found.refused > found.refused_urgent, "it is overloaded"
+    assert found.share() >= MOST
+
+
+def test_priorities_that_nobody_uses_any_more_leave_nothing_behind():
+    mix = BY_NAME["prefill-bound"]
+    engine, door = an_engine(mix), Admission()
+    for number in range(200):
+        engine.advance(number * 0.1)
+        request = InferenceRequest(number, engine.now, 1000, 100, priority=-number)
+        door.check(engine, mix.spec, request)
+        engine.submit(request)
+    assert len(door.headroom) <= PRIORITIES_MAX
+    engine.advance(2 * 3600.0)
+    door.check(engine, mix.spec, InferenceRequest(10**6, engine.now, 1000, 100))
+    assert len(door.headroom) == 1
 
 
 def test_after_a_loss_nobody_is_let_in_whose_tokens_would_wait_for_the_ranks():
