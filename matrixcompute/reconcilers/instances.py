@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-import math
 from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from typing import Literal, TypeVar
 
@@ -16,17 +15,15 @@ from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import InternalError, MatrixError
 from matrixcommon.model.quantities import counted, from_timestamp
-from matrixcommon.model.resource_key import name_of
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.observation import Observed
 from matrixcompute.model.retries import Waiting, due_at, whose_turn
-from matrixcompute.model.states import HOLDING, SETTLED
-from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.operations.context import MOVE, REPAIR, RESTORE_SLICES, SUSPEND
-from matrixcompute.operations.starter import WorkflowStarter, below_floor, change_verb
+from matrixcompute.operations.starter import WorkflowStarter, change_verb
 from matrixcompute.reconcilers.findings import Findings, NotUnderstood, Surroundings, concerns_one
 from matrixcompute.reconcilers.member_news import MemberNews
+from matrixcompute.reconcilers.next_step import UNSCHEDULED, NextStep, Situation, next_step, waits_for_room
 from matrixcompute.reconcilers.passed_over import PassedOver
 from matrixcompute.reconcilers.preemption import PreemptionReconciler
 from matrixcompute.reconcilers.room import RoomReconciler
@@ -46,14 +43,6 @@ from matrixresource.contract.allocations import AllocationView, MemberView
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-UNSCHEDULED = ("Pending", "Provisioning")
-"""States in which an instance waits for its nodes."""
-
-
-def waits_for_room(instance: InstanceRow) -> bool:
-    """Whether it was refused and is to be tried again by itself."""
-    return instance.state == "Pending" and 0 < instance.retry_at < math.inf
 
 
 def shape_of(instance: InstanceRow) -> str:
@@ -263,136 +252,65 @@ class InstanceReconciler:
         draining: Sequence[str],
         findings: Findings,
     ) -> None:
-        """For an instance that no workflow carries: open one, or note who is to leave a domain that drains."""
-        if self._opened(session, instance, observed, recovery, findings):
+        """For an instance that no workflow carries: open one, or note what it needs of the neighbours, or who is to
+        leave a domain that drains."""
+        seen = Situation(
+            instance,
+            observed,
+            recovery,
+            rests=self._clock.now() < due_at(instance.retry_at, self._clock),
+            has_turn=instance.name in findings.turns,
+            may_restore=self._room.due(instance.name),
+            last_operation=lambda: session.get(OperationRow, instance.operation or ""),
+        )
+        step = next_step(seen)
+        if self._opened(session, seen, step):
             findings.opened += 1
-        else:
-            self._preemption.look_for_leavers(instance, observed, draining, findings)
+            return
+        self._noted(session, seen, step, findings)
+        self._preemption.look_for_leavers(instance, observed, draining, findings)
 
-    def _opened(
-        self, session: Session, instance: InstanceRow, observed: Observed, recovery: Recovery, findings: Findings
-    ) -> bool:
-        """Open at most one workflow; whether one was."""
-        now = self._clock.now()
-        members = observed.allocation.members if observed.allocation is not None else []
-        if instance.state == "Deleting":
-            self._workflows.open_quietly(session, "delete-instance", instance)
-            return True
-        if instance.state in ("Suspending", "Suspended") or (instance.shape.suspend and instance.state in UNSCHEDULED):
-            return self._suspended(session, instance)
-        # What broke of one that is switched off is replaced when it starts, whatever else is asked of it until then.
-        repair = recovery.action in ("replace", "repair") and instance.state != "Stopped"
-        if instance.state == "Failed":
-            if below_floor(instance) and self._can_be_less(instance, members):
-                self._workflows.open_change(session, instance)
-                return True
-            if below_floor(instance) and recovery.action != "hold":
-                if repair and observed.allocation is not None and not self._rests(instance):
-                    tried = self._tried(session, instance, members)
-                    stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
-                    findings.to_repair[instance.name] = observed.allocation, recovery, tried, stops
-                elif not repair:
-                    self._workflows.open_change(session, instance)  # who was lost is back
-                    return True
-            return False
-        if instance.state == "Stopped" and instance.generation == instance.observed_generation:
-            instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
-            return False
-        if recovery.action == "hold":
-            self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
-            return False
-        if self._rests(instance) and (not repair or self._repair_refused(session, instance)):
-            # A refused change of shape does not keep a lost member from being replaced, nor a slice from coming back.
-            return not repair and self._slices_restored(session, instance, observed)
-        if instance.state in UNSCHEDULED:
-            if waits_for_room(instance) and instance.name not in findings.turns:
+    def _opened(self, session: Session, seen: Situation, step: NextStep) -> bool:
+        """Open the workflow of a step; whether it has one."""
+        instance, workflows = seen.instance, self._workflows
+        match step:
+            case NextStep.DELETE:
+                workflows.open_quietly(session, "delete-instance", instance)
+            case NextStep.SUSPEND:
+                workflows.open(session, SUSPEND, instance, "Suspending", "Suspending")
+            case NextStep.CREATE:
+                workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
+            case NextStep.RESUME:
+                workflows.open_quietly(session, change_verb(session, instance), instance)
+            case NextStep.CHANGE:
+                workflows.open_change(session, instance)
+            case NextStep.REPAIR:
+                instance.repairs += not self._tried_before(session, instance, seen.members, seen.recovery)
+                tried = self._tried(session, instance, seen.members)
+                workflows.open_repair(session, instance, seen.members, seen.recovery, tried)
+            case NextStep.FINISH_MOVE:
+                workflows.open(session, MOVE, instance, "Updating", "Moving")
+            case NextStep.RESTORE_SLICES:
+                workflows.open(session, RESTORE_SLICES, instance, "Updating", "Restoring")
+            case _:
                 return False
-            self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
-            return True
-        if instance.state in HOLDING and instance.state not in SETTLED:  # its workflow ended without a word
-            self._workflows.open_quietly(session, change_verb(session, instance), instance)
-            return True
-        if repair:
-            if {m.node for m in members if m.role == "member"} & set(recovery.concerned):
-                instance.repairs += not self._tried_before(session, instance, members, recovery)
-                tried = self._tried(session, instance, members)
-                self._workflows.open_repair(session, instance, members, recovery, tried)
-                return True
-            findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
-            return False
-        reduced = instance.state == "Active" and instance.reduced(observed.allocation)
-        if reduced and not self._rests(instance) and self._room.due(instance.name):
-            findings.to_restore.append(instance.name)
-            return False
-        changed = instance.generation != instance.observed_generation
-        if changed and instance.refused_generation == instance.generation:
-            return self._slices_restored(session, instance, observed)
-        starts = changed and instance.state == "Stopped" and instance.shape.power == "On"
-        if starts and recovery.action == "replace" and observed.allocation is not None:
-            findings.to_start[instance.name] = observed.allocation, recovery
-            return False
-        if changed or not self._whole(instance, observed):
-            self._workflows.open_change(session, instance)
-            return True
-        if any(member.role == "successor" for member in members):  # of a move that was abandoned
-            self._workflows.open(session, MOVE, instance, "Updating", "Moving")
-            return True
-        instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
-        return False
-
-    def _rests(self, instance: InstanceRow) -> bool:
-        """Whether it was refused, and is not tried again yet."""
-        return self._clock.now() < due_at(instance.retry_at, self._clock)
-
-    def _can_be_less(self, instance: InstanceRow, members: Sequence[MemberView]) -> bool:
-        """Whether one that is below its floor is asked to be what it can be with the members that work: off, without
-        nodes, or smaller. That may have been asked for while it was being repaired."""
-        shape, current = instance.shape, instance.last_active or instance.shape
-        rests = self._rests(instance) and instance.retry_at < math.inf
-        if rests or instance.generation == instance.observed_generation:
-            return False
-        broken = {member.node for member, _ in broken_members(members)}
-        working = [each for each in members if each.role == "member" and each.node not in broken]
-        fits = shape.floor <= len(whole_blocks(working, shape.placement.blocks)) and shape.nodes <= current.nodes
-        return shape.suspend or shape.power == "Off" or fits
-
-    def _repair_refused(self, session: Session, instance: InstanceRow) -> bool:
-        """Whether what an instance waits after is a repair. One that ended well leaves `retry_at` to the change that
-        was refused before it; one that is forgotten by now may be one that waits for `:retry`."""
-        before = session.get(OperationRow, instance.operation or "")
-        if before is None:
-            return name_of(instance.operation or "").startswith(REPAIR)
-        return before.verb == REPAIR and before.state != "Done"
-
-    def _slices_restored(self, session: Session, instance: InstanceRow, observed: Observed) -> bool:
-        """Have the slices of the present shape back while a changed one waits; whether a workflow was opened for it."""
-        before = session.get(OperationRow, instance.operation or "")
-        refused = before is not None and before.verb == RESTORE_SLICES and before.state == "Failed"
-        if (
-            instance.state != "Active"
-            or instance.generation == instance.observed_generation
-            or observed.allocation is None
-            or observed.joined
-            or any(each.state == "Withdrawing" for each in observed.slices)
-            or (refused and self._rests(instance))
-        ):
-            return False
-        self._workflows.open(session, RESTORE_SLICES, instance, "Updating", "Restoring")
         return True
 
-    def _suspended(self, session: Session, instance: InstanceRow) -> bool:
-        """One that is to have nothing, or had nothing until now."""
-        if instance.state != "Suspended":
-            self._workflows.open(session, SUSPEND, instance, "Suspending", "Suspending")
-            return True
-        if instance.shape.suspend:
-            return False
-        self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
-        return True
-
-    def _whole(self, instance: InstanceRow, observed: Observed) -> bool:
-        """Whether everything an instance takes is still there, its slices join the members that it has, and its nodes
-        are switched on or off as they are to be: a restart that was abandoned may have left them off."""
-        allocation = observed.allocation
-        powered = allocation is not None and allocation.power == instance.shape.power
-        return allocation is not None and allocation.bound and powered and observed.joined
+    def _noted(self, session: Session, seen: Situation, step: NextStep, findings: Findings) -> None:
+        """Note what a step without a workflow needs of the neighbours, and what it shows."""
+        instance, allocation, recovery, now = seen.instance, seen.observed.allocation, seen.recovery, self._clock.now()
+        match step:
+            case NextStep.REPAIR_BELOW_FLOOR if allocation is not None:
+                tried = self._tried(session, instance, seen.members)
+                stops = policy_of(instance.name, policies_by_target(session), self._policy).stops
+                findings.to_repair[instance.name] = allocation, recovery, tried, stops
+            case NextStep.START if allocation is not None:
+                findings.to_start[instance.name] = allocation, recovery
+            case NextStep.RESTORE_MEMBERS:
+                findings.to_restore.append(instance.name)
+            case NextStep.REPLACE_SPARES:
+                findings.gone_spares += [(instance.name, node) for node in recovery.nodes]
+            case NextStep.HOLD:
+                self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
+            case NextStep.SETTLE:
+                instance.set_condition("Progressing", False, "Settled", "nothing is under way", now)
