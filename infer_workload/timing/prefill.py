@@ -9,7 +9,7 @@ already in the context cache are not computed, but they are fetched first, and e
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from math import inf
@@ -34,7 +34,7 @@ PLANNED_MAX = 256
 
 
 @lru_cache(maxsize=64)
-def _evaluated_of(*_: Hashable) -> dict[tuple[int, int], float]:
+def _evaluated_of(*_: Hashable) -> dict[tuple[int, ...], float]:
     return {}
 
 
@@ -61,8 +61,13 @@ class PrefillTiming:
         A chunk of one prompt, the usual one, is taken from straight lines between lengths evaluated once.
         """
         if len(parts) == 1 and SIZES[0] <= parts[0][0] <= SIZES[-1]:
-            return self._one_prompt_s(*parts[0])
+            return self._between(*parts[0], self._at)
         return self.exact_chunk_s(parts)
+
+    def part_s(self, new: int, past: int, budget: int) -> float:
+        """A prompt's part of a chunk that is full of such ones, up to so many tokens: what it takes an instance that
+        has more to do. From straight lines as well."""
+        return self._between(min(new, SIZES[-1]), past, lambda row, column: self._part_at(row, column, budget))
 
     def planned_s(self, parts: Sequence[tuple[int, int]]) -> float:
         """The same of chunks to come, which are asked for again and again: each kind is evaluated once."""
@@ -86,29 +91,37 @@ class PrefillTiming:
         work = self._work(parts)
         return 0.0 if work is None else self._chunk_s(*work)
 
-    def _one_prompt_s(self, new: int, past: int) -> float:
+    def _between(self, new: int, past: int, at: Callable[[int, int], float]) -> float:
+        """By straight lines between what `at` says of the lengths beside it."""
         row = min(bisect_right(SIZES, new), len(SIZES) - 1)
         column = min(bisect_right(PASTS, past), len(PASTS) - 1)
         low, left = SIZES[row - 1], PASTS[column - 1]
         up, right = (new - low) / (SIZES[row] - low), (past - left) / (PASTS[column] - left)
         one, other = (
-            (1.0 - right) * self._at(at, column - 1) + right * self._at(at, column)
-            if right
-            else self._at(at, column - 1)
-            for at in (row - 1, row)
+            (1.0 - right) * at(size, column - 1) + right * at(size, column) if right else at(size, column - 1)
+            for size in (row - 1, row)
         )
         if one == inf:
             return inf
         return (1.0 - up) * one + up * other
 
     def _at(self, row: int, column: int) -> float:
-        key = row, column
+        key = (row, column)
         if key not in self._evaluated:
             self._evaluated[key] = self.exact_chunk_s([(SIZES[row], PASTS[column])])
         return self._evaluated[key]
 
+    def _part_at(self, row: int, column: int, budget: int) -> float:
+        key = row, column, budget
+        if key not in self._evaluated:
+            together = max(1, budget // SIZES[row])
+            work = self._work([(SIZES[row], PASTS[column])])
+            whole_s = self._chunk_s(*(each * together for each in work)) if work is not None else 0.0
+            self._evaluated[key] = whole_s / together
+        return self._evaluated[key]
+
     @cached_property
-    def _evaluated(self) -> dict[tuple[int, int], float]:
+    def _evaluated(self) -> dict[tuple[int, ...], float]:
         """Shared by all instances of one kind: they differ in their nodes, not in their times."""
         exchanges = [
             (type(each), each.ranks, each.rates_gbps)

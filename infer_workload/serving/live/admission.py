@@ -138,8 +138,7 @@ class _Asked:
             return 0.0
         instance = instances[0]
         cached = min(engine.cache.peek(request.blocks, request.prompt).tokens, request.prompt - 1)
-        together = max(1, instance.token_budget // (request.prompt - cached))
-        return instance.timing.planned_s([(request.prompt - cached, cached)] * together) / together
+        return instance.timing.part_s(request.prompt - cached, cached, instance.token_budget)
 
     def _first_token(self, leaving: Sequence[InferenceRequest]) -> FirstToken | None:
         """What the instance that would take it would do; None where there is none."""
