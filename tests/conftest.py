@@ -9,12 +9,14 @@ import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
 from itertools import chain
 from pathlib import Path
+from typing import Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 
 from services.chassis.garbage import keep_what_is_there
 from services.testing import validators
+from services.testing.prepared import share
 from tests import column_bounds
 from tests.clocks import NOOP_CYCLES
 from tests.figures import PROPERTY, Figures, printed
@@ -65,6 +67,21 @@ LONG_FIRST = (
 """Files, and folders of files, that take long, the longest first: begun last, one of them would keep one worker busy while
 the others are idle."""
 TESTS = Path(__file__).parent
+PREPARED = pytest.StashKey[tempfile.TemporaryDirectory]()
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node: Any) -> None:
+    """Before a worker of a parallel run starts: where all of them leave the stacks that others start from."""
+    config = node.config
+    if PREPARED not in config.stash:
+        config.stash[PREPARED] = tempfile.TemporaryDirectory(prefix="cloudmatrix-prepared-")
+    node.workerinput["prepared"] = config.stash[PREPARED].name
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if folder := getattr(config, "workerinput", {}).get("prepared"):
+        share(Path(folder))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

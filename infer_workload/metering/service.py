@@ -12,7 +12,7 @@ from sqlalchemy import select
 from infer_workload.metering.accounts import Accounts, Charge
 from infer_workload.metering.contract import UsageLimitRequest, UsageLimitView
 from infer_workload.metering.limits import Lease, UsageLimit
-from infer_workload.metering.tables import DAY_S, Account, UsageLimitRow, roll_up, summed, used_since
+from infer_workload.metering.tables import DAY_S, Account, UsageLimitRow, kept_since, roll_up, summed, used_since
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import project_of
@@ -29,6 +29,8 @@ class UsageService:
         self._limits: dict[str, UsageLimit] = {}
         self._leases: WeakSet[Lease] = WeakSet()
         """Those of requests in flight, and some that have ended."""
+        self._rolled_up: dict[int, int] = {}
+        """Up to where, by width: until that moves, which it does once an hour, there is no more to do."""
 
     def restore(self) -> int:
         """Take up the limits and what of them is used; how many."""
@@ -102,9 +104,11 @@ class UsageService:
 
     async def keep(self) -> str:
         """Write what is open, and put old buckets into wider ones."""
-        charged = self.accounts.settle()
-        with self.records.transaction() as session:
-            gone = roll_up(session, self._clock.now())
+        charged, gone, now = self.accounts.settle(), 0, self._clock.now()
+        if (since := kept_since(now)) != self._rolled_up:
+            with self.records.transaction() as session:
+                gone = roll_up(session, now)
+            self._rolled_up = since
         return f"{charged} accounts charged, {gone} buckets rolled up"
 
     def _count(self, limits: Iterable[UsageLimit]) -> None:

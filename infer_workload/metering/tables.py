@@ -106,12 +106,16 @@ def summed(
     return [dict(row._mapping) for row in session.execute(asked)]
 
 
+def kept_since(now: float) -> dict[int, int]:
+    """The start of the first bucket of each width that is not rolled up yet: it moves by a wider bucket at a time."""
+    return {width: int(now - kept_s) // WIDER[width] * WIDER[width] for width, kept_s in KEPT_S.items()}
+
+
 def roll_up(session: Session, now: float) -> int:
     """Put buckets that are old enough into wider ones; how many went."""
     gone = 0
-    for width, kept_s in KEPT_S.items():
+    for width, before in kept_since(now).items():
         wider = WIDER[width]
-        before = int(now - kept_s) // wider * wider
         old = (UsageRow.width_s == width, UsageRow.start < before)
         start = (UsageRow.start - UsageRow.start % wider).label("start")
         rows = session.execute(select(*ACCOUNT, start, *SUMS).where(*old).group_by(*ACCOUNT, start)).all()

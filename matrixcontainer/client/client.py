@@ -5,12 +5,12 @@ Kopf has a client of its own for what it does; this one is for what we do beside
 
 from __future__ import annotations
 
-import json
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
 import httpx
+import orjson
 
 from matrixcommon.model.errors import Conflict, Gone, InternalError, InvalidField, MatrixError, NotFound, Unavailable
 
@@ -67,7 +67,7 @@ def document_of(answer: httpx.Response) -> dict[str, Any]:
         kind = _ERRORS.get(answer.status_code, Unavailable if retryable else InternalError)
         request = answer.request
         raise kind(f"Kubernetes API: {request.method} {request.url.path}: {answer.status_code}: {message}")
-    return answer.json() if answer.content else {}
+    return orjson.loads(answer.content) if answer.content else {}
 
 
 class KubeClient:
@@ -105,7 +105,7 @@ class KubeClient:
             "PATCH",
             kind.path(metadata.get("namespace"), metadata["name"], subresource),
             params={"fieldManager": MANAGER, "force": "true"},
-            content=json.dumps(full),
+            content=orjson.dumps(full),
             headers={"Content-Type": "application/apply-patch+yaml"},
         )
 
@@ -115,7 +115,7 @@ class KubeClient:
         return await self._send(
             "PATCH",
             kind.path(namespace, name, subresource),
-            content=json.dumps(body),
+            content=orjson.dumps(body),
             headers={"Content-Type": "application/merge-patch+json"},
         )
 
@@ -157,7 +157,7 @@ class KubeClient:
                     raise _ERRORS.get(answer.status_code, Unavailable)(f"watch {kind.plural}: {answer.text[:200]}")
                 async for line in answer.aiter_lines():
                     if line.strip():
-                        event = json.loads(line)
+                        event = orjson.loads(line)
                         if event["type"] == "ERROR":
                             raise Gone(f"watch {kind.plural}: {event['object'].get('message')}")
                         yield event["type"], event["object"]

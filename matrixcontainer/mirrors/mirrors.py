@@ -7,12 +7,13 @@ have changed or deleted since is written over.
 
 from __future__ import annotations
 
-import json
 import logging
 from collections import defaultdict
 from collections.abc import Callable, Iterable
 from itertools import chain
 from typing import Any
+
+import orjson
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcontainer.client.client import NETWORK_SLICE, NODE, SUPERNODE, Kind, KubeClient
@@ -30,7 +31,8 @@ log = logging.getLogger(__name__)
 ANEW_S = 300.0
 """How often everything is written anew, whatever we believe to be there and whatever a watch has missed."""
 
-UNKNOWN = ("", "")
+SORTED = orjson.OPT_SORT_KEYS
+UNKNOWN = (b"", b"")
 """In place of what was written: it is written again, whatever is there."""
 
 MIRRORED = (NODE, SUPERNODE, NETWORK_SLICE)
@@ -44,7 +46,7 @@ class Mirror:
         self._kube = kube
         self._kind = kind
         self._shared = shared
-        self._written: dict[str, tuple[str, str]] = {}
+        self._written: dict[str, tuple[bytes, bytes]] = {}
         self._heard: dict[str, str | None] = {}
         """The versions that a watch brought since the last look; None where it was deleted."""
         self._versions: dict[str, str] = {}
@@ -72,7 +74,7 @@ class Mirror:
 
     async def _write(self, name: str, body: dict[str, Any], status: dict[str, Any]) -> bool:
         """Write what differs from what was written last, whether anything does. What is refused is written anew."""
-        texts = (json.dumps(body, sort_keys=True), json.dumps(_undated(status), sort_keys=True))
+        texts = (orjson.dumps(body, None, SORTED), orjson.dumps(_undated(status), None, SORTED))
         current = self._written.get(name, UNKNOWN)
         self._written[name] = UNKNOWN
         if current[0] != texts[0]:

@@ -2,23 +2,26 @@
 
 The real code makes it: every service migrates its own database, every node proves what it is and enrols, then all of
 it is ended as a process is. A copy is thus a stack that starts again on what it had written, with its clock going on
-from there. Within a session it is kept in memory. What the pytest plugin starts with is kept in the user's cache as
-well, as a snapshot under a digest of the code that made it, so that a first test need not wait for an enrolment either.
+from there. Within a session it is kept in memory, and in a folder where the workers of a parallel run share one: the
+first of them makes it for all. What the pytest plugin starts with is kept in the user's cache as well, as a snapshot
+under a digest of the code that made it, so that a first test need not wait for an enrolment either.
 """
 
 from __future__ import annotations
 
 import asyncio
+import fcntl
 import hashlib
 import os
+import pickle
 import shutil
 import sqlite3
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractAsyncContextManager, closing, suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager, closing, contextmanager, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,10 +50,11 @@ CACHED_MAX = 8
 @dataclass(frozen=True)
 class Prepared:
     """What a stack had written when it was ended: its databases by file name, and how many seconds its clock had run
-    since the epoch of stacks in one process."""
+    since the epoch of stacks in one process. `names`: what was made up in it, where starting it gives that."""
 
     files: dict[str, bytes]
     seconds: float
+    names: Mapping[str, str] = field(default_factory=dict)
 
     def lay_down(self, folder: Path) -> None:
         for name, content in self.files.items():
@@ -58,6 +62,13 @@ class Prepared:
 
 
 _made: dict[str, Prepared] = {}
+_shared: Path | None = None
+
+
+def share(folder: Path | None) -> None:
+    """From now on look there first, and leave there what is made here: for processes of one run."""
+    global _shared
+    _shared = folder
 
 
 def prepared(
@@ -70,17 +81,30 @@ def prepared(
     """The one of this kind, made by starting and ending a stack of `make` the first time it is asked for. `loop` makes
     an event loop, whose time is made virtual where it is asyncio's own. `cached`: look for it in the user's cache
     first, and leave it there."""
+    if kind not in _made and not cached and _shared is not None:
+        with _locked(_shared / hashlib.sha256(kind.encode()).hexdigest()[:24]) as file:
+            if not file.exists():
+                part = file.with_suffix(".part")
+                part.write_bytes(pickle.dumps(_make(make, loop)))
+                part.rename(file)
+            _made[kind] = pickle.loads(file.read_bytes())
     if kind not in _made:
         file = _cache() / f"{hashlib.sha256(f'{kind} {code_digest()}'.encode()).hexdigest()[:24]}.snapshot"
         found = read(file) if cached else None
         if found is None:
-            # A loop of its own, whose time is virtual whatever the asking test's is, needs a thread of its own.
-            with ThreadPoolExecutor(1) as thread:
-                found = thread.submit(_start_and_end, make, loop).result()
+            found = _make(make, loop)
             if cached:
                 _keep(file, found)
         _made[kind] = found
     return _made[kind]
+
+
+@contextmanager
+def _locked(file: Path) -> Iterator[Path]:
+    """The file, while no other process has it; the end of a process lets go of it."""
+    with file.with_suffix(".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield file
 
 
 def read(file: Path) -> Prepared | None:
@@ -145,6 +169,12 @@ def _keep(file: Path, state: Prepared) -> None:
             old.unlink(missing_ok=True)
 
 
+def _make(make: Callable[[Path], Startable], loop: Callable[[], asyncio.AbstractEventLoop]) -> Prepared:
+    """In a loop of its own, whose time is virtual whatever the asking test's is: it needs a thread of its own."""
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(_start_and_end, make, loop).result()
+
+
 def _start_and_end(make: Callable[[Path], Startable], new_loop: Callable[[], asyncio.AbstractEventLoop]) -> Prepared:
     folder = Path(tempfile.mkdtemp())
     try:
@@ -152,15 +182,15 @@ def _start_and_end(make: Callable[[Path], Startable], new_loop: Callable[[], asy
             stack = make(folder)
             if isinstance(loop, asyncio.SelectorEventLoop) and type(loop).time is asyncio.SelectorEventLoop.time:
                 with virtual_time(loop):
-                    seconds = loop.run_until_complete(_seconds_to_start(stack))
+                    seconds, names = loop.run_until_complete(_started(stack))
             else:
-                seconds = loop.run_until_complete(_seconds_to_start(stack))
-        return Prepared(databases_in(folder), seconds)
+                seconds, names = loop.run_until_complete(_started(stack))
+        return Prepared(databases_in(folder), seconds, names)
     finally:
         shutil.rmtree(folder, ignore_errors=True)
 
 
-async def _seconds_to_start(stack: Startable) -> float:
-    async with stack:
-        pass
-    return asyncio.get_running_loop().time()
+async def _started(stack: Startable) -> tuple[float, Mapping[str, str]]:
+    async with stack as given:
+        names = given if isinstance(given, Mapping) else {}
+    return asyncio.get_running_loop().time(), names

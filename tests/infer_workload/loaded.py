@@ -8,6 +8,7 @@ from infer_workload.experiments.experiment import healthy_fabric
 from infer_workload.layout.draining import Drain
 from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.serving.states import SERVING
+from infer_workload.serving.status import progress
 from infer_workload.timing.fabric import Fabric
 
 NODES = healthy_fabric(12).nodes
@@ -22,6 +23,17 @@ def everything_is_accounted_for(live):
     return live.intake.submitted == live.statistics.requests + live.intake.cancelled + live.layout.cut_off + in_flight(
         live
     )
+
+
+UNDER_WAY = {"Loading", "HandingOver", "RolesChanging", "NodesLoading"}
+LATER_S = 60.0
+"""How long it is looked at once nothing is under way: what was to come all the same would come then."""
+
+
+def changes(live) -> bool:
+    """Whether something of its layout is under way, which ends by itself."""
+    drains = live.draining is not None and not live.draining.drained
+    return live.state != SERVING or live.handover.pending is not None or drains or progress(live)[1] in UNDER_WAY
 
 
 def sizes(live) -> tuple[int, int]:
@@ -55,6 +67,13 @@ class Stage:
             while not self.live.play(self.now):
                 pass
             assert everything_is_accounted_for(self.live)
+
+    def settles(self, within_s, step=1.0):
+        """Plays until nothing changes any more, for so long at most, and a little longer."""
+        end = self.now + within_s
+        while self.now < end and changes(self.live):
+            self.plays(step, step)
+        self.plays(LATER_S, step)
 
     def drain(self, nodes=LEAVING, deadline_s=600.0):
         self.live.drain(Drain(frozenset(nodes), self.now + deadline_s), self.now)

@@ -152,7 +152,7 @@ def test_a_node_that_comes_takes_no_role_away_before_what_runs_in_it_has_ended()
     assert live.handover.role_change.requests_at_start > 0
     assert sizes(live) == (4, 7)
     assert live.handover.scale_view(ScaleRequest(prefill_nodes=6, decode_nodes=6), live.engine).state == "Changing"
-    stage.plays(600)
+    stage.settles(600)
     assert sizes(live) == (6, 6)
     assert (live.state, live.layout.requeued, live.layout.cut_off) == (SERVING, 0, 0)
 
@@ -167,11 +167,11 @@ def test_who_is_lost_while_a_role_changes_for_who_came_takes_nobody_else_along(l
         stage.plays(1)
     gone = NODES[11] if lost == "the one that came" else live.engine.deployment.pools.decode[0]
     stage.show([node for node in NODES if node != gone])
-    stage.plays(700)
+    stage.settles(700)
     assert sum(sizes(live)) == 11
     assert (live.state, live.layout.cut_off, live.handover.role_change) == (SERVING, 0, None)
     stage.show(NODES)
-    stage.plays(700)
+    stage.settles(700)
     assert sizes(live) == (6, 6)
 
 

@@ -79,19 +79,14 @@ async def settles(stack: Stack, service: str, path: str, state: str, params: dic
     raise AssertionError(f"it was never {state}: {view}")
 
 
-_names: dict[type[Stack], dict[str, str]] = {}
-"""What was made up when a stack of that kind was furnished."""
-
-
 @asynccontextmanager
-async def _furnishing(stack: Stack) -> AsyncIterator[None]:
+async def _furnishing(stack: Stack) -> AsyncIterator[dict[str, str]]:
     async with stack:
-        _names[type(stack)] = await furnished(stack)
-        yield
+        yield await furnished(stack)
 
 
 def furnished_before(folder: Path, of: type[Stack] = SmallStack) -> Stack:
-    """One that continues from a copy of a furnished stack, which is made once in a process."""
+    """One that continues from a copy of a furnished stack, which is made once in a run."""
     before = prepared(
         f"furnished {of.__name__}", lambda new: _furnishing(of(new, tokens=True, infer=True, from_nothing=True))
     )
@@ -104,7 +99,7 @@ async def continued(stack: Stack) -> dict[str, str]:
         await stack.active(key)
     await settles(stack, "infer", "/v1/deployments/chat", "Serving", {"project": MARK})
     await stack.kill_quietly("agents")
-    return _names[type(stack)]
+    return dict(stack.before().names)
 
 
 @asynccontextmanager

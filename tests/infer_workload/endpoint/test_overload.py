@@ -67,8 +67,6 @@ def overloaded_for(seconds):
     in_flight = offered.in_flight
     offered.done.clear()
     finished = most = 0
-    tracemalloc.start()
-    marks = []
     minutes = int(seconds // 60)
     for minute in range(minutes):
         offered.plays(60)
@@ -76,11 +74,12 @@ def overloaded_for(seconds):
         finished += len(offered.done)
         within_objective(offered.done)
         offered.done.clear()
-        if minute in (minutes // 2, minutes - 1):  # by the first of them what there was before has been replaced
+        if minute == minutes // 2:
             gc.collect()
-            marks.append(tracemalloc.get_traced_memory()[0])
+            tracemalloc.start()
+    gc.collect()
+    grown = tracemalloc.get_traced_memory()[0]  # of the second half, what replaced something of before included
     tracemalloc.stop()
-    grown = marks[-1] - marks[0]
     came = offered.accounted_for()
     refused = offered.live.intake.admission.refused
     assert 0.2 * came < refused < 0.8 * came

@@ -5,6 +5,7 @@ import json
 from collections import Counter
 
 import pytest
+from sqlalchemy import event
 
 from infer_workload.metering.contract import UsageLimitRequest
 from infer_workload.metering.tables import DAY_S, HOUR_S, MINUTE_S, UsageRow, charge, roll_up, summed
@@ -138,6 +139,20 @@ async def test_old_buckets_are_rolled_up_and_nothing_is_lost(stage):
         roll_up(session, now=100 * DAY_S)
         (row,) = session.query(UsageRow)
         assert (row.width_s, row.requests, row.prompt_tokens) == (DAY_S, 181, 360)
+
+
+async def test_old_buckets_are_looked_for_only_once_more_of_them_are_old_enough(stage_usage):
+    usage, clock = stage_usage
+    began, asked = clock.at, []
+    usage.accounts.add(ACCOUNT, prompt_tokens=2)
+    assert await usage.keep() == "1 accounts charged, 0 buckets rolled up"
+    with usage.records.reading() as session:
+        event.listen(session.get_bind(), "before_cursor_execute", lambda *sent: asked.append(sent[2]))
+    for clock.at in (began + 10, began + HOUR_S - 1):
+        await usage.keep()
+    assert asked == []
+    clock.at = began + 2 * DAY_S + HOUR_S
+    assert await usage.keep() == "0 accounts charged, 1 buckets rolled up"
 
 
 async def limit(stage, name="small", project="default", status=200, **spec):

@@ -7,6 +7,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import select
@@ -109,9 +110,21 @@ def rows(service: Reporting) -> tuple[Any, ...]:
     return service.node.view().wire(), lease
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=20)
 @given(st.lists(OPERATIONS, min_size=1, max_size=12))
 def test_a_report_that_is_not_judged_again_would_have_changed_nothing(operations):
+    compared(operations)
+
+
+@pytest.mark.soak
+@settings(max_examples=1000)
+@given(st.lists(OPERATIONS, min_size=1, max_size=12))
+def test_a_report_that_is_not_judged_again_would_have_changed_nothing_whatever_came_before(operations):
+    compared(operations)
+
+
+def compared(operations: list[Any]) -> None:
+    """With a service that judges every report, after each operation."""
     with tempfile.TemporaryDirectory() as one, tempfile.TemporaryDirectory() as other:
         service, judging = Reporting(Path(one)), Reporting(Path(other))
         judging.reports._steady = Judged(judging.store.records)

@@ -222,7 +222,7 @@ async def test_what_somebody_brings_back_from_zero_is_sized_like_any_other(tmp_p
     async with Stack(tmp_path, infer=True) as stack:
         everything = await free_nodes(stack)
         await serving(stack, 4)
-        assert (await put_policy(stack, minReplicas=0, maxReplicas=8, cooldownPeriod=600)).status_code == 200
+        assert (await put_policy(stack, minReplicas=0, maxReplicas=8, cooldownPeriod=240)).status_code == 200
         await stack.until(lambda: at(stack, "Suspended"), "it is scaled to zero", within_s=7200)
         if how == "made again":
             await stack.compute.delete_instance("one")
