@@ -75,7 +75,7 @@ class FastPath:
         route, rule = found
         if query and not (route.of_projects and PROJECT_ALONE.fullmatch(query)):
             return None
-        if (not route.key and "if-match" in headers) or "\0" in path:
+        if (not route.key and "if-match" in headers) or "if-none-match" in headers or "\0" in path:
             return None
         if route.body is None and says_something(body):
             return None

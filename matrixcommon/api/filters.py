@@ -22,8 +22,9 @@ from matrixcommon.model.errors import InvalidField
 Term = tuple[list[str], str, bool]
 """A field of a view (its path), a text, and whether the field is to be another than that."""
 
-ANOTHER_TERM = re.compile(r"(,\s*|\s+and\s+|\s*&&\s*)[A-Za-z][\w.]*!?=")
-"""What would be the next term, were it not joined as nobody here joins terms; without quotes it is in no value."""
+ANOTHER_TERM = re.compile(r"(,\s*|\s+(and|or)\s+|\s*(&&|\|\|)\s*)[A-Za-z][\w.]*!?=|\s(and|or)$", re.IGNORECASE)
+"""What would be the next term, were it not joined as nobody here joins terms, or missing after its AND; without quotes
+it is in no value."""
 
 FIELDS_SHOWN = 30
 """How many fields a refusal names."""
@@ -49,12 +50,15 @@ def _read_terms(text: str) -> Iterator[Term]:
         path, found, value = part.partition("=")
         negated = path.endswith("!")
         path = path.removesuffix("!").strip()
-        other = ANOTHER_TERM.search(value) if not value.strip().startswith('"') else None
-        if not found or not path or other:
+        value = value.strip()
+        quoted = value.startswith('"')
+        unread = len(value) < 2 or not value.endswith('"') if quoted else ANOTHER_TERM.search(value)
+        if not found or not path or unread:
             raise InvalidField(
-                f"cannot read {part!r}; write field=value or field!=value, joined by AND", field="filter"
+                f"cannot read {part!r}; write field=value or field!=value, joined by AND; there is no OR",
+                field="filter",
             )
-        yield path.split("."), value.strip().strip('"'), negated
+        yield path.split("."), value.strip('"'), negated
 
 
 # ---- what is shown

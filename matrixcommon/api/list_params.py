@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
@@ -33,6 +34,9 @@ class ListParams:
     """Of the filter."""
     unchecked: tuple[tuple[str, str], ...] = ()
     """(parameter, field) of what is filtered and ordered by, where the kind has no declared view to know them from."""
+    path: str = ""
+    query: tuple[tuple[str, str], ...] = ()
+    """As they were sent, in order of their names."""
 
     def seen(self, item: dict[str, Any]) -> dict[str, Any] | None:
         """The item as its reader may see it, where it may at all; whatever the filter."""
@@ -49,6 +53,18 @@ class ListParams:
     def selects(self) -> bool:
         """Whether there is a filter."""
         return self.matches is not everything
+
+    def refuse_pages(self) -> None:
+        """Of a watch. Raises InvalidField for what only a page has."""
+        for name, _ in self.query:
+            if name in ("pageSize", "pageToken", "orderBy"):
+                raise InvalidField(f"a watch has neither pages nor an order: leave {name} out", field=name)
+
+    @property
+    def digest(self) -> str:
+        """Of what decides which resources the list has, and in which order; a page's token is good for that alone."""
+        decides = [each for each in self.query if each[0] not in ("pageSize", "pageToken")]
+        return hashlib.sha256(repr((self.path, decides)).encode()).hexdigest()[:12]
 
     @property
     def shows_all(self) -> bool:
@@ -100,6 +116,8 @@ async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -
     # A coroutine, so that FastAPI does not send every list through its thread pool.
     caller: Caller | None = getattr(request.state, "caller", None)
     view = caller.rule.view if caller is not None else None
+    if query.resource_version is not None and not query.watch:
+        raise InvalidField("a list is of now: give resourceVersion with watch=true", field="resourceVersion")
     ordered = [path.split(".") for path, _ in order_fields(query.order_by)] if query.order_by else []
     for path in ordered:
         demand_field(view, path, "orderBy")
@@ -117,11 +135,16 @@ async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -
         caller,
         terms,
         tuple(unchecked),
+        request.url.path,
+        tuple(sorted(request.query_params.multi_items())),
     )
 
 
 Params = Annotated[ListParams, Depends(_list_params)]
 IfMatch = Annotated[str | None, Header(alias="If-Match")]
+IfNoneMatch = Annotated[
+    str | None, Header(alias="If-None-Match", description="`*`: only where there is none of that name yet, else 412")
+]
 IdempotencyKey = Annotated[
     str | None,
     Header(alias="Idempotency-Key", min_length=1, max_length=200, description="sent twice, one thing is made"),

@@ -65,6 +65,7 @@ def list_or_watch(
     from the present only.
     """
     if params.watch and records is not None:
+        params.refuse_pages()
         events = differences(params, records, views)
         if row is not None:
             events = changes_of_kind(params, records, row.kind, views)
@@ -97,33 +98,33 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
 
     found = [(place(shown), shown) for item in items if (shown := params.show(item)) is not None]
     if params.page_token:
-        after = _place_of(params.page_token, len(order))
+        after = _place_of(params, len(order))
         found = [each for each in found if comes_after(each[0], after)]
     found.sort(key=itemgetter(0))
     if any(backwards for _, backwards in order):
         for at in reversed(range(len(order))):
             found.sort(key=lambda each, at=at: each[0][at], reverse=order[at][1])  # type: ignore[misc]
     shown_here = found[: params.page_size]
-    rest = {"nextPageToken": _token(shown_here[-1][0])} if len(found) > len(shown_here) else {}
+    rest = {"nextPageToken": _token(params, shown_here[-1][0])} if len(found) > len(shown_here) else {}
     return {"items": [item for _, item in shown_here], **rest}
 
 
 def names_on_page(names_after: Callable[[str], Iterable[str]], params: ListParams) -> tuple[list[str], dict[str, str]]:
     """The names that a page without filter shows, and `nextPageToken` where there are more. `names_after` has those
     after a name, in order; no more are looked at than are shown. Tokens are the same as those of `page`."""
-    after = str(_place_of(params.page_token, 1)[-1][2]) if params.page_token else ""
+    after = str(_place_of(params, 1)[-1][2]) if params.page_token else ""
     shown = [*islice(names_after(after), params.page_size + 1)]
     if len(shown) <= params.page_size:
         return shown, {}
     del shown[-1]
-    return shown, {"nextPageToken": _token([_sort_key(shown[-1]), ["", 0.0, ""], ["", 0.0, shown[-1]]])}
+    return shown, {"nextPageToken": _token(params, [_sort_key(shown[-1]), ["", 0.0, ""], ["", 0.0, shown[-1]]])}
 
 
 def window(length: int, params: ListParams) -> tuple[slice, dict[str, str]]:
     """Which of that many items in order the page shows, and `nextPageToken` where there are more."""
-    start = _start_of(params.page_token)
+    start = _start_of(params)
     stop = start + params.page_size
-    return slice(start, stop), {"nextPageToken": _token(stop)} if stop < length else {}
+    return slice(start, stop), {"nextPageToken": _token(params, stop)} if stop < length else {}
 
 
 Place = list[list[str | float]]
@@ -137,27 +138,38 @@ def _sort_key(value: Any) -> list[str | float]:
     return ["~", 0.0, as_text(value)]
 
 
-def _token(place: Any) -> str:
-    return base64.urlsafe_b64encode(json.dumps(place).encode()).decode()
+def _token(params: ListParams, place: Any) -> str:
+    return base64.urlsafe_b64encode(json.dumps([params.digest, place]).encode()).decode()
 
 
-def _read_token(token: str) -> Any:
+def _read_token(params: ListParams) -> Any:
+    """The place in the token that was sent. Raises InvalidField where it is none, or one of another list: the place
+    in the order of that says nothing of this one's."""
     try:
-        return json.loads(base64.urlsafe_b64decode(token.encode()))
+        token = json.loads(base64.urlsafe_b64decode((params.page_token or "").encode()))
     except (ValueError, binascii.Error):
-        return None
+        token = None
+    match token:
+        case [str(of), place]:
+            if of != params.digest:
+                raise InvalidField(
+                    "this token is of another list: all but pageSize has to be as it was when the token was given out",
+                    field="pageToken",
+                )
+            return place
+    raise _NotOurs
 
 
-def _start_of(token: str | None) -> int:
-    start = _read_token(token) if token else 0
+def _start_of(params: ListParams) -> int:
+    start = _read_token(params) if params.page_token else 0
     if type(start) is not int or start < 0:
         raise _NotOurs
     return start
 
 
-def _place_of(token: str, fields: int) -> Place:
+def _place_of(params: ListParams, fields: int) -> Place:
     """What a token says, where it is one of a list in an order of as many fields."""
-    place = _read_token(token)
+    place = _read_token(params)
     if isinstance(place, list) and len(place) == fields + 2:
         match [key for key in place if isinstance(key, list) and list(map(type, key)) == [str, float, str]]:
             case keys if len(keys) == len(place):

@@ -1,4 +1,5 @@
-"""What may stand in the query of a request: what its route declares, and nothing else; and that a body is read.
+"""What may stand in the query of a request: what its route declares, each once, and nothing else; and that a body is
+read.
 
 A parameter that nobody reads would be passed over, and `?validateonly=true` commit what was only to be tried. So a
 name that the route and its dependencies do not declare is refused before the handler runs, with what is taken instead;
@@ -10,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
 from itertools import islice
+from typing import Any, get_args, get_origin
 
 from fastapi import Request
 from fastapi.dependencies.models import Dependant
@@ -26,15 +28,18 @@ class QueryParameters:
     """Of the routes of one router: what each takes, worked out when a query is first sent to it."""
 
     def __init__(self) -> None:
-        self._taken: dict[tuple[str, str], frozenset[str]] = {}
+        self._taken: dict[tuple[str, str], dict[str, bool]] = {}
 
     async def refuse_unknown(self, request: Request) -> None:
         """Of every route. Raises Malformed."""
         if not request.scope["query_string"]:
             return
-        taken = self._of(request)
-        if not taken.issuperset(request.query_params):
-            refuse_parameters([name for name in request.query_params if name not in taken], taken)
+        taken, sent = self._of(request), request.query_params
+        if not taken.keys() >= sent.keys():
+            refuse_parameters([name for name in sent if name not in taken], taken)
+        names = [name for name, _ in sent.multi_items()]
+        if len(names) > len(sent):
+            _refuse_repeated(name for name in sent if not taken[name] and names.count(name) > 1)
 
     async def refuse_unread_body(self, request: Request) -> None:
         """Of every route. Raises Malformed."""
@@ -45,12 +50,12 @@ class QueryParameters:
             asked = f"{request.method} {request.url.path}"
             raise Malformed(f"{asked} reads no body; {_known(self._of(request))} in the query", field="body")
 
-    def _of(self, request: Request) -> frozenset[str]:
-        """What the route of a request takes."""
+    def _of(self, request: Request) -> dict[str, bool]:
+        """What the route of a request takes, and whether several times."""
         route = request.scope["route"]
         asked = request.scope["method"], route.path
         if (taken := self._taken.get(asked)) is None:
-            taken = self._taken[asked] = frozenset(declared_names(route.dependant))
+            taken = self._taken[asked] = dict(_declared(route.dependant))
         return taken
 
 
@@ -79,13 +84,28 @@ def _known(taken: Iterable[str]) -> str:
     return f"it takes {names}" if (names := ", ".join(sorted(taken))) else "it takes no parameters"
 
 
+def _refuse_repeated(names: Iterable[str]) -> None:
+    """Raises Malformed for the first of them: of two values one would be passed over."""
+    for name in names:
+        raise Malformed(f"{name!r} may be given once", field=f"query.{name}")
+
+
 def declared_names(dependant: Dependant) -> Iterator[str]:
     """Of the parameters that a route and its dependencies take of the query."""
+    return (name for name, _ in _declared(dependant))
+
+
+def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
+    """The same, each with whether it is a list, whose entries are given one by one."""
     for each in dependant.query_params:
         model = each.field_info.annotation
         if isinstance(model, type) and issubclass(model, BaseModel):
-            yield from wire_fields(model)
+            yield from ((name, _is_list(field.annotation)) for name, field in wire_fields(model).items())
         else:
-            yield each.alias
+            yield each.alias, _is_list(model)
     for dependency in dependant.dependencies:
-        yield from declared_names(dependency)
+        yield from _declared(dependency)
+
+
+def _is_list(annotation: Any) -> bool:
+    return any(get_origin(each) is list for each in (annotation, *get_args(annotation)))

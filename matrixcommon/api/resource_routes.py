@@ -20,13 +20,13 @@ from sqlalchemy.orm import Session
 from matrixcommon.api.authorization import READ, Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
 from matrixcommon.api.filters import Term
-from matrixcommon.api.list_params import IdempotencyKey, IfMatch, Params, ValidateOnly
+from matrixcommon.api.list_params import IdempotencyKey, IfMatch, IfNoneMatch, Params, ValidateOnly
 from matrixcommon.api.listing import described_page, json_response, list_or_watch
 from matrixcommon.api.mutations import Mutations, Row, name_for
-from matrixcommon.model.errors import Malformed, NotFound
+from matrixcommon.model.errors import Conflict, Malformed, NotFound
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.model.resource_model import ApiModel
-from matrixcommon.persistence.database_session import Database, find
+from matrixcommon.persistence.database_session import ABSENT, Database, find
 from matrixcommon.persistence.searches import search_outside
 
 Action = TypeVar("Action", bound=Callable[..., Any])
@@ -53,12 +53,23 @@ async def _no_if_match(request: Request) -> None:
 UNVERSIONED = [Depends(_no_if_match)]
 """Dependencies of routes that change what has no version: what was conditional would be done all the same."""
 
+
+async def _no_if_none_match(request: Request) -> None:
+    if "if-none-match" in request.headers:
+        asked = f"{request.method} {request.url.path}"
+        raise Malformed(f"{asked} makes nothing of a name: leave If-None-Match out", field="If-None-Match")
+
+
+NEVER_MAKES = [Depends(_no_if_none_match)]
+"""Dependencies of routes that change things, but for those that make what is named: the same."""
+
 OF_PROJECTS = (Scope.PROJECT, Scope.SHARED, Scope.MIXED, Scope.ITSELF)
 
 SHARED = {
     "caller": Named("caller", Named.KEYWORD_ONLY, annotation=CallerOf),
     "validate_only": Named("validate_only", Named.KEYWORD_ONLY, annotation=ValidateOnly, default=False),
     "if_match": Named("if_match", Named.KEYWORD_ONLY, annotation=IfMatch, default=None),
+    "if_none_match": Named("if_none_match", Named.KEYWORD_ONLY, annotation=IfNoneMatch, default=None),
     "idempotency_key": Named("idempotency_key", Named.KEYWORD_ONLY, annotation=IdempotencyKey, default=None),
 }
 """Parameters that changing routes take, all in the same way."""
@@ -185,10 +196,10 @@ class KindRoutes:
         fast: bool = False,
         **options: Any,
     ) -> Callable[[Action], Action]:
-        """For a verb that changes something. It is decided in a group with what waits beside it, after `If-Match` was
-        compared with the key's `row`, and undone where it is only to be validated. One that takes `validate_only` is
-        asked by itself what it would do; a coroutine decides by itself in every case, and compares `if_match` where it
-        takes that.
+        """For a verb that changes something. It is decided in a group with what waits beside it, after `If-Match` (of a
+        PUT also `If-None-Match`) was compared with the key's `row`, and undone where it is only to be validated. One
+        that takes `validate_only` is asked by itself what it would do; a coroutine decides by itself in every case, and
+        compares `if_match` where it takes that.
 
         It returns a view, or None where there is nothing (any more) to be seen. `allowed` raises where this caller may
         not, `before` where the request cannot be; `after` is called once it is done, and `shown` makes the view of the
@@ -211,11 +222,15 @@ class KindRoutes:
                 caller: Caller,
                 validate_only: bool = False,
                 if_match: str | None = None,
+                if_none_match: str | None = None,
                 idempotency_key: str | None = None,
                 **given: Any,
             ) -> Response:
+                if if_none_match is not None:
+                    if_match = _absent(if_match, if_none_match)
                 if body is not None and body.annotation is kind.request and kind.scope in (Scope.PROJECT, Scope.SHARED):
                     given |= _claimed(caller, verb, key, body.name, given)
+                made = None
                 if idempotency_key is not None and body is not None and given[body.name].name is None:
                     made = name_for(kind.collection.removesuffix("s"), caller, idempotency_key)
                     given[body.name] = given[body.name].model_copy(update={"name": made})
@@ -227,7 +242,12 @@ class KindRoutes:
                     given["caller"] = caller
                 at = of_row(given[key]) if of_row is not None else None
                 decide = partial(self._decide, action, given, takes, at, if_match, validate_only, verb == "PUT")
-                view = await search_outside(decide, None if self._records is None else self._records.executor)
+                try:
+                    view = await search_outside(decide, None if self._records is None else self._records.executor)
+                except Conflict as refused:
+                    if made is None or refused.field != "name":
+                        raise
+                    raise _other_request(idempotency_key) from refused
                 if after is not None and not validate_only:
                     after()
                 if shown is not None and not validate_only:
@@ -235,15 +255,17 @@ class KindRoutes:
                 return Response(status_code=204) if view is None else json_response(view, status)
 
             shared = ["caller", "validate_only"]
-            shared += ["if_match"] if of_row is not None or "if_match" in takes else []
+            versioned = of_row is not None or "if_match" in takes
+            shared += ["if_match"] if versioned else []
+            shared += ["if_none_match"] if versioned and verb == "PUT" else []
             shared += ["idempotency_key"] if kind.request is not None and verb == "CREATE" else []
             parameters = [each.replace(kind=Named.KEYWORD_ONLY) for each in own] + [SHARED[each] for each in shared]
             if key:
                 parameters[0] = parameters[0].replace(annotation=kind.named)
             handle.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
             described |= {"name": action.__name__, "description": inspect.getdoc(action) or ""}
-            if "if_match" not in shared:
-                described["dependencies"] = [*self._projects(verb), *UNVERSIONED]
+            never = [*([] if versioned else UNVERSIONED), *([] if "if_none_match" in shared else NEVER_MAKES)]
+            described["dependencies"] = [*self._projects(verb), *never]
             self._add(verb, handle, parameter=key, **{**described, **options})
             if fast:
                 method, path = kind.route(verb, "")
@@ -285,6 +307,20 @@ class KindRoutes:
         method, path = self._kind.route(verb, f"{{{parameter}}}")
         options.setdefault("dependencies", self._projects(verb))
         self._router.add_api_route(path.removeprefix("/v1"), handler, methods=[method], **options)
+
+
+def _absent(if_match: str | None, if_none_match: str) -> str:
+    """What stands for it in place of `If-Match`. Raises Malformed."""
+    if if_none_match.strip() != "*" or if_match is not None:
+        raise Malformed("only * is taken, and not beside If-Match", field="If-None-Match")
+    return ABSENT
+
+
+def _other_request(idempotency_key: str | None) -> Conflict:
+    return Conflict(
+        f"{idempotency_key!r} was sent with another request; send what is to be made now under another key",
+        field="Idempotency-Key",
+    )
 
 
 @lru_cache(maxsize=256)

@@ -26,7 +26,7 @@ from sqlalchemy.orm import Session
 from matrixcommon.model.clock import Clock
 from matrixcommon.persistence.change_log import Change, ChangeLog, OwnChanges, journal_tables
 from matrixcommon.persistence.reads import looking
-from matrixcommon.persistence.resource_row import ResourceRow, check_etag, find
+from matrixcommon.persistence.resource_row import ABSENT, ResourceRow, check_etag, find
 from matrixcommon.persistence.table_cache import CachedTable, CachingSession, TableCache
 from matrixcommon.persistence.transaction import Follow, GroupTransaction
 
@@ -37,7 +37,17 @@ REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 64, 200
 LOOK_PERIOD_WALL_S = 0.25
 """How often it is looked, while somebody waits for changes, whether another replica committed some."""
 
-__all__ = ["Change", "CachedTable", "Database", "ResourceRow", "Store", "check_etag", "find", "journal_tables"]
+__all__ = [
+    "ABSENT",
+    "Change",
+    "CachedTable",
+    "Database",
+    "ResourceRow",
+    "Store",
+    "check_etag",
+    "find",
+    "journal_tables",
+]
 
 
 class Database:

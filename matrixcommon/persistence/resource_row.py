@@ -181,9 +181,18 @@ def find(session: Session, kind: type[R], name: str) -> R:
     return row
 
 
+ABSENT = "If-None-Match: *"
+"""In place of what `If-Match` says: there is to be no such resource yet."""
+
+
 def check_etag(row: ResourceRow | None, if_match: str | None) -> None:
-    """PreconditionFailed unless `If-Match` (a list of etags, or `*` for any that exists) covers the row's version."""
+    """PreconditionFailed unless `If-Match` (a list of etags, or `*` for any that exists) covers the row's version, or
+    there is no row where it is `ABSENT`."""
     if if_match is None:
+        return
+    if if_match == ABSENT:
+        if row is not None:
+            raise PreconditionFailed(f"there is one already, version {row.etag}", field="If-None-Match")
         return
     wanted = {tag.strip().removeprefix("W/") for tag in if_match.split(",")}
     if row is None or ("*" not in wanted and row.etag not in wanted and f"{row.version}" not in wanted):

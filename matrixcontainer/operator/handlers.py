@@ -24,7 +24,7 @@ from matrixcontainer.operator.faults import FaultReconciler
 from matrixcontainer.operator.infers import InferReconciler
 from matrixcontainer.operator.instances import InstanceReconciler
 from matrixcontainer.operator.ports import Faults, Inference
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, FINALIZER, GONE_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.scaling import ScalingPolicyReconciler
 from matrixcontainer.operator.scenarios import ScenarioReconciler
@@ -33,7 +33,6 @@ log = logging.getLogger(__name__)
 
 RESYNC_WALL_S = 30.0
 """How often each resource is looked at though nobody reported a change: it heals what was changed behind our back."""
-FINALIZER = "cloudmatrix.io/operator"
 GIVEN_BACK_TRIES = 150
 """How often what a resource without its finalizer leaves is asked to go: for five minutes of services that are away."""
 

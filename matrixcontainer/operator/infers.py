@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 from collections.abc import Callable
-from typing import Any
+from typing import Any, ClassVar
 
 from matrixcommon.model.errors import Conflict, MatrixError, NotFound
 from matrixcompute.client import ComputeClient
@@ -25,6 +25,7 @@ class InferReconciler(Reconciler):
     """A resource's deployment. `endpoint` is where CloudMatrix-Infer answers, for users to read in the status."""
 
     kind = INFER
+    gone_status: ClassVar[dict[str, Any]] = {"pods": 0, "metrics": None}
 
     def __init__(
         self,

@@ -15,7 +15,14 @@ from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_instance, next_action
 from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler, StaleRead, name_field
 from matrixcontainer.operator.scale_in import ScaleIn
-from matrixcontainer.operator.status import SYNCED, event_object, instance_status, planned_status, reported_of
+from matrixcontainer.operator.status import (
+    NOTHING_LEFT,
+    SYNCED,
+    event_object,
+    instance_status,
+    planned_status,
+    reported_of,
+)
 
 FOLLOWED = "cloudmatrix.io/followed-scale"
 """Annotation of a resource whose scale a policy owns: the `nodes` and `suspend` that were written for it."""
@@ -25,6 +32,7 @@ class InstanceReconciler(Reconciler):
     """A resource's instance in MatrixCompute."""
 
     kind = INSTANCE
+    gone_status = NOTHING_LEFT
 
     def __init__(self, kube: KubeClient, compute: ComputeClient, scale_in: ScaleIn, wall: Callable[[], float]) -> None:
         super().__init__(kube, wall)

@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, ClassVar
 from weakref import WeakValueDictionary
 
@@ -26,6 +26,7 @@ from matrixcontainer.client.events import record
 from matrixcontainer.kubeapi.admission.trace_context import ANNOTATION
 from matrixcontainer.operator.status import reported_of
 
+FINALIZER = "cloudmatrix.io/operator"
 READS_MAX = 5
 AGAIN_WALL_S = 2.0
 GONE_WALL_S = 0.5
@@ -94,6 +95,8 @@ class Reconciler(ABC):
 
     kind: ClassVar[Kind]
     sent_as: ClassVar[str] = "spec"
+    gone_status: ClassVar[Mapping[str, Any]] = {}
+    """What the status says of a resource of which nothing is left, beside its state."""
 
     def __init__(self, kube: KubeClient, wall: Callable[[], float]) -> None:
         self.kube = kube
@@ -164,7 +167,9 @@ class Reconciler(ABC):
 
     async def _report_deleting(self, body: dict[str, Any], goes: bool, late: bool) -> None:
         """Of a resource that is being deleted: that it is not Ready any more, and what it waits for once nothing is
-        left of it."""
+        left of it. What others hold after that is looked at no more, so that is written as it stays."""
+        others = [each for each in body["metadata"].get("finalizers") or [] if each != FINALIZER]
+        state, status = "Deleting", dict[str, Any]()
         if late:
             message = (
                 f"nothing is left of it; it goes once a request that got no answer cannot arrive any more, within "
@@ -172,10 +177,13 @@ class Reconciler(ABC):
             )
         elif goes and is_true((body.get("status") or {}).get("conditions") or [], "Ready"):
             message = "what stands behind it is being deleted"
+        elif others and not goes:
+            message = f"nothing is left of it; it stays for its finalizers {', '.join(others)}"
+            state, status = "Deleted", dict(self.gone_status)
         else:
             return
-        conditions = self.condition(body, "Ready", False, "Deleting", message)
-        await self.write_status(body, {"state": "Deleting", "conditions": conditions})
+        conditions = self.condition(body, "Ready", False, state, message)
+        await self.write_status(body, {"state": state, "conditions": conditions, **status})
 
     async def take_over(self) -> None:
         """To be called once nobody else reconciles, where somebody may have: what that one asked for may be on its way,

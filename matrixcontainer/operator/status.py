@@ -19,6 +19,9 @@ from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, cancel
 SYNCED = "Synced"
 """The condition that says why the instance is not made what its spec says; there while that is so."""
 
+NOTHING_LEFT: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "members": [], "slices": []}
+"""Of an instance that is not there."""
+
 HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
 """Whether a member's hardware is healthy enough; of one that nobody hears of it is unknown."""
 
@@ -45,8 +48,7 @@ def instance_status(
         conditions = [each for each in conditions if each["type"] in kept]  # the others were of what it had
         for type in kept:
             conditions = condition(conditions, type, False, *why, generation=generation, now=wall_now)
-        nothing = {"readyNodes": 0, "readySpares": 0, "members": [], "slices": [], "conditions": conditions}
-        return {"state": "Ended" if ended else "Pending"} | nothing
+        return {"state": "Ended" if ended else "Pending", **NOTHING_LEFT, "conditions": conditions}
     cancelled = cancelled_change(body, observed) if refused is None else None
     settled = refused is None and cancelled is None and observed.generation == observed.observed_generation
     settled = settled and next_action(body, observed).verb == "Nothing"

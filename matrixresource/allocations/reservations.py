@@ -10,12 +10,13 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, InvalidField
 from matrixcommon.model.hardware_names import NodeName, checked_resource_name
 from matrixcommon.model.quantities import LATEST_S, timestamp
+from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.database_session import find
 from matrixresource.allocations import quotas
 from matrixresource.allocations.apply_placement import apply_placement, new_allocation
 from matrixresource.allocations.ledger_sync import LedgerSync
 from matrixresource.allocations.node_assignment import NodeAssignments
-from matrixresource.allocations.refusals import describe_request, does_not_fit, refusal
+from matrixresource.allocations.refusals import describe_request, does_not_fit, obstacle_in_words, refusal
 from matrixresource.allocations.request_checks import check_placement
 from matrixresource.allocations.status import AllocationStatus
 from matrixresource.contract.allocations import RESERVATION_LABEL, system_labels
@@ -25,6 +26,9 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import ReservationRow, active_reservations
 from matrixresource.store.store import ResourceStore
+
+SHORT_SHOWN = 5
+"""How many of a reservation's nodes that are not free are named."""
 
 
 class ReservationService:
@@ -112,8 +116,11 @@ class ReservationService:
                 if row.name in places:
                     self._hold(session, row, places[row.name], now)
                     current += 1
-                elif row.name in waiting and row.state == "Promised":
-                    row.move("Waiting")
+                elif row.name in waiting:
+                    if row.state == "Promised":
+                        row.move("Waiting")
+                    message = self._in_the_way(session, row)
+                    row.set_condition("Scheduled", False, "InsufficientCapacity", message, now)
         return f"{current} reservations are held now"
 
     def _hold(self, session: Session, row: ReservationRow, place: Placement, now: float) -> None:
@@ -125,6 +132,15 @@ class ReservationService:
         self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(place)
         row.move("Active")
+        row.set_condition("Scheduled", True, "Reserved", f"allocation {name_of(row.name)} has its nodes", now)
+
+    def _in_the_way(self, session: Session, row: ReservationRow) -> str:
+        """Why one whose start has come has none of its nodes; a few of those that are not free, each with why."""
+        obstacles = {str(node.node_name): obstacle_in_words(node) for node in self._store.nodes(session)}
+        short = [f"{name} ({why})" for name in sorted(row.nodes) if (why := obstacles.get(name, "Gone"))]
+        shown = ", ".join(short[:SHORT_SHOWN]) + (f" and {more} more" if (more := len(short) - SHORT_SHOWN) > 0 else "")
+        lacks = f"of its nodes not free: {shown}; " if short else ""
+        return f"its start has come; {lacks}there is no other place"
 
     def claim(self, session: Session, reservation: str, name: str, request: PlacementRequest, now: float) -> Placement:
         """Take from a reservation that is held; its nodes are nobody's until the caller carries the place out.
@@ -134,8 +150,10 @@ class ReservationService:
         row = find(session, ReservationRow, reservation)
         allocation = session.get(AllocationRow, reservation)
         if row.state != "Active" or allocation is None:
+            waits = row.find_condition("Scheduled") if row.state == "Waiting" else None
+            why = f": {waits['message']}" if waits is not None else ""
             raise Conflict(
-                f"reservation {reservation!r} is {row.state}, nothing can be taken from it", field="reservation"
+                f"reservation {reservation!r} is {row.state}, nothing can be taken from it{why}", field="reservation"
             )
         if allocation.bound or allocation.state != "Reserved":
             raise Conflict(

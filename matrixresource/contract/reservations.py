@@ -52,7 +52,7 @@ class ReservationView(ResourceView):
     asked for, and can be asked for again.
 
     States: Promised; Active (held under an allocation of the same name, of which others may take); Waiting (its time
-    has come, who should have left has not); Ended.
+    has come, and not all of its nodes are free: condition Scheduled); Ended.
     """
 
     starts_at: str

@@ -28,7 +28,10 @@ RESERVATION_STATES = StateMachine(
     start="Promised",
     states=[
         State("Promised", "kept from whoever would still be there at its start"),
-        State("Waiting", "its start has come; who should have left has not, and there is no other place"),
+        State(
+            "Waiting",
+            "its start has come; not all of its nodes are free, and there is no other place",
+        ),
         State("Active", "an allocation of its name, for others to take from"),
         State("Ended", "its end has come, or all of it was taken"),
     ],

@@ -21,7 +21,7 @@ log = logging.getLogger(__name__)
 
 FOLDER, ON = "recording", "on"
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
-KEPT_HEADERS = ("content-type", "if-match", "idempotency-key")
+KEPT_HEADERS = ("content-type", "if-match", "if-none-match", "idempotency-key")
 """Of a request: what its meaning depends on. Who asked is not kept: a replay asks as an administrator."""
 BODY_BYTES_MAX = 1 << 20
 """What services take; what is larger was refused."""

@@ -74,6 +74,36 @@ def test_pages_of_names_in_order_are_those_of_the_whole_list(size):
         names_on_page(lambda _: names, params(page_token="WzFd"))
 
 
+async def test_a_token_is_good_for_the_list_that_gave_it_out():
+    """In another order, or of other resources, what comes after its place is anything, and often nothing."""
+    app = FastAPI()
+
+    @app.get("/v1/things")
+    @app.get("/v1/others")
+    async def things(params: Params) -> JSONResponse:
+        return JSONResponse(page([{"name": f"n{at}", "size": -at} for at in range(9)], params))
+
+    @app.exception_handler(InvalidField)
+    async def refused(_: Any, why: InvalidField) -> JSONResponse:
+        return JSONResponse({"field": why.field}, 422)
+
+    http = httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test")
+    asked = {"orderBy": "size", "filter": "name!=n8", "pageSize": 3}
+    first = (await http.get("/v1/things", params=asked)).json()
+    assert [each["name"] for each in first["items"]] == ["n7", "n6", "n5"]
+    token = {"pageToken": first["nextPageToken"]}
+    second = (await http.get("/v1/things", params=asked | token | {"pageSize": 2})).json()
+    assert [each["name"] for each in second["items"]] == ["n4", "n3"]
+    for path, other in (
+        ("/v1/things", {"orderBy": "size desc"}),
+        ("/v1/things", {"orderBy": "name"}),
+        ("/v1/things", {"filter": "name!=n7"}),
+        ("/v1/others", {}),
+    ):
+        answer = await http.get(path, params=asked | token | other)
+        assert (answer.status_code, answer.json()) == (422, {"field": "pageToken"}), other
+
+
 class Agent(ApiModel):
     status: str
     last_seen: str | None = None

@@ -141,9 +141,13 @@ def test_filters(text, matches):
     assert parse_filter(text)(view) is matches
 
 
-@pytest.mark.parametrize(
-    "text", ["state", "=x", "cabinet=sn0-c00,state!=Active", "a=b, c=d", "a=b and c.d=e", "a=b && c=d"]
-)
+UNREADABLE = (
+    "state", "=x", "cabinet=sn0-c00,state!=Active", "a=b, c=d", "a=b and c.d=e", "a=b && c=d",
+    "a=b OR c=d", "a=b or c.d!=e", "a=b || c=d", "a=b AND", 'a="b" AND', 'a="b', 'a="',
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("text", UNREADABLE)
 def test_a_filter_that_cannot_be_read_is_refused(text):
     """Joined otherwise than by AND it would be one long value, which nothing has."""
     with pytest.raises(InvalidField, match="field=value"):
@@ -153,6 +157,9 @@ def test_a_filter_that_cannot_be_read_is_refused(text):
 def test_a_value_in_quotes_may_look_like_terms():
     assert parse_filter('message="a=b, c=d"')({"message": "a=b, c=d"})
     assert parse_filter("message=one, two")({"message": "one, two"})
+    assert parse_filter("message=now or never")({"message": "now or never"})
+    assert parse_filter('message="a=b OR c=d"')({"message": "a=b OR c=d"})
+    assert parse_filter('message=""')({"message": ""})
 
 
 def test_a_condition_dates_its_last_change_of_status_only():

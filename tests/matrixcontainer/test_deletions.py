@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
-from matrixcontainer.operator.reconciler import GONE_WALL_S
+from matrixcontainer.operator.reconciler import FINALIZER, GONE_WALL_S
 from tests.matrixcontainer.test_reconcilers import Echo, OneResource
 
 
@@ -41,6 +41,25 @@ class Owned(Echo):
             return GONE_WALL_S if self.behind else None
         self.behind = 2
         return await super().converge(key, body)
+
+
+async def test_what_others_hold_is_shown_as_deleted_once_nothing_is_left_of_it() -> None:
+    """Nobody looks at it afterwards: it showed the members it had last, and that it was being deleted."""
+
+    class Shown(Owned):
+        gone_status: ClassVar[dict[str, Any]] = {"members": []}
+
+    kube = OneResource()
+    reconciler = Shown(kube, lambda: 0.0)
+    await reconciler.reconcile("one")
+    kube.body["metadata"] |= {"deletionTimestamp": "now", "finalizers": [FINALIZER, "ex.com/hold"]}
+    kube.body["status"]["members"] = ["sn0-c00-n0"]
+    assert await reconciler.reconcile("one") == GONE_WALL_S
+    assert (kube.body["status"]["state"], kube.body["status"]["members"]) == ("Deleting", ["sn0-c00-n0"])
+    assert await reconciler.reconcile("one") is None
+    status = kube.body["status"]
+    assert (status["state"], status["members"], status["conditions"][0]["reason"]) == ("Deleted", [], "Deleted")
+    assert status["conditions"][0]["message"] == "nothing is left of it; it stays for its finalizers ex.com/hold"
 
 
 class Gone(OneResource):

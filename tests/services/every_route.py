@@ -264,15 +264,18 @@ async def ask(
     token: str | None,
     key: str | None = None,
     if_match: str | None = None,
-    **query: str,
+    if_none_match: str | None = None,
+    **query: str | list[str],
 ) -> httpx.Response:
-    """`key`: what is sent as Idempotency-Key; `if_match` as If-Match."""
+    """`key`: what is sent as Idempotency-Key; `if_match` as If-Match, `if_none_match` as If-None-Match."""
     client = stack.http[request.service]
     headers = {"Authorization": f"Bearer {token}" if token else "", "content-type": "application/json"}
     if key is not None:
         headers["Idempotency-Key"] = key
     if if_match is not None:
         headers["If-Match"] = if_match
+    if if_none_match is not None:
+        headers["If-None-Match"] = if_none_match
     content = None if request.body is None else json.dumps(request.body).encode()
     asked = {**request.query, **query}
     if token is None:

@@ -3,6 +3,7 @@ is of that one."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -16,6 +17,8 @@ pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 CABINET = {"policy": "pack", "level": "cabinet", "required": True}
 HOLDERS = (("full", 36), ("most", 3), ("w", 1), ("a", 1), ("b", 1), ("x", 1), ("y", 1), ("c", 1), ("d", 1))
 """Nine cabinets are full and three nodes of c09 taken; with w, x and y gone, no cabinet has four nodes free."""
+
+OTHERWISE: dict[str, dict[str, Any]] = {"defragmentations": {"nodes": 3}, "scenario-runs": {"scenario": "slow-node"}}
 
 
 async def crowded(stack: Stack) -> None:
@@ -51,6 +54,13 @@ async def test_a_key_sent_twice_makes_one_thing(tmp_path):
             assert not differences(before, remembered(stack)), str(request)
             third = await ask(stack, request, token, key="another")
             assert third.json()["name"] != first.json()["name"], "another key is another thing"
+            sent = replace(request, body=OTHERWISE[request.rule.kind])
+            other = await ask(stack, sent, token, key="once")
+            assert (other.status_code, other.json()["field"]) == (409, "Idempotency-Key"), f"{request}: {other.text}"
+            assert "'once'" in other.json()["detail"], other.text
+            named = replace(request, body=OTHERWISE[request.rule.kind] | {"name": first.json()["name"]})
+            other = await ask(stack, named, token, key="once")
+            assert (other.status_code, other.json()["field"]) == (409, "name"), f"{request}: {other.text}"
         assert walked == [("resource", "/v1/defragmentations"), ("compute", "/v1/scenario-runs")]
         for service, path in walked:
             assert len((await stack.get(service, path)).json()["items"]) == 2

@@ -36,6 +36,9 @@ KINDS = [
     if {"LIST", "GET"} & set(kind.verbs) and (service, kind.collection) not in WORKED_OUT
 ]
 
+NOT_FURNISHED = {"drains", "workflow-drains"}
+"""Kinds that a furnished stack has none of."""
+
 
 def shown_fields(service: str, kind) -> set[str]:
     """The fields of what a kind shows: by its declaration, else by the document of its route."""
@@ -72,6 +75,38 @@ async def test_a_change_under_an_etag_is_compared_or_refused_and_never_just_done
             if answer.status_code == 400:
                 assert answer.json()["field"] == "If-Match", where
         assert not differences(before, remembered(stack))
+
+
+@pytest.mark.timeout(400)
+@pytest.mark.looptime
+async def test_what_is_to_be_new_is_refused_where_it_is_there_and_made_where_it_is_not(tmp_path):
+    """`If-None-Match: *`: 412 where there is one of that name, 400 where nothing is made of a name."""
+    made, refused = set(), set()
+    async with furnished_stack(tmp_path) as (stack, names):
+        admin = stack.token("admin", MARK)
+        before = remembered(stack)
+        for request in every_request(stack, names):
+            if not request.rule.mutates:
+                continue
+            for asked in ("*", '"1"') if request.rule.kind not in NOT_FURNISHED else ('"1"',):
+                answer = await ask(stack, request, admin, if_none_match=asked)
+                where = f"{request}: {answer.status_code} {answer.text[:200]}"
+                assert answer.status_code in (400, 404, 412), where
+                if answer.status_code != 404:
+                    assert answer.json()["field"] == "If-None-Match", where
+                refused |= {request.path} if answer.status_code == 412 else set()
+        assert not differences(before, remembered(stack))
+        for request in every_request(stack, names):
+            if request.rule.method == "PUT" and request.rule.kind in ("instances", "disruption-budgets", "scenarios"):
+                new = replace(request, path=request.rule.path.replace("{}", "brand-new"))
+                both = await ask(stack, new, admin, if_match="*", if_none_match="*")
+                assert (both.status_code, both.json()["field"]) == (400, "If-None-Match"), both.text
+                for expected in (True, False):
+                    answer = await ask(stack, new, admin, if_none_match="*")
+                    assert answer.is_success is expected, answer.text
+                made.add(request.rule.kind)
+    assert made == {"instances", "disruption-budgets", "scenarios"}
+    assert len(refused) >= 15, refused
 
 
 @pytest.mark.timeout(400)

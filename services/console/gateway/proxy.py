@@ -12,7 +12,16 @@ from matrixcommon.model.errors import NotFound, TooLarge, Unavailable
 BODY_LIMIT_BYTES = 1 << 20
 ANSWER_PATIENCE_WALL_S = 65.0
 """Longer than an operation's `:wait` takes, and than a watch is silent."""
-PASSED_IN = ("authorization", "content-type", "accept", "if-match", "idempotency-key", "traceparent", "x-request-id")
+PASSED_IN = (
+    "authorization",
+    "content-type",
+    "accept",
+    "if-match",
+    "if-none-match",
+    "idempotency-key",
+    "traceparent",
+    "x-request-id",
+)
 PASSED_OUT = ("content-type", "etag", "retry-after", "location", "x-request-id", "traceparent")
 
 

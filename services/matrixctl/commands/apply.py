@@ -234,7 +234,7 @@ def fault_clear(
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
 ) -> None:
-    """Repair what was broken."""
+    """Repair what was broken. What a MatrixFault declares is broken again: delete that."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
     names = [item["name"] for item in stack.client.list("agents", "/v1/faults")] if name is None else [name]

@@ -69,8 +69,17 @@ def test_one_whose_nodes_were_taken_out_waits_where_there_are_no_others(machine:
     machine.ask("there", nodes=12)
     assert machine.due() == "Waiting"
     assert "later" not in machine.names()
+    (waits,) = machine.promise("later").conditions or []
+    assert (waits.type, waits.status, waits.reason) == ("Scheduled", "False", "InsufficientCapacity")
+    assert "of its nodes not free: sn7-" in waits.message
+    assert "(Gone)" in waits.message
+    assert waits.message.endswith("there is no other place")
+    with pytest.raises(Conflict, match=r"later' is Waiting, .*not free: sn7-"):
+        machine.ask("from-it", nodes=1, reservation="later")
     machine.allocator.release("here")
     assert machine.due() == "Active"
+    (placed,) = machine.promise("later").conditions or []
+    assert (placed.status, placed.reason) == ("True", "Reserved")
 
 
 def test_a_supernode_of_which_nodes_are_promised_is_not_removed(machine: Promising) -> None:

@@ -47,6 +47,27 @@ async def test_an_unknown_parameter_is_refused_by_every_route_and_changes_nothin
 
 @pytest.mark.looptime
 @pytest.mark.timeout(300)
+async def test_a_parameter_given_twice_is_refused_unless_it_is_a_list(tmp_path):
+    """Of two values one would be passed over."""
+    twice = {"validateOnly": ["true", "false"], "filter": ["state=Active", "state=Lost"], "project": [MARK, MARK]}
+    async with furnished_stack(tmp_path) as (stack, names):
+        admin = stack.token("admin", "default")
+        before, refused = remembered(stack), set()
+        for request in every_request(stack, names):
+            for name in request.takes & twice.keys() if request.rule.kind not in OPENAI else ():
+                answer = await ask(stack, request, admin, **{**request.of(MARK), name: twice[name]})
+                assert (answer.status_code, answer.json().get("field")) == (400, f"query.{name}"), (
+                    f"{request}: {answer.text}"
+                )
+                refused.add(name)
+        assert refused == twice.keys()
+        assert not differences(before, remembered(stack))
+        answer = await stack.http["agents"].get("/v1/nodes", params={"status": ["Lost", "Connected"]})
+        assert answer.is_success, answer.text
+
+
+@pytest.mark.looptime
+@pytest.mark.timeout(300)
 async def test_a_body_that_a_route_does_not_read_is_refused_and_changes_nothing(tmp_path):
     async with furnished_stack(tmp_path) as (stack, names):
         admin = stack.token("admin", "default")
