@@ -10,13 +10,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
-from difflib import get_close_matches
-from types import UnionType
-from typing import Annotated, Any, Literal, Union, get_args, get_origin
+from typing import Any
 
 from pydantic import BaseModel
-from pydantic.fields import FieldInfo
 
+from matrixcommon.api.declared_fields import demand_field
 from matrixcommon.model.errors import InvalidField
 
 Term = tuple[list[str], str, bool]
@@ -25,9 +23,6 @@ Term = tuple[list[str], str, bool]
 ANOTHER_TERM = re.compile(r"(,\s*|\s+(and|or)\s+|\s*(&&|\|\|)\s*)[A-Za-z][\w.]*!?=|\s(and|or)$", re.IGNORECASE)
 """What would be the next term, were it not joined as nobody here joins terms, or missing after its AND; without quotes
 it is in no value."""
-
-FIELDS_SHOWN = 30
-"""How many fields a refusal names."""
 
 
 def parse_filter(text: str | None, view: type[BaseModel] | None = None) -> Callable[[dict[str, Any]], bool]:
@@ -105,46 +100,3 @@ def field_at(view: dict[str, Any], path: list[str]) -> Any:
 
 def as_text(value: Any) -> str:
     return str(value).lower() if isinstance(value, bool) else "" if value is None else str(value)
-
-
-# ---- what is declared
-
-
-def wire_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a model, by the names that they have outside."""
-    return {each.alias or name: each for name, each in model.model_fields.items()}
-
-
-def demand_field(view: type[BaseModel] | None, path: list[str], parameter: str) -> None:
-    """Raises InvalidField where the view declares no such field, or one of a part of it; without a view nothing is
-    known to be missing."""
-    if view is not None and (missing := _missing(view, path, 0)) is not None:
-        at, names = missing
-        shown, before = ".".join(path)[:40], "".join(f"{step}." for step in path[:at])
-        near = get_close_matches(path[at], names, 1)
-        known = [before + name for name in near or sorted(names)[:FIELDS_SHOWN]]
-        rest = ", and more" if not near and len(names) > FIELDS_SHOWN else ""
-        hint = f"did you mean {known[0]!r}?" if near else f"there are {', '.join(known)}{rest}" if known else ""
-        use = "order by" if parameter == "orderBy" else "filter by"
-        raise InvalidField(f"there is no field {shown!r} to {use}{'; ' if hint else ''}{hint}", field=parameter)
-
-
-def _missing(declared: Any, path: list[str], at: int) -> tuple[int, list[str]] | None:
-    """Which step of the path leads to nothing, and what there is in its place; None where the path may lead there."""
-    if at == len(path) or declared is Any:
-        return None
-    origin, within = get_origin(declared), get_args(declared)
-    if origin is Annotated:
-        return _missing(within[0], path, at)
-    if origin in (Union, UnionType):
-        found = [_missing(each, path, at) for each in within if each is not type(None)]
-        return None if None in found else max((each for each in found if each is not None), default=None)
-    if origin in (list, tuple, set, frozenset):
-        return _missing(next((each for each in within if each is not ...), Any), path, at)
-    if isinstance(declared, type) and issubclass(declared, BaseModel):
-        fields = wire_fields(declared)
-        field = fields.get(path[at])
-        return (at, [*fields]) if field is None else _missing(field.annotation, path, at + 1)
-    if origin is Literal or (isinstance(declared, type) and issubclass(declared, str | int | float)):
-        return at, []
-    return None  # a mapping's names are what somebody gave, and of other types nothing is known

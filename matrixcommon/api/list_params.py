@@ -12,7 +12,8 @@ from pydantic import BaseModel, ConfigDict, Field
 from pydantic.alias_generators import to_camel
 
 from matrixcommon.api.authorization import Caller, Scope
-from matrixcommon.api.filters import Term, demand_field, everything, filter_terms, predicate
+from matrixcommon.api.declared_fields import demand_field
+from matrixcommon.api.filters import Term, everything, filter_terms, predicate
 from matrixcommon.model.errors import InvalidField
 
 PAGE_SIZE_MAX = 1000

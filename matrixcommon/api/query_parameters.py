@@ -17,7 +17,7 @@ from fastapi import Request
 from fastapi.dependencies.models import Dependant
 from pydantic import BaseModel
 
-from matrixcommon.api.filters import wire_fields
+from matrixcommon.api.declared_fields import wire_fields
 from matrixcommon.model.errors import Malformed
 
 NAMED_MAX = 5

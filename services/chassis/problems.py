@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 from collections.abc import Sequence
 from typing import Any
 
@@ -14,6 +15,7 @@ from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, compile_path
 
+from matrixcommon.api.declared_fields import fields_instead
 from matrixcommon.model.errors import (
     InternalError,
     InvalidField,
@@ -87,8 +89,8 @@ def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:
     return path
 
 
-def from_validation(wrong: RequestValidationError) -> MatrixError:
-    """The first thing wrong names the field; all of them are in `blocking`."""
+def from_validation(wrong: RequestValidationError, declared: Any = Any) -> MatrixError:
+    """The first thing wrong names the field; all of them are in `blocking`. `declared`: what the body is to be."""
     errors = wrong.errors()
     first = errors[0]
     if isinstance(wrong.body, bytes):  # what is not said to be JSON is not read
@@ -98,7 +100,9 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
     lines = list[dict[str, Any]]()
     for error in errors:
         path = field_path(error["loc"], wrong.body, error["type"] in OF_A_FIELD) or "body"
-        message = "unknown field" if error["type"] == "extra_forbidden" else error["msg"].removeprefix("Value error, ")
+        message = error["msg"].removeprefix("Value error, ")
+        if error["type"] == "extra_forbidden":
+            message = "unknown field" + (fields_instead(declared, re.sub(r"\[\d+]", "", path).split(".")) or "")
         if error["type"] == "missing" and error["loc"][:1] == ("query",):
             message = "it has to be given, in the query"
         if (line := {"field": path, "message": message}) not in lines:
@@ -107,12 +111,13 @@ def from_validation(wrong: RequestValidationError) -> MatrixError:
     return InvalidField(message, field=lines[0]["field"], blocking=lines)
 
 
-def as_error(wrong: Exception, path: str) -> MatrixError:
-    """What a request to `path` failed with, as one of the reasons we have; a traceback goes to the log."""
+def as_error(wrong: Exception, path: str, declared: Any = Any) -> MatrixError:
+    """What a request to `path` failed with, as one of the reasons we have; a traceback goes to the log. `declared`:
+    what its body is to be."""
     if isinstance(wrong, MatrixError):
         return wrong
     if isinstance(wrong, RequestValidationError):
-        return from_validation(wrong)
+        return from_validation(wrong, declared)
     if isinstance(wrong, HTTPException):
         if wrong.status_code == 404:
             return NotFound(f"nothing is served at {path}; /openapi.json lists what is")
@@ -126,6 +131,13 @@ def as_error(wrong: Exception, path: str) -> MatrixError:
     return InternalError("this is our fault; the log has it under requestId")
 
 
+def _body_of(request: Request) -> Any:
+    """What the route of a request declares of its body; Any where that is nothing."""
+    route = request.scope.get("route")
+    fields = route.dependant.body_params if isinstance(route, APIRoute) else []
+    return fields[0].field_info.annotation if len(fields) == 1 else Any
+
+
 def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
     """Every way a request can fail ends in the service's form of a refusal. `routers`: where the methods of a path
     are."""
@@ -133,7 +145,7 @@ def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
     async def refused(request: Request, wrong: Exception) -> Response:
         path, refuse = request.url.path, refusing(request.scope)
         if not isinstance(wrong, HTTPException) or wrong.status_code != 405:
-            return refuse(as_error(wrong, path), path)
+            return refuse(as_error(wrong, path, _body_of(request)), path)
         routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
         if (unknown := _unknown_verb(path, routes)) is not None:
             return refuse(unknown, path)

@@ -13,7 +13,8 @@ from pydantic import Field
 
 from matrixcommon.api.authorization import TAKEN, Caller, Principal, Rule, Scope, hidden
 from matrixcommon.api.client import list_all
-from matrixcommon.api.filters import demand_field, parse_filter
+from matrixcommon.api.declared_fields import demand_field
+from matrixcommon.api.filters import parse_filter
 from matrixcommon.api.list_params import ListParams, Params
 from matrixcommon.api.listing import names_on_page, page
 from matrixcommon.model.errors import InvalidField

@@ -62,7 +62,13 @@ def test_no_more_is_refused_than_has_to_be(mix):
 
 @pytest.mark.parametrize(
     "mix",
-    [BY_NAME["prefill-bound"], BY_NAME["short answers"], BY_NAME["long context"], BY_NAME["decode-bound"], ANSWERS_OF_100],
+    [
+        BY_NAME["prefill-bound"],
+        BY_NAME["short answers"],
+        BY_NAME["long context"],
+        BY_NAME["decode-bound"],
+        ANSWERS_OF_100,
+    ],
     ids=lambda mix: mix.name,
 )
 def test_who_is_let_in_is_in_time_whatever_comes_with_an_earlier_priority(mix):

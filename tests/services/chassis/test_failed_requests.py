@@ -12,6 +12,7 @@ from fastapi.responses import StreamingResponse
 from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, OperationalError
 
 from matrixcommon.api.authorization import AccessRules
+from matrixcommon.model.resource_model import ApiModel
 from services.chassis.app import create_app
 from services.chassis.problems import as_error
 from services.testing.asgi import StreamingASGITransport
@@ -77,6 +78,37 @@ async def test_what_did_not_arrive_whole_is_not_done(sent: list[bytes]) -> None:
     }  # fmt: skip
     await create_app("test", "Test", [router], access)(scope, receive, send)
     assert (done, answered[0]["status"]) == ([], 400)
+
+
+class Part(ApiModel):
+    cpu_gib: int = 0
+
+
+class Thing(ApiModel):
+    nodes: int = 0
+    parts: list[Part] | None = None
+
+
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        ({"node": 1}, "node: unknown field; did you mean 'nodes'?"),
+        ({"speed": 1}, "speed: unknown field; there are nodes, parts"),
+        ({"parts": [{}, {"cpuGb": 1}]}, "parts[1].cpuGb: unknown field; did you mean 'parts.cpuGib'?"),
+        ({"parts": [{"x": 1}]}, "parts[0].x: unknown field; there are parts.cpuGib"),
+    ],
+)
+async def test_an_unknown_field_is_answered_with_those_that_there_are(body: Any, detail: str) -> None:
+    async def put(thing: Thing) -> None: ...
+
+    router = APIRouter()
+    router.add_api_route("/v1/things", put, methods=["PUT"])
+    access = AccessRules("Test", ())
+    access.check = lambda routers: None  # type: ignore[method-assign]
+    transport = StreamingASGITransport(create_app("test", "Test", [router], access))
+    async with httpx.AsyncClient(transport=transport, base_url="http://test") as client:
+        answer = await client.put("/v1/things", json=body)
+    assert (answer.status_code, answer.json()["detail"]) == (422, detail)
 
 
 class StandbyRefusal(Exception):

@@ -79,7 +79,8 @@ async def test_a_body_that_a_route_does_not_read_is_refused_and_changes_nothing(
             answer = await ask(stack, sent, admin, **request.of(MARK))
             problem = answer.json()
             if problem.get("field") == "nodes":  # its body may be left out
-                assert (answer.status_code, problem["detail"]) == (422, "nodes: unknown field"), str(request)
+                assert answer.status_code == 422, str(request)
+                assert problem["detail"].startswith("nodes: unknown field"), f"{request}: {answer.text}"
                 continue
             assert (answer.status_code, problem.get("reason")) == (400, "Malformed"), f"{request}: {answer.text}"
             assert problem["field"] == "body", f"{request}: {answer.text}"
