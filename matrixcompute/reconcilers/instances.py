@@ -366,16 +366,17 @@ class InstanceReconciler:
 
     def _slices_restored(self, session: Session, instance: InstanceRow, observed: Observed) -> bool:
         """Have the slices of the present shape back while a changed one waits; whether a workflow was opened for it."""
-        before = session.get(OperationRow, instance.operation or "")
-        refused = before is not None and before.verb == RESTORE_SLICES and before.state == "Failed"
         if (
             instance.state != "Active"
             or instance.generation == instance.observed_generation
             or observed.allocation is None
             or observed.joined
             or any(each.state == "Withdrawing" for each in observed.slices)
-            or (refused and self._rests(instance))
         ):
+            return False
+        before = session.get(OperationRow, instance.operation or "")
+        refused = before is not None and before.verb == RESTORE_SLICES and before.state == "Failed"
+        if refused and self._rests(instance):
             return False
         self._workflows.open(session, RESTORE_SLICES, instance, "Updating", "Restoring")
         return True
