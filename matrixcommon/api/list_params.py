@@ -98,7 +98,11 @@ class ListQuery(BaseModel):
 
 async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -> ListParams:
     # A coroutine, so that FastAPI does not send every list through its thread pool.
-    caller: Caller | None = getattr(request.state, "caller", None)
+    return list_params(query, getattr(request.state, "caller", None))
+
+
+def list_params(query: ListQuery, caller: Caller | None) -> ListParams:
+    """What a query means to who sent it. Raises InvalidField."""
     view = caller.rule.view if caller is not None else None
     ordered = [path.split(".") for path, _ in order_fields(query.order_by)] if query.order_by else []
     for path in ordered:
