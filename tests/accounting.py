@@ -119,10 +119,18 @@ def _counts(lists: Lists) -> Iterator[str]:
     if lists.capacity is None:
         return
     parted = {member["node"] for _, member, dies in holds(lists) if dies}
+    # Parts of which all went to who preempted them: they are there until they are wiped, and hold nothing.
+    yielded = Counter(
+        member["node"]
+        for _, member, dies in holds(lists)
+        if not (dies or member.get("cpus") or member.get("memoryGib"))
+    )
     for level in ("supernode", "cabinet"):
         for domain in lists.capacity[f"{level}s"]:
             own = [node for node in nodes if node[level] == domain["domain"]]
-            allocated = sum(node.get("allocation") is not None or node["sharedBy"] > 0 for node in own)
+            allocated = sum(
+                node.get("allocation") is not None or node["sharedBy"] > yielded[node["name"]] for node in own
+            )
             free = sum(node["schedulable"] for node in own)
             # Where no NPU has a holder, sockets and memory are lent, or wiped after that: NPUs may be free beside them.
             lending = sum(n.get("unschedulableReason") == "PartlyHeld" and n["name"] not in parted for n in own)

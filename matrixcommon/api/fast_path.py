@@ -3,7 +3,8 @@
 FastAPI finds a route, reads what the route wants of the request and checks it, in about as long as the whole of a
 decision takes. A route that is `hot` is declared to it like any other, so that it is documented, validated and refused
 like any other. A plain request to it (no query, a sound JSON body) is read here, with the same model, and handed to the
-same function; whatever is not plain goes the ordinary way.
+same function; whatever is not plain goes the ordinary way. So it is with looking: at one resource, and at a page of
+many with a filter or without.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import re
 from collections.abc import Awaitable, Callable, Iterable
 from dataclasses import dataclass
-from functools import partial
-from typing import Any
+from functools import lru_cache, partial
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
 
 import orjson
 from fastapi import APIRouter, Depends, Response
@@ -20,12 +22,17 @@ from pydantic import ValidationError
 
 from matrixcommon.api.authorization import AccessRules, Caller, Guard, Principal, Rule
 from matrixcommon.api.deferred_route import DeferredRoute
+from matrixcommon.api.list_params import ListParams, ListQuery, list_params
 from matrixcommon.api.query_parameters import QueryParameters, says_something
 from matrixcommon.api.storable_text import refuse_unstorable_text, suspected
 from matrixcommon.model.resource_model import ApiModel
 
+T = TypeVar("T")
+
 PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
 """A query that names the project and nothing else."""
+PLAIN_LIST = re.compile(rb"pageSize=(1000|[1-9][0-9]{0,2})(?:&filter=[-\w.~*+!%]{1,500})?", re.ASCII)
+"""A query for the first page of a list, as our own clients send it."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +56,10 @@ class FastRouter(APIRouter):
         guard = Guard(parameters.refuse_unknown, parameters.refuse_unread_body, refuse_unstorable_text)
         super().__init__(prefix=prefix, dependencies=[Depends(guard)], route_class=DeferredRoute)
         self.hot_routes: list[FastRoute] = []
+        self.hot_lookups: dict[str, Callable[[str], Response]] = {}
+        """By what comes before the name in the path, what answers for a key."""
+        self.hot_lists: dict[str, Callable[[ListParams], Response]] = {}
+        """By path, what answers with a page."""
 
 
 class FastPath:
@@ -58,16 +69,24 @@ class FastPath:
         self._routes: dict[tuple[str, str], tuple[FastRoute, Rule]] = {}
         hot = [each for router in routers if isinstance(router, FastRouter) for each in router.hot_routes]
         for each in hot:
-            rule = rules.find(each.method, each.path + "{name}" if each.key else each.path)
-            if rule is None:
-                raise LookupError(f"{rules.service}: nobody has decided who may {each.method} {each.path}")
+            rule = _rule(rules, each.method, each.path + "{name}" if each.key else each.path)
             self._routes[each.method, each.path] = each, rule
+        self._lookups: dict[str, tuple[Callable[[str], Response], Rule]] = {}
+        self._lists: dict[str, tuple[Callable[[ListParams], Response], Rule]] = {}
+        for router in routers:
+            if isinstance(router, FastRouter):
+                self._lookups |= {
+                    path: (show, _rule(rules, "GET", path + "{name}")) for path, show in router.hot_lookups.items()
+                }
+                self._lists |= {path: (show, _rule(rules, "GET", path)) for path, show in router.hot_lists.items()}
 
     def find(
         self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None, principal: Principal
     ) -> tuple[Caller, Callable[[], Awaitable[Response]]] | None:
         """The caller, and what answers it; None where the request has to go the ordinary way. Raises Forbidden,
-        NotFound."""
+        InvalidField, NotFound."""
+        if method == "GET":
+            return None if "\0" in path or says_something(body) else self._look(path, query, principal)
         cut = path.rfind("/") + 1
         found = self._routes.get((method, path[:cut])) or self._routes.get((method, path))
         if found is None or cut == len(path):
@@ -94,3 +113,42 @@ class FastPath:
             except (ValidationError, orjson.JSONDecodeError):
                 return None
         return caller, partial(route.handler, **more)
+
+    def _look(
+        self, path: str, query: bytes, principal: Principal
+    ) -> tuple[Caller, Callable[[], Awaitable[Response]]] | None:
+        """The same for who only looks."""
+        if (listed := self._lists.get(path)) is not None:
+            asked = _plain_list(query)
+            if asked is None:
+                return None
+            show_page, rule = listed
+            caller = rule.admit(principal)
+            return caller, partial(_answered, show_page, list_params(asked[0], caller, path, asked[1]))
+        cut = path.rfind("/") + 1
+        found = self._lookups.get(path[:cut])
+        if found is None or cut == len(path) or (query and not PROJECT_ALONE.fullmatch(query)):
+            return None
+        show, rule = found
+        caller = rule.admit(principal, query[8:].decode() if query else None)
+        return caller, partial(_answered, show, caller.key(path[cut:]))
+
+
+async def _answered(show: Callable[[T], Response], asked: T) -> Response:
+    return show(asked)
+
+
+@lru_cache(maxsize=256)
+def _plain_list(query: bytes) -> tuple[ListQuery, list[tuple[str, str]]] | None:
+    """What is asked of a list, also in so many words; None where that is more than a plain page."""
+    if (found := PLAIN_LIST.fullmatch(query)) is None or b"%00" in query:
+        return None
+    sent = parse_qsl(query.decode())
+    return ListQuery.model_validate({"pageSize": int(found[1])} | dict(sent[1:])), sent
+
+
+def _rule(rules: AccessRules, method: str, path: str) -> Rule:
+    """Who may. Raises LookupError."""
+    if (rule := rules.find(method, path)) is None:
+        raise LookupError(f"{rules.service}: nobody has decided who may {method} {path}")
+    return rule

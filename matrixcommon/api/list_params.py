@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -115,17 +115,22 @@ class ListQuery(BaseModel):
 
 async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -> ListParams:
     # A coroutine, so that FastAPI does not send every list through its thread pool.
-    caller: Caller | None = getattr(request.state, "caller", None)
+    caller = getattr(request.state, "caller", None)
+    return list_params(query, caller, request.url.path, request.query_params.multi_items())
+
+
+def list_params(query: ListQuery, caller: Caller | None, path: str, sent: Iterable[tuple[str, str]]) -> ListParams:
+    """What a query means to who `sent` it there. Raises InvalidField."""
     view = caller.rule.view if caller is not None else None
     if query.resource_version is not None and not query.watch:
         raise InvalidField("a list is of now: give resourceVersion with watch=true", field="resourceVersion")
     ordered = [path.split(".") for path, _ in order_fields(query.order_by)] if query.order_by else []
-    for path in ordered:
-        demand_field(view, path, "orderBy")
+    for field in ordered:
+        demand_field(view, field, "orderBy")
     terms = filter_terms(query.filter, view)
     unchecked: list[tuple[str, str]] = []
     if view is None:
-        unchecked = [*(("filter", path[0]) for path, _, _ in terms), *(("orderBy", path[0]) for path in ordered)]
+        unchecked = [*(("filter", field[0]) for field, _, _ in terms), *(("orderBy", field[0]) for field in ordered)]
     return ListParams(
         min(query.page_size, PAGE_SIZE_MAX),
         query.page_token,
@@ -136,8 +141,8 @@ async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -
         caller,
         terms,
         tuple(unchecked),
-        request.url.path,
-        tuple(sorted(request.query_params.multi_items())),
+        path,
+        tuple(sorted(sent)),
     )
 
 

@@ -70,6 +70,11 @@ def list_or_watch(
         if row is not None:
             events = changes_of_kind(params, records, row.kind, views)
         return event_stream(request, events)
+    return list_page(params, records, views)
+
+
+def list_page(params: ListParams, records: Database | None, views: Callable[[], Iterable[ApiModel]]) -> Response:
+    """The page alone."""
     version = {} if records is None else {"resourceVersion": records.latest()}
     # The number before the views, so that a watch from there misses nothing.
     return JsonAnswer(page([view.wire() for view in views()], params) | version)

@@ -20,8 +20,8 @@ from sqlalchemy.orm import Session
 from matrixcommon.api.authorization import READ, Caller, CallerOf, ResourceKind, Scope
 from matrixcommon.api.fast_path import FastRoute, FastRouter
 from matrixcommon.api.filters import Term
-from matrixcommon.api.list_params import IdempotencyKey, IfMatch, IfNoneMatch, Params, ValidateOnly
-from matrixcommon.api.listing import described_page, json_response, list_or_watch
+from matrixcommon.api.list_params import IdempotencyKey, IfMatch, IfNoneMatch, ListParams, Params, ValidateOnly
+from matrixcommon.api.listing import described_page, json_response, list_or_watch, list_page
 from matrixcommon.api.mutations import Mutations, Row, name_for
 from matrixcommon.model.errors import Conflict, Malformed, NotFound
 from matrixcommon.model.resource_key import name_of
@@ -119,23 +119,33 @@ class KindRoutes:
 
         self._views = views
 
-        async def handler(request: Request, params: Params) -> Response:
+        def views_for(params: ListParams) -> Callable[[], Iterable[ApiModel]]:
             params.order_by = params.order_by or order_by
-            shown = views or partial(self._rows, params.terms, rows_shown)
-            return list_or_watch(request, params, self._records, self._kind.row, shown)
+            return views or partial(self._rows, params.terms, rows_shown)
+
+        async def handler(request: Request, params: Params) -> Response:
+            return list_or_watch(request, params, self._records, self._kind.row, views_for(params))
 
         described = {"name": f"list_{self._noun}", "responses": described_page(self._kind.view)}
         self._add("LIST", handler, **{**described, **options})
+        _, path = self._kind.route("LIST")
+        self._router.hot_lists[path] = lambda params: list_page(params, self._records, views_for(params))
 
     def get(self, view: Callable[[Any], ApiModel] | None = None, **options: Any) -> None:
         """One of them, as its row shows itself, or as `view` makes it of the key; without either, as it is listed."""
 
-        async def handler(name: Any) -> Response:
+        def shown(name: Any) -> Response:
             return json_response((view or self._row)(name))
+
+        async def handler(name: Any) -> Response:
+            return shown(name)
 
         handler.__annotations__["name"] = self._kind.named
         name = f"get_{self._noun.removesuffix('s')}"
         self._add("GET", handler, **{"name": name, "response_model": self._kind.view, **options})
+        if self._kind.scope in (Scope.PROJECT, Scope.SHARED):  # a name is a key, of which nothing else is asked
+            _, path = self._kind.route("GET", "")
+            self._router.hot_lookups[path] = shown
 
     def ask(self, verb: str, **options: Any) -> Callable[[Action], Action]:
         """For a handler that changes nothing, and that FastAPI calls as it is."""

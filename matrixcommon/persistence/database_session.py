@@ -241,45 +241,52 @@ class Database:
 
     def found(self, kind: type[ResourceRow], ask: Callable[[Session], list[T]]) -> list[T]:
         """What is asked of the rows of one kind, in a session of its own. Where that was nothing, it is not asked again
-        before one of them changes, as far as nobody else writes.
+        before one of them changes; where others write too, before anything does.
 
         `ask`: a function that compares equal the next time, and that answers by rows of that kind alone, whatever the
         time.
         """
-        nothing_at = self._nothing.get(ask)
-        if not self.shared and nothing_at is not None and self._own.none_since(kind.kind, nothing_at) is not None:
+        asked = self._asked_since(kind, self._nothing.get(ask), ask)
+        if asked is None:
             return []
-        newest = self.latest()
-        with self.reading() as session:
-            answer = ask(session)
+        newest, answer = asked
         if not answer:
             self._nothing[ask] = newest
         return answer
 
     def remembered(self, kind: type[ResourceRow], asked: Hashable, ask: Callable[[Session], T]) -> T:
-        """What is asked of the rows of one kind, in a session of its own, and not again before one of them changes, as
-        far as nobody else writes: for what is asked every other second. The answer is everybody's, so nobody may change
-        it.
+        """What is asked of the rows of one kind, in a session of its own, and not again before one of them changes, or
+        where others write too anything does: for what is asked every other second. The answer is everybody's, so nobody
+        may change it.
 
         `asked`: what is asked, by which the answer is found again. `ask` answers by rows of that kind alone, whatever
         the time.
         """
-        if self.shared:
-            with self.reading() as session:
-                return ask(session)
         known = self._remembered.pop((kind, asked), None)
-        if known is not None and self._own.none_since(kind.kind, known[0]) is not None:
-            self._remembered[kind, asked] = known  # now the last to be forgotten
-            return cast(T, known[1])
-        newest = self.latest()
-        with self.reading() as session:
-            answer = ask(session)
+        now = self._asked_since(kind, None if known is None else known[0], ask) or known
+        assert now is not None
+        _, answer = now
         if isinstance(answer, Sized) and len(answer) > REMEMBERED_LENGTH_MAX:
-            return answer
+            return cast(T, answer)
         if len(self._remembered) >= REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
-        self._remembered[kind, asked] = newest, answer
-        return answer
+        self._remembered[kind, asked] = now  # now the last to be forgotten
+        return cast(T, answer)
+
+    def _asked_since(
+        self, kind: type[ResourceRow], known_at: int | None, ask: Callable[[Session], T]
+    ) -> tuple[int, T] | None:
+        """The answer, with the number of the newest change before it; None where the one that is known as of the change
+        `known_at` is sure to be the answer still. Of what others write the number alone tells, and not the kind."""
+        if self.shared:
+            with self.reading() as session:
+                newest = self._journal.head_rv(session)
+                return None if newest == known_at else (newest, ask(session))
+        if known_at is not None and self._own.none_since(kind.kind, known_at) is not None:
+            return None
+        newest = self.latest()
+        with self.reading() as session:
+            return newest, ask(session)
 
     def newest(self, session: Session) -> int:
         """The number of the newest change that a session sees."""

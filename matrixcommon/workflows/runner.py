@@ -15,9 +15,9 @@ import logging
 import math
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
+from operator import attrgetter
 from typing import Generic
 
-from sqlalchemy import select
 from sqlalchemy.orm import Session
 
 from matrixcommon.model.cancellation import raise_if_cancelled
@@ -25,7 +25,7 @@ from matrixcommon.model.clock import Clock, pause
 from matrixcommon.model.errors import MatrixError, StaleLeader, Unavailable
 from matrixcommon.model.resource_key import name_of, sibling
 from matrixcommon.persistence.resource_row import ResourceRow
-from matrixcommon.persistence.table_cache import shape_of
+from matrixcommon.persistence.table_cache import all_rows, shape_of
 from matrixcommon.telemetry.trace import RESOURCE, continued, traceparent
 from matrixcommon.workflows.host import Host, R, Unreadable
 from matrixcommon.workflows.log import WorkflowLog
@@ -170,8 +170,7 @@ class WorkflowRunner(Generic[C, R]):
         return open_workflows(session, self._host.row)
 
     def _drains(self, session: Session) -> list[WorkflowDrainRow]:
-        kind = self._host.drains
-        return list(session.scalars(select(kind).order_by(kind.name)))
+        return sorted(all_rows(session, self._host.drains), key=attrgetter("name"))
 
     def _count(self, running: int, resting: int, waiting: int) -> None:
         with self._store.transaction() as session:

@@ -22,7 +22,7 @@ UNSCHEDULED = ("Pending", "Provisioning")
 
 
 class NextStep(Enum):
-    """What is done about an instance: at first what opens a workflow, then what asks the neighbours, then what notes."""
+    """What is done about an instance: first what opens a workflow, then what asks the neighbours, then what notes."""
 
     DELETE = "delete it"
     SUSPEND = "give its nodes back"

@@ -73,7 +73,9 @@ class MaintenanceRow(TimedStateRow, Base):
         )
 
 
+_OPEN = select(MaintenanceRow).where(MaintenanceRow.state.in_(OPEN)).order_by(MaintenanceRow.name)
+
+
 def open_maintenances(session: Session) -> list[MaintenanceRow]:
     """Those that are not over, by name."""
-    wanted = select(MaintenanceRow).where(MaintenanceRow.state.in_(OPEN)).order_by(MaintenanceRow.name)
-    return list(session.scalars(wanted))
+    return list(session.scalars(_OPEN))

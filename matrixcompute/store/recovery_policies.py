@@ -8,6 +8,7 @@ from sqlalchemy import String, select
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, project_of
+from matrixcommon.persistence.table_cache import all_rows
 from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.recovery.spec import RecoveryPolicyRequest, RecoveryPolicySpec, RecoveryPolicyView
@@ -45,7 +46,7 @@ def policy_for(session: Session, target: str) -> RecoveryPolicyRow | None:
 
 
 def policies_by_target(session: Session) -> dict[str, RecoveryPolicySpec]:
-    return {row.target: row.policy for row in session.scalars(select(RecoveryPolicyRow))}
+    return {row.target: row.policy for row in all_rows(session, RecoveryPolicyRow)}
 
 
 def policy_of(instance: str, policies: Mapping[str, RecoveryPolicySpec], default: RecoveryPolicy) -> RecoveryPolicy:

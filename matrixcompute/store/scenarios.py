@@ -113,13 +113,20 @@ class ScenarioRunRow(TimedStateRow, Base):
         )
 
 
+_BEGUN = select(ScenarioRunRow).where(ScenarioRunRow.state.in_(BEGUN)).order_by(ScenarioRunRow.name)
+_WAITING_LONGEST = (
+    select(ScenarioRunRow)
+    .where(ScenarioRunRow.state == "Pending")
+    .order_by(ScenarioRunRow.created_at, ScenarioRunRow.name)
+    .limit(1)
+)
+
+
 def runs_begun(session: Session) -> list[ScenarioRunRow]:
     """Those of which something may be in the world, by name."""
-    wanted = select(ScenarioRunRow).where(ScenarioRunRow.state.in_(BEGUN)).order_by(ScenarioRunRow.name)
-    return list(session.scalars(wanted))
+    return list(session.scalars(_BEGUN))
 
 
 def next_run(session: Session) -> list[ScenarioRunRow]:
     """The one that has waited longest, if one waits."""
-    wanted = select(ScenarioRunRow).where(ScenarioRunRow.state == "Pending")
-    return list(session.scalars(wanted.order_by(ScenarioRunRow.created_at, ScenarioRunRow.name).limit(1)))
+    return list(session.scalars(_WAITING_LONGEST))

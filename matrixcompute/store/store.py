@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from pydantic import Field
-from sqlalchemy import JSON, Float, Integer, String, Text, select
+from sqlalchemy import JSON, Float, Integer, String, Text, bindparam, select
 from sqlalchemy.orm import DeclarativeBase, Mapped, Session, mapped_column
 
 from matrixcommon.model.empty import empty_list
@@ -320,6 +320,13 @@ class EventRow(EventColumns, ResourceRow, Base):
 
 
 INSTANCES = select(InstanceRow).order_by(InstanceRow.name)
+_SCALING_POLICIES = select(ScalingPolicyRow).order_by(ScalingPolicyRow.name)
+_NEWEST_EVENT = (
+    select(EventRow)
+    .where(EventRow.instance == bindparam("instance"))
+    .order_by(EventRow.at.desc(), EventRow.name.desc())
+    .limit(1)
+)
 
 
 class ComputeStore(Store):
@@ -342,7 +349,7 @@ class ComputeStore(Store):
         return find(session, OperationRow, instance.operation or "")
 
     def scaling_policies(self, session: Session) -> list[ScalingPolicyRow]:
-        return list(session.scalars(select(ScalingPolicyRow).order_by(ScalingPolicyRow.name)))
+        return list(session.scalars(_SCALING_POLICIES))
 
     def policy_of(self, session: Session, target: str) -> ScalingPolicyRow | None:
         """The policy that owns the scale of that instance."""
@@ -364,12 +371,7 @@ class ComputeStore(Store):
         type: Literal["Normal", "Warning"] = "Normal",
     ) -> None:
         """Note an event; the newest one reported again is not repeated."""
-        newest = session.scalars(
-            select(EventRow)
-            .where(EventRow.instance == instance)
-            .order_by(EventRow.at.desc(), EventRow.name.desc())
-            .limit(1)
-        ).first()
+        newest = session.scalars(_NEWEST_EVENT, {"instance": str(instance)}).first()
         if newest is None or (newest.reason, newest.message) != (reason, message):
             EventRow.note(session, at, type, reason, message, instance=instance, project=project_of(instance))
 

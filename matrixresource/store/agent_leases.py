@@ -11,7 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Sequence
 from dataclasses import dataclass, replace
 
-from sqlalchemy import BigInteger, Float, String, insert, select, update
+from sqlalchemy import BigInteger, Float, String, Table, bindparam, insert, select, update
 from sqlalchemy.orm import Mapped, Session, mapped_column
 
 from matrixcommon.persistence.database_session import Database
@@ -34,6 +34,16 @@ class LeaseRow(Base):
     sequence: Mapped[int] = mapped_column(BigInteger)
     heard_at: Mapped[float] = mapped_column(Float)
     lease_s: Mapped[float] = mapped_column(Float)
+
+
+_TABLE: Table = LeaseRow.__table__  # type: ignore[assignment]
+# Of the table and not of the class: the ORM works out the statement and each row anew, at every batch of reports.
+_INSERT = insert(_TABLE)
+_UPDATE = (
+    update(_TABLE)
+    .where(_TABLE.c.node == bindparam("of_node"))
+    .values({name: bindparam(name) for name in ("epoch", "sequence", "heard_at", "lease_s")})
+)
 
 
 @dataclass
@@ -103,12 +113,12 @@ class Leases:
         self._heard |= leases
         written = self._written = {} if self._written is None else self._written
         due = {node: lease for node, lease in leases.items() if node in news or self._behind(written.get(node), lease)}
-        for statement, nodes in (
-            (insert(LeaseRow), due.keys() - written.keys()),
-            (update(LeaseRow), due.keys() & written.keys()),
+        for statement, key, nodes in (
+            (_INSERT, "node", due.keys() - written.keys()),
+            (_UPDATE, "of_node", due.keys() & written.keys()),
         ):
             if nodes:
-                session.execute(statement, [{"node": str(node), **vars(due[node])} for node in sorted(nodes)])
+                session.execute(statement, [{key: str(node), **vars(due[node])} for node in sorted(nodes)])
         written |= {node: replace(lease) for node, lease in due.items()}  # what is heard may be forgiven later
 
     @staticmethod

@@ -237,13 +237,21 @@ def test_what_was_undone_counts_for_nothing(records):
     assert records.latest() == 1
 
 
-def test_where_others_write_it_is_asked_each_time(tmp_path, records, clock):
+def test_where_others_write_it_is_not_asked_again_before_anybody_changes_anything(tmp_path, records, clock):
     others = Database(DatabaseEngine(f"sqlite:///{tmp_path / 'things.db'}").sessions, Base.metadata, clock, shared=True)
-    assert (others.found(Thing, reds), others.latest()) == ([], 0)
-    assert others.remembered(Thing, "reds", reds) == []
+
+    def answers():
+        return others.found(Thing, reds), others.remembered(Thing, "reds", reds)
+
+    assert (answers(), others.latest()) == (([], []), 0)
+    asked = asked_of(others)
+    assert answers() == ([], [])
+    assert asked == []
+    put(records, "a", "blue")
+    assert answers() == ([], [])
+    assert len(asked) == 2, "of what others write only the number is known"
     put(records, "a", "red")
-    assert (others.found(Thing, reds), others.latest()) == (["a"], 1)
-    assert others.remembered(Thing, "reds", reds) == ["a"]
+    assert (answers(), others.latest()) == ((["a"], ["a"]), 2)
 
 
 def test_the_number_of_the_newest_change_is_known_where_nobody_else_writes(records):

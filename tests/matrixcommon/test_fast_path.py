@@ -7,9 +7,10 @@ from typing import Any
 import httpx
 import pytest
 
-from matrixcommon.api.authorization import EDITORS, AccessRules, Caller, ResourceKind, Scope
+from matrixcommon.api.authorization import EDITORS, VIEWERS, AccessRules, Caller, ResourceKind, Scope
+from matrixcommon.api.fast_path import FastPath
 from matrixcommon.api.resource_routes import ResourceRoutes
-from matrixcommon.model.errors import Conflict
+from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.resource_model import ApiModel
 from services.chassis.app import create_app
 
@@ -31,10 +32,19 @@ class Thing(ApiModel):
     way: str
 
 
-THINGS = ResourceKind("things", Scope.PROJECT, {"PUT": EDITORS, "DELETE": EDITORS})
+class Seen(ApiModel):
+    name: str
+    project: str
+    state: str
+
+
+THINGS = ResourceKind(
+    "things", Scope.PROJECT, {"LIST": VIEWERS, "GET": VIEWERS, "PUT": EDITORS, "DELETE": EDITORS}, view=Seen
+)
+PARTS = ResourceKind("parts", Scope.PHYSICAL, {"LIST": VIEWERS, "GET": VIEWERS})
 MINE = ResourceKind("mine", Scope.PROJECT, {"PUT": EDITORS})
 REPORTS = ResourceKind("reports", Scope.SERVICE, {"CREATE": EDITORS})
-ACCESS = AccessRules("test", (THINGS, MINE, REPORTS))
+ACCESS = AccessRules("test", (THINGS, PARTS, MINE, REPORTS))
 
 
 @pytest.fixture
@@ -60,6 +70,15 @@ def client() -> httpx.AsyncClient:
     @api.of(REPORTS).change("CREATE", fast=True, status_code=202)
     def report(body: Spec, validate_only: bool = False) -> Text:
         return Text(text=f"{body.size} {body.colour_name}")
+
+    def look(name: str) -> Seen:
+        if name in ("none", "red/none"):
+            raise NotFound(f"there is no {name}", field="name")
+        return Seen(name=name, project="default", state="Up")
+
+    for kind in (THINGS, PARTS):
+        api.of(kind).list(lambda: [Seen(name=each, project="default", state=each.upper()) for each in "abc"])
+        api.of(kind).get(look)
 
     app = create_app("test", "Test", [api.router], ACCESS)
     return httpx.AsyncClient(transport=httpx.ASGITransport(app, raise_app_exceptions=False), base_url="http://test")
@@ -120,6 +139,48 @@ def declared(answer: httpx.Response) -> Any:
 async def test_a_hot_route_passes_over_no_parameter(client, method, path):
     answer = await client.request(method, path, json={"size": 1})
     assert (answer.status_code, answer.json()["field"]) == (400, f"query.{path.partition('?')[2].partition('=')[0]}")
+
+
+LOOKS = [
+    "things/a", "things/none", "things/a%20b", "things/", "things/a/b", "things/a%2Fb", "things/a%00", "things/a?project=red",
+    "things/none?project=red", "things/a?project=Red", "things/a?project=", "things/a?of=it", "parts/a", "parts/a?project=red",
+    "things", "things?pageSize=2", "things?pageSize=1000", "things?pageSize=1001", "things?pageSize=0", "things?pageSize=02",
+    "things?pageSize=9&filter=state%3DA", "things?pageSize=9&filter=state%21%3DA+AND+name%3Dc", "things?pageSize=9&filter=name=b",
+    "things?pageSize=9&filter=nothing%3D1", "things?pageSize=9&filter=", "things?pageSize=9&filter=%00", "things?pageSize=9&filter=%FF%3D1",
+    "things?pageSize=9&filter=state", "things?pageSize=9&Filter=state%3DA", "things?pageSize=9&project=red", "things?filter=state%3DA",
+    "things?pageSize=9&pageSize=1", "parts?pageSize=2", "parts?pageSize=9&filter=state%3DB", "parts?pageSize=9&filter=nothing%3D1",
+    "things?pageSize=9&watch=true", "things?pageSize=9&orderBy=name%20desc", "reports",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("path", LOOKS)
+async def test_who_looks_is_answered_alike_either_way(client, path, monkeypatch):
+    direct = await client.get(f"/v1/{path}")
+    monkeypatch.setattr(FastPath, "find", lambda *asked: None)
+    ordinary = await client.get(f"/v1/{path}")
+    assert direct.status_code == ordinary.status_code
+    assert declared(direct) == declared(ordinary)
+    assert direct.headers.get("content-type") == ordinary.headers.get("content-type")
+
+
+@pytest.mark.parametrize(
+    "path", ["things/a", "things/a?project=red", "things?pageSize=1000", "parts?pageSize=9&filter=state%3DA"]
+)
+async def test_a_plain_look_goes_the_direct_way(client, path, monkeypatch):
+    monkeypatch.setattr("fastapi.routing.APIRoute.get_route_handler", lambda route: pytest.fail(route.path))
+    assert (await client.get(f"/v1/{path}")).status_code == 200
+
+
+async def test_the_next_page_of_one_that_went_the_direct_way_goes_on_from_it(client):
+    asked = {"pageSize": "2", "filter": "project=default"}
+    first = (await client.get("/v1/things", params=asked)).json()
+    rest = await client.get("/v1/things", params=asked | {"pageToken": first["nextPageToken"]})
+    assert [each["name"] for each in [*first["items"], *rest.json()["items"]]] == ["a", "b", "c"]
+
+
+async def test_a_look_with_a_body_is_refused(client):
+    answer = await client.request("GET", "/v1/things/a", json={"size": 1})
+    assert (answer.status_code, answer.json()["field"]) == (400, "body")
 
 
 async def test_a_query_is_heeded(client):

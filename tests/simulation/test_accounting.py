@@ -9,7 +9,7 @@ import httpx
 import pytest
 
 from tests import rest_lists
-from tests.accounting import Acknowledged, Lists, audit, fetch, fetch_over_http
+from tests.accounting import Acknowledged, Lists, _counts, audit, fetch, fetch_over_http
 from tests.stack import Stack
 
 STARTS = {"startsAt": "2030-01-01T00:00:00Z", "durationS": 100}
@@ -205,3 +205,20 @@ def test_the_accountant_reads_all_pages_over_http_and_again_what_changed(monkeyp
     assert [each["name"] for each in lists["instances"]] == ["a", "b"]
     assert lists.torn == set()
     assert list(versions) == []
+
+
+@pytest.mark.parametrize(("cpus", "allocated"), [(None, 0), (4, 1)])
+def test_a_part_that_went_to_who_preempted_it_counts_for_nothing_until_it_is_wiped(
+    cpus: int | None, allocated: int
+) -> None:
+    """Also where who took it let go before that: the node is to be had, and shows as shared until its agent wiped it."""
+    node = {"name": "n", "supernode": "sn0", "cabinet": "c", "sharedBy": 1, "schedulable": False, "agent": "Connected"}
+    member = {"node": "n", "role": "pool", "cpus": cpus}
+    lists = Lists(
+        {
+            "nodes": [node | {"unschedulableReason": "PartlyHeld"}],
+            "allocations": [{"project": "default", "name": "a", "state": "Releasing", "members": [member]}],
+        },
+        {"supernodes": [], "cabinets": [{"domain": "c", "nodes": 1, "free": 1, "allocated": allocated}]},
+    )
+    assert list(_counts(lists)) == []

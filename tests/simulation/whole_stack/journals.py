@@ -36,6 +36,8 @@ class Journals:
         self._illegal: list[str] = []
         self._changed = True
         self._before: Lists | None = None
+        self._granted: set[str] = set()
+        """Allocations that were to move when their project's quota was set: what they come to was granted before."""
         self.commits = 0
         self.hash = hashlib.sha256()
         """Of every change there was."""
@@ -63,6 +65,7 @@ class Journals:
             self._take(kind, name, None if type_ == "DELETED" else orjson.loads(body))
             if kind == "quota":
                 self._note_quotas(self.lists)
+                self._granted |= {key for key, each in self._of["allocations"].items() if _moves(each)}
         self._changed = self._changed or bool(rows)
         self.commits += bool(rows)
 
@@ -78,6 +81,12 @@ class Journals:
             before, after = current[name]["state"], shown["state"]
             if before != after and after not in NODE_STATES.moves[before]:
                 self._illegal.append(f"node {name} went from {before} to {after}")
+        if kind == "allocation" and name in self._granted and not _moves(shown):
+            self._granted.discard(name)
+            grown = _npus_charged(shown) - _npus_charged(current[name])
+            for quota in self._before["quotas"] if self._before is not None else ():
+                if quota["name"] == shown["project"]:
+                    quota["usedNpus"] += max(0.0, grown)
         current[name] = shown
 
     def _note_quotas(self, lists: Lists) -> None:
@@ -124,15 +133,26 @@ def _npus_used(allocations: list[Item], reservations: list[Item]) -> Counter[str
     to be held adds nothing. Sockets and memory are left to the accountant who reads REST."""
     used: Counter[str] = Counter()
     for allocation in allocations:
-        if allocation["state"] != "Releasing":
-            project = project_of(key_of(allocation["project"], allocation["name"]))
-            spares = sum(member["role"] == "spare" for member in allocation["members"])
-            # A spare that took a member's place counts until another is found.
-            used[project] += NPUS * max(0, (allocation.get("spares") or 0) - spares)
-            for member in allocation["members"]:
-                whole = member.get("npus") is None and member["role"] != "pool"
-                dies: Any = range(16) if whole else member.get("dies") or ()
-                used[project] += len(dies) / 2 if member["role"] != "successor" else 0  # type: ignore[assignment]
+        project = project_of(key_of(allocation["project"], allocation["name"]))
+        used[project] += _npus_charged(allocation)  # type: ignore[assignment]
     for reservation in reservations:
         used[reservation["project"]] += npus_promised(reservation)  # type: ignore[assignment]
     return used
+
+
+def _npus_charged(allocation: Item) -> float:
+    if allocation["state"] == "Releasing":
+        return 0.0
+    spares = sum(member["role"] == "spare" for member in allocation["members"])
+    # A spare that took a member's place counts until another is found.
+    charged = float(NPUS * max(0, (allocation.get("spares") or 0) - spares))
+    for member in allocation["members"]:
+        whole = member.get("npus") is None and member["role"] != "pool"
+        dies: Any = range(16) if whole else member.get("dies") or ()
+        charged += len(dies) / 2 if member["role"] != "successor" else 0
+    return charged
+
+
+def _moves(allocation: Item) -> bool:
+    """Whether it has somebody to step in. What its change asks for is charged from then on, which only quotas show."""
+    return any(member["role"] == "successor" for member in allocation["members"])

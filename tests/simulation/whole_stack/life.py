@@ -19,6 +19,7 @@ from unittest.mock import patch
 
 import httpx
 
+from matrixcommon.api.client import call
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
 from matrixcommon.persistence.database_session import Database
@@ -82,9 +83,8 @@ class SimulatedLife(Life):
         stack.served.fabric = self._fabric_of
         self.stack = stack
         await stack.__aenter__()
-        self.lists = await fetch(self.direct(), LISTS)
         assert self.journals is not None
-        self.journals.planes = self.lists["planes"]
+        self.journals.planes = (await call(self.direct()["link"], "GET", "/v1/planes"))["items"]
         return stack
 
     def direct(self) -> dict[str, httpx.AsyncClient]:

@@ -78,10 +78,27 @@ REPLENISHED = [
         {**WITH_A_SPARE, "members": [*ALLOCATED["members"], {"node": "sn0-c00-n2", "role": "spare"}]},
     ),
 ]
+MOVES = {**ALLOCATED, "members": [ALLOCATED["members"][0], {"node": "sn0-c00-n1", "role": "successor", "rank": 1}]}
+GRANTED = [
+    ("quota", "ADDED", {**QUOTA, "npus": 40}),
+    ("allocation", "ADDED", MOVES),
+    ("quota", "MODIFIED", QUOTA),
+    ("allocation", "MODIFIED", ALLOCATED),
+    ("quota", "DELETED", QUOTA),
+]
+MOVED_BEYOND = [
+    ("quota", "ADDED", QUOTA),
+    ("allocation", "ADDED", MOVES),
+    ("allocation", "MODIFIED", ALLOCATED),
+    ("quota", "MODIFIED", {**QUOTA, "npus": 40}),
+]
 EXCEEDED = [("quota", "ADDED", QUOTA), ("allocation", "ADDED", ALLOCATED), ("quota", "MODIFIED", {**QUOTA, "npus": 40})]
 
 
-@pytest.mark.parametrize(("changes", "exceeds"), [(LOWERED, False), (REPLENISHED, False), (EXCEEDED, True)])
+@pytest.mark.parametrize(
+    ("changes", "exceeds"),
+    [(LOWERED, False), (REPLENISHED, False), (GRANTED, False), (EXCEEDED, True), (MOVED_BEYOND, True)],
+)
 def test_a_quota_is_judged_by_what_was_held_when_it_was_set(
     tmp_path: Path, changes: list[tuple[str, str, dict[str, Any]]], exceeds: bool
 ) -> None:
