@@ -17,7 +17,7 @@ ONE, TWO, SPARE = "sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2"
 KEEP = Recovery("keep")
 LOST = Recovery("replace", (TWO,), "NodeLost", "lost", (TWO,))
 RESET = Recovery("repair", (), "NodeUnhealthy", "an NPU is reset", (TWO,))
-HELD = Recovery("hold", (), "SafetyStop", "too many at once", (TWO,))
+STOPPED = Recovery("hold", (), "SafetyStop", "too many at once", (TWO,))
 SPARE_LOST = Recovery("replace", (SPARE,), "NodeLost", "lost", (SPARE,))
 REPAIRING, CREATING = "default/replace-node-1", "default/create-instance-1"
 
@@ -104,7 +104,7 @@ APART = Observed(BOTH, joined(ONE))
         ("one that has Failed for good", seen("Failed", NOTHING), NextStep.WAIT),
         ("one below its floor", seen("Failed", recovery=LOST, **OPENED_REPAIR), NextStep.REPAIR_BELOW_FLOOR),
         ("one below its floor that was just refused", seen("Failed", recovery=LOST, rests=True, retry_at=40.0, **OPENED_REPAIR), NextStep.WAIT),
-        ("one below its floor of which too much is lost", seen("Failed", recovery=HELD, **OPENED_REPAIR), NextStep.WAIT),
+        ("one below its floor of which too much is lost", seen("Failed", recovery=STOPPED, **OPENED_REPAIR), NextStep.WAIT),
         ("one below its floor whose member is back", seen("Failed", **OPENED_REPAIR), NextStep.CHANGE),
         ("one below its floor that is to be off", seen("Failed", recovery=LOST, spec=OFF, changed=True, **OPENED_REPAIR), NextStep.CHANGE),
         ("one below its floor that is to be what is left of it", seen("Failed", Observed(allocation(member(ONE), member(TWO, agent="Lost")), ()), LOST, spec={"nodes": 1}, changed=True, **OPENED_REPAIR), NextStep.CHANGE),
@@ -114,7 +114,7 @@ APART = Observed(BOTH, joined(ONE))
         ("one that is to start", seen("Stopped", spec=ON, changed=True), NextStep.CHANGE),
         ("one that is to start and lacks a node", seen("Stopped", recovery=LOST, spec=ON, changed=True), NextStep.START),
         # Something failed.
-        ("too much at once", seen("Active", recovery=HELD), NextStep.HOLD),
+        ("too much at once", seen("Active", recovery=STOPPED), NextStep.HOLD),
         ("a lost member", seen("Active", recovery=LOST), NextStep.REPAIR),
         ("a member that is repaired where it is", seen("Active", recovery=RESET), NextStep.REPAIR),
         ("a lost spare", seen("Active", WITH_SPARE, SPARE_LOST), NextStep.REPLACE_SPARES),
