@@ -4,6 +4,7 @@ Those have an `aggregationRule`, and hold the rules of the roles it selects.
 """
 
 import asyncio
+from collections.abc import Iterable
 from typing import Any
 
 from matrixcontainer.kubeapi.auth.authorizer import CLUSTER_ROLES
@@ -19,6 +20,9 @@ from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.storage.objects import Change
 
 ALL: Name = ("", "")
+
+PASSES_MAX = 8
+"""As deep as roles aggregate one another at the most."""
 
 
 def options() -> Options:
@@ -46,7 +50,10 @@ class ClusterRoles(Controller):
         return None
 
     async def ensure_bootstrap(self) -> None:
-        roles = [self._ensure("clusterroles", body) for body in bootstrap_roles()]
+        defaults = {role["metadata"]["name"]: role for role in bootstrap_roles()}
+        for name, rules in aggregated([defaults[name] for name in sorted(defaults)]).items():
+            defaults[name]["rules"] = rules
+        roles = [self._ensure("clusterroles", body) for body in defaults.values()]
         bindings = [self._ensure("clusterrolebindings", body) for body in bootstrap_bindings()]
         also = [self._ensure(f"{body['kind'].lower()}s", body) for body in self._extra]
         await asyncio.gather(*roles, *bindings, *also)
@@ -75,20 +82,11 @@ class ClusterRoles(Controller):
             await self.core.verbs.modify(resource, namespace, name, change, options())
 
     async def aggregate(self) -> None:
-        """Fill every aggregated role; again until nothing changes, because they aggregate one another."""
-        resource = self.resource
-        for _ in range(8):
-            roles = [record.obj for record in self.core.store.objects_of(CLUSTER_ROLES)]
-            changed = False
-            for role in roles:
-                if "aggregationRule" not in role:
-                    continue
-                rules = _aggregated_rules(role, roles)
-                if rules != (role.get("rules") or []):
-                    changed = True
-                    await self._fill(resource, role["metadata"]["name"], rules)
-            if not changed:
-                return
+        """Fill every aggregated role."""
+        roles = {record.obj["metadata"]["name"]: record.obj for record in self.core.store.objects_of(CLUSTER_ROLES)}
+        for name, rules in aggregated([*roles.values()]).items():
+            if rules != (roles[name].get("rules") or []):
+                await self._fill(self.resource, name, rules)
 
     async def _fill(self, resource: Resource, name: str, rules: list[dict[str, Any]]) -> None:
         def change(obj: dict[str, Any]) -> dict[str, Any]:
@@ -99,11 +97,32 @@ class ClusterRoles(Controller):
             await self.core.verbs.modify(resource, "", name, change, options())
 
 
-def _aggregated_rules(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[dict[str, Any]]:
+def aggregated(roles: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+    """The rules that each aggregated role is to have, by name: worked out again until nothing changes, because they
+    aggregate one another."""
+    rules = {role["metadata"]["name"]: role.get("rules") or [] for role in roles}
+    gather = {role["metadata"]["name"]: _sources(role, roles) for role in roles if "aggregationRule" in role}
+    for _ in range(PASSES_MAX):
+        before = dict(rules)
+        for name, sources in gather.items():  # one after the other, so that two of each other come to have the same
+            rules[name] = _together(rules[source] for source in sources)
+        if rules == before:
+            break
+    return {name: rules[name] for name in gather}
+
+
+def _sources(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
+    return [
+        other["metadata"]["name"]
+        for selector in (role["aggregationRule"] or {}).get("clusterRoleSelectors") or []
+        for other in roles
+        if other is not role and matches_label_selector(selector, other["metadata"].get("labels") or {})
+    ]
+
+
+def _together(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """All of them, each once."""
     found: list[dict[str, Any]] = []
-    for selector in (role["aggregationRule"] or {}).get("clusterRoleSelectors") or []:
-        for other in roles:
-            if other is role or not matches_label_selector(selector, other["metadata"].get("labels") or {}):
-                continue
-            found += [rule for rule in other.get("rules") or [] if rule not in found]
+    for rules in lists:
+        found += [rule for rule in rules if rule not in found]
     return found
