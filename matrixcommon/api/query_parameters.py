@@ -8,7 +8,7 @@ whoever may not ask is not told. So is a body that the route does not read: what
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from difflib import get_close_matches
 from itertools import islice
 from typing import Any, get_args, get_origin
@@ -108,4 +108,6 @@ def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 
 def _is_list(annotation: Any) -> bool:
-    return any(get_origin(each) is list for each in (annotation, *get_args(annotation)))
+    """Whether it is one of several values, of whatever kind, or may be."""
+    origins = (get_origin(each) for each in (annotation, *get_args(annotation)))
+    return any(isinstance(each, type) and issubclass(each, Collection) for each in origins)
