@@ -67,18 +67,16 @@ class FastPath:
 
     def __init__(self, routers: Iterable[APIRouter], rules: AccessRules) -> None:
         self._routes: dict[tuple[str, str], tuple[FastRoute, Rule]] = {}
-        hot = [each for router in routers if isinstance(router, FastRouter) for each in router.hot_routes]
-        for each in hot:
-            rule = _rule(rules, each.method, each.path + "{name}" if each.key else each.path)
-            self._routes[each.method, each.path] = each, rule
         self._lookups: dict[str, tuple[Callable[[str], Response], Rule]] = {}
         self._lists: dict[str, tuple[Callable[[ListParams], Response], Rule]] = {}
-        for router in routers:
-            if isinstance(router, FastRouter):
-                self._lookups |= {
-                    path: (show, _rule(rules, "GET", path + "{name}")) for path, show in router.hot_lookups.items()
-                }
-                self._lists |= {path: (show, _rule(rules, "GET", path)) for path, show in router.hot_lists.items()}
+        for router in (each for each in routers if isinstance(each, FastRouter)):
+            for each in router.hot_routes:
+                rule = _rule(rules, each.method, each.path + "{name}" if each.key else each.path)
+                self._routes[each.method, each.path] = each, rule
+            for path, show in router.hot_lookups.items():
+                self._lookups[path] = show, _rule(rules, "GET", path + "{name}")
+            for path, show_page in router.hot_lists.items():
+                self._lists[path] = show_page, _rule(rules, "GET", path)
 
     def find(
         self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None, principal: Principal

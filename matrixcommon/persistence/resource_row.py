@@ -196,7 +196,7 @@ def check_etag(row: ResourceRow | None, if_match: str | None) -> None:
     there is no row where it is `ABSENT`."""
     if if_match is None:
         return
-    if if_match == ABSENT:
+    if if_match is ABSENT:  # and not what a client sent that reads like it
         if row is not None:
             raise PreconditionFailed(f"there is one already, version {row.etag}", field="If-None-Match")
         return

@@ -136,8 +136,9 @@ class ReservationService:
 
     def _in_the_way(self, session: Session, row: ReservationRow) -> str:
         """Why one whose start has come has none of its nodes; a few of those that are not free, each with why."""
-        obstacles = {str(node.node_name): obstacle_in_words(node) for node in self._store.nodes(session)}
-        short = [f"{name} ({why})" for name in sorted(row.nodes) if (why := obstacles.get(name, "Gone"))]
+        wanted = sorted(row.nodes)
+        obstacles = {str(node.node_name): obstacle_in_words(node) for node in self._store.nodes(session, wanted)}
+        short = [f"{name} ({why})" for name in wanted if (why := obstacles.get(name, "Gone"))]
         shown = ", ".join(short[:SHORT_SHOWN]) + (f" and {more} more" if (more := len(short) - SHORT_SHOWN) > 0 else "")
         lacks = f"of its nodes not free: {shown}; " if short else ""
         return f"its start has come; {lacks}there is no other place"

@@ -14,9 +14,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from math import ceil, inf
 
 from infer_workload.contract.deployments import DeploymentRequest, ServingObjective
+from infer_workload.ems.context_cache import Match
 from infer_workload.engine.decode_time import finish_in_s, most_steps, present_step_s, room_in_s, transfer_s
 from infer_workload.engine.engine import Engine
 from infer_workload.engine.first_token import FirstToken, first_token
@@ -130,15 +132,18 @@ class _Asked:
 
     # The first token.
 
+    @cached_property
+    def _match(self) -> Match:
+        """What the context cache holds of its prompt."""
+        return self.engine.cache.peek(self.request.blocks, self.request.prompt)
+
     def prefill_s(self) -> float:
         """What its prompt takes an instance that is busy: its part of a chunk that is full of such ones."""
-        engine, request = self.engine, self.request
-        _, instances = engine.placement.open_places()
+        _, instances = self.engine.placement.open_places()
         if not instances:
             return 0.0
-        instance = instances[0]
-        cached = min(engine.cache.peek(request.blocks, request.prompt).tokens, request.prompt - 1)
-        return instance.timing.part_s(request.prompt - cached, cached, instance.token_budget)
+        cached = min(self._match.tokens, self.request.prompt - 1)
+        return instances[0].timing.part_s(self.request.prompt - cached, cached, instances[0].token_budget)
 
     def _first_token(self, leaving: Sequence[InferenceRequest]) -> FirstToken | None:
         """What the instance that would take it would do; None where there is none."""
@@ -146,9 +151,8 @@ class _Asked:
         _, instances = engine.placement.open_places()
         if not instances:
             return None
-        match = engine.cache.peek(request.blocks, request.prompt)
-        instance = choose_instance(instances, match, request.priority)
-        return first_token(engine.deployment, engine.cache.nodes, instance, request, match, engine.now, leaving)
+        instance = choose_instance(instances, self._match, request.priority)
+        return first_token(engine.deployment, engine.cache.nodes, instance, request, self._match, engine.now, leaving)
 
     def _first_token_late_s(self, prompt: FirstToken, waits_s: float, ttft_s: float) -> float:
         """How long until its first token would be in time, and make nobody late that was let in before."""

@@ -146,6 +146,18 @@ async def test_default_roles_are_put_back(talk: Talk) -> None:
     assert (await talk.acting_as("ann").post(f"{AUTHORIZATION}/selfsubjectrulesreviews", {})).code == 201
 
 
+async def test_what_somebody_cut_from_an_aggregated_role_is_not_given_back_for_a_moment(talk: Talk) -> None:
+    """Its rules are those of the roles that feed it, and of these one may be taken away."""
+    fed = {"metadata": {"labels": {"rbac.authorization.k8s.io/aggregate-to-edit": None}}}
+    before = (await talk.get(f"{RBAC}/clusterroles/edit")).body
+    await talk.patch(f"{RBAC}/clusterroles/system:aggregate-to-edit", fed)
+    await talk.until(f"{RBAC}/clusterroles/edit", lambda reported: reported.body["rules"] != before["rules"])
+    await talk.api.manager.cluster_roles.aggregate()
+    cut = (await talk.get(f"{RBAC}/clusterroles/edit")).body
+    await talk.api.manager.cluster_roles.ensure_bootstrap()
+    assert (await talk.get(f"{RBAC}/clusterroles/edit")).body == cut
+
+
 async def test_nobody_grants_more_than_they_have(talk: Talk) -> None:
     await give(
         talk, "ann", a_rule("create update", "roles rolebindings", "rbac.authorization.k8s.io"), a_rule("get", "pods")

@@ -69,7 +69,7 @@ class ClusterRoles(Controller):
             return
         found = record.obj
         updates = (found["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
-        parts = ("subjects", "rules")
+        parts = ("subjects", "rules") if "aggregationRule" not in body else ()  # `aggregate` keeps the rules of those
         lost = {part: [item for item in body.get(part) or [] if item not in (found.get(part) or [])] for part in parts}
         if updates == "true" and any(lost.values()):
 
