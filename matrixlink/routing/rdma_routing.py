@@ -100,7 +100,7 @@ def _whole_between(subnets: int, spines: int, same: bool) -> TrunkState:
     return TrunkState((1.0,) * subnets, ((1 / spines,) * spines,) * subnets, same)
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=8192)
 def way(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | None:
     """Each die port's part: by what both ends and the trunks have in its subnet; over the spines into the other subnet
     when they share none; None when nothing leads there."""
@@ -170,7 +170,7 @@ def _most(survey: RdmaPortState, cabinet: str, kind: Shares, fails: str) -> Wors
     return _most_of(kind, tuple(dict.fromkeys(survey.peers(cabinet))), fails, survey.fabric.spec.rdma.spines)
 
 
-@functools.lru_cache(maxsize=16384)
+@functools.lru_cache(maxsize=4096)
 def _most_of(kind: Shares, peers: tuple[tuple[Shares, TrunkState], ...], fails: str, spines: int) -> WorstLoad:
     ports, trunks, cut = np.zeros(len(kind)), np.zeros((len(kind), spines)), not any(kind)
     for shares, between in peers:

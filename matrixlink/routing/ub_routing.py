@@ -30,6 +30,9 @@ from matrixlink.routing.routes import BandwidthNeeds, Demand, NodeRoutes, Routes
 Weights = tuple[float, ...]
 Chips = tuple[Weights, ...]
 
+PAIRS_CACHED = 8192
+"""Pairs of port conditions whose weights are cached, about 1.5 KB each: enough for all pairs of 48 different nodes."""
+
 
 @dataclass(frozen=True)
 class PortCondition:
@@ -51,9 +54,10 @@ class PortCondition:
         spec = fabric.spec
         shares = fabric.usable(Plane.UB, node) / fabric.whole(Plane.UB)
         split = spec.ub.sub_planes * spec.ub.l2_per_sub_plane
-        chips = shares[:split].reshape(spec.ub.sub_planes, -1).tolist()
+        chips = map(tuple, shares[:split].reshape(spec.ub.sub_planes, -1).tolist())
         dies = Counter(map(tuple, shares[split:].reshape(-1, spec.ub.sub_planes).tolist()))
-        return cls(tuple(map(tuple, chips)), tuple(dies.items()))
+        alike: dict[Weights, Weights] = {}  # most sub-planes are whole: one tuple for all of them, as caches keep it
+        return cls(tuple(alike.setdefault(each, each) for each in chips), tuple(dies.items()))
 
 
 @functools.cache
@@ -136,7 +140,7 @@ def _vectors(
     return found, parted
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=PAIRS_CACHED)
 def _cut(kind: PortCondition, other: PortCondition, fails: str) -> bool:
     """Whether nothing is left between nodes of two kinds: of their uplinks now, of any two dies' after a failure."""
     whole = (1.0,) * len(kind.chips)
@@ -207,7 +211,7 @@ class UbPairWeights:
     cut: bool
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=PAIRS_CACHED)
 def _pair(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> UbPairWeights:
     if not chips_a[0]:  # the plane ends at the node: nothing is to be had there, and nothing lost
         return UbPairWeights(np.zeros(len(chips_a)), np.zeros(0), cut=False)
@@ -290,7 +294,7 @@ def _choose_in(fabric: Fabric, members: list[str], routes: dict[str, NodeRoutes]
     return cut
 
 
-@functools.lru_cache(maxsize=65536)
+@functools.lru_cache(maxsize=PAIRS_CACHED)
 def _stripes(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights) -> tuple[Stripe, ...]:
     way = _pair(chips_a, die_a, chips_b, die_b, NOTHING)
     found = []
