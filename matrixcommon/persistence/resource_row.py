@@ -42,6 +42,9 @@ class ResourceRow:
     """Columns of text, never null, that its view shows as they are: by these a list is filtered in the database."""
     MOVES: ClassVar[StateMachine]
     """Of kinds whose state moves by a table."""
+    VIEW_ANSWERS: ClassVar[bool] = False
+    """Whether the view made for the journal is kept until the request is answered with it. A view takes as much memory
+    as its row, and cached rows live as long as the resource, so only kinds whose view is expensive do so."""
 
     def move(self, state: str) -> None:
         self.state = self.MOVES.check(self.state, state)
@@ -73,14 +76,15 @@ class ResourceRow:
         return view.from_stored({**self.common(), **set_ones, **otherwise})
 
     def shown(self) -> ResourceView:
-        """The view as of its last change, made once for the journal and the answer; outside of transactions."""
-        version, view = self.__dict__.get("_shown", (None, None))
+        """The view as of the last change, for the answer to whoever made it; outside of transactions."""
+        version, view = self.__dict__.pop("_shown", (None, None))
         return view if view is not None and version == self.version else self.view()
 
     def show(self) -> ResourceView:
-        """The view as of a change that has just been numbered."""
+        """The view as of a change that has just been numbered, for the journal."""
         view = self.view()
-        self.__dict__["_shown"] = self.version, view
+        if self.VIEW_ANSWERS:
+            self.__dict__["_shown"] = self.version, view
         return view
 
     @property

@@ -47,6 +47,7 @@ class AllocationRow(ResourceRow, Base):
     __tablename__ = "allocations"
     kind = "allocation"
     MOVES = ALLOCATION_STATES
+    VIEW_ANSWERS = True
 
     nodes: Mapped[int] = mapped_column(Integer)
     spares: Mapped[int] = mapped_column(Integer)

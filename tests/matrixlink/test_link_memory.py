@@ -1,6 +1,9 @@
 """What MatrixLink keeps in memory is of what there is now."""
 
+import gc
+
 from matrixcommon.api.client import list_all
+from matrixlink.contract.slices import LinkView
 from tests.matrixlink.fleet import NODES
 
 
@@ -63,3 +66,14 @@ async def test_names_of_slices_that_are_gone_are_forgotten_and_none_of_them_is_m
         after = {name: store.first_generation(session, name) for name in known}
     assert all(after[name] >= known[name] for name in known), (known, after)
     await stack.active("s3-ub")
+
+
+async def test_links_that_were_impaired_once_keep_no_view_in_memory(stack):
+    """Their rows stay for as long as the supernode does, so that every one of thirteen thousand links may have one."""
+    stack.hardware[NODES[0]].ports.update({f"ub-p0-k{chip:02d}": 0.5 for chip in range(16)})
+    await stack.settle()
+    controller = stack.slice_controller()
+    with controller.store.reading() as session:
+        assert len(controller.store.links(session)) == 16
+    gc.collect()
+    assert not [each for each in gc.get_objects() if isinstance(each, LinkView)]
