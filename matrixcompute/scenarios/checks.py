@@ -1,4 +1,4 @@
-"""checked: what no single field of a scenario can say of itself. A refusal names the field by its path."""
+"""checked: the rules of a scenario that span several fields. A refusal names the field by its path."""
 
 from __future__ import annotations
 
@@ -22,12 +22,12 @@ Problem = tuple[str, str]
 
 
 def parse(document: Any, name: str) -> tuple[str, Scenario]:
-    """The name and the scenario that a document means: a resource of Kubernetes, or a scenario as it is, which then
-    bears `name`. Raises InvalidField."""
+    """The name and scenario of a document: a Kubernetes resource, or a bare scenario, whose name defaults to `name`.
+    Raises InvalidField."""
     if not isinstance(document, dict):
-        raise InvalidField("a scenario is a mapping of fields", field="")
+        raise InvalidField("a scenario has to be a mapping of fields", field="")
     if document.get("kind", KIND) != KIND:
-        raise InvalidField(f"{document['kind']!r} is no {KIND}", field="kind")
+        raise InvalidField(f"kind has to be {KIND}, not {document['kind']!r}", field="kind")
     if "spec" in document:
         name = (document.get("metadata") or {}).get("name") or name
         spec, place = document["spec"], "spec."
@@ -46,7 +46,7 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
 
 
 def checked_name(name: Any) -> str:
-    """The name of a scenario. Raises InvalidField."""
+    """The name, if it is a legal name of a scenario. Raises InvalidField."""
     if not isinstance(name, str) or not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
         raise InvalidField(
             f"{str(name)[:80]!r} is no name: use 1 to {NAME_LENGTH} lower-case letters, digits and '-'", field="name"
@@ -81,71 +81,77 @@ def _problems(scenario: Scenario) -> Iterator[Problem]:
 def _problems_of_given(scenario: Scenario) -> Iterator[Problem]:
     for key, shape in scenario.given.items():
         if shape.project not in (DEFAULT_PROJECT, project_of(key)):
-            yield f"given.{key}.project", "whose it is, its key says: project/name"
+            yield f"given.{key}.project", "write the project in the key, as project/name"
 
 
 def _problems_of_action(scenario: Scenario, number: int, action: Action) -> Iterator[Problem]:
     at = f"method[{number}]"
     if action.name in {each.name for each in scenario.method[:number]}:
-        yield f"{at}.name", f"two actions are called {action.name}"
+        yield f"{at}.name", f"two actions have the name {action.name!r}"
     kind, target = CATALOGUE.get(action.fault), scenario.targets.get(action.target)
     if kind is None:
-        yield f"{at}.fault", f"there is no fault {action.fault!r}; `matrixctl fault kinds` lists them"
+        yield f"{at}.fault", f"there is no fault kind {action.fault!r}; `matrixctl fault kinds` lists them"
     elif target is None:
         yield f"{at}.target", f"there is no target {action.target!r}"
     elif target.type not in kind.targets:
-        yield f"{at}.target", f"{action.fault} strikes a {' or a '.join(kind.targets)}, no {target.type}"
+        yield f"{at}.target", f"{action.fault} affects a {' or a '.join(kind.targets)}, not a {target.type}"
     if action.duration is not None and seconds(action.duration) <= 0:
-        yield f"{at}.duration", "a fault lasts longer than nothing"
+        yield f"{at}.duration", "duration has to be above 0"
     for field, duration in (("at", action.at), ("duration", action.duration)):
         if duration is not None and seconds(duration) > LONGEST_S:
-            yield f"{at}.{field}", "a scenario lasts at most a week"
+            yield f"{at}.{field}", "a scenario may last a week at most"
 
 
 def _problems_of_condition(scenario: Scenario, condition: Condition, field: str) -> Iterator[Problem]:
     if getattr(condition, "source", None) is not None:
         return
     if len(condition.subjects) != 1:
-        yield field, "name one of metric, event, fault, instance, target or hardware"
+        yield field, "set exactly one of metric, event, fault, instance, target and hardware"
     subject = condition.subjects[0]
     if subject == "metric":
         yield from _problems_of_metric(condition, field)
     elif subject not in ("event", "fault") and condition.of is not None:
-        yield f"{field}.of", f"{subject} says already what is looked at"
+        yield f"{field}.of", f"of goes with metric, event or fault, not with {subject}"
     if subject in ("target", "hardware") and getattr(condition, subject) not in scenario.targets:
         yield f"{field}.{subject}", f"there is no target {getattr(condition, subject)!r}"
     if subject == "hardware" and scenario.targets[str(condition.hardware)].type == "switch":
-        yield field, "of a switch the hardware shows only the ports that lead to it: count hardware.ports-dark"
+        yield (
+            field,
+            "the hardware of a switch cannot be read, only the ports that lead to it: use metric hardware.ports-dark",
+        )
     if subject == "fault" and condition.of is not None and condition.of not in scenario.targets:
         yield f"{field}.of", f"there is no target {condition.of!r}"
     if condition.floor is not None and subject != "instance":
-        yield f"{field}.floor", "floors are an instance's"
+        yield f"{field}.floor", "floor applies to an instance only"
     if subject in ("metric", "event") and (condition.state or condition.where):
-        yield f"{field}.{'state' if condition.state else 'where'}", f"a {subject} has no state and no fields"
+        yield f"{field}.{'state' if condition.state else 'where'}", f"state and where do not apply to a {subject}"
     if seconds(getattr(condition, "within", "0s")) > LONGEST_S:
-        yield f"{field}.within", "a scenario lasts at most a week"
+        yield f"{field}.within", "a scenario may last a week at most"
 
 
 def _problems_of_metric(condition: Condition, field: str) -> Iterator[Problem]:
     measure = MEASURES.get(condition.metric or "")
     if measure is None:
-        yield f"{field}.metric", f"there is no metric {condition.metric!r}; there are {', '.join(MEASURES)}"
+        yield f"{field}.metric", f"there is no metric {condition.metric!r}; known: {', '.join(MEASURES)}"
     if not condition.bounded:
         yield f"{field}.metric", "a metric needs count, min, max, above or below"
     if condition.of is not None and measure is not None and not measure.of_instance:
-        yield f"{field}.of", f"{condition.metric} belongs to no instance"
+        yield f"{field}.of", f"{condition.metric} is not counted per instance: leave of out"
 
 
 def _problems_of_stop_conditions(scenario: Scenario) -> Iterator[Problem]:
     for number, each in enumerate(scenario.stop_conditions):
         if each.source is not None and (len(scenario.stop_conditions) > 1 or each.subjects):
-            yield f"stopConditions[{number}].source", "`source: none` stands alone"
+            yield (
+                f"stopConditions[{number}].source",
+                "`source: none` has to be the only stop condition, without other fields",
+            )
 
 
 def _problems_of_targets(scenario: Scenario) -> Iterator[Problem]:
     for name, target in scenario.targets.items():
         if target.select.role is not None and target.select.instance is None:
-            yield f"targets.{name}.select.role", "whose members or spares? name an instance"
+            yield f"targets.{name}.select.role", "role needs an instance: set select.instance"
 
 
 def _problems_of_references(scenario: Scenario) -> Iterator[Problem]:
