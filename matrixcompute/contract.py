@@ -1,4 +1,4 @@
-"""What MatrixCompute is asked and what it shows: instances, their shape, and the operations on them."""
+"""The wire contract of MatrixCompute: instances, their shape, events, faults and reliability figures."""
 
 from __future__ import annotations
 
@@ -15,17 +15,19 @@ from matrixresource.contract.fields import MEMBERS_MAX
 from matrixresource.contract.nodes import Power
 
 NOT_SERVING = "NotServing"
-"""The reason of the condition Ready of an instance that is Active and has lost what it needs to serve."""
+"""Reason of the condition Ready: the instance is Active but has lost something it needs to serve."""
 
 
 class PlaneShare(ApiModel):
-    """What an instance is promised of one plane. Rates are GB/s one way for each NPU."""
+    """What an instance is promised on one plane. Rates are GB/s per NPU, in one direction."""
 
     qos_class: Literal["Guaranteed", "Burstable", "BestEffort"] = Field(
-        "Burstable", description="who yields first when links are short: BestEffort, then Burstable"
+        "Burstable", description="when links run short, BestEffort yields bandwidth first, then Burstable"
     )
-    floor_gbps_per_npu: float = Field(0.0, ge=0, le=1e6, description="promised on every link the members need")
-    ceiling_gbps_per_npu: float | None = Field(None, gt=0, le=1e6, description="never more than this")
+    floor_gbps_per_npu: float = Field(
+        0.0, ge=0, le=1e6, description="GB/s guaranteed on every link that the members use"
+    )
+    ceiling_gbps_per_npu: float | None = Field(None, gt=0, le=1e6, description="GB/s it may never exceed")
 
     @model_validator(mode="after")
     def _ordered(self) -> PlaneShare:
@@ -33,7 +35,7 @@ class PlaneShare(ApiModel):
         if ceiling is not None and ceiling < self.floor_gbps_per_npu:
             raise ValueError("ceilingGbpsPerNpu is below floorGbpsPerNpu")
         if self.qos_class == "BestEffort" and self.floor_gbps_per_npu:
-            raise ValueError("BestEffort promises nothing: leave floorGbpsPerNpu out, or ask for Burstable")
+            raise ValueError("BestEffort promises nothing: omit floorGbpsPerNpu, or use Burstable")
         return self
 
 
@@ -45,10 +47,10 @@ class Network(ApiModel):
     )
     rdma: PlaneShare = Field(
         PlaneShare(qos_class="Burstable", floor_gbps_per_npu=5.0),
-        description="scale-out: KV transfer, other supernodes",
+        description="scale-out: KV transfer and traffic between supernodes",
     )
     vpc: PlaneShare = Field(
-        PlaneShare(qos_class="BestEffort"), description="the data centre's network: control, storage, tenants"
+        PlaneShare(qos_class="BestEffort"), description="the data centre network: control, storage and tenant traffic"
     )
 
     def share(self, plane: Plane) -> PlaneShare:
@@ -56,72 +58,83 @@ class Network(ApiModel):
 
 
 class InstanceAffinity(ApiModel):
-    """Toward other instances: only in domains that all of them use, or in none that any of them uses."""
+    """Affinity keeps to domains that all the named instances use; anti-affinity avoids every domain that any uses."""
 
     instances: list[Annotated[str, Field(min_length=1, max_length=57)]] = Field(
-        min_length=1, max_length=64, description="the instances that are meant"
+        min_length=1, max_length=64, description="names of the other instances"
     )
-    level: Literal["node", "cabinet", "supernode"] = Field("cabinet", description="the domain that is shared or not")
-    required: bool = Field(True, description="refuse rather than compromise")
+    level: Literal["node", "cabinet", "supernode"] = Field(
+        "cabinet", description="the kind of domain to share or avoid"
+    )
+    required: bool = Field(True, description="true: a placement that breaks the rule is refused; false: a preference")
 
     def affinity(self) -> Affinity:
-        """The same in MatrixResource's words: an instance's allocation bears its name."""
+        """The same rule for MatrixResource, where an instance's allocation has the instance's name."""
         return Affinity(allocations=list(self.instances), level=self.level, required=self.required)
 
 
 class InstanceShape(ApiModel):
     """A logical supernode: whole nodes composed into one, with spares and a share of the three planes.
 
-    The spec of a CloudMatrixInstance is printed from this class.
+    The spec of a CloudMatrixInstance is generated from this class.
     """
 
-    project: str = Field("default", min_length=1, max_length=63, description="whose instance it is; cannot be changed")
-    nodes: int = Field(ge=1, le=MEMBERS_MAX, description="whole nodes, eight NPUs each; what `kubectl scale` sets")
+    project: str = Field(
+        "default", min_length=1, max_length=63, description="the project that owns it; cannot be changed"
+    )
+    nodes: int = Field(
+        ge=1, le=MEMBERS_MAX, description="number of whole nodes, eight NPUs each; `kubectl scale` sets it"
+    )
     min_nodes: int | None = Field(
         None,
         ge=1,
         le=MEMBERS_MAX,
-        description="the floor: it continues with so many while there is no node for a lost one; by default all",
+        description="the floor: with this many members it keeps running while lost ones cannot be replaced; "
+        "by default all nodes",
     )
-    spares: int = Field(0, ge=0, le=48, description="nodes held ready beside them to step in for a lost one")
+    spares: int = Field(0, ge=0, le=48, description="nodes kept booted and ready to replace a lost member")
     placement: PlacementPolicy = Field(
-        PlacementPolicy(), description="how the nodes may lie; changed, the instance moves"
+        PlacementPolicy(), description="where nodes may be placed; changing it moves the instance"
     )
     affinity: InstanceAffinity | None = Field(
-        None, description="lies only where all of these instances lie; changed, the instance moves"
+        None, description="place it only in domains that all these instances use; changing it moves the instance"
     )
     anti_affinity: InstanceAffinity | None = Field(
-        None, description="lies nowhere where any of these instances lies; changed, the instance moves"
+        None, description="place it in no domain that any of these instances uses; changing it moves the instance"
     )
-    priority: int = Field(0, ge=-1_000_000_000, le=1_000_000_000, description="who of higher priority may put it out")
+    priority: int = Field(
+        0, ge=-1_000_000_000, le=1_000_000_000, description="instances with a higher priority may preempt this one"
+    )
     preemption: Literal["Never", "LowerPriority"] = Field(
-        "Never", description="whether it may preempt instances of lower priority when it comes and there is no room"
+        "Never", description="LowerPriority: may preempt instances of lower priority when there is no room for it"
     )
-    power: Power = Field("On", description="Off: its nodes are switched off and kept; `:stop` and `:start` set it")
+    power: Power = Field(
+        "On", description="Off: its nodes are switched off but stay allocated; `:stop` and `:start` set it"
+    )
     suspend: bool = Field(
-        False, description="its nodes and slices are given back, and it is had again as it is specified once this ends"
+        False, description="true: release its nodes and slices but keep the spec; false again: provision it anew"
     )
     lease_s: float | None = Field(
-        None, gt=0, le=1e9, description="deleted this many seconds after it got its nodes, unless renewed"
+        None, gt=0, le=1e9, description="delete it this many seconds after its nodes were allocated, unless renewed"
     )
-    network: Network = Field(Network(), description="the share of each plane")
+    network: Network = Field(Network(), description="its share of each plane")
 
     @field_validator("min_nodes")
     @classmethod
     def _within_nodes(cls, min_nodes: int | None, given: ValidationInfo) -> int | None:
         nodes = given.data.get("nodes")
         if min_nodes is not None and nodes is not None and min_nodes > nodes:
-            raise ValueError(f"it is to be between 1 and nodes, {nodes}")
+            raise ValueError(f"minNodes has to be between 1 and nodes, which is {nodes}")
         return min_nodes
 
     @property
     def floor(self) -> int:
-        """With how many members it continues."""
+        """The fewest members with which the instance keeps running."""
         return self.nodes if self.min_nodes is None else self.min_nodes
 
 
 class InstanceRequest(InstanceShape):
-    """A shape, with the labels that an instance bears."""
+    """A shape, and the instance's labels."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 3, "spares": 1, "labels": {"team": "search"}},)
 
@@ -129,77 +142,77 @@ class InstanceRequest(InstanceShape):
 
     @property
     def references(self) -> list[str]:
-        """The instances that it is to lie near to or apart from."""
+        """The keys of the instances named in its affinity and anti-affinity."""
         sides = (self.affinity, self.anti_affinity)
         return [resolve(each, self.project) for side in sides if side is not None for each in side.instances]
 
 
 class SliceSummary(ApiModel):
-    """One of the instance's network slices, as MatrixLink last showed it."""
+    """One of the instance's network slices, as MatrixLink last reported it."""
 
     name: str = Field(description="the slice")
     plane: Plane = Field(description="ub, rdma or vpc")
     state: str = Field(description="the slice's state")
-    generation: int = Field(description="of the slice's spec")
-    programmed: bool = Field(description="whether every member's agent holds its routes")
-    floors_kept: bool = Field(description="whether links have what was promised")
-    message: str = Field("", description="what is not as it was asked for")
+    generation: int = Field(description="generation of the slice's spec")
+    programmed: bool = Field(description="whether every member's agent has programmed its routes")
+    floors_kept: bool = Field(description="whether the links still have the bandwidth that was promised")
+    message: str = Field("", description="what differs from the spec")
 
 
 class CancelledChange(ApiModel):
-    """A change of an instance that somebody cancelled: the instance went back to what it was."""
+    """A change of an instance that was cancelled; the instance went back to its previous shape."""
 
     operation: str = Field(description="the operation that was cancelled")
-    shape: InstanceShape = Field(description="what it would have made of the instance")
+    shape: InstanceShape = Field(description="the shape that the instance would have had")
 
 
 class RecoveryTimes(ApiModel):
-    """How long a recovery took, or is at so far, in parts that follow one another (s, emulated)."""
+    """How long a recovery took, or has taken so far, by consecutive part (s, emulated)."""
 
-    detect_s: float | None = Field(None, description="from the failure, as far as reports tell, until it was declared")
-    fence_s: float | None = Field(None, description="until the nodes were kept from newcomers")
-    tell_s: float | None = Field(None, description="until what serves there was asked to drain, where it can")
-    drain_s: float | None = Field(None, description="until nothing ran there any more, or the deadline")
-    replace_s: float | None = Field(None, description="until other nodes were taken in their places")
-    boot_s: float | None = Field(None, description="until every member had been deployed")
-    serve_s: float | None = Field(None, description="until every route was programmed and what runs there served again")
-    total_s: float = Field(description="the sum of these")
+    detect_s: float | None = Field(None, description="from the failure, as far as reports show, until it was declared")
+    fence_s: float | None = Field(None, description="until the nodes were closed to new placements")
+    tell_s: float | None = Field(None, description="until the workload there was asked to drain, where it can")
+    drain_s: float | None = Field(None, description="until the workload had drained, or the deadline passed")
+    replace_s: float | None = Field(None, description="until replacement nodes were allocated")
+    boot_s: float | None = Field(None, description="until every member was deployed")
+    serve_s: float | None = Field(None, description="until every route was programmed and the workload served again")
+    total_s: float = Field(description="the sum of the parts")
 
 
 class RungView(ApiModel):
-    """A rung of the ladder that was begun for a member that failed (`recovery_rules.yaml`)."""
+    """A rung of the recovery ladder (`recovery_rules.yaml`) that was begun for a failed member."""
 
     node: str
     rung: str = Field(description="restart, reset-npu, reboot, replace or degrade")
     at: str
-    why: str = Field(description="the fault, or why the rung before was not enough")
+    why: str = Field(description="the fault, or why the previous rung was not enough")
 
 
 class Reliability(ApiModel):
-    """What failures have cost an instance since it was Active first. Times are emulated seconds.
+    """What failures have cost an instance since it first became Active. Times are emulated seconds.
 
-    `mttrS` is the mean time to recovery, `means` its parts; `ettr` the effective training time ratio (0 to 1): of the
-    time in which it was to be on, the share in which every member served (arXiv 2410.21680; work lost since a
-    checkpoint is not in it).
+    `mttrS` is the mean time to recovery and `means` its parts. `ettr` is the effective training time ratio (0 to 1):
+    the share of the time the instance should have been on in which every member served (arXiv 2410.21680; work lost
+    since a checkpoint is not counted).
     """
 
     name: str
     project: str
-    since: str | None = Field(None, description="when it was Active first")
-    recoveries: int = Field(0, description="how often it lost members and had them replaced")
+    since: str | None = Field(None, description="when it first became Active")
+    recoveries: int = Field(0, description="how often it lost members and recovered")
     mttr_s: float | None = None
     means: RecoveryTimes | None = None
-    down_s: float = Field(0.0, description="how long it lacked a member or waited for nodes")
+    down_s: float = Field(0.0, description="how long it was missing a member or waiting for nodes")
     ettr: float | None = None
 
 
 class InstanceView(ResourceView):
-    """One instance: its spec, and what has become of it."""
+    """One instance: its spec and its status."""
 
     nodes: int
     min_nodes: int | None = None
     spares: int
-    npus: int = Field(0, description="NPUs that its members have; none before nodes are reserved")
+    npus: int = Field(0, description="NPUs of all its members; 0 until nodes are reserved")
     placement: PlacementPolicy
     affinity: InstanceAffinity | None = None
     anti_affinity: InstanceAffinity | None = None
@@ -211,24 +224,24 @@ class InstanceView(ResourceView):
     network: Network
     allocation: str
     expires_at: str | None = None
-    preempts: list[str] = Field(default_factory=empty_list, description="in a plan: whom it would preempt")
+    preempts: list[str] = Field(default_factory=empty_list, description="in a plan: the instances it would preempt")
     operation: str | None = None
     observed_generation: int = 0
     ready_nodes: int = 0
     members: list[MemberView] = Field(default_factory=empty_list)
     slices: list[SliceSummary] = Field(default_factory=empty_list)
     repairs: int = 0
-    last_recovery: RecoveryTimes | None = Field(None, description="how long its last recovery took, in parts")
-    cancelled: CancelledChange | None = Field(None, description="the last change, where it was cancelled")
-    scaling_policy: str | None = Field(None, description="the scaling policy that says how many nodes it has")
+    last_recovery: RecoveryTimes | None = Field(None, description="how long its last recovery took, by part")
+    cancelled: CancelledChange | None = Field(None, description="the last change, if it was cancelled")
+    scaling_policy: str | None = Field(None, description="the scaling policy that sets its number of nodes")
 
     def request(self) -> InstanceRequest:
-        """The spec it shows, as it would be asked for again."""
+        """The request that would create the same instance."""
         return InstanceRequest.from_stored({field: getattr(self, field) for field in InstanceRequest.model_fields})
 
 
 class EventView(ResourceView):
-    """Something that happened to an instance, in words a person can follow."""
+    """Something that happened to an instance, described for people."""
 
     instance: str
     at: str
@@ -239,11 +252,12 @@ class EventView(ResourceView):
 
 
 class DetectedFault(ResourceView):
-    """A fault the control plane knows of, on a node that an instance holds or anybody or nobody.
+    """A fault the control plane knows of, on any node, whether an instance holds it or not.
 
-    `level` is what MatrixResource judges it to be; `action` what follows: None, NoNewWork (nothing is placed there), or
-    Replace (the instance's member gives its place to another node, unless the safety stop holds). Inactive is what is
-    gone and still counts, by the rule that `raisedBy` names. Repair is Replace that begins where the member stands.
+    `level` is MatrixResource's assessment. `action` is the consequence: None; NoNewWork (nothing new is placed there);
+    Repair (the member is repaired in place, and replaced if that does not help); or Replace (another node takes the
+    member's place, unless the safety stop holds). State Inactive: the fault is gone but still counts, by the rule
+    named in `raisedBy`.
     """
 
     node: str

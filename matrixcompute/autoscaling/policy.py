@@ -1,4 +1,4 @@
-"""A scaling policy as it is asked for: HPA v2's fields where it has them.
+"""The wire contract of scaling policies. Fields follow the HorizontalPodAutoscaler (autoscaling/v2) where it has them.
 
 A replica is a node of eight NPUs, as on the scale subresource of a CloudMatrixInstance. Times are emulated seconds.
 """
@@ -20,7 +20,7 @@ REPLICAS_MAX = 49152
 
 
 class Reason(StrEnum):
-    """Why a tick ended as it did: one of these, in the status, in events and in conditions."""
+    """Why a tick ended as it did, as shown in status, events and conditions. A closed list."""
 
     DESIRED_WITHIN_RANGE = "DesiredWithinRange"
     ABOVE_TARGET = "AboveTarget"
@@ -49,34 +49,36 @@ class Reason(StrEnum):
 
 
 def draining_text(requests: int, nodes: str) -> str:
-    """What is told of nodes on which so many requests still run when they are to leave."""
+    """The message for nodes that are draining before they leave; `requests` still run there."""
     return f"{counted(requests, 'request')} on nodes that are to leave: {nodes}"
 
 
 def owner_of(policy: str) -> str:
-    """As whom a policy sizes the pools of deployments and has nodes drained."""
+    """The owner name under which a policy sizes pools and drains nodes."""
     return f"scaling-policies/{policy}"
 
 
 def is_policy(owner: str) -> bool:
-    """Whether somebody who asked for a size or a drain is a scaling policy."""
+    """Whether the owner of a pool size or a drain is a scaling policy."""
     return owner.startswith(owner_of(""))
 
 
 def resource_owner(instance: str) -> str:
-    """As whom the operator has nodes drained that a CloudMatrixInstance is to be without."""
+    """The owner name under which the operator drains nodes that a CloudMatrixInstance gives up."""
     return f"cloudmatrixinstances/{instance}"
 
 
 def is_resource(owner: str) -> bool:
-    """Whether somebody who asked for a drain is a CloudMatrixInstance."""
+    """Whether the owner of a drain is a CloudMatrixInstance."""
     return owner.startswith(resource_owner(""))
 
 
 class ScaleTarget(ApiModel):
-    """What is scaled."""
+    """The resource to scale."""
 
-    kind: Literal["CloudMatrixInstance"] = Field("CloudMatrixInstance", description="an instance, by its nodes")
+    kind: Literal["CloudMatrixInstance"] = Field(
+        "CloudMatrixInstance", description="an instance; its number of nodes is scaled"
+    )
     name: str = Field(min_length=1, max_length=127, description="its name, in the policy's project")
 
     REFERENCES: ClassVar = ("name",)
@@ -86,31 +88,31 @@ class ScaleTarget(ApiModel):
 
 
 class DescribedObject(ApiModel):
-    """Whose metric it is."""
+    """The object that a metric describes."""
 
-    kind: Literal["CloudMatrixInfer"] = Field("CloudMatrixInfer", description="a model that is served on the target")
-    name: str = Field("", max_length=57, description="its name; empty: the one that is served on the target")
+    kind: Literal["CloudMatrixInfer"] = Field("CloudMatrixInfer", description="a model that the target serves")
+    name: str = Field("", max_length=57, description="its name; empty: the only one that the target serves")
 
 
 class MetricIdentifier(ApiModel):
-    """Which metric."""
+    """A metric, by name."""
 
-    name: str = Field(min_length=1, max_length=63, description="as CloudMatrix-Infer's statistics name it")
+    name: str = Field(min_length=1, max_length=63, description="its name in CloudMatrix-Infer's statistics")
 
 
 class MetricTarget(ApiModel):
-    """What the metric is to be."""
+    """The target value of a metric."""
 
-    value: float | None = Field(None, gt=0, le=1e12, description="with type Value")
-    average_value: float | None = Field(None, gt=0, le=1e12, description="with type AverageValue")
-    type: Literal["Value", "AverageValue"] = Field(description="of all members together, or of each")
+    value: float | None = Field(None, gt=0, le=1e12, description="target for the whole; with type Value")
+    average_value: float | None = Field(None, gt=0, le=1e12, description="target per member; with type AverageValue")
+    type: Literal["Value", "AverageValue"] = Field(description="Value: of all members together; AverageValue: of each")
 
     @field_validator("type")
     @classmethod
     def _one_of_them(cls, type: str, given: ValidationInfo) -> str:
         present = {name for name in ("value", "average_value") if given.data.get(name, 1.0) is not None}
         if present != {"average_value" if type == "AverageValue" else "value"}:
-            raise ValueError("type Value goes with value alone, type AverageValue with averageValue alone")
+            raise ValueError("type Value takes value and nothing else, type AverageValue takes averageValue")
         return type
 
     @property
@@ -123,9 +125,9 @@ class MetricTarget(ApiModel):
 class ObjectMetric(ApiModel):
     """A metric of one object."""
 
-    described_object: DescribedObject = Field(DescribedObject(), description="whose it is")
-    metric: MetricIdentifier = Field(description="which one")
-    target: MetricTarget = Field(description="what it is to be")
+    described_object: DescribedObject = Field(DescribedObject(), description="the object it describes")
+    metric: MetricIdentifier = Field(description="which metric")
+    target: MetricTarget = Field(description="its target value")
 
 
 class Metric(ApiModel):
@@ -136,67 +138,80 @@ class Metric(ApiModel):
 
 
 class ScalingRate(ApiModel):
-    """How much may change in a period."""
+    """How much the size may change in a period."""
 
-    type: Literal["Pods", "Percent"] = Field(description="Pods counts members, which are nodes")
-    value: int = Field(gt=0, le=REPLICAS_MAX, description="so many, or so many in a hundred")
-    period_seconds: int = Field(gt=0, le=1800, description="in so many seconds")
+    type: Literal["Pods", "Percent"] = Field(description="unit of value; Pods counts members, which are nodes")
+    value: int = Field(gt=0, le=REPLICAS_MAX, description="the largest change: members, or percent of the size")
+    period_seconds: int = Field(gt=0, le=1800, description="the period, in seconds")
 
 
 class ScalingRules(ApiModel):
-    """How fast it may go one way."""
+    """How fast the size may change in one direction."""
 
     stabilization_window_seconds: int | None = Field(
-        None, ge=0, le=3600, description="up: the lowest recommendation of so long counts; down: the highest"
+        None,
+        ge=0,
+        le=3600,
+        description="scaling up uses the lowest recommendation of this window, scaling down the highest",
     )
-    select_policy: Literal["Max", "Min", "Disabled"] = Field("Max", description="which of the policies counts")
-    policies: list[ScalingRate] = Field(default_factory=empty_list, max_length=16, description="by default HPA's own")
-    tolerance: float | None = Field(None, ge=0, le=1, description="nothing changes while the ratio is this near to one")
+    select_policy: Literal["Max", "Min", "Disabled"] = Field(
+        "Max",
+        description="the policy that applies: the one allowing the largest change (Max), the smallest (Min), or "
+        "no scaling in this direction (Disabled)",
+    )
+    policies: list[ScalingRate] = Field(
+        default_factory=empty_list, max_length=16, description="rate limits; by default the HPA's"
+    )
+    tolerance: float | None = Field(
+        None, ge=0, le=1, description="no change while the ratio of metric to target is within this of 1"
+    )
 
 
 class Behavior(ApiModel):
-    """How fast it may go each way; what is left out is as `autoscaling/v2` has it."""
+    """How fast the size may change in each direction; defaults are those of `autoscaling/v2`."""
 
-    scale_up: ScalingRules = Field(ScalingRules(), description="growing")
-    scale_down: ScalingRules = Field(ScalingRules(), description="shrinking")
+    scale_up: ScalingRules = Field(ScalingRules(), description="rules for growing")
+    scale_down: ScalingRules = Field(ScalingRules(), description="rules for shrinking")
 
 
 class Schedule(ApiModel):
-    """A floor by the clock, every week again; times of the day in UTC, emulated."""
+    """A minimum size at certain hours, repeated weekly. Times of day are UTC, emulated."""
 
-    name: str = Field(min_length=1, max_length=63, description="for the reason's message")
+    name: str = Field(min_length=1, max_length=63, description="its name, shown in messages")
     days: list[Literal["Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun"]] = Field(
-        default_factory=empty_list, max_length=7, description="none means every day"
+        default_factory=empty_list, max_length=7, description="the days it applies; by default every day"
     )
-    start: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="from then")]
-    end: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="until then; before start: overnight")]
-    min_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="no fewer than that meanwhile")
+    start: Annotated[str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="when it begins")]
+    end: Annotated[
+        str, Field(pattern=r"^([01]\d|2[0-3]):[0-5]\d$", description="when it ends; earlier than start: the next day")
+    ]
+    min_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="the fewest nodes between start and end")
 
 
 class Objective(ApiModel):
-    """How the own signals are judged, where a policy names no metric."""
+    """Targets for the built-in signals, which apply where a policy names no metric."""
 
     utilization: float | None = Field(
         None,
         gt=0.05,
         le=1,
-        description="the share of a member's work that is aimed at; by default 0.8, with a forecast all of it",
+        description="target share of a member's capacity; by default 0.8, or 1 with a forecast",
     )
-    backlog_seconds: float = Field(10.0, gt=0, le=3600, description="in how long what waits is to be worked off")
+    backlog_seconds: float = Field(10.0, gt=0, le=3600, description="the time in which the backlog is to be cleared")
     ttft_seconds: float | None = Field(
-        None, gt=0, le=3600, description="the P90 of the time to the first token, in place of backlogSeconds; for pools"
+        None, gt=0, le=3600, description="target P90 of the time to first token; replaces backlogSeconds for pools"
     )
     tpot_seconds: float | None = Field(
-        None, gt=0, le=10, description="the time for each further token; by default the paper's 0.05"
+        None, gt=0, le=10, description="target time per output token; by default the paper's 0.05"
     )
 
 
 class PoolBounds(ApiModel):
-    """How large a pool may be, in nodes."""
+    """Bounds on the size of a pool, in nodes."""
 
-    min_replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="never fewer; the model may need more")
+    min_replicas: int = Field(1, ge=1, le=REPLICAS_MAX, description="the fewest nodes; the model may need more")
     max_replicas: int | None = Field(
-        None, ge=1, le=REPLICAS_MAX, description="never more; by default what the policy leaves beside the others"
+        None, ge=1, le=REPLICAS_MAX, description="the most nodes; by default what the policy's maxReplicas leaves"
     )
 
     @field_validator("max_replicas")
@@ -208,24 +223,24 @@ class PoolBounds(ApiModel):
 
 
 class PoolsPolicy(ApiModel):
-    """Pools that are sized each by its own work; nodes may change their role where nothing has to be allocated."""
+    """Bounds of the pools, each sized by its own work. A node may change roles, which allocates nothing."""
 
     prefill: PoolBounds = Field(PoolBounds(), description="nodes that read prompts")
     decode: PoolBounds = Field(PoolBounds(), description="nodes that generate answers")
     caching: PoolBounds | None = Field(
-        None, description="of these, how many lend their memory to the context cache; by default all of them do"
+        None, description="how many of these nodes lend memory to the context cache; by default all"
     )
 
     @property
     def least(self) -> int:
-        """Nodes that there are at least: caching is in the memory of the others."""
+        """The fewest nodes that satisfy all minimums; the caching pool lives in the memory of the other two."""
         return max(
             self.prefill.min_replicas + self.decode.min_replicas, self.caching.min_replicas if self.caching else 0
         )
 
 
 class PoolSizes(ApiModel):
-    """Nodes of each pool; caching is in the memory of the other two."""
+    """Nodes in each pool; the caching pool lives in the memory of the other two."""
 
     prefill: int = Field(0, description="nodes that read prompts")
     decode: int = Field(0, description="nodes that generate answers")
@@ -237,39 +252,43 @@ class PoolSizes(ApiModel):
 
 
 class ScalingPolicySpec(ApiModel):
-    """Keeps an instance as large as its work asks for. One policy owns a target.
+    """Sizes an instance to its load. A target has one policy.
 
-    The spec of a ScalingPolicy is printed from this class.
+    The spec of a ScalingPolicy is generated from this class.
     """
 
-    project: str = Field("default", min_length=1, max_length=63, description="whose policy it is; cannot be changed")
-    scale_target_ref: ScaleTarget = Field(description="what is scaled; nothing else may own its scale")
-    min_replicas: int = Field(
-        1, ge=0, le=REPLICAS_MAX, description="never fewer nodes; 0: it may be scaled to zero when nothing comes in"
+    project: str = Field(
+        "default", min_length=1, max_length=63, description="the project that owns it; cannot be changed"
     )
-    max_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="never more nodes")
+    scale_target_ref: ScaleTarget = Field(description="what to scale; nothing else may control its size")
+    min_replicas: int = Field(
+        1, ge=0, le=REPLICAS_MAX, description="the fewest nodes; 0 allows scaling to zero when no requests come"
+    )
+    max_replicas: int = Field(ge=1, le=REPLICAS_MAX, description="the most nodes")
     cooldown_period: int = Field(
         300, ge=0, le=86_400, description="with minReplicas 0: seconds without a request before it is scaled to zero"
     )
-    block: int = Field(1, ge=1, le=384, description="nodes come and go in whole blocks of so many")
+    block: int = Field(1, ge=1, le=384, description="nodes are added and removed in multiples of this")
     metrics: list[Metric] = Field(
         default_factory=empty_list,
         max_length=16,
-        description="the largest proposal counts; none: the work that waits and that comes in, in nodes",
+        description="the metric that asks for most nodes decides; without any, the size follows backlog and arrivals",
     )
     pools: PoolsPolicy | None = Field(
-        None, description="size the pools of the one model that is served there, by their own work; without metrics"
+        None, description="size each pool of the one model served there by its own work; excludes metrics"
     )
-    objective: Objective = Field(Objective(), description="of the own signals")
-    behavior: Behavior = Field(Behavior(), description="how fast it may change")
-    schedules: list[Schedule] = Field(default_factory=empty_list, max_length=32, description="floors by the clock")
+    objective: Objective = Field(Objective(), description="targets for the built-in signals")
+    behavior: Behavior = Field(Behavior(), description="how fast the size may change")
+    schedules: list[Schedule] = Field(
+        default_factory=empty_list, max_length=32, description="minimum sizes at certain hours"
+    )
     warm_spares: int = Field(
-        0, ge=0, le=48, description="so many of the target's spares may stand for nodes that were to be there ahead"
+        0, ge=0, le=48, description="how many of the target's spares count as nodes that are kept in advance of load"
     )
     predictive: Literal["Off", "Preview", "Auto"] | None = Field(
         None,
-        description="whether a forecast for when a member that starts now serves raises the floor, or only shows; "
-        "by default Auto where no metric is named, else Off",
+        description="forecast the load at the time a member started now would serve: Auto raises the floor to it, "
+        "Preview only shows it; by default Auto without metrics, else Off",
     )
 
     REFERENCES: ClassVar = ("scale_target_ref",)
@@ -280,7 +299,7 @@ class ScalingPolicySpec(ApiModel):
 
     @property
     def utilization(self) -> float:
-        """A forecast has a margin of its own; without one the headroom is here."""
+        """Target utilization: 1 with a forecast, which adds its own margin; else 0.8, which leaves headroom."""
         return self.objective.utilization or (1.0 if self.forecasts == "Auto" else 0.8)
 
     @field_validator("max_replicas")
@@ -295,7 +314,7 @@ class ScalingPolicySpec(ApiModel):
     def _fits(cls, block: int, given: ValidationInfo) -> int:
         most, least = given.data.get("max_replicas", block), given.data.get("min_replicas", 1)
         if most // block * block < least:
-            raise ValueError(f"no multiple of {block} is between minReplicas, {least}, and maxReplicas, {most}")
+            raise ValueError(f"no multiple of block, {block}, is between minReplicas, {least}, and maxReplicas, {most}")
         return block
 
     @field_validator("pools")
@@ -307,11 +326,11 @@ class ScalingPolicySpec(ApiModel):
         if given.data.get("metrics"):
             raise ValueError("pools are sized by the work of each: leave metrics out")
         if pools.least > most:
-            raise ValueError(f"minReplicas of the pools need {pools.least} nodes, and maxReplicas is {most}")
+            raise ValueError(f"minReplicas of the pools need {pools.least} nodes, but maxReplicas is {most}")
         bounds = pools.prefill.max_replicas, pools.decode.max_replicas
         least = given.data.get("min_replicas", 1)
         if None not in bounds and (together := sum(each or 0 for each in bounds)) < least:
-            raise ValueError(f"maxReplicas of prefill and decode are {together}, and minReplicas is {least}")
+            raise ValueError(f"maxReplicas of prefill and decode add up to {together}, but minReplicas is {least}")
         return pools
 
     @field_validator("schedules")
@@ -323,12 +342,12 @@ class ScalingPolicySpec(ApiModel):
         return schedules
 
     def shown_to(self, project: str) -> Self:
-        """With the name of a target of the project's own."""
+        """The spec as `project` sees it: a target of the project's own is named without its project."""
         return self.model_copy(update={"scale_target_ref": self.scale_target_ref.shown_to(project)})
 
 
 class ScalingPolicyRequest(ScalingPolicySpec):
-    """A policy, with the labels that it bears."""
+    """A policy, and its labels."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"scaleTargetRef": {"name": "qwen"}, "minReplicas": 1, "maxReplicas": 8},
@@ -338,41 +357,41 @@ class ScalingPolicyRequest(ScalingPolicySpec):
 
 
 class ScalingState(ApiModel):
-    """What the decision remembers; stored with the decision, so that a restart forgets nothing."""
+    """What a decision remembers for the next. Stored in the decision's transaction, so a restart loses nothing."""
 
     recommended: list[tuple[float, int]] = Field(default_factory=empty_list)
     changes: list[tuple[float, int]] = Field(default_factory=empty_list)
     loads: list[tuple[float, float]] = Field(default_factory=empty_list)
     missed: list[tuple[float, float]] = Field(default_factory=empty_list)
-    """Of `loads`, those that came while prompts waited for too long."""
+    """The entries of `loads` during which prompts waited too long."""
     began: tuple[float, int] | None = None
-    """When it began to look, and the size that it found."""
+    """When the policy first looked, and the size it found."""
     pools: dict[str, ScalingState] = Field(default_factory=empty_dict)
-    """The same of each pool, where a policy sizes pools."""
+    """The state of each pool, where a policy sizes pools."""
     joined: ScalingState | None = None
-    """The same of the decision as if every new node came from a spare, where spares are a tier."""
+    """The state of the decision made as if every new node came from a spare, where `warmSpares` is set."""
     returns_to: PoolSizes | None = None
-    """The pools that there were before the target was scaled to zero."""
+    """The pool sizes from before the target was scaled to zero."""
 
     @classmethod
     def of(cls, stored: dict[str, Any] | None) -> ScalingState:
-        # Earlier releases kept `nodeS` here, which is with the instance now.
+        # Earlier releases stored `nodeS` here; it is stored with the instance now.
         return cls.from_stored({name: value for name, value in (stored or {}).items() if name != "nodeS"})
 
 
 class ScalingDecision(ApiModel):
-    """A decision that differed from the one before."""
+    """A decision that differed from the previous one."""
 
-    at: str = Field(description="when, emulated")
-    current_replicas: int = Field(description="nodes that there were")
-    desired_replicas: int = Field(description="nodes that there are to be")
-    desired_pools: PoolSizes | None = Field(None, description="and how many of each pool, where they are sized")
-    reason: Reason = Field(description="why, of a closed list")
+    at: str = Field(description="when it was made, emulated")
+    current_replicas: int = Field(description="number of nodes at the time")
+    desired_replicas: int = Field(description="number of nodes it asked for")
+    desired_pools: PoolSizes | None = Field(None, description="pool sizes it asked for, if the policy sizes pools")
+    reason: Reason = Field(description="why, as one of a closed list")
     message: str = Field(description="why, with the figures")
 
 
 class ScalingPolicyView(ResourceView):
-    """A policy, and what it decided last."""
+    """A policy and its latest decision."""
 
     scale_target_ref: ScaleTarget
     min_replicas: int
@@ -386,11 +405,11 @@ class ScalingPolicyView(ResourceView):
     schedules: list[Schedule] = Field(default_factory=empty_list)
     warm_spares: int = 0
     predictive: Literal["Off", "Preview", "Auto"] | None = None
-    current_replicas: int = Field(0, description="nodes of the target's spec")
-    desired_replicas: int = Field(0, description="nodes that it is to have")
-    desired_pools: PoolSizes | None = Field(None, description="and how many of each pool, where they are sized")
-    forecast_replicas: int | None = Field(None, description="the floor that the forecast makes, or would make")
-    reason: Reason | None = Field(None, description="of the last decision")
-    message: str = Field("", description="of the last decision, with its figures")
+    current_replicas: int = Field(0, description="number of nodes in the target's spec")
+    desired_replicas: int = Field(0, description="number of nodes the policy wants")
+    desired_pools: PoolSizes | None = Field(None, description="pool sizes the policy wants, if it sizes pools")
+    forecast_replicas: int | None = Field(None, description="the floor that the forecast sets, or would set in Preview")
+    reason: Reason | None = Field(None, description="reason of the last decision")
+    message: str = Field("", description="the last decision in words, with its figures")
     last_scale_time: str | None = Field(None, description="when it last changed the target")
-    decisions: list[ScalingDecision] = Field(default_factory=empty_list, description="the last ones, the newest last")
+    decisions: list[ScalingDecision] = Field(default_factory=empty_list, description="recent decisions, newest last")

@@ -1,6 +1,6 @@
-"""Scenarios, and runs of them: what is asked is checked against the machine as it is, and changes nothing of it.
+"""Scenarios and their runs. A request is checked against the machine as it is, and changes nothing on it.
 
-A run is carried out by its reconciler, one at a time, in the order in which they were asked for.
+Runs are carried out by their reconciler, one at a time, in the order of the requests.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from matrixcompute.scenarios.world import World
 from matrixcompute.store.scenarios import ScenarioRow, ScenarioRunRow
 from matrixcompute.store.store import ComputeStore
 
-STOPPED_BY = "somebody stopped it"
+STOPPED_BY = "stopped by request"
 IS_STOPPED = ("Stopping", "RollingBack", "Completed")
 
 
 class Scenarios:
-    """The verbs over scenarios: those of the library, and those that users put."""
+    """The verbs over scenarios: those of the library, and those that users store."""
 
     def __init__(self, store: ComputeStore) -> None:
         self._store = store
@@ -42,8 +42,8 @@ class Scenarios:
         return [_built_in(name, each) for name, each in library().items()] + own
 
     def ensure(self, name: str, body: ScenarioRequest) -> ScenarioView:
-        """Keep it under this name. Raises InvalidField with the field's path for what cannot be run, Conflict for a
-        name of the library's."""
+        """Store a scenario under `name`. Raises InvalidField with the field's path if it cannot be run, Conflict if the
+        name is one of the library's."""
         self._check_free(checked_name(name), "change")
         scenario = checked(Scenario.model_validate(body.model_dump(exclude={"labels"})))
         with self._store.transaction() as session:
@@ -58,14 +58,14 @@ class Scenarios:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """Runs of it stay: each has the scenario as it was when it was asked for."""
+        """Delete it. Its runs stay, since each keeps its own copy of the scenario."""
         self._check_free(name, "delete")
         with self._store.transaction() as session:
             session.delete(find(session, ScenarioRow, name))
 
     def _check_free(self, name: str, verb: str) -> None:
         if name in library():
-            raise Conflict(f"{name} comes with the project: nobody can {verb} it; take another name", field="name")
+            raise Conflict(f"cannot {verb} {name}, which comes with the project; use another name", field="name")
 
 
 def _built_in(name: str, scenario: Scenario) -> ScenarioView:
@@ -83,21 +83,21 @@ class ScenarioRuns:
         self.wake: Callable[[], None] = lambda: None
 
     async def create(self, body: ScenarioRunRequest, *, validate_only: bool = False) -> ScenarioRunView:
-        """Run a scenario under the name in the body, or one that is made up."""
+        """Run a scenario under the name in the body, or under a generated one."""
         return await self.ensure(body.name or f"run-{secrets.token_hex(4)}", body, validate_only=validate_only)
 
     async def ensure(
         self, name: str, body: ScenarioRunRequest, *, if_match: str | None = None, validate_only: bool = False
     ) -> ScenarioRunView:
-        """Have this run. Asked again for the same it finds it. With `validate_only` the view's `preview` says what it
-        would do, and to what.
+        """Create a run, or find it if the same was requested before. With `validate_only`, the view's `preview` says
+        what it would do, and to what.
 
-        Raises InvalidField with the field's path for a scenario that cannot be run, Conflict for a run of that name of
-        something else, Unavailable where a service is away.
+        Raises InvalidField with the field's path for a scenario that cannot be run, Conflict if there is a different
+        run of that name, Unavailable if a service does not answer.
         """
         checked_resource_name(name)
         if body.name not in (None, name):
-            raise InvalidField(f"the path names it {name!r}", field="name")
+            raise InvalidField(f"the name in the path is {name!r}", field="name")
         spec = body.model_copy(update={"name": None}).wire()
         with self._store.reading() as session:
             row = session.get(ScenarioRunRow, name)
@@ -114,7 +114,7 @@ class ScenarioRuns:
                 _check_same(row)
                 row = ScenarioRunRow(
                     name=name, state="Pending", generation=1, labels=body.labels, conditions=[], spec=spec,
-                    definition=scenario.wire(), message="it waits for its turn",
+                    definition=scenario.wire(), message="waiting for its turn",
                 )  # fmt: skip
                 session.add(row)
             session.flush()
@@ -125,7 +125,7 @@ class ScenarioRuns:
         return row.view()
 
     def _scenario(self, session: Session, body: ScenarioRunRequest) -> tuple[Scenario, str]:
-        """What is to be run, and in which field of the request it is."""
+        """The scenario to run, and the field of the request that holds it."""
         scenario, place = body.definition, "definition"
         if body.scenario is not None:
             kept, place = session.get(ScenarioRow, body.scenario), "scenario"
@@ -148,7 +148,7 @@ class ScenarioRuns:
             raise
 
     def stop(self, name: str) -> ScenarioRunView:
-        """End it as STOPPED and roll it back; one that waits is over at once."""
+        """End a run as STOPPED and roll it back; a run that is still waiting ends at once."""
         with self._store.transaction() as session:
             row = find(session, ScenarioRunRow, name)
             if row.state not in IS_STOPPED:
@@ -160,7 +160,7 @@ class ScenarioRuns:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """Forget one that is over, or has not begun. Raises Conflict for one under way."""
+        """Delete a run that is over or has not begun. Raises Conflict for one under way."""
         with self._store.transaction() as session:
             row = find(session, ScenarioRunRow, name)
             if row.begun:
@@ -170,4 +170,4 @@ class ScenarioRuns:
 
 def _check_same(row: ScenarioRunRow | None) -> None:
     if row is not None:
-        raise Conflict(f"scenario run {row.name!r} is of something else; take another name", field="name")
+        raise Conflict(f"scenario run {row.name!r} exists with another spec; use another name", field="name")

@@ -1,4 +1,4 @@
-"""Maintenance of a node, a cabinet, a switch or a supernode, live: what is asked, and what is done next.
+"""Live maintenance of a node, cabinet, switch or supernode: its contract, and the decision what to do next.
 
-It keeps no state but its tables'.
+It keeps no state outside its tables.
 """

@@ -1,7 +1,7 @@
 """Disruption budgets: how many nodes may be out at once, for which reasons, and at which times. Pure.
 
-A maintenance has its own budget of its target; these hold for all maintenances together, in a supernode or in each. Of
-several that hold, the strictest counts. The words are those of Karpenter's NodePools.
+A maintenance has its own budget for its target; disruption budgets limit all maintenances together, in one supernode or
+in each. If several are in force, the strictest applies. The vocabulary is that of Karpenter's NodePools.
 """
 
 from __future__ import annotations
@@ -26,21 +26,23 @@ NODES = r"(100|[0-9]{1,2})%|[0-9]{1,5}"
 
 
 class DisruptionBudgetSpec(ApiModel):
-    """How many nodes of a supernode may be out at once while it holds; 0 forbids to begin with any."""
+    """How many nodes of a supernode may be out at once while the budget is in force; 0 allows no new disruption."""
 
     nodes: str = Field(max_length=5, description="a number of nodes, or a percentage of the supernode's, rounded up")
-    supernode: SupernodeName | None = Field(None, description="the one that it is for; without it each of them")
+    supernode: SupernodeName | None = Field(None, description="the supernode it applies to; by default each one")
     reasons: list[DisruptionReason] = Field(
         default_factory=lambda: [*get_args(DisruptionReason)],
         min_length=1,
         max_length=8,
-        description="the actions of maintenances that it limits; by default all",
+        description="the maintenance actions it limits; by default all",
     )
-    duration_s: float | None = Field(None, ge=60, le=31_536_000, description="how long it holds then (s, emulated)")
+    duration_s: float | None = Field(
+        None, ge=60, le=31_536_000, description="with schedule: how long it is in force each time (s, emulated)"
+    )
     schedule: str | None = Field(
         None,
         max_length=100,
-        description="when it begins to hold, as five fields of cron in UTC, emulated; without it, it always holds",
+        description="when it comes into force, as five cron fields in UTC, emulated; by default it always is in force",
         validate_default=True,
     )
 
@@ -48,14 +50,14 @@ class DisruptionBudgetSpec(ApiModel):
     @classmethod
     def _number(cls, nodes: str) -> str:
         if not re.fullmatch(NODES, nodes):
-            raise ValueError('a number such as "3", or a percentage such as "10%"')
+            raise ValueError('give a number such as "3", or a percentage such as "10%"')
         return nodes
 
     @field_validator("schedule")
     @classmethod
     def _cron(cls, schedule: str | None, given: ValidationInfo) -> str | None:
         if "duration_s" in given.data and (given.data["duration_s"] is None) != (schedule is None):
-            raise ValueError("give schedule and durationS both, or neither")
+            raise ValueError("give both schedule and durationS, or neither")
         if schedule is not None:
             try:
                 if len(schedule.split()) != 5:
@@ -68,7 +70,7 @@ class DisruptionBudgetSpec(ApiModel):
         return schedule
 
     def holds(self, now: float) -> bool:
-        """Whether it holds at a moment (s)."""
+        """Whether the budget is in force at `now` (s)."""
         if self.schedule is None or self.duration_s is None:
             return True
         moment = datetime.fromtimestamp(now, UTC)
@@ -77,12 +79,12 @@ class DisruptionBudgetSpec(ApiModel):
         return began is not None and (moment - began).total_seconds() < self.duration_s
 
     def most(self, nodes: int) -> int:
-        """How many of so many nodes may be out."""
+        """How many out of `nodes` nodes may be out."""
         return ceil(int(self.nodes[:-1]) * nodes / 100) if self.nodes.endswith("%") else int(self.nodes)
 
 
 class DisruptionBudgetRequest(DisruptionBudgetSpec):
-    """A budget, with the labels that it bears."""
+    """A budget, and its labels."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": "10%", "reasons": ["Firmware"]},)
 
@@ -90,12 +92,12 @@ class DisruptionBudgetRequest(DisruptionBudgetSpec):
 
 
 class DisruptionBudgetView(ResourceView, DisruptionBudgetSpec):
-    """A budget, whether it holds at present or not."""
+    """A budget as stored, in force at present or not."""
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A budget as it holds now: of the nodes `within` a supernode, `most` may be out, and `out` are."""
+    """A budget that is in force now: of the nodes `within` a supernode `most` may be out, and `out` are."""
 
     budget: str
     within: frozenset[str]
@@ -110,8 +112,8 @@ def limits_of(
     out: Collection[str],
     now: float,
 ) -> tuple[Limit, ...]:
-    """What holds at this moment for a maintenance of that action. `nodes`: all of the supernodes concerned; `out`:
-    those that are out, or that some maintenance takes out."""
+    """The limits in force at `now` for a maintenance with action `reason`. `nodes`: all nodes of the supernodes
+    concerned. `out`: those that are out, or that some maintenance is taking out."""
     by: dict[str, set[str]] = {}
     for node in nodes:
         by.setdefault(node.supernode, set()).add(node.name)

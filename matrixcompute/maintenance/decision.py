@@ -1,10 +1,10 @@
-"""plan_maintenance: what a maintenance does next. A pure decision on what the neighbours show.
+"""plan_maintenance: decide what a maintenance does next, from what MatrixResource and MatrixLink show. Pure.
 
-It looks at each node as it is now, so that after a crash, or after somebody else did something, it comes to the same.
-Free nodes go first: who is then drained finds a place that has been worked on, and moves once. Nobody is drained
-whose instance is not whole, and a move deploys the successor before it gives up the member, so that no instance has
-fewer members than it asked for. A node that fails stays out and counts against the budget: with a bad firmware a
-rollout stops by itself.
+Each decision starts from the nodes as they are now, so it comes out the same after a crash or after somebody else's
+change. Free nodes go first: members drained later can move to nodes that are finished, and move only once. Members are
+drained only from instances that are whole, and a move deploys the successor before it releases the member, so no
+instance has fewer members than it asked for. A node that fails stays out and counts against the budget, so a rollout of
+bad firmware stops by itself.
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ from matrixcompute.maintenance.states import ENDING, UNDER_WAY
 from matrixresource.contract.nodes import NodeView
 
 KEPT_OUT = ("Manageable", "Quarantined", "Retired")
-"""States that somebody else wants a node in; a maintenance would bring it back, so it keeps off."""
+"""States in which somebody else keeps a node out. A maintenance would bring it back at its end, so it stays away."""
 BEGINS_IN = ("Available", "Cleaning", "Reserved", "Deploying", "Spare", "Active", "Stopping")
 USABLE = ("Available", "Reserved", "Deploying", "Spare", "Active", "Stopping")
 BLOCKED = ("NoRoom", "InstanceChanging", "InstanceFailed")
-"""Why members do not move that should."""
+"""Reasons for which members that should move do not."""
 OUT = ("Quarantined", "Servicing", "Draining")
 
 
 class Action(StrEnum):
-    """What is asked of MatrixResource about a node, or of MatrixLink about a switch. Each may be asked repeatedly."""
+    """A request to MatrixResource about a node, or to MatrixLink about a switch. Each may be repeated safely."""
 
     CORDON = "cordon"
     UNCORDON = "uncordon"
@@ -44,7 +44,7 @@ class Action(StrEnum):
 
 @dataclass(frozen=True)
 class Ask:
-    """One thing to ask for."""
+    """One request: the action, and the node or switch it is about."""
 
     action: Action
     of: str
@@ -60,9 +60,13 @@ class DrainSeen:
 
 @dataclass(frozen=True)
 class Observations:
-    """What the neighbours show: the target's nodes by name, or the switch's `drain`; of allocations that cannot be
-    moved now, why (reason and sentence); the same of those whose members should move; the disruption budgets that hold
-    for it now; by node, how many of the allocations that share it are memory of caches, which follows the members."""
+    """What MatrixResource and MatrixLink show.
+
+    `nodes`: the target's nodes by name; `drain`: of a target switch. `unmovable`: the allocations that cannot be moved
+    now, with reason and message; `blocked`: the same for those whose members should be moving. `limits`: the disruption
+    budgets in force for this maintenance. `lending`: by node, how many of the allocations that share it are cache
+    memory, which follows the members.
+    """
 
     nodes: Mapping[str, NodeView] = field(default_factory=dict)
     drain: DrainSeen | None = None
@@ -74,7 +78,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class Plan:
-    """The state it comes to, each unit's progress, and what to ask for now."""
+    """The maintenance's next state, each unit's progress, and what to ask for now."""
 
     state: str
     reason: str
@@ -97,8 +101,8 @@ class _Look:
 def plan_maintenance(
     owner: str, spec: MaintenanceSpec, state: str, units: Sequence[MaintenanceUnit], seen: Observations, now: float
 ) -> Plan:
-    """`owner`: of its cordons; `state` and `units`: as it stood after the last look; `now` in s, emulated. The state
-    makes one move of the table at most."""
+    """`owner`: of its cordons; `state` and `units`: the result of the last plan; `now` in s, emulated. The state makes
+    at most one transition."""
     before = state
     if state in ("Scheduled", "Running", "Paused") and now >= spec.ends_at:
         state = "Expiring"
@@ -120,7 +124,7 @@ def plan_maintenance(
 
 
 def is_out(node: NodeView) -> bool:
-    """Whether it counts against a budget, whatever for."""
+    """Whether the node counts as unavailable, for whatever reason."""
     return node.state in OUT or node.agent == "Lost"
 
 
@@ -128,7 +132,7 @@ def is_out(node: NodeView) -> bool:
 
 
 def _observed(look: _Look, unit: MaintenanceUnit) -> MaintenanceUnit:
-    """With who has it and which firmware it has now; a settled one stays as it was."""
+    """The unit with the node's present allocation and firmware; a settled unit is left unchanged."""
     node = look.seen.nodes.get(unit.name)
     if unit.settled or node is None:
         return unit
@@ -145,7 +149,7 @@ def _to(
 
 
 def _step(look: _Look, unit: MaintenanceUnit) -> tuple[MaintenanceUnit, list[Ask]]:
-    """A unit that was begun, one step on; what is only pending is begun elsewhere, or never."""
+    """Take a unit that has begun one step further. Pending units are begun by `_begin`, or skipped at the end."""
     if unit.settled:
         return unit, []
     if unit.state == "Pending":
@@ -154,7 +158,7 @@ def _step(look: _Look, unit: MaintenanceUnit) -> tuple[MaintenanceUnit, list[Ask
         return _switch(look, unit)
     node = look.seen.nodes.get(unit.name)
     if node is None:
-        return _to(look, unit, "Failed", "NotFound", "it is no part of the inventory any more"), []
+        return _to(look, unit, "Failed", "NotFound", "it is no longer in the inventory"), []
     if look.ending and unit.state in ("Cordoned", "Draining"):
         unit = _to(look, unit, "Returning")
     if unit.state in ("Cordoned", "Draining") and node.desired_state in KEPT_OUT:
@@ -170,12 +174,16 @@ def _step(look: _Look, unit: MaintenanceUnit) -> tuple[MaintenanceUnit, list[Ask
 
 def _skipped(look: _Look, unit: MaintenanceUnit) -> MaintenanceUnit:
     late = look.now >= look.spec.ends_at
-    reason = ("DeadlinePassed", "the deadline came first") if late else ("Aborted", "it was aborted before it was done")
+    reason = (
+        ("DeadlinePassed", "the deadline passed before it was done")
+        if late
+        else ("Aborted", "the maintenance was aborted before it was done")
+    )
     return _to(look, unit, "Skipped", *reason)
 
 
 def _left_to_others(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[MaintenanceUnit, list[Ask]]:
-    """Somebody else has come to want it out. It settles once the own cordon is gone: nobody would lift that later."""
+    """Somebody else keeps the node out now. Settle once our own cordon is lifted, since nobody would lift it later."""
     if unit.state == "Draining":
         return _returned(look, unit, node)
     kept_out = ("KeptOut", f"it is {node.state}: {node.state_message}")
@@ -189,27 +197,27 @@ def _cordoned(look: _Look, node: NodeView) -> list[Ask]:
 
 
 def _drained(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[MaintenanceUnit, list[Ask]]:
-    """Cordoned, left by whoever has it, then kept out."""
+    """Cordon the node, wait until its holder has left, then take it into service."""
     asks = _cordoned(look, node)
     if node.state == "Servicing":
         return _to(look, unit, "InService"), asks
     if node.desired_state != "Servicing":
         asks.append(Ask(Action.SERVICE, node.name))
     if node.allocation is None:
-        return _to(look, unit, "Draining", "Emptying", f"it is {node.state}"), asks
+        return _to(look, unit, "Draining", "Emptying", f"the node is {node.state}"), asks
     why = look.seen.blocked.get(node.allocation)
     if why is not None:
         return _to(look, unit, "Draining", *why), asks
-    return _to(look, unit, "Draining", "Moving", f"the member of {node.allocation} there moves away"), asks
+    return _to(look, unit, "Draining", "Moving", f"the member of {node.allocation} is being moved away"), asks
 
 
 def _worked_on(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[MaintenanceUnit, list[Ask]]:
-    """The firmware is written, or the time of service passes. What an agent has begun to write is awaited."""
+    """Have the firmware written, or wait for the end of the service time. A firmware write under way is awaited."""
     if node.state != "Servicing":
         return _returned(look, _to(look, unit, "Returning", worked=_work_done(look.spec, node)), node)
     if node.task == "update":
         stage = f": {node.stage}" if node.stage else ""
-        return _to(look, unit, "InService", "Updating", f"firmware {look.spec.firmware} is written{stage}"), []
+        return _to(look, unit, "InService", "Updating", f"writing firmware {look.spec.firmware}{stage}"), []
     if _work_done(look.spec, node, unit, look.now):
         return _returned(look, _to(look, unit, "Returning", worked=True), node)
     if look.spec.action == "Firmware" and node.state_reason == "StageFailed":
@@ -222,11 +230,11 @@ def _worked_on(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[Main
     if look.spec.action == "Firmware":
         return _to(look, unit, "InService", "Updating", ""), [Ask(Action.UPDATE, node.name)]
     until = "until somebody recovers it" if look.spec.service_s is None else f"for {look.spec.service_s:g} s"
-    return _to(look, unit, "InService", "Serviced", f"kept out {until}"), []
+    return _to(look, unit, "InService", "Serviced", f"kept out of use {until}"), []
 
 
 def _work_done(spec: MaintenanceSpec, node: NodeView, unit: MaintenanceUnit | None = None, now: float = 0.0) -> bool:
-    """Whether the work is done; without a `unit`, of a node that somebody took out of service."""
+    """Whether the work is done. Without a `unit`: for a node that has already left service."""
     if spec.action == "Firmware":
         return node.firmware == spec.firmware
     if unit is None:
@@ -235,14 +243,14 @@ def _work_done(spec: MaintenanceSpec, node: NodeView, unit: MaintenanceUnit | No
 
 
 def _returned(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[MaintenanceUnit, list[Ask]]:
-    """Checked by its agent and open for newcomers again, as far as this maintenance kept them off."""
+    """Have the node's agent check it, then lift this maintenance's cordon."""
     if node.desired_state == "Servicing":
-        unit = _to(look, unit, "Returning", "Recovering", "its agent is asked to check it")
+        unit = _to(look, unit, "Returning", "Recovering", "its agent was asked to check it")
         return unit, [Ask(Action.RECOVER, node.name)]
     failed = node.desired_state in KEPT_OUT
     if not failed and (node.state not in USABLE or node.agent != "Connected"):
         at = f" at {node.stage}" if node.stage else ""
-        return _to(look, unit, "Returning", "Checking", f"it is {node.state}{at}"), []
+        return _to(look, unit, "Returning", "Checking", f"the node is {node.state}{at}"), []
     if look.owner in node.cordoned_by:
         return _to(look, unit, "Returning", "Uncordoning", ""), [Ask(Action.UNCORDON, node.name)]
     if failed:
@@ -253,10 +261,10 @@ def _returned(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[Maint
 
 
 def _switch(look: _Look, unit: MaintenanceUnit) -> tuple[MaintenanceUnit, list[Ask]]:
-    """Routes go around it first; after its service they return."""
+    """Route around the switch first; let routes return after its service."""
     drain = look.seen.drain
     if unit.state == "Draining" and not look.ending:
-        if drain is None:  # what MatrixLink refused it for stays to be read
+        if drain is None:  # keep the message of MatrixLink's last refusal
             return _to(look, unit, "Draining", unit.reason, unit.message), [Ask(Action.DRAIN, unit.name)]
         if not drain.drained:
             return _to(look, unit, "Draining", "Rerouting", drain.message), []
@@ -276,7 +284,7 @@ def _switch(look: _Look, unit: MaintenanceUnit) -> tuple[MaintenanceUnit, list[A
 
 
 def _begin(look: _Look, units: list[MaintenanceUnit]) -> tuple[list[MaintenanceUnit], list[Ask]]:
-    """Begin as many as the budget allows, free nodes first; the others are informed what they wait for."""
+    """Begin as many units as the budget allows, free nodes first; the others record what they wait for."""
     if look.spec.target.kind == "switch":
         begun = [_to(look, unit, "Draining") if unit.state == "Pending" else unit for unit in units]
         return begun, [Ask(Action.DRAIN, unit.name) for unit in units if unit.state == "Pending"]
@@ -292,11 +300,11 @@ def _begin(look: _Look, units: list[MaintenanceUnit]) -> tuple[list[MaintenanceU
 def _begun(look: _Look, unit: MaintenanceUnit, units: Iterable[MaintenanceUnit]) -> tuple[MaintenanceUnit, list[Ask]]:
     node = look.seen.nodes.get(unit.name)
     if node is None:
-        return _to(look, unit, "Failed", "NotFound", "it is no part of the inventory any more"), []
+        return _to(look, unit, "Failed", "NotFound", "it is no longer in the inventory"), []
     if node.desired_state in KEPT_OUT:
         return (unit, []) if unit.state == "Cordoned" else _left_to_others(look, unit, node)
     if look.spec.action == "Firmware" and node.firmware == look.spec.firmware and unit.state == "Pending":
-        return _to(look, unit, "Skipped", "UpToDate", f"it has firmware {node.firmware} already"), []
+        return _to(look, unit, "Skipped", "UpToDate", f"it already has firmware {node.firmware}"), []
     occupied = node.allocation is not None or bool(node.shared_by)
     if (why := _not_now(look, node)) is not None:
         keep = occupied and not look.spec.movable and why[0] == "InUse"
@@ -308,24 +316,25 @@ def _begun(look: _Look, unit: MaintenanceUnit, units: Iterable[MaintenanceUnit])
 
 
 def _not_now(look: _Look, node: NodeView) -> tuple[str, str] | None:
-    """Why a node cannot be begun now, but for the budget."""
+    """Why a node cannot be begun now, budgets aside: reason and message."""
     if node.agent != "Connected":
         return "AgentLost", f"its agent is {node.agent}"
     if node.desired_state == "Servicing":
-        return "ServicedByOthers", f"somebody else has it in service: {node.state_message}"
+        return "ServicedByOthers", f"somebody else keeps it in service: {node.state_message}"
     if node.state not in BEGINS_IN:
-        return "NotReady", f"it is {node.state}"
+        return "NotReady", f"the node is {node.state}"
     if (staying := node.shared_by - look.seen.lending.get(node.name, 0)) > 0:
         return "InUse", f"parts of it are held by {counted(staying, 'allocation')} that cannot be moved"
     if node.allocation is None:
         return None
     if not look.spec.movable:
-        return "InUse", f"{node.allocation} has it, and members are not to be moved"
+        return "InUse", f"{node.allocation} holds it, and movable is false"
     return look.seen.unmovable.get(node.allocation)
 
 
 def _no_budget(look: _Look, node: NodeView, units: Iterable[MaintenanceUnit]) -> str | None:
-    """The sentence that says so, where one more would be more than may be out. Who is out already costs nothing."""
+    """The message that a budget is used up, if taking this node out would exceed one. A node that is out already does
+    not count again."""
     out: dict[str, str] = {unit.name: unit.state for unit in units if unit.state in UNDER_WAY}
     out |= {each.name: each.state for each in look.seen.nodes.values() if is_out(each)}
     if node.name in out:
@@ -362,16 +371,16 @@ def _ended(state: str, units: Sequence[MaintenanceUnit]) -> str:
 
 
 def summary(state: str, spec: MaintenanceSpec, units: Sequence[MaintenanceUnit]) -> tuple[str, str]:
-    """The reason and the sentence of the whole."""
+    """The reason and message of the whole maintenance."""
     by = Counter[str](unit.state for unit in units)
     under_way = sum(by[each] for each in UNDER_WAY)
     done = f"{by['Done']} of {len(units)} done"
     done += f", {under_way} under way" if under_way else ""
     done += f", {by['Failed']} failed" if by["Failed"] else ""
     if state == "Scheduled":
-        return "NotYet", f"nothing is touched before {spec.not_before}"
+        return "NotYet", f"it starts no earlier than {spec.not_before}"
     if state == "Paused":
-        return "Paused", f"{done}; nothing more is begun until it is resumed"
+        return "Paused", f"{done}; no new node is begun until it is resumed"
     if state in ("Expiring", "Expired"):
         return "DeadlinePassed", f"{done}; its deadline, {spec.deadline}, has passed"
     if state in ("Aborting", "Aborted"):
@@ -380,7 +389,7 @@ def summary(state: str, spec: MaintenanceSpec, units: Sequence[MaintenanceUnit])
     if state == "Failed" and failed is not None:
         return failed.reason, f"{done}; {failed.name}: {failed.message}"
     if state == "Completed":
-        return "Completed", done + (f", {by['Skipped']} left as they were" if by["Skipped"] else "")
+        return "Completed", done + (f", {by['Skipped']} skipped" if by["Skipped"] else "")
     moving = next((unit for unit in units if unit.state in UNDER_WAY and unit.reason in BLOCKED), None)
     waiting = moving or next((unit for unit in units if unit.state in ("Pending", "Cordoned") and unit.reason), None)
     if waiting is not None and (moving is not None or not under_way):

@@ -1,4 +1,4 @@
-"""A maintenance as it is asked for and shown. Times are emulated: moments in RFC 3339, lengths in seconds."""
+"""The wire contract of maintenances. Times are emulated: moments in RFC 3339, durations in seconds."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ KINDS: tuple[TargetKind, ...] = ("node", "cabinet", "switch", "supernode")
 
 
 class MaintenanceTarget(ApiModel):
-    """What is worked on: exactly one of these."""
+    """The target of a maintenance: exactly one of these fields."""
 
     node: NodeName | None = Field(None, description="one node")
     cabinet: CabinetName | None = Field(None, description="the nodes of a cabinet")
@@ -43,19 +43,19 @@ class MaintenanceTarget(ApiModel):
 
 
 class MaintenanceBudget(ApiModel):
-    """How many nodes of the target may be unavailable at once, those that are out for other reasons counted in."""
+    """How many nodes of the target may be unavailable at once, including those that are out for other reasons."""
 
-    max_unavailable: int = Field(1, ge=1, le=49152, description="of all its nodes")
-    max_unavailable_per_cabinet: int | None = Field(None, ge=1, le=64, description="of those in one cabinet")
+    max_unavailable: int = Field(1, ge=1, le=49152, description="limit over all its nodes")
+    max_unavailable_per_cabinet: int | None = Field(None, ge=1, le=64, description="limit per cabinet")
 
 
 class MaintenanceSpec(ApiModel):
-    """What is to be done, to what, when, and how much of it at once."""
+    """The work to do, its target and time, and how many nodes at once."""
 
-    target: MaintenanceTarget = Field(description="what is worked on")
+    target: MaintenanceTarget = Field(description="what to work on")
     action: Literal["Service", "Firmware"] = Field(
         "Service",
-        description="Service: kept out for somebody to work on it. Firmware: its agent writes the firmware",
+        description="Service: keep it out so that someone can work on it. Firmware: its agent writes the firmware",
     )
     firmware: str | None = Field(
         None,
@@ -69,16 +69,18 @@ class MaintenanceSpec(ApiModel):
         None,
         gt=0,
         le=1e7,
-        description="with action Service, for how long each is kept out; left out, until somebody recovers the node, "
+        description="with action Service: how long each node is kept out; by default until somebody recovers the node, "
         "or deletes the switch's drain",
     )
-    not_before: str | None = Field(None, max_length=40, description="nothing is touched before; left out, at once")
-    deadline: str | None = Field(None, max_length=40, description="begins nothing after it, and brings back the rest")
-    movable: bool = Field(
-        True, description="whether members of instances are moved away; else it waits until they have left"
+    not_before: str | None = Field(None, max_length=40, description="the earliest start; by default at once")
+    deadline: str | None = Field(
+        None, max_length=40, description="after it no new node is begun, and those under way are brought back"
     )
-    budget: MaintenanceBudget = Field(MaintenanceBudget(), description="how many nodes at once")
-    reason: str = Field("", max_length=120, description="why; it is shown in notices and with the nodes")
+    movable: bool = Field(
+        True, description="true: members of instances are moved away; false: it waits until they have left"
+    )
+    budget: MaintenanceBudget = Field(MaintenanceBudget(), description="how many nodes may be out at once")
+    reason: str = Field("", max_length=120, description="why; shown in notices and on the nodes")
 
     @field_validator("action")
     @classmethod
@@ -92,14 +94,14 @@ class MaintenanceSpec(ApiModel):
     @classmethod
     def _with_action(cls, firmware: str | None, given: ValidationInfo) -> str | None:
         if "action" in given.data and (given.data["action"] == "Firmware") != (firmware is not None):
-            raise ValueError("action Firmware takes the version to write, and action Service none")
+            raise ValueError("action Firmware needs the version to write; action Service takes none")
         return firmware
 
     @field_validator("service_s")
     @classmethod
     def _for_service(cls, service_s: float | None, given: ValidationInfo) -> float | None:
         if service_s is not None and given.data.get("action") == "Firmware":
-            raise ValueError("action Firmware takes as long as the agents take; leave serviceS out")
+            raise ValueError("action Firmware lasts as long as the agents need; leave serviceS out")
         return service_s
 
     @field_validator("not_before", "deadline")
@@ -112,7 +114,7 @@ class MaintenanceSpec(ApiModel):
     def _after_start(cls, deadline: str | None, given: ValidationInfo) -> str | None:
         begins = given.data.get("not_before")
         if deadline is not None and begins is not None and from_timestamp(deadline) <= from_timestamp(begins):
-            raise ValueError(f"it is to lie after notBefore, {begins}")
+            raise ValueError(f"deadline has to be after notBefore, {begins}")
         return deadline
 
     @field_validator("movable")
@@ -120,12 +122,12 @@ class MaintenanceSpec(ApiModel):
     def _moves_nobody(cls, movable: bool, given: ValidationInfo) -> bool:
         target = given.data.get("target")
         if not movable and target is not None and target.kind == "switch":
-            raise ValueError("routes go around a switch and nobody is moved: leave movable out")
+            raise ValueError("a switch has no members to move, only routes around it: leave movable out")
         return movable
 
     @property
     def starts_at(self) -> float:
-        """s, emulated; from ever where it does not say."""
+        """s, emulated; 0 without `notBefore`."""
         return from_timestamp(self.not_before) if self.not_before else 0.0
 
     @property
@@ -134,7 +136,7 @@ class MaintenanceSpec(ApiModel):
 
 
 class MaintenanceRequest(MaintenanceSpec):
-    """A maintenance to be had."""
+    """A maintenance, and its labels."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {
@@ -150,21 +152,21 @@ class MaintenanceRequest(MaintenanceSpec):
 
 
 class MaintenanceUnit(ApiModel):
-    """One node, or the switch, that a maintenance works on, and how far it is.
+    """A node, or the switch, that a maintenance works on, and its progress.
 
-    Pending; Cordoned (takes no newcomers, waits until it is left); Draining; InService; Returning (its agent checks
+    Pending; Cordoned (takes nothing new, waits until it is vacated); Draining; InService; Returning (its agent checks
     it); Done; Failed; Skipped (not worked on, `reason` says why).
     """
 
     name: str
     state: Literal["Pending", "Cordoned", "Draining", "InService", "Returning", "Done", "Failed", "Skipped"] = "Pending"
-    reason: str = Field("", description="what it waits for, or why it ended so, as a word")
+    reason: str = Field("", description="what it waits for, or why it ended, as one word")
     message: str = Field("", description="the same as a sentence")
-    since: str | None = Field(None, description="since when it has been in its state")
+    since: str | None = Field(None, description="when it entered its state")
     worked: bool = Field(False, description="whether the work on it was done")
-    instances: list[str] = Field(default_factory=empty_list, description="who has it now")
+    instances: list[str] = Field(default_factory=empty_list, description="the allocations that hold it now")
     firmware_before: str | None = None
-    firmware: str | None = Field(None, description="as its agent last reported")
+    firmware: str | None = Field(None, description="as last reported by its agent")
 
     @property
     def settled(self) -> bool:
@@ -172,7 +174,7 @@ class MaintenanceUnit(ApiModel):
 
 
 class MaintenanceCounts(ApiModel):
-    """How many units are how far."""
+    """The number of units by progress."""
 
     total: int = 0
     pending: int = 0
@@ -183,14 +185,14 @@ class MaintenanceCounts(ApiModel):
 
 
 class MaintenanceView(ResourceView, MaintenanceSpec):
-    """One maintenance: what was asked, and how far it is."""
+    """One maintenance: its spec and its progress."""
 
-    phase_reason: str = Field("", description="why it is in its state, or what it waits for, as a word")
+    phase_reason: str = Field("", description="why it is in its state, or what it waits for, as one word")
     message: str = Field("", description="the same as a sentence")
     counts: MaintenanceCounts = MaintenanceCounts()
     units: list[MaintenanceUnit] = Field(default_factory=empty_list)
     instances: list[str] = Field(
-        default_factory=empty_list, description="who has anything of what is still to be worked on"
+        default_factory=empty_list, description="the instances on what is still to be worked on"
     )
     started_at: str | None = None
     finished_at: str | None = None

@@ -1,4 +1,4 @@
-"""The states of a maintenance and of what it works on, each with its sentence."""
+"""The states of a maintenance and of its units, and what each state means."""
 
 from __future__ import annotations
 
@@ -8,15 +8,15 @@ MAINTENANCE_STATES = StateMachine(
     "maintenance",
     start="Scheduled",
     states=[
-        State("Scheduled", "announced to whom it concerns; nothing is touched before `notBefore`"),
-        State("Running", "one after another is drained, worked on and checked, as many at once as the budget allows"),
-        State("Paused", "nothing more is begun; what is under way comes to its end"),
-        State("Aborting", "nothing more is begun; what is under way is brought back", 7200),
-        State("Expiring", "its deadline has passed: nothing more is begun; what is under way is brought back", 7200),
+        State("Scheduled", "announced to the instances concerned; nothing is touched before `notBefore`"),
+        State("Running", "nodes are drained, worked on and checked, as many at once as the budget allows"),
+        State("Paused", "no new node is begun; those under way are finished"),
+        State("Aborting", "no new node is begun; those under way are brought back", 7200),
+        State("Expiring", "its deadline has passed: no new node is begun, those under way are brought back", 7200),
         State("Completed", "everything was worked on and has passed its check, or was kept out by somebody else"),
-        State("Failed", "everything was begun, and some did not come back; those are named"),
-        State("Aborted", "stopped by somebody; what had been done stays done"),
-        State("Expired", "stopped by its deadline; what had been done stays done"),
+        State("Failed", "everything was begun, and some nodes did not come back; the message names them"),
+        State("Aborted", "aborted by request; finished work stays done"),
+        State("Expired", "ended by its deadline; finished work stays done"),
     ],
     moves={
         "Scheduled": ["Running", "Expiring"],
@@ -28,23 +28,23 @@ MAINTENANCE_STATES = StateMachine(
     verbs=[
         Verb(
             "pause",
-            "Begin with nothing more; what is under way comes to its end",
+            "Begin no new node; finish those under way",
             dict.fromkeys(("Scheduled", "Running"), "Paused"),
         ),
-        Verb("resume", "Have a paused one continue", {"Paused": "Running"}),
+        Verb("resume", "Continue a paused maintenance", {"Paused": "Running"}),
         Verb(
             "abort",
-            "Bring back what is under way, lift its cordons, and end",
+            "Bring back the nodes under way, lift its cordons, and end",
             dict.fromkeys(("Scheduled", "Running", "Paused"), "Aborting"),
         ),
     ],
 )
 
 OPEN = ("Scheduled", "Running", "Paused", "Aborting", "Expiring")
-"""States of maintenances that are not over."""
+"""States of maintenances that have not ended."""
 ENDING = ("Aborting", "Expiring")
 
 SETTLED = ("Done", "Failed", "Skipped")
-"""States of what a maintenance has no more to do with."""
+"""States of units that are finished."""
 UNDER_WAY = ("Draining", "InService", "Returning")
-"""States that count against the budget."""
+"""States of units that count against the budget."""

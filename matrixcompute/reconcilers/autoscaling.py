@@ -17,7 +17,6 @@ from typing import Any
 
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
-from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.behavior import bounds
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
 from matrixcompute.autoscaling.node_waits import NodeWaits
@@ -33,17 +32,15 @@ from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.reconcilers.scaling_signals import observed, pools_observed, sizes_now, spares_of, statistics_of
+from matrixcompute.reconcilers.scaling_basis import Situation, Undecidable, Views, decision_basis, situation_of
+from matrixcompute.reconcilers.scaling_signals import statistics_of
 from matrixcompute.reconcilers.scaling_status import ScalingStatus
-from matrixcompute.reconcilers.scaling_targets import refusal, unable
+from matrixcompute.reconcilers.scaling_targets import refusal
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
 log = logging.getLogger(__name__)
 
 ZERO = PoolSizes(prefill=0, decode=0)
-
-Views = Mapping[str, dict[str, Any]]
-"""The deployments on a target as they are now, by key."""
 
 
 class AutoscalingReconciler:
@@ -71,64 +68,50 @@ class AutoscalingReconciler:
         changed = 0
         for name in names:
             try:
-                changed += await self._look(name)
+                changed += await self._size_target(name)
             except MatrixError as refused:
                 log.warning("a scaling policy waits", extra={"policy": name, "why": refused.message})
                 self._status.note(name, Reason.REFUSED, refused.message)
         return f"{changed} of {len(names)} targets resized"
 
-    async def _look(self, name: str) -> bool:
-        """One policy; whether its target was resized."""
+    async def _size_target(self, name: str) -> bool:
+        """Observe one policy's target, decide, and carry the decision out. Returns whether the target was resized."""
         self._notice_return(name)
+        seen = await self._observe(name)
+        if seen is None:
+            return False
+        basis = decision_basis(seen)
+        if isinstance(basis, Undecidable):
+            self._status.note(name, basis.reason, basis.message)
+            if seen.unable is not None and not seen.unavailable:
+                await self._converge(name, seen.served)
+            return False
+        found = self._decide(name, basis, seen.unavailable, _changing(seen.served))
+        if found is not None and found.replicas < seen.nodes:
+            if not found.replicas:
+                return await self._to_zero(name, seen.target, found, basis, seen.served)
+            return await self._shrink(name, seen.target, found, seen.served)
+        if not seen.unavailable:
+            if seen.draining is not None:
+                await self._end_drain(name, seen.served, seen.draining)
+            await self._converge(name, seen.served)
+        return found is not None and found.replicas > seen.nodes
+
+    async def _observe(self, name: str) -> Situation | None:
+        """What is stored of a policy and its target, and what is served there. None if the policy is gone."""
         with self._store.reading() as session:
             row = session.get(ScalingPolicyRow, name)
             if row is None:
-                return False
-            target, policy, marked, sizes, parked = row.target, row.policy, row.draining, row.sizes, row.parked
-            instance = session.get(InstanceRow, target)
-            kept = unable(target, instance, parked)
-            if instance is not None:
-                nodes, ready = (0, 0) if parked else (instance.shape.nodes, instance.ready_nodes)
-                floor, size = instance.shape.min_nodes or 1, instance.shape.nodes
-                spares = spares_of(instance.members or [])
-        served: Views = {}
-        away = ""
+                return None
+            seen = situation_of(row, session.get(InstanceRow, row.target))
         try:
-            served = await self._served(target)
-            if kept is None:
-                whole = Observation(nodes, ready, least=floor, returns_to=size, spares=spares)
-                statistics = await statistics_of(self._reached, served, policy)
-                whole = observed(whole, statistics, policy)
+            seen = replace(seen, served=await self._served(seen.target))
+            if seen.unable is None:
+                statistics = await statistics_of(self._reached, seen.served, seen.policy)
+                seen = replace(seen, statistics=statistics)
         except Unavailable as gone:
-            away = gone.message
-        if kept is not None:
-            self._status.note(name, *kept)
-            if not away:
-                await self._converge(name, served)
-            return False
-        seen: Observation | PoolsObservation = whole if not away else Observation(nodes, ready, least=floor)
-        if policy.pools is not None and not away and whole.members:
-            if len(served) != 1:
-                text = f"pools are sized of one deployment, and {len(served)} are served on {name_of(target)}"
-                self._status.note(name, Reason.REFUSED if served else Reason.METRIC_UNAVAILABLE, text)
-                return False
-            (deployment,) = served
-            now = sizes_now(sizes, whole.members, served[deployment])
-            if now is None:
-                text = f"deployment {name_of(deployment)} has no pools yet: it is not laid out"
-                self._status.note(name, Reason.METRIC_UNAVAILABLE, text)
-                return False
-            seen = pools_observed(whole, now, served[deployment], statistics[deployment])
-        found = self._decide(name, seen, away, _changing(served))
-        if found is None or found.replicas >= nodes:
-            if marked is not None and not away:
-                await self._stay(name, served, marked)
-            if not away:
-                await self._converge(name, served)
-            return found is not None and found.replicas > nodes
-        if not found.replicas:
-            return await self._to_zero(name, target, found, seen, served)
-        return await self._shrink(name, target, found, served)
+            return replace(seen, unavailable=gone.message)
+        return seen
 
     def _notice_return(self, name: str) -> None:
         """A target that was scaled to zero and that somebody has brought back, or made again, is sized like any."""
@@ -369,12 +352,12 @@ class AutoscalingReconciler:
             row.draining = leaving
         return leaving
 
-    async def _stay(self, name: str, served: Views, marked: list[str]) -> None:
+    async def _end_drain(self, name: str, served: Views, draining: list[str]) -> None:
         """End a drain: the target keeps its nodes. What drains for somebody else meanwhile, a repair say, continues."""
         for each, view in served.items():
             drain = view.get("drain") or {}
             # One from before policies named themselves bears no name.
-            if drain.get("by") == owner_of(name) or (not drain.get("by") and drain.get("nodes") == sorted(marked)):
+            if drain.get("by") == owner_of(name) or (not drain.get("by") and drain.get("nodes") == sorted(draining)):
                 await self._reached.undrain(each)
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:

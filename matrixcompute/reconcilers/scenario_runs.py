@@ -1,8 +1,8 @@
-"""Scenario runs: the one that has waited longest is played to its end, then the next.
+"""Scenario runs: play the one that has waited longest to its end, then the next.
 
-That a run has begun, and the name that all its faults bear, is written before anything is injected. A run that is
-found begun when nobody plays it was cut short, by the end of a process or of its leadership: a scenario's looks cannot
-be made up for later, so it is not resumed. What bears its name is cleared, and it ends as INVALID.
+That a run has begun, and the prefix of its fault names, is stored before anything is injected. A run that has begun but
+is not being played was interrupted, by the end of the process or of its leadership. It is not resumed, since the missed
+observations cannot be made up for: faults with its prefix are cleared, and it ends as INVALID.
 """
 
 from __future__ import annotations
@@ -26,13 +26,13 @@ from matrixcompute.store.store import ComputeStore
 log = logging.getLogger(__name__)
 
 PREFIX = "scenario-run-"
-"""Begins the names of all faults of MatrixCompute's runs."""
-CUT_SHORT = "MatrixCompute ended, or led no more, while it ran: nothing was proved; what it did is rolled back"
+"""The prefix of the fault names of MatrixCompute's runs."""
+CUT_SHORT = "MatrixCompute stopped or lost its leadership during the run, which proves nothing; it is rolled back"
 
 
 class ScenarioRunReconciler:
-    """`reconcile` rolls back what was cut short and plays one run. `wake` is called where there is more to do, `look`
-    where somebody may have stopped the one that is played."""
+    """`reconcile` rolls back interrupted runs and plays one. `wake` is called if there is more to do; call `look` when
+    the run that is playing may have been stopped."""
 
     def __init__(self, store: ComputeStore, world: World, clock: Clock, version: str = "") -> None:
         self._store = store
@@ -46,7 +46,7 @@ class ScenarioRunReconciler:
         self._asked.set()
 
     async def reconcile(self) -> str:
-        """Returns when the run is over, which may take long."""
+        """Returns when the run is over, which may take a long time."""
         for name in [row.name for row in self._store.records.found(ScenarioRunRow, runs_begun)]:
             await self._roll_back(name)
         waiting = self._store.records.found(ScenarioRunRow, next_run)
@@ -60,7 +60,7 @@ class ScenarioRunReconciler:
     # -- one that is played --------------------------------------------------------------------------------------------
 
     async def _play(self, name: str) -> bool:
-        """Whether it is over; else it waits until the services answer."""
+        """Play one run. Returns whether it is over; if not, it waits until the services answer."""
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)
             if row is None or row.state != "Pending":
@@ -70,7 +70,7 @@ class ScenarioRunReconciler:
                 tell=partial(self._note, name), enter=partial(self._enter, name), undoes_cancelled=False,
             )  # fmt: skip
             row.move("Running")
-            row.fault_prefix, row.started_at, row.message = runner.names, self._clock.now(), "it runs"
+            row.fault_prefix, row.started_at, row.message = runner.names, self._clock.now(), "running"
         try:
             report = await self._watched(name, runner)
         except MatrixError as refused:
@@ -79,7 +79,7 @@ class ScenarioRunReconciler:
         return True
 
     async def _watched(self, name: str, runner: ScenarioRunner) -> RunReport:
-        """Its report; stopped where somebody asks for it."""
+        """Play a run and return its report; stop it when that is requested."""
         playing = asyncio.create_task(runner.run())
         asked = asyncio.create_task(self._asked.wait())
         try:
@@ -108,11 +108,11 @@ class ScenarioRunReconciler:
                 row.enter(phase, self._clock.now())
 
     def _refused(self, name: str, refused: MatrixError) -> bool:
-        """It was refused, as a rule before anything was changed: for now, or for good."""
+        """Record a refusal, which usually comes before any change, for now or for good. Returns whether it is over."""
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)
             if row is None or row.phases:
-                return True  # what it did is rolled back by the next look
+                return True  # the next `reconcile` rolls it back
             if refused.retryable and row.state == "Running":
                 row.move("Pending")
                 row.started_at, row.message = None, f"{refused.reason}: {refused.message}"
@@ -124,7 +124,7 @@ class ScenarioRunReconciler:
         return True
 
     def _ended(self, name: str, report: RunReport) -> None:
-        """Where not all could be undone it is tried again by the next look."""
+        """Record the report. If not everything was undone, the next `reconcile` tries again."""
         undone = not any(each.what == "left" for each in report.entries)
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)

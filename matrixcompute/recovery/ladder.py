@@ -1,9 +1,9 @@
-"""next_rung: what is tried next about one member that failed. A pure decision on the table `recovery_rules.yaml`, on
-what agents reported and on what was tried before.
+"""next_rung: choose the next repair to try for a failed member. A pure decision from the table `recovery_rules.yaml`,
+from what agents reported and from what was tried before.
 
-A rung in place is under way until the member is ready again. It has failed when it is over and the fault still there,
-when it took longer than its timeout, or when the node is gone meanwhile; then the next rung of the ladder follows. A
-fault that turned worse continues where its own ladder begins beyond what was tried; nothing is tried twice.
+An in-place rung is under way until the member is ready again. It has failed if it finished and the fault remains, if it
+took longer than its timeout, or if the node disappeared; the next rung of the ladder follows. If the fault gets worse,
+the ladder of its new level applies from the first rung heavier than what was tried; nothing is tried twice.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ REPLACE, DEGRADE = "replace", "degrade"
 
 @dataclass(frozen=True)
 class Rung:
-    """Something that can be done. `timeout_s` is None for what is not done in place."""
+    """One kind of repair. `timeout_s` (s, emulated) is None for a rung that is not done in place."""
 
     name: str
     means: str
@@ -34,20 +34,20 @@ class Rung:
 
 @dataclass(frozen=True)
 class RecoveryRules:
-    """The file: rungs from light to heavy, a ladder of them for each level, and the levels at which a member drains
-    first, with the time it has for that (s, emulated)."""
+    """The content of the file: rungs from light to heavy, the ladder of each fault level, and the levels at which a
+    member drains first, with the time it has for that (s, emulated)."""
 
     rungs: Mapping[str, Rung]
     ladders: Mapping[str, tuple[str, ...]]
     drains: Mapping[str, float]
 
     def ladder(self, level: str) -> tuple[str, ...]:
-        """Of a level; one that is not in the table is replaced."""
+        """The ladder of a level; a level that is not in the table goes straight to replacement."""
         return self.ladders.get(level, (REPLACE,))
 
     def after(self, level: str, rung: str | None, allowed: Collection[str] | None = None) -> str | None:
-        """The first rung of a level's ladder, or the first that is heavier than `rung`; in the end another node. None
-        where none of those is `allowed`; without that all are."""
+        """The first rung of a level's ladder, or the first heavier than `rung`; the last resort is another node. Only
+        rungs in `allowed` count (None: all); None if none is left."""
         order = [*self.rungs]
         beyond = -1 if rung is None else order.index(rung)
         left = [*(each for each in self.ladder(level) if order.index(each) > beyond), REPLACE]
@@ -60,12 +60,12 @@ class RungTried(ApiModel):
     node: str
     rung: str = Field(description="restart, reset-npu, reboot, replace or degrade")
     at: float = Field(description="when it was begun, s")
-    why: str = Field(description="the fault, or why the rung before was not enough")
+    why: str = Field(description="the fault, or why the previous rung was not enough")
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What to do about a member: begin a `rung`, wait for the one under way, or nothing, since none is left."""
+    """What to do about a member: begin a `rung`, wait for the one under way, or nothing because none is left."""
 
     action: Literal["begin", "wait", "exhausted"]
     rung: str
@@ -73,19 +73,19 @@ class Choice:
 
 
 def read_rules(document: Any, source: str = "recovery_rules.yaml") -> RecoveryRules:
-    """Rules from a parsed document. Raises InvalidField for a ladder of unknown rungs, one whose rungs do not get
-    heavier, or one that does not end in `replace`; and for a drain of a level without a ladder or without time."""
+    """Parse the rules. Raises InvalidField for a ladder that names an unknown rung, is not ordered from light to heavy
+    or does not end in `replace`, and for a drain whose level has no ladder or whose time is not above 0."""
     rungs = {name: Rung(name, **entry) for name, entry in document["rungs"].items()}
     order = [*rungs]
     ladders = {level: tuple(ladder) for level, ladder in document["ladders"].items()}
     for level, ladder in ladders.items():
         field = f"ladders.{level}"
         if unknown := [each for each in ladder if each not in rungs]:
-            raise InvalidField(f"{source}: no rung {unknown[0]!r}; there are {', '.join(rungs)}", field=field)
+            raise InvalidField(f"{source}: unknown rung {unknown[0]!r}; known: {', '.join(rungs)}", field=field)
         if [*ladder] != sorted(set(ladder), key=order.index):
-            raise InvalidField(f"{source}: rungs go from light to heavy, each once", field=field)
+            raise InvalidField(f"{source}: rungs must go from light to heavy, each at most once", field=field)
         if ladder and ladder[-1] != REPLACE:
-            raise InvalidField(f"{source}: a ladder ends in {REPLACE}", field=field)
+            raise InvalidField(f"{source}: a ladder must end in {REPLACE}", field=field)
     drains = {level: float(seconds) for level, seconds in document.get("drains", {}).items()}
     for level, seconds in drains.items():
         if not ladders.get(level) or seconds <= 0:
@@ -99,7 +99,7 @@ def recovery_rules() -> RecoveryRules:
 
 
 def level_of_member(member: MemberView) -> str:
-    """The level whose ladder is for a member that failed."""
+    """The level whose ladder applies to a failed member."""
     if member.agent in ("Stale", "Lost"):
         return "NodeLost"
     return "NodeGone" if member.gone else member.level or "Separate"
@@ -113,8 +113,8 @@ def next_rung(
     rules: RecoveryRules,
     allowed: Collection[str] | None = None,
 ) -> Choice:
-    """What to do about a member that failed, for the reason `why`. `tried`: its rungs so far, in their order;
-    `allowed`: those that may be tried, without it all. A spare is always replaced."""
+    """What to do about a member that failed because of `why`. `tried`: the rungs begun so far, in order; `allowed`: the
+    rungs that may be tried (None: all). A spare is always replaced."""
     level = level_of_member(member)
     last = rules.rungs.get(tried[-1].rung) if tried else None
     if member.role != "member":

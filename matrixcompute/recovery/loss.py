@@ -1,7 +1,7 @@
-"""loss_of: why an instance no longer holds what it was given, read off what MatrixResource shows. Pure.
+"""diagnose_loss: why an instance lost its allocation, worked out from what MatrixResource shows. Pure.
 
-Who puts somebody out takes the place at once, so the victim's allocation may be gone before anybody looks; the one who
-came remembers whom it preempted. A lease that has ended is known by its hour, for the same reason.
+A preemptor takes the nodes at once, so the victim's allocation may be gone before anybody looks; the preemptor's
+allocation lists whom it preempted. For the same reason the end of a lease is recognised by its time.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from matrixresource.contract.allocations import AllocationView
 
 @dataclass(frozen=True)
 class AllocationLoss:
-    """What became of an allocation, in a word and a sentence. The words are reasons of conditions and events."""
+    """Why an allocation is gone. `reason` is used in conditions and events."""
 
     reason: Literal["Preempted", "LeaseEnded", "Revoked"]
     message: str
 
     def error(self) -> MatrixError:
-        """The same as a refusal, for a workflow that was under way."""
+        """The error that ends a workflow that was under way."""
         return (Preempted if self.reason == "Preempted" else InsufficientCapacity)(self.message)
 
 
 def active_or_none(allocation: AllocationView | None) -> AllocationView | None:
-    """The allocation, unless it is gone or going."""
+    """The allocation, or None if it is gone or being released."""
     return None if allocation is None or allocation.state == "Releasing" else allocation
 
 
@@ -40,9 +40,9 @@ def diagnose_loss(
     now: float,
     leased: bool = True,
 ) -> AllocationLoss | None:
-    """Why `name` holds nothing (`expires_at` is the end of its lease); None while it does. Who is not `leased` by its
-    spec loses its nodes where its allocation has a lease all the same: renewed by hand, or dropped from the spec too
-    late to be heard."""
+    """Why `name` has lost its allocation; None while it has one. `expires_at`: the end of its lease. An instance that
+    is not `leased` by its spec can still lose its nodes to a lease of the allocation: one renewed by hand, or one
+    dropped from the spec too late."""
     if active_or_none(allocation) is not None:
         return None
     reported = (
@@ -50,14 +50,16 @@ def diagnose_loss(
     )
     if "Expired" in reported or (expires_at is not None and expires_at <= now):
         if not leased:
-            return AllocationLoss("Revoked", "its nodes were released by a lease that it does not have")
+            return AllocationLoss("Revoked", "its allocation's lease ended, although its spec has no lease")
         return AllocationLoss("LeaseEnded", "its lease has ended")
     by = next((each.key for each in everybody if name in each.preempts), None)
     if by is not None:
-        who = name_of(by) if project_of(by) == project_of(name) else "somebody"
-        return AllocationLoss("Preempted", f"{who} of higher priority took its place; it comes back when there is room")
+        who = name_of(by) if project_of(by) == project_of(name) else "an allocation"
+        return AllocationLoss(
+            "Preempted", f"preempted by {who} of higher priority; it gets nodes again when there is room"
+        )
     if "Preempted" in reported:
         return AllocationLoss(
-            "Preempted", "somebody of higher priority took its place; it comes back when there is room"
+            "Preempted", "preempted by an allocation of higher priority; it gets nodes again when there is room"
         )
-    return AllocationLoss("Revoked", "its nodes were released behind its back")
+    return AllocationLoss("Revoked", "its nodes were released in MatrixResource without its request")

@@ -1,9 +1,9 @@
-"""Which members drain before they are taken or repaired, and which do not, each with the reason. Pure.
+"""Which members drain before they are moved or repaired, and why the others do not. Pure.
 
-Drained is a member that still serves: one that moves, or one whose fault leaves it at work until somebody acts on it
-(`drains` of `recovery_rules.yaml`). Nothing can be finished on one that is not heard, kept out, not deployed, or whose
-fault has broken what runs there. Where one of the members to repair is lost, nobody is drained: it would wait to be
-replaced.
+A member that still serves is drained: one that moves, or one whose fault lets it work until it is repaired (`drains` of
+`recovery_rules.yaml`). A member cannot finish its work if its agent is silent, if it is kept out or not deployed, or if
+the fault has broken what runs there. If any member to be repaired is lost, none is drained, since the lost one would
+have to wait for its replacement.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from matrixresource.contract.allocations import MemberView
 
 @dataclass(frozen=True)
 class DrainNotice:
-    """What the workload is asked: to drain `nodes` within `deadline_s` (s, emulated); `skipped`: other members that are
-    about to be touched, and why they are not drained."""
+    """The request to the workload: drain `nodes` within `deadline_s` (s, emulated). `skipped`: the other affected
+    members, and why each is not drained."""
 
     nodes: tuple[str, ...] = ()
     deadline_s: float = 0.0
@@ -27,7 +27,7 @@ class DrainNotice:
 
 
 def notice_of_move(members: Sequence[MemberView], drain_s: float) -> DrainNotice:
-    """Of a move: the members beside which successors are deployed. `drain_s`: 0 drains nobody."""
+    """The notice for a move: it drains the members that have successors. `drain_s`: 0 drains none."""
     ranks = {each.rank for each in members if each.role == "successor"}
     leaving = [each for each in members if each.role == "member" and each.rank in ranks]
     return _notice({each.node: _cannot_finish(each) for each in leaving}, drain_s, drain_s)
@@ -36,7 +36,8 @@ def notice_of_move(members: Sequence[MemberView], drain_s: float) -> DrainNotice
 def notice_of_repair(
     members: Sequence[MemberView], plan: Recovery, rules: RecoveryRules, drain_s: float
 ) -> DrainNotice:
-    """Of a repair: the members that `plan` is about, each as long as its level gives it and `drain_s` at most."""
+    """The notice for a repair: it drains the members in `plan`, for as long as their fault levels allow and `drain_s`
+    at most."""
     concerned = [each for each in members if each.role == "member" and each.node in plan.concerned]
     lost = [each.node for each in concerned if _lost(each)]
     reasons = {each.node: _cannot_finish(each) or _broken(each, rules) or _waited_for(lost) for each in concerned}
@@ -45,13 +46,13 @@ def notice_of_repair(
 
 
 def still_serves(member: MemberView, rules: RecoveryRules) -> bool:
-    """Whether a member that failed is at work until something is done about it."""
+    """Whether a failed member still serves until it is repaired."""
     return not (_cannot_finish(member) or _broken(member, rules))
 
 
 def _notice(reasons: Mapping[str, str], deadline_s: float, drain_s: float) -> DrainNotice:
     if drain_s <= 0:
-        reasons = {node: why or "its recovery policy drains nobody" for node, why in reasons.items()}
+        reasons = {node: why or "drainSeconds is 0" for node, why in reasons.items()}
     nodes = tuple(node for node, why in reasons.items() if not why)
     skipped = {node: why for node, why in reasons.items() if why}
     return DrainNotice(nodes, min(deadline_s, drain_s) if nodes else 0.0, skipped)
@@ -62,9 +63,9 @@ def _lost(member: MemberView) -> bool:
 
 
 def _cannot_finish(member: MemberView) -> str:
-    """Why nothing can be finished there; "" where it can."""
+    """Why the member cannot finish its work; "" if it can."""
     if member.agent in SILENT:
-        return f"its agent is {member.agent}: nobody is there to finish anything"
+        return f"its agent is {member.agent}, so it cannot finish its work"
     if member.gone:
         return f"it is {member.state}"
     return "" if member.ready else f"it does not serve: it is {member.state}"
@@ -76,4 +77,4 @@ def _broken(member: MemberView, rules: RecoveryRules) -> str:
 
 
 def _waited_for(lost: Sequence[str]) -> str:
-    return f"{', '.join(lost)} must not wait for it to be replaced" if lost else ""
+    return f"draining would delay the replacement of {', '.join(lost)}" if lost else ""

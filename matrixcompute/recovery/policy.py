@@ -1,11 +1,11 @@
-"""plan_recovery: what to do about members that are lost, faulty or kept out. A pure decision on what agents reported.
+"""plan_recovery: decide what to do about members that are lost, faulty or kept out, from what agents reported. Pure.
 
-What is done about a lost or unhealthy member, its ladder of rungs says (`ladder.py`): it is repaired where it stands,
-or replaced by a spare or a free node. When more nodes of a cabinet or
-of a supernode are silent or quarantined than the policy allows, whoever has them, nothing that stands in it is replaced
-(the safety stop): that many at once is far likelier a cut management network, or an image that boots nowhere, than dead
-hardware, and tearing a healthy instance down would make it worse. What stands in other cabinets and supernodes is
-replaced as ever. Nodes that somebody has taken out to work on them do not count.
+The ladder of rungs (`ladder.py`) decides about each lost or unhealthy member: it is repaired in place, or replaced by a
+spare or a free node. The safety stop: when more nodes of a cabinet or supernode are silent or quarantined than the
+policy allows, whoever holds them, no member in that domain is replaced. So many failures at once are far likelier a cut
+management network, or an image that does not boot, than dead hardware, and tearing down a healthy instance would make
+matters worse. Members in other cabinets and supernodes are replaced as usual. Nodes that were taken out for work do not
+count.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from matrixresource.contract.nodes import NodeView
 
 @dataclass(frozen=True)
 class RecoveryPolicy:
-    """How many nodes of a domain may be out and those of it still be replaced. A cabinet has four nodes: losing a whole
-    one is still repaired. `drain_s`: how long a member that still serves may drain before it is touched (emulated); 0:
-    not at all. `rungs`: those that may be tried, without it all; `stops`: whether a repair that is refused waits for
-    somebody to have it tried again."""
+    """The safety stop's limits: how many nodes of a domain may be out before its members are no longer replaced. A
+    cabinet has four nodes, so the loss of a whole one is still repaired. `drain_s`: how long a member that still serves
+    may drain before it is moved or repaired (s, emulated); 0: not at all. `rungs`: the rungs that may be tried (None:
+    all). `stops`: whether a refused repair waits for `:retry`."""
 
     lost_per_cabinet_max: int = 4
     lost_per_supernode_max: int = 8
@@ -35,16 +35,16 @@ class RecoveryPolicy:
     stops: bool = False
 
     def following(self, drain_s: float | None, rungs: Collection[str], on_exhausted: str) -> RecoveryPolicy:
-        """The same with what a policy of an instance or a project says."""
+        """This policy, overridden by the recovery policy of an instance or a project."""
         drain_s = self.drain_s if drain_s is None else drain_s
         return replace(self, drain_s=drain_s, rungs=tuple(rungs), stops=on_exhausted == "Stop")
 
 
 @dataclass(frozen=True)
 class Recovery:
-    """What to do: keep (nothing is wrong), replace `nodes`, repair some in place (and replace none), or hold with the
-    `message` that says why. `concerned` are all that failed and are not held, `begin` the rungs that are due: node,
-    rung and why."""
+    """What to do: keep (nothing is wrong), replace `nodes`, repair some in place and replace none, or hold (do nothing,
+    for the reason in `message`). `concerned`: every failed member that is not held. `begin`: the rungs that are due, as
+    (node, rung, why)."""
 
     action: Literal["keep", "replace", "repair", "hold"]
     nodes: tuple[str, ...] = ()
@@ -55,18 +55,18 @@ class Recovery:
 
 
 EXHAUSTED = "RungsExhausted"
-"""The reason of a hold that no waiting ends: what failed has climbed every rung that its policy allows."""
+"""The reason of a hold that waiting does not end: every rung that the policy allows has been tried."""
 
 SILENT = ("Stale", "Lost")
-"""Agents that have missed their leases. Of nodes that fall silent together some are given up for lost seconds before
-the others: who counted only those would see a few at a time, and replace them all."""
+"""States of agents that have missed their leases. When nodes fall silent together, some are declared Lost seconds
+before the others; counting only Lost would see a few at a time, never trip the safety stop, and replace them all."""
 
 TAKEN_OUT = ("Enrolled", "Servicing", "Retired")
-"""States of nodes that are not here to be lost: not heard yet, or taken out by somebody."""
+"""States of nodes that cannot be lost: never heard yet, or taken out of service on purpose."""
 
 
 def nodes_out(nodes: Iterable[NodeView]) -> list[str]:
-    """Those of them that count for the safety stop: silent or quarantined, whoever has them."""
+    """The nodes that count towards the safety stop: silent or quarantined, whoever holds them."""
     return [
         node.name
         for node in nodes
@@ -75,16 +75,16 @@ def nodes_out(nodes: Iterable[NodeView]) -> list[str]:
 
 
 def silent_members(members: Iterable[MemberView]) -> list[str]:
-    """The nodes whose agents have missed their leases, as their allocation shows them. They were read at another moment
-    than the nodes: who counts as out in either is out."""
+    """The nodes whose agents have missed their leases, as the allocation shows them. The allocation and the nodes were
+    read at different moments; a node that is out in either counts as out."""
     return [member.node for member in members if member.agent in SILENT]
 
 
 def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]]:
-    """Members and spares that cannot do their part, each with the reason.
+    """Members and spares that are out of action, each with the reason.
 
-    Nodes of a cabinet fail together (its power, its cooling): one that is silent counts as lost where another of its
-    cabinet is. They are isolated and replaced together, and who was innocent is cleared by a health check later.
+    Nodes of a cabinet fail together (power, cooling): a silent node counts as lost if another of its cabinet is lost.
+    They are isolated and replaced together, and a later health check clears the healthy ones.
     """
     found, dark = [], {member.cabinet for member in members if member.agent == "Lost"}
     for member in members:
@@ -100,13 +100,13 @@ def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]
 
 
 def suspect_domains(nodes: Sequence[str], out: Sequence[str]) -> list[str]:
-    """The cabinets of these nodes, as far as they are out and others there too: all of such a cabinet is suspect."""
+    """The cabinets in which one of these `nodes` and at least one other node are out: the whole cabinet is suspect."""
     counts = Counter(NodeName(node).cabinet for node in out)
     return sorted({NodeName(node).cabinet for node in nodes if node in out and counts[NodeName(node).cabinet] > 1})
 
 
 def failed_since(members: Sequence[MemberView], nodes: Sequence[str]) -> tuple[str, str] | None:
-    """When the first of these nodes failed and when the first was found to have (RFC 3339); None where nobody knows."""
+    """The earliest failure among these nodes, and the earliest detection (RFC 3339); None if unknown."""
     known = [(each.failed_at, each.detected_at) for each in members if each.node in nodes]
     times = [(failed, detected) for failed, detected in known if failed is not None and detected is not None]
     return (min(failed for failed, _ in times), min(detected for _, detected in times)) if times else None
@@ -119,8 +119,9 @@ def plan_recovery(
     tried: Sequence[RungTried] | None = None,
     now: float = 0.0,
 ) -> Recovery:
-    """What to do about an instance's `members` at `now` (s). `out`: all nodes that count for the safety stop. `tried`:
-    the rungs that were begun, in their order; None where nothing serves yet, so that whatever failed is replaced."""
+    """Decide what to do about an instance's `members` at `now` (s). `out`: all nodes that count towards the safety
+    stop. `tried`: the rungs begun so far, in order; None where nothing serves yet, so that every failure means
+    replacement."""
     broken = broken_members(members)
     if not broken:
         return Recovery("keep")
@@ -157,18 +158,18 @@ def _in_words(member: MemberView, reason: str) -> str:
 
 
 def _domains(node: str) -> tuple[str, str]:
-    """The failure domains a node stands in: its cabinet and its supernode."""
+    """The failure domains of a node: its cabinet and its supernode."""
     name = NodeName(node)
     return name.cabinet, name.supernode
 
 
 def _stopped_domains(out: Sequence[str], policy: RecoveryPolicy) -> dict[str, str]:
-    """Each failure domain with more nodes out than the policy allows, and the sentence that says so."""
+    """Each failure domain with more nodes out than the policy allows, with a message that says so."""
     limits = (policy.lost_per_cabinet_max, policy.lost_per_supernode_max)
     counts = [Counter(domains) for domains in zip(*map(_domains, out), strict=True)]
     return {
-        domain: f"{count} nodes of {domain} are silent or quarantined, more than {most}: "
-        "nothing of it is replaced until fewer are"
+        domain: f"{count} nodes of {domain} are silent or quarantined, more than the limit of {most}: "
+        "none of its members is replaced until fewer are"
         for count_by, most in zip(counts, limits, strict=False)
         for domain, count in count_by.items()
         if count > most

@@ -1,4 +1,4 @@
-"""What a recovery policy says: how far the recovery of an instance may go, and how long its members drain before."""
+"""The wire contract of recovery policies: how far an instance's recovery may go, and how long members drain first."""
 
 from __future__ import annotations
 
@@ -15,30 +15,33 @@ OnExhausted = Literal["Retry", "Stop"]
 
 
 class RecoveryPolicySpec(ApiModel):
-    """Of one instance, or of all of a project that have none of their own. What it leaves out is as without one."""
+    """Applies to one instance, or to all instances of a project without one of their own. Omitted fields keep the
+    defaults."""
 
-    project: str = Field("default", min_length=1, max_length=63, description="whose policy it is; cannot be changed")
+    project: str = Field(
+        "default", min_length=1, max_length=63, description="the project that owns it; cannot be changed"
+    )
     instance: str | None = Field(
         None,
         min_length=1,
         max_length=127,
-        description="the instance it is for, which may come later; without it all of the project that have none",
+        description="the instance it applies to, which need not exist yet; by default all of the project that have "
+        "no policy of their own",
     )
     drain_seconds: float | None = Field(
         None,
         ge=0,
         le=86_400,
-        description="how long a member that serves may drain (emulated) before it is moved or repaired; 0: not at all",
+        description="how long a serving member may drain before it is moved or repaired (s, emulated); 0: not at all",
     )
     rungs: list[str] = Field(
         default_factory=lambda: [*recovery_rules().rungs],
         max_length=16,
-        description="which rungs of the ladders may be tried; none: nothing is done about a member that failed",
+        description="the rungs that may be tried; an empty list: failed members are not repaired",
     )
     on_exhausted: OnExhausted = Field(
         "Retry",
-        description="when no rung is left or no node is free: Retry tries again when there may be one, Stop waits for "
-        "`:retry`",
+        description="when no rung is left or no node is free: Retry tries again later, Stop waits for `:retry`",
     )
 
     REFERENCES: ClassVar = ("instance",)
@@ -48,16 +51,16 @@ class RecoveryPolicySpec(ApiModel):
     def _known(cls, rungs: list[str]) -> list[str]:
         known = [*recovery_rules().rungs]
         if unknown := [each for each in rungs if each not in known]:
-            raise ValueError(f"no rung {unknown[0]!r}; there are {', '.join(known)}")
+            raise ValueError(f"unknown rung {unknown[0]!r}; known: {', '.join(known)}")
         return sorted(set(rungs), key=known.index)
 
     def shown_to(self, project: str) -> Self:
-        """With the name of an instance of the project's own."""
+        """The spec as `project` sees it: an instance of the project's own is named without its project."""
         return self.model_copy(update={"instance": self.instance and reference(self.instance, project)})
 
 
 class RecoveryPolicyRequest(RecoveryPolicySpec):
-    """A policy, with the labels that it bears."""
+    """A policy, and its labels."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"instance": "qwen", "drainSeconds": 30},)
 
@@ -65,13 +68,13 @@ class RecoveryPolicyRequest(RecoveryPolicySpec):
 
 
 class RecoveryPolicyView(ResourceView):
-    """A policy, and the ladders it leaves."""
+    """A policy, and the ladders that result from it."""
 
     instance: str | None = None
     drain_seconds: float | None = None
     rungs: list[str]
     on_exhausted: OnExhausted
-    ladders: dict[str, list[str]] = Field(description="by level of fault: the rungs that are tried, in their order")
+    ladders: dict[str, list[str]] = Field(description="the rungs that are tried, in order, by fault level")
 
 
 class RuleRung(ApiModel):
@@ -79,21 +82,23 @@ class RuleRung(ApiModel):
 
     rung: str
     means: str
-    timeout_s: float | None = Field(None, description="how long it may take (emulated), if it is done in place")
+    timeout_s: float | None = Field(None, description="how long it may take (s, emulated), if it is done in place")
 
 
 class RecoveryRuleView(ApiModel):
-    """What is done about a member at one level of fault (`recovery_rules.yaml`)."""
+    """How a fault of one level is repaired (`recovery_rules.yaml`)."""
 
-    name: str = Field(description="the level")
-    ladder: list[RuleRung] = Field(description="tried in this order until one helps; none: nothing is done")
+    name: str = Field(description="the fault level")
+    ladder: list[RuleRung] = Field(description="tried in this order until one helps; empty: no repair")
     drain_s: float | None = Field(
-        None, description="how long the member may drain before the first rung (emulated); none: its work is broken"
+        None,
+        description="how long the member may drain before the first rung (s, emulated); absent: its work is broken "
+        "already, so it does not drain",
     )
 
 
 def rule_views(rules: RecoveryRules) -> list[RecoveryRuleView]:
-    """The table, level by level, in its order."""
+    """The table, one view per level, in the table's order."""
     rungs = {
         each.name: RuleRung(rung=each.name, means=each.means, timeout_s=each.timeout_s) for each in rules.rungs.values()
     }

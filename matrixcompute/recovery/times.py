@@ -1,8 +1,8 @@
-"""How long recoveries take, in parts, and what they cost an instance over its life. Pure; times are seconds, emulated.
+"""How long recoveries take, by part, and what they cost an instance over its life. Pure; times are seconds, emulated.
 
-A recovery is measured from the moment of failure, as far as agents' reports tell (a lost agent was heard last then; a
-fault was first reported then), to the moment the instance is whole again. Its parts follow one another without a gap,
-so they add up to all of it: a total alone hides where the time goes (NVSentinel's, PR 1789, lay in one timer).
+A recovery is measured from the failure, as far as agents' reports show (when a lost agent was last heard, or a fault
+was first reported), until the instance is whole again. Its parts follow one another without a gap, so they add up to
+the total. A total alone hides where the time goes (NVSentinel's, PR 1789, was spent in a single timer).
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ PART_ENDS = {
     "boot": "await_nodes",
     "serve": "mark_active",
 }
-"""Each part, and the step of the repair that ends it. Detection ends when MatrixResource declares what failed; the last
-part ends with the recovery, when what is served there serves again."""
+"""Each part, and the step of the repair that ends it. Detection ends when MatrixResource declares the failure; the last
+part ends with the recovery, when the workload serves again."""
 
 PARTS = tuple(PART_ENDS)
 
 
 def parts_so_far(failed_at: float, detected_at: float, trace: Mapping[str, Mapping[str, Any]]) -> dict[str, float]:
-    """The parts that have ended, by name. `trace` has when each step was done. A step that was
-    not taken leaves its time to the next part; of one begun again, for who failed later, the first end counts."""
+    """The length of each part that has ended, by name (s). `trace`: when each step finished. The time of a step that
+    was skipped counts for the next part; of a step that was repeated for a later failure, the first end counts."""
     ended = {"detect": detected_at}
     for part, step in PART_ENDS.items():
         entry = trace.get(step, {})
@@ -62,30 +62,30 @@ def in_words(parts: Mapping[str, float]) -> str:
 
 
 class DownTime(ApiModel):
-    """What failures have cost an instance since it was Active first; kept with it, in its wire form.
+    """What failures have cost an instance since it first became Active; stored with it, in wire form.
 
-    MTTR is the mean time from failure to recovery. ETTR, the effective training time ratio, is that of productive to
+    MTTR is the mean time from failure to recovery. ETTR, the effective training time ratio, is productive over
     available wall time (Kokolis et al., arXiv 2410.21680, which counts waiting for nodes as available): here, the share
-    of the time it was to be on in which every member served. What a training loses beside that, the work since its last
-    checkpoint (T0 of the incumbent's model, facts 7.6), nobody but the training knows: it is not in it.
+    of the time the instance should have been on in which every member served. It leaves out the work that a training
+    job loses since its last checkpoint (T0 of the incumbent's model, facts 7.6), which only the job knows.
     """
 
-    since: float | None = Field(None, description="when it was Active first")
+    since: float | None = Field(None, description="when it first became Active")
     off_s: float = Field(0.0, description="how long it was switched off by request")
     off_since: float | None = None
-    down_s: float = Field(0.0, description="how long it lacked a member, or waited for nodes")
+    down_s: float = Field(0.0, description="how long it was missing a member, or waiting for nodes")
     down_since: float | None = None
     recoveries: int = 0
-    parts_s: dict[str, float] = Field(default_factory=empty_dict, description="of all recoveries, by part")
+    parts_s: dict[str, float] = Field(default_factory=empty_dict, description="the sum over all recoveries, by part")
 
     def failed(self, at: float) -> DownTime:
-        """Down since `at`, unless it was before."""
+        """The record with the instance down since `at`, unless it was down already."""
         if self.down_since is not None or self.off_since is not None or self.since is None:
             return self
         return self.model_copy(update={"down_since": max(at, self.since)})
 
     def settled(self, now: float, on: bool, parts: Mapping[str, float] | None = None) -> DownTime:
-        """Whole again, on or off; `parts` of the recovery by which it is."""
+        """The record with the instance whole again, on or off. `parts`: of the recovery that made it whole."""
         if self.since is None and not on:
             return self
         changes: dict[str, Any] = {"since": now if self.since is None else self.since}
@@ -102,11 +102,11 @@ class DownTime(ApiModel):
 
     @property
     def mttr_s(self) -> float | None:
-        """Mean time from failure to recovery; None of none."""
+        """Mean time from failure to recovery; None without recoveries."""
         return sum(self.parts_s.values()) / self.recoveries if self.recoveries else None
 
     def ettr(self, now: float) -> float | None:
-        """Effective training time ratio until now, 0 to 1; None before it was Active."""
+        """Effective training time ratio until now, 0 to 1; None before it was first Active."""
         if self.since is None:
             return None
         off_s = self.off_s + (max(0.0, now - self.off_since) if self.off_since is not None else 0.0)
@@ -114,5 +114,5 @@ class DownTime(ApiModel):
         return max(0.0, 1 - self.down_until(now) / available_s) if available_s > 0 else 1.0
 
     def down_until(self, now: float) -> float:
-        """How long it was down in all (s)."""
+        """Total time down until `now` (s)."""
         return self.down_s + (max(0.0, now - self.down_since) if self.down_since is not None else 0.0)

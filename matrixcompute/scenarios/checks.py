@@ -1,7 +1,8 @@
-"""checked: what no single field of a scenario can say of itself. A refusal names the field by its path."""
+"""checked: the rules of a scenario that span several fields. A refusal names the field by its path."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from pydantic import ValidationError
@@ -10,20 +11,23 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of
 from matrixcompute.scenarios.measures import MEASURES
-from matrixcompute.scenarios.schema import KIND, Condition, Scenario, seconds
+from matrixcompute.scenarios.schema import KIND, Action, Condition, Expectation, Scenario, seconds
 from matrixresource.agent.fault_catalogue import CATALOGUE
 
 LONGEST_S = 7 * 86_400.0
 NAME_LENGTH = 40
 
+Problem = tuple[str, str]
+"""The path of a field, and the message that says what is wrong with it."""
+
 
 def parse(document: Any, name: str) -> tuple[str, Scenario]:
-    """The name and the scenario that a document means: a resource of Kubernetes, or a scenario as it is, which then
-    bears `name`. Raises InvalidField."""
+    """The name and scenario of a document: a Kubernetes resource, or a bare scenario, whose name defaults to `name`.
+    Raises InvalidField."""
     if not isinstance(document, dict):
-        raise InvalidField("a scenario is a mapping of fields", field="")
+        raise InvalidField("a scenario has to be a mapping of fields", field="")
     if document.get("kind", KIND) != KIND:
-        raise InvalidField(f"{document['kind']!r} is no {KIND}", field="kind")
+        raise InvalidField(f"kind has to be {KIND}, not {document['kind']!r}", field="kind")
     if "spec" in document:
         name = (document.get("metadata") or {}).get("name") or name
         spec, place = document["spec"], "spec."
@@ -42,7 +46,7 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
 
 
 def checked_name(name: Any) -> str:
-    """The name of a scenario. Raises InvalidField."""
+    """The name, if it is a legal name of a scenario. Raises InvalidField."""
     if not isinstance(name, str) or not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
         raise InvalidField(
             f"{str(name)[:80]!r} is no name: use 1 to {NAME_LENGTH} lower-case letters, digits and '-'", field="name"
@@ -56,88 +60,114 @@ def _path(location: tuple[Any, ...]) -> str:
 
 
 def checked(scenario: Scenario, place: str = "") -> Scenario:
-    """The scenario. Raises InvalidField, with `place` before the field's path."""
-
-    def refuse(message: str, field: str) -> None:
+    """The scenario. Raises InvalidField for the first problem, with `place` before the field's path."""
+    for field, message in _problems(scenario):
         raise InvalidField(message, field=place + field)
-
-    for key, shape in scenario.given.items():
-        if shape.project not in (DEFAULT_PROJECT, project_of(key)):
-            refuse("whose it is, its key says: project/name", f"given.{key}.project")
-    names = [each.name for each in scenario.method]
-    for number, action in enumerate(scenario.method):
-        at = f"method[{number}]"
-        if action.name in names[:number]:
-            refuse(f"two actions are called {action.name}", f"{at}.name")
-        kind = CATALOGUE.get(action.fault)
-        if kind is None:
-            refuse(f"there is no fault {action.fault!r}; `matrixctl fault kinds` lists them", f"{at}.fault")
-            continue
-        target = scenario.targets.get(action.target)
-        if target is None:
-            refuse(f"there is no target {action.target!r}", f"{at}.target")
-        elif target.type not in kind.targets:
-            refuse(f"{action.fault} strikes a {' or a '.join(kind.targets)}, no {target.type}", f"{at}.target")
-        if action.duration is not None and seconds(action.duration) <= 0:
-            refuse("a fault lasts longer than nothing", f"{at}.duration")
-        for field in ("at", "duration"):
-            if seconds(getattr(action, field) or "0s") > LONGEST_S:
-                refuse("a scenario lasts at most a week", f"{at}.{field}")
-    for field, each in scenario.all_conditions:
-        _check_condition(scenario, each, field, refuse)
-    _check_sources(scenario, refuse)
-    for name, target in scenario.targets.items():
-        if target.select.role is not None and target.select.instance is None:
-            refuse("whose members or spares? name an instance", f"targets.{name}.select.role")
-    for field, after in _afters(scenario):
-        if after is not None and after not in names:
-            refuse(f"there is no action {after!r}", f"{field}.after")
-    for number, skipped in enumerate(scenario.control.skip if scenario.control else []):
-        if skipped not in names:
-            refuse(f"there is no action {skipped!r}", f"control.skip[{number}]")
     return scenario
 
 
-def _check_condition(scenario: Scenario, each: Condition, field: str, refuse: Any) -> None:
-    if getattr(each, "source", None) is not None:
+def _problems(scenario: Scenario) -> Iterator[Problem]:
+    """What is wrong with a scenario. Lazy: a later check may rely on the earlier ones having found nothing."""
+    yield from _problems_of_given(scenario)
+    for number, action in enumerate(scenario.method):
+        yield from _problems_of_action(scenario, number, action)
+    for field, condition in scenario.all_conditions:
+        yield from _problems_of_condition(scenario, condition, field)
+    yield from _problems_of_stop_conditions(scenario)
+    yield from _problems_of_targets(scenario)
+    yield from _problems_of_references(scenario)
+
+
+def _problems_of_given(scenario: Scenario) -> Iterator[Problem]:
+    for key, shape in scenario.given.items():
+        if shape.project not in (DEFAULT_PROJECT, project_of(key)):
+            yield f"given.{key}.project", "write the project in the key, as project/name"
+
+
+def _problems_of_action(scenario: Scenario, number: int, action: Action) -> Iterator[Problem]:
+    at = f"method[{number}]"
+    if action.name in {each.name for each in scenario.method[:number]}:
+        yield f"{at}.name", f"two actions have the name {action.name!r}"
+    kind, target = CATALOGUE.get(action.fault), scenario.targets.get(action.target)
+    if kind is None:
+        yield f"{at}.fault", f"there is no fault kind {action.fault!r}; `matrixctl fault kinds` lists them"
+    elif target is None:
+        yield f"{at}.target", f"there is no target {action.target!r}"
+    elif target.type not in kind.targets:
+        yield f"{at}.target", f"{action.fault} affects a {' or a '.join(kind.targets)}, not a {target.type}"
+    if action.duration is not None and seconds(action.duration) <= 0:
+        yield f"{at}.duration", "duration has to be above 0"
+    for field, duration in (("at", action.at), ("duration", action.duration)):
+        if duration is not None and seconds(duration) > LONGEST_S:
+            yield f"{at}.{field}", "a scenario may last a week at most"
+
+
+def _problems_of_condition(scenario: Scenario, condition: Condition, field: str) -> Iterator[Problem]:
+    if getattr(condition, "source", None) is not None:
         return
-    if len(each.subjects) != 1:
-        refuse("name one of metric, event, fault, instance, target or hardware", field)
-    subject = each.subjects[0]
+    if len(condition.subjects) != 1:
+        yield field, "set exactly one of metric, event, fault, instance, target and hardware"
+    subject = condition.subjects[0]
     if subject == "metric":
-        if each.metric not in MEASURES:
-            refuse(f"there is no metric {each.metric!r}; there are {', '.join(MEASURES)}", f"{field}.metric")
-        if not each.bounded:
-            refuse("a metric needs count, min, max, above or below", f"{field}.metric")
-        if each.of is not None and each.metric in MEASURES and not MEASURES[each.metric].of_instance:
-            refuse(f"{each.metric} belongs to no instance", f"{field}.of")
-    elif subject not in ("event", "fault") and each.of is not None:
-        refuse(f"{subject} says already what is looked at", f"{field}.of")
-    if subject in ("target", "hardware") and getattr(each, subject) not in scenario.targets:
-        refuse(f"there is no target {getattr(each, subject)!r}", f"{field}.{subject}")
-    if subject == "hardware" and scenario.targets[str(each.hardware)].type == "switch":
-        refuse("of a switch the hardware shows only the ports that lead to it: count hardware.ports-dark", field)
-    if subject == "fault" and each.of is not None and each.of not in scenario.targets:
-        refuse(f"there is no target {each.of!r}", f"{field}.of")
-    if each.floor is not None and subject != "instance":
-        refuse("floors are an instance's", f"{field}.floor")
-    if subject in ("metric", "event") and (each.state or each.where):
-        refuse(f"a {subject} has no state and no fields", f"{field}.{'state' if each.state else 'where'}")
-    within = getattr(each, "within", "0s")
-    if seconds(within) > LONGEST_S:
-        refuse("a scenario lasts at most a week", f"{field}.within")
+        yield from _problems_of_metric(condition, field)
+    elif subject not in ("event", "fault") and condition.of is not None:
+        yield f"{field}.of", f"of goes with metric, event or fault, not with {subject}"
+    if subject in ("target", "hardware") and getattr(condition, subject) not in scenario.targets:
+        yield f"{field}.{subject}", f"there is no target {getattr(condition, subject)!r}"
+    if subject == "hardware" and scenario.targets[str(condition.hardware)].type == "switch":
+        yield (
+            field,
+            "the hardware of a switch cannot be read, only the ports that lead to it: use metric hardware.ports-dark",
+        )
+    if subject == "fault" and condition.of is not None and condition.of not in scenario.targets:
+        yield f"{field}.of", f"there is no target {condition.of!r}"
+    if condition.floor is not None and subject != "instance":
+        yield f"{field}.floor", "floor applies to an instance only"
+    if subject in ("metric", "event") and (condition.state or condition.where):
+        yield f"{field}.{'state' if condition.state else 'where'}", f"state and where do not apply to a {subject}"
+    if seconds(getattr(condition, "within", "0s")) > LONGEST_S:
+        yield f"{field}.within", "a scenario may last a week at most"
 
 
-def _check_sources(scenario: Scenario, refuse: Any) -> None:
+def _problems_of_metric(condition: Condition, field: str) -> Iterator[Problem]:
+    measure = MEASURES.get(condition.metric or "")
+    if measure is None:
+        yield f"{field}.metric", f"there is no metric {condition.metric!r}; known: {', '.join(MEASURES)}"
+    if not condition.bounded:
+        yield f"{field}.metric", "a metric needs count, min, max, above or below"
+    if condition.of is not None and measure is not None and not measure.of_instance:
+        yield f"{field}.of", f"{condition.metric} is not counted per instance: leave of out"
+
+
+def _problems_of_stop_conditions(scenario: Scenario) -> Iterator[Problem]:
     for number, each in enumerate(scenario.stop_conditions):
         if each.source is not None and (len(scenario.stop_conditions) > 1 or each.subjects):
-            refuse("`source: none` stands alone", f"stopConditions[{number}].source")
+            yield (
+                f"stopConditions[{number}].source",
+                "`source: none` has to be the only stop condition, without other fields",
+            )
 
 
-def _afters(scenario: Scenario) -> list[tuple[str, str | None]]:
-    found: list[tuple[str, str | None]] = [(f"expect[{n}]", each.after) for n, each in enumerate(scenario.expect)]
-    found += [
-        (f"control.expect[{n}]", each.after)
-        for n, each in enumerate(scenario.control.expect if scenario.control else [])
-    ]
-    return found
+def _problems_of_targets(scenario: Scenario) -> Iterator[Problem]:
+    for name, target in scenario.targets.items():
+        if target.select.role is not None and target.select.instance is None:
+            yield f"targets.{name}.select.role", "role needs an instance: set select.instance"
+
+
+def _problems_of_references(scenario: Scenario) -> Iterator[Problem]:
+    """References from expectations and from the control to actions that do not exist."""
+    control = scenario.control
+    references = [*_references(scenario.expect, "expect")]
+    if control is not None:
+        references += _references(control.expect, "control.expect")
+        references += [(f"control.skip[{number}]", skipped) for number, skipped in enumerate(control.skip)]
+    names = {each.name for each in scenario.method}
+    for field, name in references:
+        if name not in names:
+            yield field, f"there is no action {name!r}"
+
+
+def _references(expectations: list[Expectation], at: str) -> Iterator[tuple[str, str]]:
+    for number, each in enumerate(expectations):
+        if each.after is not None:
+            yield f"{at}[{number}].after", each.after

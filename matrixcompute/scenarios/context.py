@@ -1,4 +1,4 @@
-"""RunContext: what the parts of one run share: the world, the time, the journal, and whether to stop."""
+"""RunContext: what the parts of one run share: the services, the clock, the journal, and whether to stop."""
 
 from __future__ import annotations
 
@@ -12,17 +12,19 @@ from matrixcompute.scenarios.schema import Scenario
 from matrixcompute.scenarios.world import World
 
 LOOK_S, LOOK_S_MAX, LOOK_FLOOR_WALL_S = 1.0, 10.0, 0.25
-"""How often the services are looked at: emulated, and by the wall so that they have time for their work."""
+"""The interval between looks: emulated seconds, with a floor in wall time that leaves services time for their work."""
 LOOK_SHARE = 0.02
-"""Of the time that a fault has lasted: what takes long is looked at less often, to the same relative precision."""
+"""The interval as a share of the time since the last change: slow processes are read less often, at the same relative
+precision."""
 LEAST_PAUSE_S = 0.05
 LIMIT_FLOOR_WALL_S = 6.0
-"""What is expected is given as long on the wall: agents' leases, which last 2 s of the wall at least (two are missed
-before a node is lost), the looks for those that ran out, and a busy host. In emulated time, 6 min at time scale 60."""
+"""The shortest time limit of an expectation, in wall time. It covers agents' leases, which last at least 2 s of wall
+time (two are missed before a node is lost), the checks for expired ones, and a busy host. At time scale 60 it is 6 min
+of emulated time."""
 
 
 class Ended(Exception):
-    """The run has its verdict before its time."""
+    """The run has a verdict before its end."""
 
     def __init__(self, verdict: Verdict, reason: str) -> None:
         super().__init__(reason)
@@ -32,7 +34,7 @@ class Ended(Exception):
 
 @dataclass
 class RunContext:
-    """`names` begins the names of all faults of the run; `tell` is called with every entry of the journal."""
+    """`names`: the prefix of all the run's fault names. `tell` is called with each entry of the journal."""
 
     scenario: Scenario
     world: World
@@ -46,21 +48,21 @@ class RunContext:
     def __post_init__(self) -> None:
         self.started_at = self.clock.now()
         self.changed_at = self.started_at
-        """When something was last done to the world."""
+        """When a fault was last injected or cleared."""
 
     @property
     def look_s(self) -> float:
-        """How often the world is looked at (emulated seconds, at the present speed)."""
+        """The interval between looks (emulated seconds, at the present speed)."""
         return self.clock.at_least_wall(LOOK_S, LOOK_FLOOR_WALL_S)
 
     @property
     def least_s(self) -> float:
-        """How long something is waited for at least (emulated seconds, at the present speed)."""
+        """The shortest time limit (emulated seconds, at the present speed)."""
         return self.clock.at_least_wall(0.0, LIMIT_FLOOR_WALL_S)
 
     @property
     def seconds(self) -> float:
-        """Since the start."""
+        """Emulated seconds since the start."""
         return round(self.clock.now() - self.started_at, 3)
 
     def note(self, what: str, about: str, message: str = "") -> None:
@@ -69,13 +71,13 @@ class RunContext:
         self.tell(entry)
 
     def check_stopped(self) -> None:
-        """Raises Ended where somebody has stopped the run."""
+        """Raises Ended if the run was stopped."""
         if self.stopping.is_set():
             self.note("stopped", self.stop_reason)
             raise Ended("STOPPED", self.stop_reason)
 
     async def pause(self, until: float) -> None:
-        """Until the next look, or that time where it is nearer, or somebody stops the run."""
+        """Wait until the next look is due, until `until`, or until the run is stopped, whichever comes first."""
         now = self.clock.now()
         look_s = max(self.look_s, min(LOOK_S_MAX, LOOK_SHARE * (now - self.changed_at)))
         seconds = max(LEAST_PAUSE_S, min(look_s, until - now))

@@ -1,4 +1,4 @@
-"""MEASURES: the numbers that conditions may bound, each with its sentence and how it is read over REST."""
+"""MEASURES: the metrics that conditions may use, with what each counts and how it is read over REST."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Reads = Callable[[Look, str | None], Awaitable[float]]
 
 @dataclass(frozen=True)
 class Measure:
-    """A number: what it counts, its reader, and whether it can be asked of one instance."""
+    """A metric: what it counts, its reader, and whether it can be read for a single instance."""
 
     sentence: str
     read: Reads
@@ -23,7 +23,7 @@ class Measure:
 
 
 def _of_all(sentence: str, number: Callable[[Look], Awaitable[float]]) -> Measure:
-    """A number that belongs to no instance."""
+    """A metric that is not counted per instance."""
 
     async def read(look: Look, of: str | None) -> float:
         return await number(look)
@@ -32,15 +32,16 @@ def _of_all(sentence: str, number: Callable[[Look], Awaitable[float]]) -> Measur
 
 
 def means(view: Mapping[str, Any], field: str, of: str) -> bool:
-    """Whether what a view names in that field is what a scenario calls `of`: a name is of the view's project there, of
-    the default one here."""
+    """Whether the name in a view's `field` refers to the instance that a scenario calls `of`. A name without a project
+    is in the view's project in the first case, in the default project in the second."""
     if not (named := str(view.get(field) or "")):
         return False
     return resolve(named, view.get("project") or DEFAULT_PROJECT) == resolve(of, DEFAULT_PROJECT)
 
 
 def _count(service: str, collection: str, holds: Callable[[dict[str, Any]], Any], instance: str) -> Reads:
-    """How many of a collection are so; `instance`: the field in which each names its instance."""
+    """A reader that counts the items of a collection for which `holds` is true. `instance`: the field in which an item
+    names its instance."""
 
     async def read(look: Look, of: str | None) -> float:
         items = await look.all(service, collection)
@@ -50,7 +51,7 @@ def _count(service: str, collection: str, holds: Callable[[dict[str, Any]], Any]
 
 
 async def _orphans(look: Look, of: str | None) -> float:
-    """What an instance owned is read before the instances: one that comes meanwhile owns nothing yet."""
+    """Allocations and slices are read before instances, so that an instance created in between has no orphans."""
     owned = [*await look.all("resource", "allocations"), *await look.all("link", "slices")]
     there = {resolve(each["name"], each["project"]) for each in await look.all("compute", "instances", anew=True)}
     owners = [each["labels"][OWNER_LABEL] for each in owned if OWNER_LABEL in each.get("labels", {})]
@@ -92,7 +93,7 @@ def _is(condition: str, view: dict[str, Any]) -> bool:
 MEASURES: dict[str, Measure] = {
     "orphans": Measure("allocations and slices whose instance is gone", _orphans),
     "stuck": Measure("instances past the deadline of a passing state", _count("compute", "stuck", bool, "name")),
-    "repairs": Measure("members that were ever replaced", _repairs),
+    "repairs": Measure("replacements of members so far", _repairs),
     "instances.active": Measure(
         "instances that are Active", _count("compute", "instances", lambda each: each["state"] == "Active", "name")
     ),
@@ -104,7 +105,7 @@ MEASURES: dict[str, Measure] = {
         "instances that are Failed", _count("compute", "instances", lambda each: each["state"] == "Failed", "name")
     ),
     "faults.active": Measure(
-        "faults that the control plane knows of",
+        "faults that the control plane has detected",
         _count("compute", "faults", lambda each: each["state"] == "Active", "instance"),
     ),
     "nodes.available": _of_all("nodes that nobody holds", _available),
@@ -119,18 +120,20 @@ MEASURES: dict[str, Measure] = {
         "nodes that are Unhealthy",
         _count("resource", "nodes", lambda each: each["health"] == "Unhealthy", "allocation"),
     ),
-    "links.down": _of_all("links that MatrixLink holds to be down", _down),
-    "links.degraded": _of_all("links that MatrixLink holds to be below their rate", _degraded),
+    "links.down": _of_all("links that MatrixLink takes to be down", _down),
+    "links.degraded": _of_all("links that MatrixLink takes to be below their rate", _degraded),
     "slices.below-floor": Measure(
-        "slices that have less than was promised",
+        "slices with less bandwidth than was promised",
         _count("link", "slices", lambda each: each["floorKeptGbpsPerNpu"] < each["floorGbpsPerNpu"], "instance"),
     ),
-    "hardware.nodes-dark": _of_all("nodes that truly have no power", _dark),
+    "hardware.nodes-dark": _of_all("nodes that really have no power", _dark),
     "hardware.ports-dark": _of_all(
-        "ports that truly have no light and say so", _ports("ports", lambda share: share == 0)
+        "ports that really have no light, and report it", _ports("ports", lambda share: share == 0)
     ),
     "hardware.ports-narrow": _of_all(
-        "ports that truly carry part of their rate and say so", _ports("ports", lambda share: 0 < share < 1)
+        "ports that really carry part of their rate, and report it", _ports("ports", lambda share: 0 < share < 1)
     ),
-    "hardware.ports-lying": _of_all("ports that carry less than they say", _ports("silent", lambda share: share < 1)),
+    "hardware.ports-lying": _of_all(
+        "ports that carry less than they report", _ports("silent", lambda share: share < 1)
+    ),
 }

@@ -1,4 +1,4 @@
-"""Phase: the method in time, with or without some of its faults, until all that is expected of it is decided."""
+"""Phase: play the method, with or without some of its faults, until every expectation is decided."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from matrixcompute.scenarios.world import Look
 
 @dataclass
 class Watched:
-    """An expectation that counts, and what it is read in."""
+    """An expectation that is being tracked, and its context."""
 
     tracker: Tracker
     frame: Frame
@@ -35,7 +35,7 @@ class Unproven:
 
 
 class Phase:
-    """One. `skipped`: actions that are left out; what is expected of them counts from when they would have been."""
+    """`skipped`: actions to leave out; expectations about them count from when they would have begun."""
 
     def __init__(
         self,
@@ -56,7 +56,7 @@ class Phase:
         self._unproven: list[Unproven] = []
 
     async def run(self) -> list[Outcome]:
-        """Raises Ended where it is stopped, or a fault shows no effect."""
+        """Raises Ended if the run is stopped or a fault shows no effect."""
         run, started_at = self._run, self._run.clock.now()
         frame = await self._frame()
         for action in run.scenario.method:
@@ -80,7 +80,7 @@ class Phase:
         heapq.heappush(self._due, (at, next(self._order), action, begins))
 
     def _next(self) -> float:
-        """When something has to be done or decided."""
+        """When the next thing has to be done or decided."""
         times = [at for at, _, _, _ in self._due[:1]] + [each.deadline for each in self._unproven]
         times += [each.tracker.deadline for each in self._watched if each.tracker.outcome is None]
         return min(times, default=self._run.clock.now() + self._run.look_s)
@@ -91,7 +91,7 @@ class Phase:
         return found
 
     async def _frame(self) -> Frame:
-        """As of now: what has happened already is not counted."""
+        """A frame as of now: events so far are not counted."""
         look = Look(self._run.world)
         events = [*await look.all("compute", "events"), *await look.all("link", "events")]
         return Frame(self._run.scenario, self._targets, frozenset(each["name"] for each in events))
@@ -119,7 +119,7 @@ class Phase:
             self._plan(began_at + seconds(action.duration), action, begins=False)
 
     async def _clear(self, action: Action) -> None:
-        """Where a service is away it is tried again."""
+        """Clear an action's faults; if a service does not answer, retry at the next look."""
         run = self._run
         try:
             for strike in self._of(action):

@@ -1,4 +1,4 @@
-"""preflight: everything about a scenario that can be refused, refused before anything is changed."""
+"""preflight: refuse a scenario that cannot be run, before anything is changed."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from matrixresource.agent.fault_catalogue import CATALOGUE
 
 @dataclass(frozen=True)
 class Preflight:
-    """What the targets are, and what will be done to them. `planned`: the members that instances would have which are
-    not there yet, by their key."""
+    """The chosen targets, and the faults to inject into them. `planned`: for each instance that does not exist yet, by
+    key, the members it would have."""
 
     targets: dict[str, list[str]]
     strikes: Sequence[Strike]
@@ -27,7 +27,7 @@ class Preflight:
 
 
 async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
-    """Raises InvalidField with the field's path for what cannot be done, Unavailable where a service is away."""
+    """Raises InvalidField with the field's path for what cannot be done, Unavailable if a service does not answer."""
     if of_processes(scenario) and not await world.services():
         _refuse_processes(scenario)
     planned: dict[str, list[dict[str, Any]]] = {}
@@ -53,12 +53,12 @@ async def preflight(name: str, scenario: Scenario, world: World) -> Preflight:
 
 
 def given_spec(shape: InstanceShape) -> dict[str, Any]:
-    """What is asked for; whose it is, its key says."""
+    """The instance's spec without its project, which is in its key."""
     return {field: value for field, value in shape.wire().items() if field != "project"}
 
 
 def of_processes(scenario: Scenario) -> bool:
-    """Whether it has to do with services themselves."""
+    """Whether the scenario targets services themselves, or injects faults into them."""
     strikes = any(CATALOGUE[action.fault].of_processes for action in scenario.method)
     return strikes or any(target.type == "service" for target in scenario.targets.values())
 

@@ -1,4 +1,4 @@
-"""read: the number that a condition bounds, as one look shows it, and whether the bounds allow it."""
+"""read: evaluate a condition at one look: its number, and whether that is within the bounds."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from matrixcompute.scenarios.world import Look
 
 @dataclass(frozen=True)
 class Frame:
-    """What a condition is read in: the resources of each target, and the events that were there before."""
+    """The context in which conditions are read: the resources of each target, and the events from before."""
 
     scenario: Scenario
     resources: Mapping[str, Sequence[str]]
     events_before: Collection[str] = field(default_factory=frozenset)
 
     def nodes(self, target: str, every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The nodes of a target, of a cabinet all, as somebody shows them."""
+        """The views in `every` that are nodes of the target; of a target cabinet, all its nodes."""
         wanted = set(self.resources[target])
         if self.scenario.targets[target].type == "cabinet":
             return [each for each in every if str(NodeName(each["name"]).cabinet) in wanted]
@@ -31,8 +31,8 @@ class Frame:
 
 @dataclass(frozen=True)
 class Reading:
-    """`holds` None: something that it depends on did not answer. `message` says what was seen; `gone` names an instance
-    that it is about and that is not there."""
+    """`holds`: None if a service that it depends on did not answer. `message`: what was observed. `gone`: the instance
+    that the condition is about, if it does not exist."""
 
     holds: bool | None
     number: float | None = None
@@ -58,7 +58,7 @@ async def read(condition: Condition, look: Look, frame: Frame) -> Reading:
 
 @dataclass(frozen=True)
 class _Found:
-    """What is counted, of how many, and why it is no more where that can be said."""
+    """The number, out of how many, and the first reason why it is not higher, if known."""
 
     number: float
     of_how_many: int = 1
@@ -80,14 +80,14 @@ async def _found(condition: Condition, look: Look, frame: Frame) -> _Found:
     wrong = {each["name"]: why for each in views if (why := mismatch(each, condition))}
     lacking = [name for name in frame.resources[target] if name not in {each["name"] for each in views}]
     if frame.scenario.targets[target].type == "cabinet":
-        lacking = []  # what was looked at are its nodes
-    wrong |= dict.fromkeys(lacking, "it is not there")
+        lacking = []  # the views are its nodes, not the cabinet
+    wrong |= dict.fromkeys(lacking, "not found")
     first = "" if condition.bounded or not wrong else next(f"{name}: {why}" for name, why in wrong.items())
     return _Found(len(views) - len(wrong) + len(lacking), len(views) + len(lacking), first)
 
 
 async def _gone(of: str | None, look: Look, frame: Frame) -> str:
-    """The instance of which a number was asked, where there is none of that name; empty where nobody can say."""
+    """The instance in `of`, if it does not exist; empty if it does, or if that cannot be told."""
     if of is None or of in frame.scenario.targets:
         return ""
     try:
@@ -127,12 +127,12 @@ async def _instance(condition: Condition, name: str, look: Look) -> _Found:
 
 
 def _below_floor(instance: dict[str, Any]) -> str:
-    """Which of an instance's slices has not what it is promised."""
+    """The first slice of an instance that lacks what it was promised, in words; empty if none does."""
     if not (slices := instance.get("slices", [])):
         return "it has no slices"
     for each in slices:
         if not each["programmed"]:
-            return f"routes of {each['name']} are not programmed everywhere"
+            return f"routes of {each['name']} are not programmed on every node"
         if not each["floorsKept"]:
             return f"{each['name']} has less than its floor"
     return ""
@@ -154,21 +154,21 @@ async def _views(target: str, look: Look, frame: Frame, *, hardware: bool) -> li
 
 
 def matches(view: dict[str, Any], condition: Condition) -> bool:
-    """Whether a view has the state and the fields."""
+    """Whether a view has the condition's state and fields."""
     return not mismatch(view, condition)
 
 
 def mismatch(view: dict[str, Any], condition: Condition) -> str:
-    """The first field of a view that is not as a condition says, with what it is; empty where all are."""
+    """The first field of a view that does not match the condition, with its value; empty if all match."""
     fields = {**({"state": condition.state} if condition.state is not None else {}), **condition.where}
     for path, value in fields.items():
         if (text := text_at(view, path)) not in value.split("|"):
-            return f"{path} is {text or 'not there'}"
+            return f"{path} is {text or 'missing'}"
     return ""
 
 
 def text_at(view: Any, path: str) -> str:
-    """The value at a path, as text: `agent`, `faults.0.code`, `conditions.Ready.status`; empty where there is none."""
+    """The value at a path, as text: `agent`, `faults.0.code`, `conditions.Ready.status`; empty if there is none."""
     for step in path.split("."):
         if isinstance(view, list):
             typed = [each for each in view if isinstance(each, dict) and each.get("type") == step]

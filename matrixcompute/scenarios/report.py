@@ -1,4 +1,4 @@
-"""RunReport: what became of a run, entry by entry, with what it takes to run it again."""
+"""RunReport: the result of a run, entry by entry, with what it takes to repeat it."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ Verdict = Literal["PASS", "FAIL", "STOPPED", "INVALID"]
 
 
 class Entry(ApiModel):
-    """Something that was done or seen, so many emulated seconds after the start."""
+    """Something that was done or observed."""
 
     at_s: float = Field(description="emulated seconds after the start")
     what: Literal[
         "resolved", "given", "steady", "unsteady", "control", "injected", "verified", "unverified", "cleared", "met",
         "missed", "stopped", "rolledBack", "left",
     ]  # fmt: skip
-    about: str = Field(description="of what: an action, an expectation, a fault, an instance")
-    message: str = Field("", description="what was seen, in a sentence")
+    about: str = Field(description="the action, expectation, fault or instance it is about")
+    message: str = Field("", description="what was observed, in a sentence")
 
 
 class Outcome(ApiModel):
-    """What became of one expectation."""
+    """The result of one expectation."""
 
     name: str = Field(description="what was expected")
-    passed: bool = Field(description="whether it held")
-    seconds: float | None = Field(None, description="from the fault until it held, emulated")
-    within_s: float = Field(0.0, description="in how many emulated seconds it had to")
-    message: str = Field("", description="what was seen in its place")
+    passed: bool = Field(description="whether it was met")
+    seconds: float | None = Field(None, description="emulated seconds from the fault until it held")
+    within_s: float = Field(0.0, description="the time limit, in emulated seconds")
+    message: str = Field("", description="what was observed instead")
 
 
 class RunReport(ApiModel):
@@ -54,7 +54,7 @@ class RunReport(ApiModel):
     replay: str = ""
 
     def sealed(self) -> RunReport:
-        """With the hash of what happened, which is the same for a run that went the same way at the same times."""
+        """Set the hash of the history: equal for runs in which the same happened at the same times."""
         happened: list[Any] = [[each.at_s, each.what, each.about] for each in self.entries]
         document = json.dumps([self.scenario, self.seed, self.verdict, self.targets, happened], sort_keys=True)
         self.history_hash = hashlib.sha256(document.encode()).hexdigest()[:16]
@@ -62,14 +62,16 @@ class RunReport(ApiModel):
 
 
 class Preview(ApiModel):
-    """What a run would do, and to what; nothing was changed."""
+    """What a run would do, and to what. Nothing is changed."""
 
     scenario: str
     seed: int
     targets: dict[str, list[str]]
     given: dict[str, list[str]] = Field(
-        default_factory=empty_dict, description="instances that would be made, and the nodes they would lie on"
+        default_factory=empty_dict, description="instances that would be created, and the nodes they would be placed on"
     )
     actions: list[str]
     expectations: list[str]
-    seconds: float = Field(description="how long the method and its expectations take, without waiting for instances")
+    seconds: float = Field(
+        description="how long the method and its expectations take (s, emulated), without waiting for instances"
+    )

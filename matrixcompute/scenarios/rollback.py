@@ -1,7 +1,7 @@
-"""roll_back: clears what runs have injected, by the names that it bears; also after a runner that was killed.
+"""roll_back: clear the faults that runs have injected, found by name prefix; also after a runner was killed.
 
-A host of runners (matrixctl, MatrixCompute) has a prefix of its own, and runs one scenario at a time: whatever bears
-its prefix when it begins is left over.
+Each host of runners (matrixctl, MatrixCompute) has its own prefix and runs one scenario at a time, so any fault with
+its prefix at the beginning of a run is a leftover.
 """
 
 from __future__ import annotations
@@ -13,19 +13,19 @@ from matrixcommon.model.errors import MatrixError
 from matrixcompute.scenarios.world import World
 
 RUN_LABEL = "cloudmatrix.io/fault-scenario"
-"""On instances that a run has made, with the run's name."""
+"""The label on instances that a run has created; its value is the run's name."""
 PATIENCE_S, PATIENCE_FLOOR_WALL_S = 600.0, 90.0
 PAUSE_S, PAUSE_FLOOR_WALL_S = 2.0, 0.3
 
 
 async def roll_back(world: World, names: str, clock: Clock) -> list[str]:
-    """Clear all faults whose names begin so; asks again while a service is away. Returns the names. Raises what it was
-    refused with last."""
+    """Clear all faults whose names begin with `names`, and return their names. Retries while a service does not answer;
+    when the patience is up, raises the last error."""
     cleared: list[str] = []
     until = clock.now() + clock.at_least_wall(PATIENCE_S, PATIENCE_FLOOR_WALL_S)
     while True:
         try:
-            # What strikes services comes first: the others may not answer before it is undone.
+            # Faults in services come first: until they are cleared, the services may not answer.
             for name in [each for each in await _injected(world) if each.startswith(names)]:
                 assert world.processes is not None
                 await world.processes.clear(name)
@@ -46,7 +46,7 @@ async def _injected(world: World) -> Sequence[str]:
 
 
 async def delete_given(world: World, keys: Sequence[str], clock: Clock) -> list[str]:
-    """Delete instances that a run has made, and wait until they are gone. Returns those that are not, yet."""
+    """Delete instances that a run has created, and wait until they are gone. Returns those that remain."""
     until = clock.now() + clock.at_least_wall(PATIENCE_S, PATIENCE_FLOOR_WALL_S)
     left = list(keys)
     while left:
@@ -65,7 +65,7 @@ async def delete_given(world: World, keys: Sequence[str], clock: Clock) -> list[
 
 
 async def clean_up(world: World, prefix: str, clock: Clock) -> list[str]:
-    """What an earlier run of this host has left behind: its faults, and the instances that it had made."""
+    """Remove what an earlier run of this host left behind: its faults and the instances it created."""
     found = await roll_back(world, prefix, clock)
     instances = await world.all("compute", "instances")
     made = [each for each in instances if each.get("labels", {}).get(RUN_LABEL, "").startswith(prefix)]

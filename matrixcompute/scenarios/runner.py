@@ -1,9 +1,9 @@
-"""ScenarioRunner: plays one scenario against running services, and always rolls back.
+"""ScenarioRunner: play one scenario against running services, and always roll back.
 
-It is a client like any other: it reads what the services show, and puts faults on the emulated hardware under names
-that bear the run's. Whoever runs the next one clears what such a name is left on, so nothing stays behind of a runner
-that was killed. Time and chance are passed in: under virtual time a run is over at once, and the same seed lives the
-same history.
+It is a client like any other: it reads what the services show, and injects faults into the emulated hardware under
+names that begin with the run's prefix. The next runner clears faults left under such names, so a runner that was killed
+leaves nothing behind. The clock and the seed are passed in: in virtual time a run finishes at once, and the same seed
+has the same history.
 """
 
 from __future__ import annotations
@@ -31,11 +31,10 @@ GIVEN_WITHIN = "1h"
 
 @dataclass
 class ScenarioRunner:
-    """One run. `prefix` begins the names of all its faults; `tell` is called with every entry, `enter` with every
-    phase.
+    """One run. `prefix`: the prefix of all its fault names. `tell` is called with each entry, `enter` with each phase.
 
-    A host that outlives its runs has a cancelled one rolled back at once; one that ends with them (`undoes_cancelled`
-    False) rolls back in its next life, as after a kill.
+    With `undoes_cancelled`, a cancelled run is rolled back at once; without it, by the host's next process, as after a
+    kill.
     """
 
     name: str
@@ -66,7 +65,7 @@ class ScenarioRunner:
         self._run.stopping.set()
 
     async def run(self) -> RunReport:
-        """Raises MatrixError for what is refused before anything was changed; else a report, whatever happened."""
+        """Run it and return the report, whatever happens. Raises MatrixError if it is refused before any change."""
         ready = await preflight(self.name, self.scenario, self.world)
         try:
             await self._live(ready)
@@ -113,13 +112,13 @@ class ScenarioRunner:
         await self._steady(frame, "end", "FAIL")
 
     async def _play(self, ready: Preflight, skip: Sequence[str], expected: Sequence[Expectation]) -> list[Outcome]:
-        """The method without what is skipped, and the end of its faults."""
+        """Play the method without the skipped actions, then clear its faults."""
         outcomes = await Phase(self._run, ready.targets, ready.strikes, skip, expected).run()
         await self._roll_back()
         return outcomes
 
     async def _give(self, ready: Preflight) -> bool:
-        """Make the given instances that are not there, and wait until all are Active; whether any was made."""
+        """Create the given instances that do not exist, and wait until all are Active. Returns whether any was new."""
         for key in ready.planned:
             self._made.append(key)
             label = {RUN_LABEL: self._run.names.rstrip("-")}
@@ -147,7 +146,7 @@ class ScenarioRunner:
                 return
             self._run.check_stopped()
             if reading.gone in self._made and verdict == "INVALID":
-                raise Ended(verdict, _deleted(reading.gone))  # nobody makes it again
+                raise Ended(verdict, _deleted(reading.gone))  # nobody creates it again
             if now >= until - LEAST_PAUSE_S / 2:
                 self._run.note("unsteady", condition.sentence(), reading.message)
                 raise Ended(verdict, f"{field} does not hold: {condition.sentence()}: {reading.message}")
@@ -160,7 +159,7 @@ class ScenarioRunner:
             self._run.note("cleared", each.removeprefix(self._run.names))
 
     async def _undo(self) -> None:
-        """Whatever happened: clear the faults, delete what was made."""
+        """Clear the faults and delete the created instances, whatever happened."""
         self.enter("RollingBack")
         try:
             await self._roll_back()
@@ -171,4 +170,4 @@ class ScenarioRunner:
 
 
 def _deleted(key: str) -> str:
-    return f"given.{key}: the instance was made for this run, and somebody has deleted it since"
+    return f"given.{key}: the instance was created for this run, and somebody has deleted it since"

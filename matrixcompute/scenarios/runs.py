@@ -1,4 +1,4 @@
-"""Scenarios and their runs as they are asked of MatrixCompute and shown. Times are emulated."""
+"""The wire contract of scenarios and their runs. Times are emulated."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ SCENARIO_EXAMPLE: dict[str, Any] = {
 
 
 class ScenarioRequest(Scenario):
-    """A scenario to be kept under a name."""
+    """A scenario to store under a name, and its labels."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (SCENARIO_EXAMPLE,)
 
@@ -40,21 +40,21 @@ class ScenarioRequest(Scenario):
 
 
 class ScenarioView(ResourceView, Scenario):
-    """One that can be run by its name."""
+    """A scenario that can be run by name."""
 
-    built_in: bool = Field(False, description="it comes with the project, and can be neither changed nor deleted")
+    built_in: bool = Field(False, description="it comes with the project and can be neither changed nor deleted")
 
 
 class ScenarioRunSpec(ApiModel):
-    """Which scenario is run: one of `/v1/scenarios` by its name, or the one in `definition`."""
+    """Which scenario to run: one of `/v1/scenarios` by name, or the one in `definition`."""
 
-    scenario: str | None = Field(None, max_length=63, description="the name of one of /v1/scenarios")
-    definition: Scenario | None = Field(None, description="the scenario itself, in place of a name")
-    seed: int | None = Field(None, ge=0, le=2**31, description="for everything left to chance; by default its own")
+    scenario: str | None = Field(None, max_length=63, description="the name of a scenario in /v1/scenarios")
+    definition: Scenario | None = Field(None, description="the scenario itself, instead of a name")
+    seed: int | None = Field(None, ge=0, le=2**31, description="seed of random choices; by default the scenario's")
 
 
 class ScenarioRunRequest(ScenarioRunSpec):
-    """A run to be had. Without a `name` a posted one gets one."""
+    """A run, with its name and labels. A posted run without a `name` is given one."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"definition": SCENARIO_EXAMPLE, "seed": 7},)
 
@@ -64,39 +64,37 @@ class ScenarioRunRequest(ScenarioRunSpec):
     @model_validator(mode="after")
     def _one_of_both(self) -> ScenarioRunRequest:
         if (self.scenario is None) == (self.definition is None):
-            raise ValueError("give either scenario (a name) or definition")
+            raise ValueError("give either scenario (a name) or definition, not both")
         return self
 
 
 class RunPhase(ApiModel):
-    """A part of a run: Preparing (instances are made), SteadyState (what holds before), Control (the method without
-    the fault), Method, RollingBack."""
+    """A phase of a run: Preparing (instances are created), SteadyState (what has to hold first), Control (the method
+    without some faults), Method, RollingBack."""
 
-    name: PhaseName = Field(description="which part")
+    name: PhaseName = Field(description="the phase")
     started_at: str = Field(description="when it began, in emulated time")
-    finished_at: str | None = Field(None, description="when it was over, in emulated time")
+    finished_at: str | None = Field(None, description="when it ended, in emulated time")
 
 
 class ScenarioRunView(ResourceView, ScenarioRunSpec):
-    """One run: how far it is, and what it showed."""
+    """One run: its progress and its result."""
 
-    verdict: Verdict | None = Field(None, description="once it is Completed")
-    message: str = Field("", description="what it waits for, or why its verdict is what it is")
-    title: str = Field("", description="of the scenario")
-    phase: PhaseName | None = Field(None, description="the last that it has begun")
-    phases: list[RunPhase] = Field(default_factory=empty_list, description="those that it has begun, in their order")
-    targets: dict[str, list[str]] = Field(default_factory=empty_dict, description="what its faults strike, by target")
+    verdict: Verdict | None = Field(None, description="the verdict, once it is Completed")
+    message: str = Field("", description="what it waits for, or the reason for its verdict")
+    title: str = Field("", description="title of the scenario")
+    phase: PhaseName | None = Field(None, description="the last phase that has begun")
+    phases: list[RunPhase] = Field(default_factory=empty_list, description="the phases that have begun, in order")
+    targets: dict[str, list[str]] = Field(default_factory=empty_dict, description="the chosen resources, by target")
     expectations: list[Outcome] = Field(
-        default_factory=empty_list, description="what became of each, once all are decided"
+        default_factory=empty_list, description="the result of each expectation, once all are decided"
     )
-    entries: list[Entry] = Field(default_factory=empty_list, description="what was done and seen, in its order")
-    instances: list[str] = Field(
-        default_factory=empty_list, description="those that the scenario has anything to do with"
-    )
-    fault_prefix: str = Field("", description="begins the names of its faults")
-    seconds: float | None = Field(None, description="how long it took")
-    history_hash: str = Field("", description="the same for a run that went the same way at the same times")
+    entries: list[Entry] = Field(default_factory=empty_list, description="what was done and observed, in order")
+    instances: list[str] = Field(default_factory=empty_list, description="the instances that the scenario mentions")
+    fault_prefix: str = Field("", description="the prefix of its faults' names")
+    seconds: float | None = Field(None, description="how long it took (s, emulated)")
+    history_hash: str = Field("", description="equal for runs in which the same happened at the same times")
     replay: str = Field("", description="the command that runs it again")
     preview: Preview | None = Field(None, description="with validateOnly: what it would do, and to what")
-    started_at: str | None = Field(None, description="when its turn came, in emulated time")
-    finished_at: str | None = Field(None, description="when all was rolled back, in emulated time")
+    started_at: str | None = Field(None, description="when it left the queue, in emulated time")
+    finished_at: str | None = Field(None, description="when it was rolled back, in emulated time")

@@ -1,9 +1,9 @@
-"""Scenario: what a fault scenario says, in the words of Chaos Toolkit (steady state, method, rollback) and of AWS FIS
+"""The schema of fault scenarios, in the vocabulary of Chaos Toolkit (steady state, method, rollback) and of AWS FIS
 (targets, selection modes, stop conditions).
 
-The same document is a file of matrixctl, a body of REST (`/v1/scenarios`) and the spec of a MatrixFaultScenario.
-Parameters are texts, because a structural schema of Kubernetes has one type for each value. What no single field can
-say is in `checks`.
+The same document is a matrixctl file, a REST body (`/v1/scenarios`) and the spec of a MatrixFaultScenario. Parameters
+are strings, because a structural schema of Kubernetes allows one type per value. Rules that span several fields are in
+`checks`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ KIND = "MatrixFaultScenario"
 
 UNITS = {"ms": 0.001, "s": 1.0, "m": 60.0, "h": 3600.0}
 Duration = Annotated[str, Field(pattern=r"^\d{1,7}(\.\d{1,3})?(ms|s|m|h)$")]
-"""Emulated time: 500ms, 60s, 5m, 1h."""
+"""A duration in emulated time: 500ms, 60s, 5m, 1h."""
 Label = Annotated[str, Field(pattern=r"^[a-z]([-a-z0-9]{0,38}[a-z0-9])?$")]
 Key = Annotated[str, Field(min_length=1, max_length=63)]
 Text = Annotated[str, Field(max_length=200)]
@@ -29,66 +29,72 @@ Texts = dict[Key, Text]
 
 
 def seconds(duration: str) -> float:
-    """How long that is."""
+    """The length of a `Duration` (s)."""
     unit = duration.lstrip("0123456789.")
     return float(duration.removesuffix(unit)) * UNITS[unit]
 
 
 class Selection(ApiModel):
-    """Which resources of the type may be chosen; what is left out does not matter."""
+    """Which resources of the type may be chosen. Omitted fields do not restrict the choice."""
 
-    names: list[Key] = Field(default_factory=empty_list, max_length=1024, description="only these")
-    instance: str | None = Field(None, max_length=127, description="only where this instance lies")
+    names: list[Key] = Field(default_factory=empty_list, max_length=1024, description="only resources of these names")
+    instance: str | None = Field(None, max_length=127, description="only the nodes of this instance")
     role: Literal["member", "spare"] | None = Field(None, description="with instance: only its members, or its spares")
-    state: str | None = Field(None, max_length=40, description="only those in this state")
+    state: str | None = Field(None, max_length=40, description="only resources in this state")
     supernode: str | None = Field(None, max_length=10, description="only in this supernode")
     cabinet: str | None = Field(None, max_length=20, description="only in this cabinet")
-    plane: Literal["ub", "rdma"] | None = Field(None, description="of switches: only of this plane")
-    kind: str | None = Field(None, max_length=20, description="of switches: only l1, l2 or leaf")
+    plane: Literal["ub", "rdma"] | None = Field(None, description="for switches: only on this plane")
+    kind: str | None = Field(None, max_length=20, description="for switches: only l1, l2 or leaf switches")
 
 
 class Target(ApiModel):
-    """What faults strike: chosen by the scenario's seed among all that the selection leaves."""
+    """What faults are injected into. The scenario's seed chooses among everything that matches the selection."""
 
-    type: Literal["node", "cabinet", "switch", "service"] = Field(description="what kind of thing it is")
-    select: Selection = Field(Selection(), description="which of them may be chosen")
+    type: Literal["node", "cabinet", "switch", "service"] = Field(description="the kind of resource")
+    select: Selection = Field(Selection(), description="which resources may be chosen")
     mode: str = Field(
         "ALL",
         pattern=r"^(ALL|COUNT\([1-9]\d{0,4}\)|PERCENT\(([1-9]\d?|100)\))$",
-        description="how many of those: ALL, COUNT(n) or PERCENT(n), rounded down",
+        description="how many to choose: ALL, COUNT(n) or PERCENT(n), rounded down",
     )
     empty: Literal["fail"] = Field("fail", description="a target that selects nothing is refused")
 
 
 class Condition(ApiModel):
-    """Something that can be looked up in the services, as a number with bounds.
+    """A number that is read from the services, with bounds.
 
-    A `metric` is a number already. Of events, faults, and the resources of a target, those that match are counted.
+    A `metric` is a number itself. For events, faults and the resources of a target, the number is how many match.
     """
 
-    metric: str | None = Field(None, max_length=60, description="a number of the catalogue, e.g. orphans")
-    event: str | None = Field(None, max_length=60, description="new events of this reason")
-    fault: str | None = Field(None, max_length=40, description="detected faults of this code; * for any")
-    instance: str | None = Field(None, max_length=127, description="an instance that is as the other fields say")
-    target: Label | None = Field(None, description="of this target, as the control plane shows it")
-    hardware: Label | None = Field(None, description="of this target, as the emulated hardware truly is")
+    metric: str | None = Field(None, max_length=60, description="a metric by name, such as orphans")
+    event: str | None = Field(None, max_length=60, description="counts new events with this reason")
+    fault: str | None = Field(None, max_length=40, description="counts detected faults with this code; * for any")
+    instance: str | None = Field(None, max_length=127, description="an instance that matches the other fields")
+    target: Label | None = Field(
+        None, description="counts matching resources of this target, as the control plane shows them"
+    )
+    hardware: Label | None = Field(
+        None, description="counts matching resources of this target, as the emulated hardware really is"
+    )
     of: str | None = Field(
-        None, max_length=127, description="of which instance the metric or event is, on which target the fault"
+        None, max_length=127, description="the instance of the metric or event, or the target of the fault"
     )
-    state: str | None = Field(None, max_length=40, description="its state; Gone for an instance that is not there")
+    state: str | None = Field(None, max_length=40, description="the state to match; Gone: the instance does not exist")
     where: Texts = Field(
-        default_factory=empty_dict, max_length=16, description="its fields, by path; several values are parted by |"
+        default_factory=empty_dict,
+        max_length=16,
+        description="fields to match, by path; | separates alternative values",
     )
-    floor: Literal["held"] | None = Field(None, description="an instance's links have what they are promised")
-    count: float | None = Field(None, description="exactly so many")
-    min: float | None = Field(None, description="no fewer than this")
-    max: float | None = Field(None, description="no more than this")
+    floor: Literal["held"] | None = Field(None, description="the instance's links have their guaranteed bandwidth")
+    count: float | None = Field(None, description="exactly this many")
+    min: float | None = Field(None, description="at least this")
+    max: float | None = Field(None, description="at most this")
     above: float | None = Field(None, description="more than this")
     below: float | None = Field(None, description="less than this")
 
     @property
     def subjects(self) -> list[str]:
-        """The fields that say what is looked up; there has to be one."""
+        """The names of the subject fields that are set; exactly one has to be."""
         return [each for each in SUBJECTS if getattr(self, each) is not None]
 
     @property
@@ -96,7 +102,7 @@ class Condition(ApiModel):
         return any(getattr(self, each) is not None for each in BOUNDS)
 
     def holds(self, number: float, of_how_many: int = 1) -> bool:
-        """Whether the bounds allow this number; without bounds it has to be all of them, at least one."""
+        """Whether `number` is within the bounds. Without bounds, all of `of_how_many`, and at least one, must match."""
         if not self.bounded:
             return number >= max(1, of_how_many)
         return (
@@ -108,7 +114,7 @@ class Condition(ApiModel):
         )
 
     def sentence(self) -> str:
-        """What it says, for a person."""
+        """The condition in words."""
         subject = self.subjects[0] if self.subjects else "nothing"
         words = [subject, str(getattr(self, subject, ""))]
         words += [f"of {self.of}"] if self.of else []
@@ -124,83 +130,85 @@ BOUNDS = ("count", "min", "max", "above", "below")
 
 
 class SteadyState(Condition):
-    """What has to hold before anything is done, or again when all is rolled back."""
+    """What has to hold before faults are injected, or after they are rolled back."""
 
     mode: Literal["start", "end", "both"] = Field("start", description="when it has to hold")
-    within: Duration = Field("0s", description="how long it may take until it does")
+    within: Duration = Field("0s", description="how long to wait for it")
 
 
 class StopCondition(Condition):
-    """Where this comes to hold the run is stopped and rolled back. `source: none` says that there is none."""
+    """If this holds, the run is stopped and rolled back. `source: none` declares that there is no such condition."""
 
-    source: Literal["none"] | None = Field(None, description="none: nothing stops this run; the only one then")
+    source: Literal["none"] | None = Field(None, description="none: nothing stops the run; has to be the only entry")
 
 
 class Verification(Condition):
-    """How it is known that the fault has happened; where it is not, the run is invalid."""
+    """How to tell that the fault took effect; if it did not, the run is invalid."""
 
-    within: Duration = Field("5s", description="how long it may take")
+    within: Duration = Field("5s", description="how long the effect may take to show")
 
 
 class Expectation(Condition):
-    """What the control plane has to make of it."""
+    """What the control plane has to do about the faults."""
 
-    name: str | None = Field(None, max_length=120, description="what it says, for the report")
-    within: Duration = Field(description="emulated time from the fault")
-    after: Label | None = Field(None, description="the action it counts from; by default the first")
+    name: str | None = Field(None, max_length=120, description="the expectation in words, for the report")
+    within: Duration = Field(description="the time limit, in emulated time from the fault")
+    after: Label | None = Field(None, description="the action the limit counts from; by default the first")
     mode: Literal["settled", "reached", "always"] = Field(
         "settled",
-        description="settled: it holds at that time, and had begun to before; reached: it came to hold by then, "
-        "whatever became of it; always: it held at every look until then",
+        description="settled: it holds at the limit and began to by then; reached: it held at some moment before the "
+        "limit; always: it held at every check until the limit",
     )
 
 
 class Action(ApiModel):
-    """One fault on every resource of a target."""
+    """One fault, injected into every resource of a target."""
 
-    name: Label = Field(description="what expectations and the control call it")
-    fault: str = Field(max_length=40, description="what happens; `matrixctl fault kinds` lists them")
-    target: Label = Field(description="what it happens to")
-    parameters: Texts = Field(default_factory=empty_dict, max_length=16, description="what the kind needs to know")
-    at: Duration = Field("0s", description="when, from the start of the method")
-    duration: Duration | None = Field(None, description="how long; until the end where it is left out")
-    verify: Verification = Field(description="how it is known that it has happened")
+    name: Label = Field(description="its name, for expectations and the control")
+    fault: str = Field(max_length=40, description="the kind of fault; `matrixctl fault kinds` lists them")
+    target: Label = Field(description="the target to inject it into")
+    parameters: Texts = Field(default_factory=empty_dict, max_length=16, description="parameters of that kind of fault")
+    at: Duration = Field("0s", description="when to inject it, from the start of the method")
+    duration: Duration | None = Field(None, description="how long it lasts; by default until the end")
+    verify: Verification = Field(description="how to tell that it took effect")
 
 
 class Control(ApiModel):
-    """The same without some of the faults, done before: what happens then is not their doing."""
+    """A control run of the method without some of the faults, done first: what happens there is not caused by them."""
 
-    skip: list[Label] = Field(min_length=1, max_length=32, description="the actions that are left out")
-    expect: list[Expectation] = Field(min_length=1, max_length=32, description="what happens without them")
+    skip: list[Label] = Field(min_length=1, max_length=32, description="the actions to leave out")
+    expect: list[Expectation] = Field(min_length=1, max_length=32, description="what has to happen without them")
 
 
 class Scenario(ApiModel):
-    """What fails, when, and what has to happen then. Times are emulated ones."""
+    """What fails, when, and what has to happen in response. Times are emulated."""
 
-    title: str = Field(min_length=1, max_length=120, description="what it is about, in one line")
-    explanation: str = Field("", max_length=4000, description="what it shows, and why that matters")
+    title: str = Field(min_length=1, max_length=120, description="the subject, in one line")
+    explanation: str = Field("", max_length=4000, description="what the scenario shows, and why that matters")
     source: str = Field("", max_length=500, description="where such a failure was published")
-    seed: int = Field(0, ge=0, le=2**31, description="for everything that is left to chance")
+    seed: int = Field(0, ge=0, le=2**31, description="seed of all random choices")
     given: dict[Key, InstanceShape] = Field(
         default_factory=empty_dict,
         max_length=8,
-        description="instances that are made where they are not there, and deleted again at the end",
+        description="instances that are created if they do not exist, and then deleted at the end",
     )
-    targets: dict[Label, Target] = Field(min_length=1, max_length=16, description="what faults strike, by name")
+    targets: dict[Label, Target] = Field(
+        min_length=1, max_length=16, description="what faults are injected into, by name"
+    )
     steady_state: list[SteadyState] = Field(
-        default_factory=empty_list, max_length=16, description="what holds before: else the run is invalid"
+        default_factory=empty_list, max_length=16, description="what has to hold first; if not, the run is invalid"
     )
     stop_conditions: list[StopCondition] = Field(
-        min_length=1, max_length=16, description="what ends the run at once; `source: none` where nothing does"
+        min_length=1, max_length=16, description="what stops the run at once; `source: none` if nothing does"
     )
-    method: list[Action] = Field(min_length=1, max_length=32, description="the faults, in time")
+    method: list[Action] = Field(min_length=1, max_length=32, description="the faults and their times")
     expect: list[Expectation] = Field(min_length=1, max_length=32, description="what has to happen")
     control: Control | None = Field(None, description="shows that it does not happen without the faults")
     rollback: Literal["always"] = Field("always", description="whatever happens, all faults are cleared at the end")
 
     @property
     def all_conditions(self) -> Iterator[tuple[str, Condition]]:
-        """All of them, each with the path of its field."""
+        """All conditions, each with the path of its field."""
         for place, those in (
             ("steadyState", self.steady_state),
             ("stopConditions", self.stop_conditions),
@@ -212,12 +220,12 @@ class Scenario(ApiModel):
 
     @property
     def instances(self) -> list[str]:
-        """The names of instances that it has anything to do with."""
+        """The names of all instances the scenario mentions."""
         found = {*self.given, *(each.select.instance for each in self.targets.values())}
         for _, each in self.all_conditions:
             found |= {each.instance, each.of if each.of not in self.targets else None}
         return sorted(name for name in found if name is not None)
 
     def action(self, name: str | None) -> Action:
-        """By name; the first where none is named."""
+        """The action of that name, or the first one."""
         return next((each for each in self.method if each.name == name), self.method[0])

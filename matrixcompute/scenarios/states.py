@@ -1,4 +1,4 @@
-"""The states of a scenario's run in MatrixCompute, each with its sentence; its verdict is a field beside them."""
+"""The states of a scenario run, and what each means. The verdict is a separate field."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ SCENARIO_RUN_STATES = StateMachine(
     "scenario run",
     start="Pending",
     states=[
-        State("Pending", "waits for its turn: one runs at a time"),
-        State("Running", "its faults are injected, and what is expected is watched"),
-        State("Stopping", "somebody has stopped it: what it did is being rolled back", 7200),
-        State("RollingBack", "it was cut short, or could not undo all: what it did is being rolled back", 7200),
-        State("Completed", "it has its verdict, and everything that it did is rolled back"),
+        State("Pending", "queued: one run at a time"),
+        State("Running", "its faults are injected and its expectations checked"),
+        State("Stopping", "it was stopped by request and is being rolled back", 7200),
+        State("RollingBack", "it was interrupted, or its rollback was incomplete; it is being rolled back", 7200),
+        State("Completed", "it has its verdict, and everything it did is rolled back"),
     ],
     moves={
         "Pending": ["Running"],
@@ -21,9 +21,9 @@ SCENARIO_RUN_STATES = StateMachine(
         "RollingBack": ["Completed"],
     },
     verbs=[
-        Verb("stop", "End it as STOPPED and roll it back", {"Pending": "Completed", "Running": "Stopping"}),
+        Verb("stop", "End the run as STOPPED and roll it back", {"Pending": "Completed", "Running": "Stopping"}),
     ],
 )
 
 BEGUN = ("Running", "Stopping", "RollingBack")
-"""States in which something of it may be in the world."""
+"""States in which its faults or instances may still exist."""

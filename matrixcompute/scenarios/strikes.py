@@ -1,4 +1,5 @@
-"""Strike: one action on one resource, put there under a name that bears the run's, and cleared under it."""
+"""Strike: one action on one resource. The fault is injected, and later cleared, under a name that begins with the
+run's prefix."""
 
 from __future__ import annotations
 
@@ -14,13 +15,13 @@ from matrixcompute.scenarios.world import World
 from matrixresource.agent.fault_catalogue import CATALOGUE
 
 OF_PROCESSES = (
-    "nobody strikes services and their databases here: that takes a stack which `matrixctl up` keeps on its own machine"
+    "faults cannot be injected into services and databases here: that needs a stack which `matrixctl up` runs locally"
 )
 
 
 @dataclass(frozen=True)
 class Strike:
-    """`name` is what is left of the fault's name behind the run's."""
+    """`name` is the fault's name without the run's prefix."""
 
     action: str
     name: str
@@ -33,12 +34,12 @@ class Strike:
         return CATALOGUE[self.kind].of_processes
 
     def body(self) -> dict[str, Any]:
-        """The same to the emulated hardware."""
+        """The request to the emulated hardware."""
         parameters = {key: number(text) for key, text in self.parameters.items()}
         return {"kind": self.kind, "target": self.target, "parameters": parameters}
 
     async def put(self, world: World, names: str, *, validate_only: bool = False) -> None:
-        """Put it there. Raises MatrixError; `validate_only` changes nothing."""
+        """Inject the fault; `names` is the run's prefix. Raises MatrixError. `validate_only` changes nothing."""
         if not self.of_processes:
             await world.put("agents", "faults", names + self.name, self.body(), validate_only=validate_only)
             return
@@ -57,15 +58,16 @@ class Strike:
 
 
 def number(text: str) -> Any:
-    """A parameter as the hardware wants it: the port is a word, the share a number. Fault codes are words, also those
-    that look like a number with an exponent (80E39200) or that begin with a zero."""
+    """A parameter in the type that the hardware expects: a port is a string, a share a number. Fault codes are strings,
+    including those that look like a number with an exponent (80E39200) or begin with a zero."""
     if not re.fullmatch(r"-?(0|[1-9]\d*)(\.\d+)?", text):
         return text
     return float(text) if "." in text else int(text)
 
 
 def strikes_of(scenario: Scenario, targets: Mapping[str, Sequence[str]], nodes: Sequence[str]) -> list[Strike]:
-    """All of them, action by action. What strikes nodes strikes every node of a cabinet; `nodes` are all there are."""
+    """All strikes, action by action. `nodes`: all nodes of the machine; a node fault on a cabinet strikes each of its
+    nodes."""
     found = []
     for number, action in enumerate(scenario.method):
         things = list(targets[action.target])

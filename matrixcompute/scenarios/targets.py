@@ -1,6 +1,6 @@
-"""resolve: which resources a target means now, chosen by the seed among all that its selection leaves.
+"""resolve_targets: the resources of each target now, chosen by the seed among all that match its selection.
 
-The candidates are read from the services, in the order of their names, so a seed chooses the same on the same machine.
+Candidates are read from the services and sorted by name, so the same seed chooses the same on the same machine.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from matrixcompute.scenarios.world import Look
 
 
 def choose(candidates: Sequence[str], mode: str, random: Random) -> list[str]:
-    """So many of the candidates as the mode says, in their order; fewer than COUNT asks for are none."""
+    """As many candidates as the mode asks for, sorted; none if there are fewer than COUNT asks for."""
     found = re.fullmatch(r"(ALL|COUNT|PERCENT)(?:\((\d+)\))?", mode)
     assert found is not None
     number = int(found[2] or 0)
@@ -29,8 +29,8 @@ def choose(candidates: Sequence[str], mode: str, random: Random) -> list[str]:
 async def resolve_targets(
     scenario: Scenario, look: Look, planned: dict[str, list[dict[str, Any]]]
 ) -> dict[str, list[str]]:
-    """The resources of every target, by its name. `planned`: members of instances that are not there yet, as they would
-    lie. Raises InvalidField for a target that selects nothing."""
+    """The resources of each target, by target name. `planned`: the members that instances not yet created would have.
+    Raises InvalidField for a target that selects nothing."""
     found = {}
     for name, target in scenario.targets.items():
         instance = target.select.instance
@@ -38,10 +38,12 @@ async def resolve_targets(
             raise InvalidField(f"there is no instance {instance}", field=f"targets.{name}.select.instance")
         candidates = await _candidates(target, look, planned)
         if not candidates:
-            raise InvalidField("it selects nothing", field=f"targets.{name}.select")
+            raise InvalidField("the selection matches nothing", field=f"targets.{name}.select")
         chosen = choose(candidates, target.mode, Random(f"{scenario.seed}:{name}"))
         if not chosen:
-            raise InvalidField(f"{target.mode} of {len(candidates)} selects nothing", field=f"targets.{name}.mode")
+            raise InvalidField(
+                f"{target.mode} of {len(candidates)} candidates selects nothing", field=f"targets.{name}.mode"
+            )
         found[name] = chosen
     return found
 
@@ -82,7 +84,7 @@ def _is_switch(target: Target, switch: dict[str, Any]) -> bool:
 
 
 async def _members(instance: str, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
-    """None where there is no such instance."""
+    """The instance's members; None if there is no such instance."""
     if instance in planned:
         return planned[instance]
     for each in await look.all("compute", "instances"):

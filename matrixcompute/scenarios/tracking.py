@@ -1,4 +1,4 @@
-"""Tracker: one expectation over time; it is fed with every look and says when it is decided. Pure."""
+"""Tracker: follows one expectation over time. It takes the result of each look until the outcome is decided. Pure."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from matrixcompute.scenarios.schema import Expectation, seconds
 
 @dataclass
 class Tracker:
-    """Counts from `began_at`, the moment of the fault; `least_s`: what is expected to happen is given as long at least,
-    however short its own limit is. `before`: whether it held then already."""
+    """`began_at`: the moment of the fault, from which the limit counts. `least_s`: the least time that an expectation
+    gets to come true, however short its own limit. `before`: whether it held before the fault."""
 
     expectation: Expectation
     began_at: float
     before: bool | None = None
     since: float | None = None
-    """Since when it has held without a break, as far as was looked."""
+    """When it began to hold without interruption, as far as the looks show."""
     looks: int = 0
     last: str = ""
     outcome: Outcome | None = None
@@ -29,7 +29,7 @@ class Tracker:
 
     @property
     def limit_s(self) -> float:
-        """What must hold all the time is looked at for as long as it says, never for longer."""
+        """The time limit (s). Mode `always` is checked for exactly as long as it says, never longer."""
         within_s = seconds(self.expectation.within)
         return within_s if self.expectation.mode == "always" else max(within_s, self.least_s)
 
@@ -38,7 +38,7 @@ class Tracker:
         return self.began_at + self.limit_s
 
     def take(self, now: float, holds: bool | None, message: str = "") -> None:
-        """What a look that began at `now` saw; None: nothing could be seen."""
+        """Take the result of a look that began at `now`; None: a service did not answer."""
         if self.outcome is not None:
             return
         self.last = message
@@ -57,7 +57,7 @@ class Tracker:
                 self._decide(self.looks > 0 and holds is not False, None)
         elif mode == "reached":
             if holds and not late:
-                self._decide(not self.before, now, "it held before the fault already" if self.before else "")
+                self._decide(not self.before, now, "it already held before the fault" if self.before else "")
             elif late or (holds is False and now >= self.deadline - 1e-6):
                 self._decide(False, None)
         elif now >= self.deadline - 1e-6 and holds is not None:

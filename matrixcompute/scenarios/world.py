@@ -1,7 +1,7 @@
-"""World: the services as a scenario meets them, over REST; Look: what they showed at one moment.
+"""World: the services as a scenario uses them, over REST. Look: what they showed at one moment.
 
-A look asks for each collection once, however many conditions want it. What does not answer is Unavailable; a condition
-on it is then neither true nor false.
+A look reads each collection once, however many conditions use it. A service that does not answer raises Unavailable;
+conditions on it are then neither true nor false.
 """
 
 from __future__ import annotations
@@ -16,36 +16,36 @@ from matrixcommon.model.errors import NotFound, Unavailable
 
 
 class Processes(Protocol):
-    """Who strikes the control plane's own processes, where the stack is ours: matrixctl itself, or an executor that is
-    asked over REST. A fault has a name, and what was done under a name is undone under it."""
+    """Injects faults into the control plane's own processes, if the stack is ours: matrixctl itself, or an executor
+    called over REST. A fault is injected and cleared under the same name."""
 
     async def services(self) -> Sequence[str]:
-        """Those that may be struck; none where nobody strikes any."""
+        """The services into which faults can be injected; may be empty."""
 
     async def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
-        """Raises InvalidField where this cannot be done; the field is that of the parameters, or `fault`."""
+        """Raises InvalidField if this fault cannot be injected; the field is one of the parameters, or `fault`."""
 
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None: ...
 
     async def clear(self, name: str) -> None:
-        """Undo it; again is no news."""
+        """Clear the fault. Idempotent."""
 
     async def injected(self) -> Sequence[str]:
-        """The names of what is not undone, those that an earlier process left among them."""
+        """The names of faults not cleared yet, including those that an earlier process left."""
 
     async def seen(self, service: str) -> dict[str, Any]:
-        """What is truly so of a service, in the fields that conditions may name."""
+        """The real status of a service, in the fields that conditions may name."""
 
 
 class World:
-    """`http` by service: resource, link, compute, agents. Without `processes` nothing strikes the services."""
+    """`http`: clients by service (resource, link, compute, agents). Without `processes`, no faults in services."""
 
     def __init__(self, http: Mapping[str, httpx.AsyncClient], processes: Processes | None = None) -> None:
         self._http = http
         self.processes = processes
 
     async def services(self) -> Sequence[str]:
-        """Those that may be struck; none where nobody strikes any."""
+        """The services into which faults can be injected; none without `processes`."""
         return [] if self.processes is None else await self.processes.services()
 
     def _client(self, service: str) -> httpx.AsyncClient:
@@ -69,7 +69,7 @@ class World:
         return await call(self._client(service), "PUT", at(collection, key), body=body, params=params)
 
     async def delete(self, service: str, collection: str, key: str) -> None:
-        """Again is no news."""
+        """Idempotent."""
         try:
             await call(self._client(service), "DELETE", at(collection, key))
         except NotFound:

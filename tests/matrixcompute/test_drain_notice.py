@@ -35,11 +35,11 @@ def repair_of(*members: MemberView, drain_s: float = 600.0) -> DrainNotice:
         ("a chip to be reset once it is idle", {"level": "FreeRestart"}, 600, 600, ""),
         ("what failed too often works at present", {"level": "ManuallySeparate"}, 600, 600, ""),
         ("the policy allows less", {"level": "FreeRestart"}, 30, 30, ""),
-        ("the policy allows nothing", {"level": "FreeRestart"}, 0, 0, "its recovery policy drains nobody"),
+        ("the policy allows nothing", {"level": "FreeRestart"}, 0, 0, "drainSeconds is 0"),
         ("the job is broken", {"level": "RestartBusiness"}, 600, 0, "level RestartBusiness has broken what runs there"),
         ("the chip is", {"level": "Restart"}, 600, 0, "level Restart has broken what runs there"),
         ("to be isolated at once", {"level": "Separate"}, 600, 0, "level Separate has broken what runs there"),
-        ("not heard any more", {"agent": "Lost"}, 600, 0, "its agent is Lost: nobody is there"),
+        ("not heard any more", {"agent": "Lost"}, 600, 0, "its agent is Lost, so it cannot finish"),
         ("kept out", {"level": "FreeRestart", "state": "Quarantined"}, 600, 0, "it is Quarantined"),
         ("a rung is under way", {"level": "FreeRestart", "ready": False}, 600, 0, "it does not serve"),
     ],
@@ -60,7 +60,7 @@ def test_several_have_as_long_as_the_first_of_them():
 def test_who_is_lost_does_not_wait_for_others_to_drain():
     found = repair_of(member(A, "FreeRestart"), member(C, agent="Lost", ready=False, rank=1))
     assert found.nodes == ()
-    assert found.skipped[A] == f"{C} must not wait for it to be replaced"
+    assert found.skipped[A] == f"draining would delay the replacement of {C}"
 
 
 def test_nothing_is_asked_of_spares_and_of_members_that_are_well():
@@ -73,7 +73,7 @@ def test_nothing_is_asked_of_spares_and_of_members_that_are_well():
     [
         ("whose successor is there drains", {}, 600, (A,), ""),
         ("a fault that leaves it at work does not matter", {"level": "PreSeparate", "health": "SubHealthy"}, 600, (A,), ""),
-        ("the policy drains nobody", {}, 0, (), "its recovery policy drains nobody"),
+        ("the policy drains nobody", {}, 0, (), "drainSeconds is 0"),
         ("not heard at present", {"agent": "Stale"}, 600, (), "its agent is Stale"),
         ("in a check", {"ready": False, "state": "Deploying"}, 600, (), "it does not serve: it is Deploying"),
     ],

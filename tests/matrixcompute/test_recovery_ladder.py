@@ -92,10 +92,10 @@ def test_what_does_not_serve_yet_is_replaced_at_once():
 @pytest.mark.parametrize(
     ("ladder", "wrong"),
     [
-        (["reset-npu"], "ends in replace"),
+        (["reset-npu"], "end in replace"),
         (["reboot", "restart", "replace"], "from light to heavy"),
-        (["restart", "restart", "replace"], "each once"),
-        (["pray", "replace"], "no rung 'pray'"),
+        (["restart", "restart", "replace"], "each at most once"),
+        (["pray", "replace"], "unknown rung 'pray'"),
     ],
 )
 def test_a_ladder_that_cannot_be_climbed_is_refused_by_its_field(ladder, wrong):

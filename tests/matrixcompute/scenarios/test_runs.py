@@ -59,7 +59,7 @@ async def test_a_run_shows_its_phases_and_its_verdict_and_is_found_again(tmp_pat
     assert not life.machine.instances
     again = await life.put("one", definition=dark())
     assert again.etag == view.etag
-    with pytest.raises(Conflict, match="is of something else"):
+    with pytest.raises(Conflict, match="exists with another spec"):
         await life.put("one", definition=dark(title="Another"))
     life.runs.delete("one")
     with pytest.raises(NotFound):
@@ -145,11 +145,11 @@ async def test_what_is_missed_says_what_there_was_and_which_instance_is_gone(
     ("field", "otherwise", "message"),
     [
         ({"state": "Repairing"}, {}, "made: state is Repairing"),
-        ({"conditions": []}, {"where": {"conditions.Ready.status": "True"}}, "made: conditions.Ready.status is not there"),
+        ({"conditions": []}, {"where": {"conditions.Ready.status": "True"}}, "made: conditions.Ready.status is missing"),
         ({"slices": [{"name": "made-ub", "programmed": True, "floorsKept": False}]}, {"floor": "held"},
          "made: made-ub has less than its floor"),
         ({"slices": [{"name": "made-ub", "programmed": False, "floorsKept": True}]}, {"floor": "held"},
-         "made: routes of made-ub are not programmed everywhere"),
+         "made: routes of made-ub are not programmed on every node"),
     ],
 )  # fmt: skip
 async def test_an_instance_that_is_not_as_expected_says_how_it_is(
@@ -187,7 +187,7 @@ async def test_a_run_whose_instance_is_deleted_before_it_is_there_does_not_wait_
 
     view = await life.until_over("one", delete)
     assert (view.verdict, view.message) == (
-        "INVALID", "given.made: the instance was made for this run, and somebody has deleted it since"
+        "INVALID", "given.made: the instance was created for this run, and somebody has deleted it since"
     )  # fmt: skip
 
 
@@ -207,7 +207,7 @@ async def test_whoever_stops_a_run_has_it_rolled_back(tmp_path: Path) -> None:
         life.runs.wake()
 
     view = await life.until_over("one", stop)
-    assert (view.verdict, view.message) == ("STOPPED", "somebody stopped it")
+    assert (view.verdict, view.message) == ("STOPPED", "stopped by request")
     assert not life.machine.faults
     assert not life.machine.instances
 
@@ -272,7 +272,7 @@ async def test_whoever_dies_wherever_leaves_nothing_and_proves_nothing(tmp_path:
         assert found.crash_at is None, "it died"
         assert (found.faults, found.instances) == ({}, {}), f"dead {moment} {number}"
         assert after.state == "Completed"
-        assert after.verdict == "PASS" or after.message.startswith("MatrixCompute ended"), after
+        assert after.verdict == "PASS" or after.message.startswith("MatrixCompute stopped"), after
         verdicts.add(after.verdict)
     assert verdicts == {"PASS", "INVALID"}, "before it had begun it is played, afterwards it proves nothing"
 

@@ -48,7 +48,13 @@ WRONG = [
     ("expect.0.of", "nobody", "expect[0].of"),
     ("expect.1.where", {"x": "y"}, "expect[1].where"),
     ("expect.1.floor", "held", "expect[1].floor"),
+    ("expect.0.within", "200h", "expect[0].within"),
+    ("expect.1.state", "Active", "expect[1].state"),
+    ("expect.2.event", "NodeReplaced", "expect[2]"),
+    ("expect.2", {"target": "nobody", "within": "1m"}, "expect[2].target"),
+    ("stopConditions", [{"source": "none", "metric": "orphans", "above": 0}], "stopConditions[0].source"),
     ("control.skip", ["dusk"], "control.skip[0]"),
+    ("control.expect.0.after", "dusk", "control.expect[0].after"),
     ("rollback", "never", "rollback"),
     ("given.demo.nodes", 0, "given.demo.nodes"),
     ("given.demo.project", "red", "given.demo.project"),
@@ -69,6 +75,22 @@ def test_what_is_wrong_is_refused_by_its_field(path: str, value: Any, field: str
     with pytest.raises(InvalidField) as refused:
         parse(document, "example")
     assert refused.value.field == field
+
+
+def test_hardware_of_a_switch_cannot_be_counted() -> None:
+    document = changed("targets.chip", {"type": "switch", "select": {"kind": "l2"}})
+    document["expect"].append({"hardware": "chip", "within": "1m"})
+    with pytest.raises(InvalidField) as refused:
+        parse(document, "example")
+    assert refused.value.field == "expect[3]"
+
+
+def test_the_first_problem_is_the_one_that_is_named() -> None:
+    document = changed("method.0.fault", "gremlin")
+    document["control"]["skip"] = ["dusk"]
+    with pytest.raises(InvalidField) as refused:
+        parse(document, "example")
+    assert refused.value.field == "method[0].fault"
 
 
 def test_a_resource_of_kubernetes_says_the_same_under_its_spec() -> None:

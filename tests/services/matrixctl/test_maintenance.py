@@ -69,8 +69,8 @@ def test_a_firmware_on_a_whole_supernode_is_one_command(desk: Desk) -> None:
 def test_pause_resume_and_abort(desk: Desk) -> None:
     assert desk.say("maintenance create fan --node sn0-c00-n0 --reason fan")[0] == 0
     paused, resumed = desk.say("maintenance pause fan")[1], desk.say("maintenance resume fan")[1]
-    assert ("fan is Paused" in paused, "nothing more is begun" in paused) == (True, True)
-    assert ("fan is Running" in resumed, "nothing more is begun" in resumed) == (True, False)
+    assert ("fan is Paused" in paused, "no new node is begun" in paused) == (True, True)
+    assert ("fan is Running" in resumed, "no new node is begun" in resumed) == (True, False)
     for _ in range(3):
         desk.work()
     code, out, _ = desk.say("maintenance show fan")

@@ -74,7 +74,7 @@ def test_one_is_kept_run_by_its_name_and_stopped(desk: Desk) -> None:
     created = desk.client.post("/v1/scenario-runs", json={"scenario": "blackout", "name": "later"})
     assert created.status_code == 201
     code, out, _ = desk.say("scenario stop later --wait")
-    assert (code, "STOPPED: somebody stopped it" in out) == (0, True)
+    assert (code, "STOPPED: stopped by request" in out) == (0, True)
     code, _, err = desk.say("scenario run nothing-of-the-kind --remote")
     assert (code, "nothing-of-the-kind" in err, "get scenarios" in err) == (1, True, True)
     assert desk.say(f"scenario run {desk.file()} --name x")[0] == 2

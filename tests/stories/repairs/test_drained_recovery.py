@@ -68,5 +68,5 @@ async def test_who_works_drains_and_rejoins_and_who_is_dead_is_not_asked(tmp_pat
         shown = (await stack.get("infer", "/v1/deployments/one")).json()
         assert (shown["state"], set(shown["readyNodes"])) == ("Serving", set(await members(stack, "one")))
         asked = (await stack.get("compute", "/v1/events?filter=reason%3DNotDrained")).json()["items"]
-        assert [each["message"] for each in asked] == [f"{node}: its agent is Lost: nobody is there to finish anything"]
+        assert [each["message"] for each in asked] == [f"{node}: its agent is Lost, so it cannot finish its work"]
         await stack.check()

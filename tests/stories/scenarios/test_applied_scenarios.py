@@ -71,7 +71,7 @@ async def test_an_applied_file_is_run_once_and_its_deletion_stops_it(tmp_path: P
         await cluster.apply_resource(SCENARIO, "nowhere", {**dark, "targets": NO_SUCH})
         body = await cluster.settles(SCENARIO, "nowhere", lambda b: state(b) == "Refused", "no target")
         message = next(each["message"] for each in body["status"]["conditions"])
-        assert message == "spec.targets.victim.select: it selects nothing"
+        assert message == "spec.targets.victim.select: the selection matches nothing"
 
 
 async def test_one_that_is_changed_while_it_runs_comes_to_its_verdict(tmp_path: Path) -> None:

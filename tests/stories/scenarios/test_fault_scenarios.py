@@ -73,7 +73,7 @@ async def test_the_same_seed_lives_the_same_history_and_another_one_another(tmp_
         ("expect.1.count", 2, "FAIL", "event NodeReplaced of demo count 2: it was 1"),
         ("expect.0.within", "5s", "FAIL", "fault NodeLost of victim: it was 0"),
         ("expect.0", {"instance": "demo", "mode": "reached", "within": "1m"}, "FAIL",
-         "instance demo: it held before the fault already"),
+         "instance demo: it already held before the fault"),
         ("method.0.verify.where", {"powered": "perhaps"}, "INVALID", "dark had no effect"),
         ("steadyState.0.state", "Stopped", "INVALID", "steadyState[0] does not hold"),
         ("stopConditions.0.above", 0, "STOPPED", "stopConditions[0]: metric nodes.lost above 0: it was 1"),

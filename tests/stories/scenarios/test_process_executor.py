@@ -145,7 +145,7 @@ async def test_what_matrixcompute_leaves_when_it_dies_its_next_life_undoes(tmp_p
     ("definition", "field", "why"),
     [
         (pausing("compute"), "definition.method[0].target", "matrixctl scenario run"),
-        (pausing("kube"), "definition.targets.service.select", "selects nothing"),
+        (pausing("kube"), "definition.targets.service.select", "matches nothing"),
         (pausing(fault="service-killed"), "definition.method[0].fault", "nothing of that here"),
     ],
 )

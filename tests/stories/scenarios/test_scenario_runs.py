@@ -57,7 +57,7 @@ async def test_a_library_scenario_runs_over_rest_and_a_kill_in_the_middle_leaves
         await stack.start("compute")
         view = await over(stack, "cut")
         assert view["verdict"] == "INVALID"
-        assert view["message"].startswith("MatrixCompute ended")
+        assert view["message"].startswith("MatrixCompute stopped")
         assert [each["what"] for each in view["entries"]][-1] == "rolledBack"
         assert not await struck(stack)
         await stack.gone("scenario-demo")
