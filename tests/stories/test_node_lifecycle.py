@@ -112,7 +112,7 @@ async def test_who_cannot_move_away_says_why_and_keeps_nobody_else(tmp_path):
         await until_state(stack, "Servicing", other)
         items = (await stack.get("compute", "/v1/events", params={"filter": "instance=guest"})).json()["items"]
         blocked = [each["message"] for each in items if each["reason"] == "DrainBlocked"]
-        assert blocked == [f"{guest} cannot leave: there is no allocation 'home' for the affinity"]
+        assert blocked == [f"{guest} cannot leave: affinity refers to allocation 'home', which does not exist"]
         assert (await view(stack, guest))["state"] == "Draining"
         await stack.active("guest", 2)
 
