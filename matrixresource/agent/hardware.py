@@ -105,9 +105,9 @@ class EmulatedNode:
     """The supernode it is wired into; by default as the spec says."""
 
     def __post_init__(self) -> None:
-        self.inventory = self._look()
+        self.inventory = self._read_inventory()
         self.rack(self.racked or _regular(self.name.supernode, self.spec))
-        self._struck: frozenset[str] = frozenset()
+        self._corrupted_by: frozenset[str] = frozenset()
 
     def rack(self, supernode: Supernode) -> None:
         """Wire the node as that supernode's graph says. Ports without a cable have no neighbour and carry nothing."""
@@ -160,13 +160,13 @@ class EmulatedNode:
         """Whether every port carries its full rate."""
         return self.powered and not self.ports and not self.silent
 
-    def _look(self) -> NodeInventory:
+    def _read_inventory(self) -> NodeInventory:
         return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=self.firmware)
 
     def flash(self, firmware: str) -> None:
         """Install another firmware."""
         self.firmware = firmware
-        self.inventory = self._look()
+        self.inventory = self._read_inventory()
 
     def apply_faults(self, faults: list[InjectedFault]) -> None:
         """Take on exactly the state that these faults cause; faults no longer listed are repaired."""
@@ -186,7 +186,7 @@ class EmulatedNode:
         missing = frozenset(lacking(fault) for fault in mine if fault.kind == "missing-part")
         if missing != self.missing:
             self.missing = missing
-            self.inventory = self._look()
+            self.inventory = self._read_inventory()
         self.moved = {
             str(each.parameters["port"]): str(each.parameters["peer"]) for each in mine if each.kind == "cable-moved"
         }
@@ -200,7 +200,7 @@ class EmulatedNode:
             for port, share in self._impaired_by(fault).items():
                 current = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
                 current[port] = min(share, current.get(port, 1.0))
-        self._strike_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
+        self._corrupt_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
         self.codes = list(dict.fromkeys([*map(_code, raised), *self._port_codes()]))
 
     def _impaired_by(self, fault: InjectedFault) -> dict[str, float]:
@@ -238,11 +238,11 @@ class EmulatedNode:
         built = [link.port for link in self._links if switch in link.ends and link.port not in self.moved]
         return built + [port for port, peer in self.moved.items() if peer == switch]
 
-    def _strike_tables(self, faults: list[InjectedFault]) -> None:
+    def _corrupt_tables(self, faults: list[InjectedFault]) -> None:
         """Corrupt each table once, when the fault appears; the agent may rewrite it while the fault is still listed.
         Tables are replaced, never modified in place."""
         for fault in faults:
-            if fault.name in self._struck:
+            if fault.name in self._corrupted_by:
                 continue
             wanted = fault.parameters.get("slice")
             for slice in [each for each in self.tables if wanted in (None, each)]:
@@ -250,7 +250,7 @@ class EmulatedNode:
                     del self.tables[slice]
                 else:
                     self.tables[slice] = self.tables[slice] | {"stripes": [], "isolation_key": 0}
-        self._struck = frozenset(fault.name for fault in faults)
+        self._corrupted_by = frozenset(fault.name for fault in faults)
 
 
 RAISING = ("npu-fault", "hbm-fault", "component-fault", "slow-node")

@@ -73,7 +73,7 @@ class NodeLifecycle:
             desired, task = WANTED[verb]
             message = f"{by} asked to {verb}" + (f": {request.reason}" if request.reason else "")
             message += "; forced: its holder lost it" if lost else ""  # everybody sees this: no names
-            self._want(session, node, desired, "Forced" if lost else "Requested", message)
+            self._set_desired(session, node, desired, "Forced" if lost else "Requested", message)
             if verb == "enrol":
                 node.status = None
             if desired == AVAILABLE:
@@ -87,7 +87,7 @@ class NodeLifecycle:
 
     def quarantine(self, session: Session, node: NodeRow, reason: str, message: str) -> None:
         """Quarantine a node by a rule, whoever holds it."""
-        self._want(session, node, QUARANTINED, reason, message)
+        self._set_desired(session, node, QUARANTINED, reason, message)
         node.read_state()
         note(session, node.name, QUARANTINED, f"{reason}: {message}", self._clock.now(), warning=True)
 
@@ -114,7 +114,7 @@ class NodeLifecycle:
 
     def verify(self, session: Session, node: NodeRow, because: str) -> None:
         """Have a free node checked by a rule; it is Available again once the check has passed."""
-        self._want(session, node, AVAILABLE, "Verifying", because)
+        self._set_desired(session, node, AVAILABLE, "Verifying", because)
         self._assignments.ask_task(session, node, "verify")
         node.read_state()
 
@@ -166,7 +166,7 @@ class NodeLifecycle:
             )
         return holders if risk else []
 
-    def _want(self, session: Session, node: NodeRow, desired: str, reason: str, message: str) -> None:
+    def _set_desired(self, session: Session, node: NodeRow, desired: str, reason: str, message: str) -> None:
         node.desired_state, node.state_reason, node.state_message = desired, reason, message[:400]
         node.task = None
         node.generation += 1

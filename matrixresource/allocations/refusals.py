@@ -46,7 +46,7 @@ def refusal(
         why += "PUT .../move can move the whole allocation"
     else:
         why = what_is_in_the_way(ledger, request, reserved_from)
-    text = f"{start}: {why}{_worked_on(rows)}"
+    text = f"{start}: {why}{_maintenance_note(rows)}"
     return InsufficientCapacity(text, blocking=shown)
 
 
@@ -100,7 +100,7 @@ def obstacle_in_words(node: NodeRow) -> str | None:
     return f"maintenance {owners[0].removeprefix(MAINTENANCE_OF)}"
 
 
-def _worked_on(rows: Iterable[NodeRow]) -> str:
+def _maintenance_note(rows: Iterable[NodeRow]) -> str:
     """How many nodes are out for which maintenance, as the end of a sentence."""
     found = Counter(why for row in rows if (why := obstacle_in_words(row)) and why.startswith("maintenance "))
     return "".join(
@@ -138,7 +138,7 @@ def does_not_fit(request: PlacementRequest, of_node: int) -> str:
 def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
     """The constraint in the way: the first without which it would fit, or else how much is free."""
     ledger = ledger_sync.ledger
-    for rule, without in _looser(request):
+    for rule, without in _relaxations(request):
         if ledger.choose(without) is not None:
             return _RULES[rule](ledger_sync, request)
     index = ledger.index
@@ -158,7 +158,7 @@ def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
     return f"no node has more than {counted(most, 'free NPU')}"
 
 
-def _looser(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
+def _relaxations(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
     """The spec without one of its constraints at a time."""
     if request.required_domain == "cabinet":
         yield "cabinet", changed_to(request, required_domain="supernode")

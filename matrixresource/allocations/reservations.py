@@ -122,7 +122,7 @@ class ReservationService:
                 elif row.name in waiting:
                     if row.state == "Promised":
                         row.move("Waiting")
-                    message = self._in_the_way(session, row)
+                    message = self._why_waiting(session, row)
                     row.set_condition("Scheduled", False, "InsufficientCapacity", message, now)
         return f"{current} reservations are held now"
 
@@ -137,7 +137,7 @@ class ReservationService:
         row.move("Active")
         row.set_condition("Scheduled", True, "Reserved", f"allocation {name_of(row.name)} has its nodes", now)
 
-    def _in_the_way(self, session: Session, row: ReservationRow) -> str:
+    def _why_waiting(self, session: Session, row: ReservationRow) -> str:
         """Why a reservation whose start has come has no nodes, naming a few that are not free."""
         wanted = sorted(row.nodes)
         obstacles = {str(node.node_name): obstacle_in_words(node) for node in self._store.nodes(session, wanted)}
@@ -179,13 +179,13 @@ class ReservationService:
             session.delete(allocation)
             row.move("Ended")
             return place
-        self._part_again(session, allocation, left.place)
-        self._rest(session, allocation, left.request)
+        self._update_parts(session, allocation, left.place)
+        self._describe_remainder(session, allocation, left.request)
         self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(left.place)
         return place
 
-    def _rest(self, session: Session, allocation: AllocationRow, request: PlacementRequest) -> None:
+    def _describe_remainder(self, session: Session, allocation: AllocationRow, request: PlacementRequest) -> None:
         """Make the allocation's spec describe what is left: members with consecutive ranks, and spares as members if no
         member is left. Members of different sizes count as the largest share of a node that all of them have."""
         nodes = self._store.allocated_to(session, allocation.name)
@@ -213,7 +213,7 @@ class ReservationService:
             "memoryGibByNode": {self._ledger.name(node): gib for node, gib in request.mem_by_node},
         }
 
-    def _part_again(self, session: Session, allocation: AllocationRow, left: Placement) -> None:
+    def _update_parts(self, session: Session, allocation: AllocationRow, left: Placement) -> None:
         wanted = self._ledger.parts(left)
         for part in self._store.parts(session, allocation.name):
             new = wanted.pop(NodeName(part.node), None)

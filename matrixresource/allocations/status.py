@@ -24,7 +24,7 @@ class AllocationStatus:
 
     def reconcile(self, session: Session, allocation: AllocationRow, now: float) -> bool:
         """Derive the state. Return True if the allocation was released and is gone."""
-        self._let_go_of_wiped_parts(session, allocation)
+        self._forget_wiped_parts(session, allocation)
         if allocation.state == "Releasing" and self._released(session, allocation):
             self._end_reservation(session, allocation.name)
             session.delete(allocation)
@@ -80,7 +80,7 @@ class AllocationStatus:
             session, allocation.name
         )
 
-    def _let_go_of_wiped_parts(self, session: Session, allocation: AllocationRow) -> None:
+    def _forget_wiped_parts(self, session: Session, allocation: AllocationRow) -> None:
         going = [part for part in self._store.parts(session, allocation.name) if part.releasing]
         nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in going])} if going else {}
         for part in going:

@@ -74,29 +74,29 @@ class RoomMaking:
         if step is not None and move_started(step, nodes):
             self._ensure_moving(session, row, step, insist=stopping)
             coming = f"{step.allocation} is being deployed on {step.to}; {step.source} serves meanwhile"
-            return self._waits(row, coming, step)
+            return self._pending(row, coming, step)
         parted = self._store.parted(session)
         why = blocking_reason(row, nodes, parted)
         if stopping and (why is not None or not row.cancelling or not split_allocations(session, self._ledger, row)):
             return None
         if why is not None:
-            self._plan_anew(session, row, why)
+            self._replan(session, row, why)
             return StepPending(row.message, again_s=0)
         if step is not None:
             return self._next(session, row, step, nodes[step.to].obstacle_to_npus(step.to in parted))
         dirty = [name for name in row.room if nodes[name].obstacle_to_npus(name in parted) not in (None, "Kept")]
-        return self._waits(row, f"{', '.join(dirty)} are being cleaned") if dirty else None
+        return self._pending(row, f"{', '.join(dirty)} are being cleaned") if dirty else None
 
-    def _waits(self, row: DefragmentationRow, message: str, step: MoveView | None = None) -> StepPending:
+    def _pending(self, row: DefragmentationRow, message: str, step: MoveView | None = None) -> StepPending:
         self._plans.note(row, message)
         return StepPending(message, on=() if step is None else {step.allocation}, again_s=LOOK_S)
 
     def _next(self, session: Session, row: DefragmentationRow, step: MoveView, obstacle: str | None) -> StepPending:
         allocation = self._store.allocation(session, step.allocation)
         if obstacle not in (None, "Kept"):
-            return self._waits(row, f"{step.allocation} waits for {step.to}, which is {obstacle}")
+            return self._pending(row, f"{step.allocation} waits for {step.to}, which is {obstacle}")
         if allocation.state not in ("Reserved", "Binding", "Bound"):
-            return self._waits(row, f"{step.allocation} is {allocation.state} and moves after that")
+            return self._pending(row, f"{step.allocation} is {allocation.state} and moves after that")
         row.move("Running")
         steps = row.steps()
         for each in steps:
@@ -104,7 +104,7 @@ class RoomMaking:
                 each.state = "Moving"
         row.write(steps)
         self._ensure_moving(session, row, step)
-        return self._waits(row, f"{step.allocation} moves from {step.source} to {step.to} next, by {step.by}", step)
+        return self._pending(row, f"{step.allocation} moves from {step.source} to {step.to} next, by {step.by}", step)
 
     def _ensure_moving(self, session: Session, row: DefragmentationRow, step: MoveView, insist: bool = False) -> None:
         """Make sure that somebody performs this move: its owner, or a workflow. Raises the error of the last attempt if
@@ -122,7 +122,7 @@ class RoomMaking:
             raise refused[-1]
         self._open_move(session, self._store.allocation(session, step.allocation), about)
 
-    def _plan_anew(self, session: Session, row: DefragmentationRow, why: str) -> None:
+    def _replan(self, session: Session, row: DefragmentationRow, why: str) -> None:
         """Plan the rest again within what was approved."""
         self._ledger.open(session)
         request = self._ledger.placement_request(row.spec(), self._clock.now())

@@ -54,17 +54,17 @@ def faults(drawing: Drawing, spec: SupernodeSpec) -> list[GraphFault]:
     if not drawing.vertices:
         return [GraphFault("", "the drawing is empty")]
     drawn = dict(drawing.vertices)
-    found = [*_doubled((vertex for vertex, _ in drawing.vertices), "is drawn twice")]
+    found = [*_duplicates((vertex for vertex, _ in drawing.vertices), "is drawn twice")]
     for vertex, about in drawing.vertices:
         found += _vertex_faults(vertex, about, frame, name)
     found += _node_faults(frame, name, drawn)
-    found += _doubled((str(about["name"]) for _, _, about in drawing.links if about.get("name")), "names two links")
+    found += _duplicates((str(about["name"]) for _, _, about in drawing.links if about.get("name")), "names two links")
     for a, b, about in drawing.links:
         found += _link_faults(a, b, about, frame, name, drawn)
-    return found or list(_separate(drawing))
+    return found or list(_disconnected(drawing))
 
 
-def _doubled(names: Iterable[str], what: str) -> list[GraphFault]:
+def _duplicates(names: Iterable[str], what: str) -> list[GraphFault]:
     return [GraphFault(name, f"{name} {what}") for name, count in Counter(names).items() if count > 1]
 
 
@@ -169,7 +169,7 @@ def _far_faults(link: str, there: str, frame: Frame, name: str, usual: Link) -> 
 # ---- the whole ------------------------------------------------------------------------------------------------------
 
 
-def _separate(drawing: Drawing) -> Iterator[GraphFault]:
+def _disconnected(drawing: Drawing) -> Iterator[GraphFault]:
     """On each plane, everything drawn must be connected."""
     for plane in ("ub", "rdma", "vpc"):
         graph = nx.Graph()

@@ -106,7 +106,7 @@ def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
     assert machine.propose() == plan
     with pytest.raises(Conflict, match="exists with another spec"):
         machine.propose(nodes=3)
-    with pytest.raises(Conflict, match="room for 2 nodes already"):
+    with pytest.raises(Conflict, match="already room for 2 nodes"):
         machine.propose(name="q", nodes=2)
     with pytest.raises(ExceedsDomain, match="no move can change that"):
         machine.propose(name="q", nodes=5, level="cabinet")

@@ -127,7 +127,7 @@ async def test_retiring_a_node_that_somebody_has_takes_force_and_is_a_loss(tmp_p
         capacity = (await stack.get("resource", "/v1/capacity")).json()["nodesUp"]
         retired = await ask(stack, node, "retire", force=True)
         assert (retired["state"], retired["stateReason"]) == ("Retired", "Forced")
-        assert "who had it lost it" in retired["stateMessage"]
+        assert "its holder lost it" in retired["stateMessage"]
         await stack.restart("resource")
 
         async def replaced() -> bool:

@@ -70,7 +70,7 @@ def choose_members(
     each = limit if domain == 1 else index.nodes  # most members in one cabinet
     over_all = limit if domain > 1 else index.shape.of_supernode  # most members in one supernode
     if request.cabinet_block > 1 or spares:
-        return _dealt(index, request, free, present, scope, spares if stay else None)
+        return _distributed(index, request, free, present, scope, spares if stay else None)
     room, had = Counter[int](), Counter[int]()
     for cabinet, mask in free.items():
         room[cabinet // index.cabinets] += min(mask.bit_count(), each)
@@ -88,7 +88,7 @@ def choose_members(
     return None if stay and own - found else found
 
 
-def _dealt(
+def _distributed(
     index: FreeCapacityIndex,
     request: PlacementRequest,
     free: dict[int, int],

@@ -129,7 +129,7 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
         if not used_nodes(index, kept):
             return choose_unreserved(ledger, request)
         if node in members_of(index, old):
-            for stepped_in, spares in _stepped_in(index, kept, request, node, count):
+            for stepped_in, spares in _with_spare_promoted(index, kept, request, node, count):
                 found = grown(ledger, stepped_in, changed(request, spares=spares), stayed)
                 if found is not None:
                     return found
@@ -180,7 +180,7 @@ def grown(
     """Add to a placement what it lacks of a request; the index has the placement as taken. `stayed` is as in
     `satisfies`."""
     index = ledger.index
-    found = _widened(index, place, request.npus_per_node)
+    found = _with_larger_parts(index, place, request.npus_per_node)
     scopes = scopes_of(ledger, request, used_nodes(index, place))
     if found is None or len(scopes) != 1:
         return None
@@ -221,13 +221,13 @@ def _with_members(
     return found
 
 
-def _widened(index: FreeCapacityIndex, place: Placement, per: float) -> Placement | None:
+def _with_larger_parts(index: FreeCapacityIndex, place: Placement, per: float) -> Placement | None:
     """Each part enlarged on its node to `per` NPUs, its own dies among them; None if a node is full or closed."""
     found = copied(place)
     found.parts = []
     whole: set[int] = set()
     for node, dies in place.parts:
-        wider = _wider(index.dies[node], dies, per)
+        wider = _larger_part(index.dies[node], dies, per)
         if wider is None or (wider != dies and not index.up[node]):
             return None
         if wider == index.shape.dies:
@@ -238,7 +238,7 @@ def _widened(index: FreeCapacityIndex, place: Placement, per: float) -> Placemen
     return found
 
 
-def _wider(free: int, own: int, per: float) -> int | None:
+def _larger_part(free: int, own: int, per: float) -> int | None:
     if own.bit_count() == int(2 * per):
         return own
     pairs = own & EVEN | own >> 1 & EVEN  # the NPUs of which it has any die
@@ -279,7 +279,7 @@ def shrunk(ledger: LedgerState, place: Placement, request: PlacementRequest, kee
 # ---- replacing a node
 
 
-def _stepped_in(
+def _with_spare_promoted(
     index: FreeCapacityIndex, kept: Placement, request: PlacementRequest, node: int, count: int
 ) -> Iterable[tuple[Placement, int]]:
     """Yield the placement with each of its spares in turn as a member, nearest first, and the number of spares it

@@ -51,13 +51,15 @@ def least(ledger: LedgerState, request: PlacementRequest, effort: int) -> Releas
     if not possible(ledger.shape, request):
         return None
     if size := domain_of_whole(ledger, request):
-        found = _emptied(ledger, request, size, effort)
+        found = _release_in_domain(ledger, request, size, effort)
     elif request.unconstrained and request.nodes == 1:
-        found = _vacated(ledger, request)
+        found = _release_on_one_node(ledger, request)
     with trial(ledger) as released:
         if found is not None and found.exact and released.fits_without(found.names, request):
             return found
-        if found is not None and (needed := _enough(ledger, request, [*found.names], len(found.names), released, inf)):
+        if found is not None and (
+            needed := _sufficient(ledger, request, [*found.names], len(found.names), released, inf)
+        ):
             return ReleaseSet(
                 tuple(sorted(needed)), sum(allocation.request.npus for allocation in released.gone.values()), False
             )
@@ -107,10 +109,10 @@ def possible(shape: ClusterShape, request: PlacementRequest) -> bool:
 # ---- whole nodes
 
 
-def _emptied(ledger: LedgerState, request: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
+def _release_in_domain(ledger: LedgerState, request: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
     shape = ledger.shape
     if size > MANY and effort < size:
-        return _emptied_at_once(ledger, request, size)
+        return _release_greedily(ledger, request, size)
     starts = [0] if size == shape.all_nodes else emptiest_domains(ledger, size, DOMAINS_TRIED)
     here = holders(ledger, {c for first in starts for c in range(first // shape.nodes, (first + size) // shape.nodes)})
     domains = [DomainEvacuation(ledger, first, size, request.nodes + request.spares, here) for first in starts]
@@ -127,7 +129,7 @@ def _emptied(ledger: LedgerState, request: PlacementRequest, size: int, effort: 
     return ReleaseSet(tuple(sorted(best)), cost, exact) if best else None
 
 
-def _emptied_at_once(ledger: LedgerState, request: PlacementRequest, size: int) -> ReleaseSet | None:
+def _release_greedily(ledger: LedgerState, request: PlacementRequest, size: int) -> ReleaseSet | None:
     shape = ledger.shape
     if shape.all_nodes > WIDE and request.nodes + request.spares <= shape.of_supernode:
         size = min(size, shape.of_supernode)  # a very large machine is not searched entirely
@@ -144,7 +146,7 @@ def _emptied_at_once(ledger: LedgerState, request: PlacementRequest, size: int) 
 # ---- a part of a node
 
 
-def _vacated(ledger: LedgerState, request: PlacementRequest) -> ReleaseSet | None:
+def _release_on_one_node(ledger: LedgerState, request: PlacementRequest) -> ReleaseSet | None:
     index, shape = ledger.index, ledger.shape
     nodes: list[int] = []
     for free in range(shape.npus - 1, -1, -1):
@@ -202,9 +204,9 @@ def _searched(ledger: LedgerState, request: PlacementRequest, effort: int, relea
     best: list[str] | None = None
     cost = inf
     crowded = len(ledger.allocations) > CROWD
-    for likely in (_owners, _smallest_first, _anybody):
+    for likely in (_owners, _smallest_first, _all_tenants):
         for names, stride in likely(ledger, request):
-            chosen = _enough(ledger, request, names, stride, released, effort if crowded else inf)
+            chosen = _sufficient(ledger, request, names, stride, released, effort if crowded else inf)
             released.restore()
             if chosen is not None and (npus := npus_of(ledger, chosen)) < cost:
                 best, cost = chosen, npus
@@ -245,13 +247,13 @@ def _smallest_first(ledger: LedgerState, request: PlacementRequest) -> Iterator[
         yield sorted(here, key=lambda name: (ledger.allocations[name].request.npus, name)), 2
 
 
-def _anybody(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+def _all_tenants(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
     """All allocations at once, if there are few."""
     if len(ledger.allocations) <= CROWD:
         yield sorted(ledger.allocations), len(ledger.allocations)
 
 
-def _enough(
+def _sufficient(
     ledger: LedgerState, request: PlacementRequest, names: list[str], stride: int, released: Trial, tests: float
 ) -> list[str] | None:
     """Release the first ones, in growing strides, until it fits; return them without those that could stay."""

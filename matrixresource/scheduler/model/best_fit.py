@@ -67,7 +67,7 @@ class BestFit:
                     continue
                 node = cabinet * index.nodes + (index.whole[cabinet] & -index.whole[cabinet]).bit_length() - 1
             elif nodes := index.parts[free]:
-                node = self._like(nodes, self.node_ends, request.lease_end)
+                node = self._with_similar_end(nodes, self.node_ends, request.lease_end)
             else:
                 continue
             return Placement(parts=[(node, dies_for(index.dies[node], size))])
@@ -77,13 +77,13 @@ class BestFit:
         index = self.index
         for nodes in index.halves:
             if nodes:
-                node = self._like(nodes, self.node_ends, request.lease_end)
+                node = self._with_similar_end(nodes, self.node_ends, request.lease_end)
                 dies = index.dies[node]
                 single = dies & ~((dies & dies >> 1 & EVEN) * 3)
                 return Placement(parts=[(node, single & -single)])
         for nodes in index.parts[1:]:
             if nodes:
-                node = self._like(nodes, self.node_ends, request.lease_end)
+                node = self._with_similar_end(nodes, self.node_ends, request.lease_end)
                 pairs = index.dies[node] & index.dies[node] >> 1 & EVEN
                 return Placement(parts=[(node, pairs & -pairs)])
         cabinet = self.smallest_cabinet(1, request.lease_end)
@@ -146,7 +146,7 @@ class BestFit:
     def _cabinet(self, supernode: int, count: int, end: float) -> int:
         index = self.index
         first = supernode * index.cabinets
-        return first + self._like(index.rows[supernode][count], self.cabinet_ends, end, first)
+        return first + self._with_similar_end(index.rows[supernode][count], self.cabinet_ends, end, first)
 
     def supernode(self, least: int, wanted: int) -> int:
         """Among supernodes with the fewest whole nodes that suffice, the one where the gang uses the fewest
@@ -167,7 +167,7 @@ class BestFit:
         while wanted:
             for count in range(wanted, largest + 1):
                 if row[count]:
-                    cabinet = first + self._like(row[count], self.cabinet_ends, end, first)
+                    cabinet = first + self._with_similar_end(row[count], self.cabinet_ends, end, first)
                     found.append((cabinet, lowest(whole[cabinet], wanted)))
                     return found
             while not row[largest]:
@@ -217,7 +217,7 @@ class BestFit:
 
     # ---- among equals
 
-    def _like(self, mask: int, ends: list[float], end: float, first: int = 0) -> int:
+    def _with_similar_end(self, mask: int, ends: list[float], end: float, first: int = 0) -> int:
         """The index of the bit whose tenants leave at about `end`; the lowest if no leaving times are known."""
         low = mask & -mask
         if low == mask or end == inf or not self.policy.leases:

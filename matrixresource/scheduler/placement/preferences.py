@@ -27,7 +27,7 @@ def first_that_fits(
     """What `place` finds for the request with as many of its preferences turned into constraints as it can satisfy."""
     if not request.soft:
         return place(request)
-    for firm in _firmed(request):
+    for firm in _with_preferences_required(request):
         found = _evenly(shape, firm, place)
         if found is not None:
             return found
@@ -38,7 +38,7 @@ def _firmly(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     return constrained.choose(ledger, request) if not request.unconstrained else ledger.chooser.choose(request)
 
 
-def _firmed(request: PlacementRequest) -> Iterator[PlacementRequest]:
+def _with_preferences_required(request: PlacementRequest) -> Iterator[PlacementRequest]:
     """The request with its level and its affinities as constraints; then without the level; then without the
     affinities."""
     soft = [
