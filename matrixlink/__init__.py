@@ -1,4 +1,4 @@
-"""MatrixLink: three planes, slices on them, and the truth about their links.
+"""MatrixLink: three network planes, the slices on them, and the condition of their links.
 
-It allocates no node.
+It allocates no nodes.
 """

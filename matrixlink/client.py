@@ -10,18 +10,18 @@ from matrixlink.fabric.condition.fabric_view import FabricView
 
 
 class LinkClient(ServiceClient):
-    """It also watches `slices`, `programs`, `links` and `communicators`."""
+    """It also provides watches of `slices`, `programs`, `links` and `communicators`."""
 
     async def admit(self, name: str, request: SliceRequest, validate_only: bool = False) -> SliceView:
-        """Have a slice promised as requested; the same spec again is no news."""
+        """Admit a slice or change it; repeating the same spec changes nothing."""
         return await self._ask(SliceView, "PUT", at("slices", name), request, validate_only=validate_only)
 
     async def program(self, name: str) -> SliceView:
-        """Have the members' agents asked for the present generation."""
+        """Have the members' agents program the present generation."""
         return await self._ask(SliceView, "POST", at("slices", name, ":program"))
 
     async def withdraw(self, name: str) -> bool:
-        """Ask for withdrawal; True once the slice is gone."""
+        """Request the withdrawal; return True once the slice is gone."""
         return await self._delete(at("slices", name))
 
     async def find_slice(self, name: str) -> SliceView | None:
@@ -34,18 +34,18 @@ class LinkClient(ServiceClient):
         return bool(await list_all(self._http, "/v1/switches", filter=f"name={name}"))
 
     async def what_if_drained(self, elements: list[str]) -> WhatIfView:
-        """What would become of slices without these elements; nothing changes."""
+        """The effect on slices of draining these elements; nothing is changed."""
         return await self._ask(WhatIfView, "POST", "/v1/what-ifs", {"drain": elements})
 
     async def ensure_drain(self, name: str, elements: list[str], reason: str) -> DrainView:
-        """Have these elements out of use, make before break."""
+        """Take these elements out of use, make before break."""
         return await self._ask(DrainView, "PUT", at("drains", name), {"elements": elements, "reason": reason})
 
     async def find_drain(self, name: str) -> DrainView | None:
         return await self._find(DrainView, at("drains", name))
 
     async def delete_drain(self, name: str) -> bool:
-        """Put its elements back in service; True once it is gone."""
+        """Return the drain's elements to service; True once the drain is gone."""
         return await self._delete(at("drains", name))
 
     async def fabric_view(self, instance: str) -> FabricView | None:

@@ -1,5 +1,5 @@
-"""What MatrixLink asks of others: whether an agent can be reached, how a node's hardware looks to its agent, and what
-comes back of what an agent sends."""
+"""Interfaces that MatrixLink uses: whether an agent is reachable, which allocations exist, how a node's hardware looks
+to its agent, and the results of probes and counters."""
 
 from __future__ import annotations
 
@@ -12,42 +12,42 @@ from matrixlink.probing.plan import ProbePlan
 
 
 class AgentReachability(Protocol):
-    """Who answers. Filled by the reports' leases."""
+    """Which agents respond. Implemented by the reports' leases."""
 
     def reachable(self, node: str) -> bool:
-        """Whether the node's agent holds its lease, or has not had the time yet to show that it does not."""
+        """Whether the node's agent holds its lease, or has not had enough time yet to renew it."""
 
 
 class Allocations(Protocol):
-    """Whose nodes are whose. Filled by MatrixResource's client."""
+    """Which nodes belong to which allocation. Implemented by MatrixResource's client."""
 
     async def check(self, allocation: str, members: Sequence[str]) -> None:
-        """Raises InvalidField for an allocation that is not there, or a member outside of it; says nothing while nobody
-        can be asked."""
+        """Raises InvalidField for an unknown allocation, or a member outside of it; does nothing while MatrixResource
+        does not answer."""
 
     async def present(self) -> frozenset[str]:
-        """The keys of all allocations there are. Raises Unavailable while nobody can be asked."""
+        """The keys of all existing allocations. Raises Unavailable while MatrixResource does not answer."""
 
 
 class Hardware(Protocol):
-    """A node as its link agent finds it. Filled by the emulated node."""
+    """A node as its link agent sees it. Implemented by the emulated node."""
 
     @property
     def name(self) -> str: ...
 
     @property
     def ports(self) -> dict[str, float]:
-        """The share of its full rate that a port has left, 0 to 1, for ports below it."""
+        """For ports below full rate, the share of it that is left, 0 to 1."""
 
     @property
     def tables(self) -> dict[str, dict[str, Any]]:
-        """What the node's switches forward by, slice by slice: written and read back by the agent."""
+        """The forwarding state of the node's switches, by slice: written and read back by the agent."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProbeRoundResult:
-    """What came back of a round of probes: those that came through at less than their path's rate, by number, with the
-    share that did (0: lost), and the mean one-way latency of all that came in us, plane by plane."""
+    """The results of a round of probes: those that achieved less than their path's rate, by number, with the share
+    achieved (0: lost), and by plane the mean one-way latency of those that arrived, in us."""
 
     sent: int
     failed: Sequence[tuple[int, float]]
@@ -55,15 +55,15 @@ class ProbeRoundResult:
 
 
 class ProbeTransport(Protocol):
-    """What a node is connected to. Filled by the emulated fabric."""
+    """The network that a node sends probes over. Implemented by the emulated fabric."""
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
-        """Send the node's probes of the round of that number."""
+        """Send the node's probes of that round."""
 
 
 @dataclass(frozen=True, slots=True)
 class CounterSample:
-    """The counters of a node's ports at a moment of the emulated clock, since the node began: GB sent, received and
+    """The counters of a node's ports at a moment of the emulated clock, since the node started: GB sent, received and
     dropped by port, in the order of the probe plan's paths (UB uplinks, RDMA ports, the card), and by slice."""
 
     at: float
@@ -74,7 +74,7 @@ class CounterSample:
 
 
 class PortCounters(Protocol):
-    """The counters of the ports. Filled by the emulated traffic."""
+    """Port counters. Implemented by the emulated traffic."""
 
     def read(self, node: str) -> CounterSample | None:
-        """None where nothing ever moved."""
+        """None if nothing ever moved."""

@@ -1,4 +1,4 @@
-"""MatrixResource: what there is, who has it, where the next fits.
+"""MatrixResource: which hardware exists, who holds it, and where the next request fits.
 
-It knows no instance and no link's load.
+It knows nothing of instances or of link loads.
 """

@@ -15,7 +15,7 @@ from matrixresource.contract.topology import DomainView, SupernodeWiring, Topolo
 
 
 class ResourceClient(ServiceClient):
-    """It also watches `nodes`, `allocations`, `assignments`, `defragmentations` and `topology-versions`."""
+    """It also provides watches of `nodes`, `allocations`, `assignments`, `defragmentations` and `topology-versions`."""
 
     async def _allocation(
         self, method: str, name: str, verb: str = "", body: Any = None, validate_only: bool = False
@@ -27,17 +27,17 @@ class ResourceClient(ServiceClient):
         return await self._all(NodeView, "nodes", filter)
 
     async def cordon(self, node: str, by: str, cordoned: bool = True) -> NodeView:
-        """Set one owner's cordon, or take it back."""
+        """Set or lift one owner's cordon."""
         path = at("nodes", node, ":cordon" if cordoned else ":uncordon")
         return NodeView.model_validate(await call(self._http, "POST", path, params={"by": by}))
 
     async def cordon_all(self, nodes: Sequence[str], by: str, cabinets: Sequence[str] = ()) -> list[NodeName]:
-        """Set one owner's cordon on all of them, and of these cabinets, at once; those that exist."""
+        """Set one owner's cordon on these nodes and on all nodes of these cabinets at once. Return those that exist."""
         request = CordonRequest.model_validate({"nodes": nodes, "cabinets": cabinets, "by": by})
         return (await self._ask(CordonView, "POST", "/v1/node-cordons", request)).nodes
 
     async def ask_node(self, node: str, verb: str, reason: str, firmware: str | None = None) -> NodeView:
-        """One of the verbs of a node's life: service, recover, update to a firmware ..."""
+        """Call one of a node's verbs: service, recover, update to a firmware ..."""
         body = {"reason": reason} | ({"firmware": firmware} if firmware is not None else {})
         return await self._ask(NodeView, "POST", at("nodes", node, f":{verb}"), body)
 
@@ -51,37 +51,37 @@ class ResourceClient(ServiceClient):
         return await self._allocation("PUT", name, "", request, validate_only)
 
     async def bind(self, name: str, power: Power = "On") -> AllocationView:
-        """Have its nodes deployed, or switched off and kept."""
+        """Deploy its nodes, or switch them off and keep them."""
         return await self._allocation("PUT", name, "/binding", {"power": power})
 
     async def replace(self, name: str, node: str, reason: str, validate_only: bool = False) -> AllocationView:
         return await self._allocation("POST", name, ":replace", {"node": node, "reason": reason}, validate_only)
 
     async def repair(self, name: str, node: str, task: str) -> AllocationView:
-        """Have a member's agent repair it where it stands."""
+        """Have a member's agent repair it in place."""
         return await self._allocation("POST", name, ":repair", {"node": node, "task": task})
 
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
-        """Take successors for what would lie elsewhere; with `validate_only`, show the layout in the end."""
+        """Begin a move by taking successors; with `validate_only`, return the final layout."""
         return await self._allocation("PUT", name, "/move", request, validate_only)
 
     async def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
-        """Take a successor for one member on a node that is named."""
+        """Begin moving one member to a named node."""
         return await self._allocation("POST", name, ":relocate", request)
 
     async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
         return await self._allocation("POST", name, ":changeOver", request)
 
     async def renew(self, name: str, lease_s: float, validate_only: bool = False) -> AllocationView:
-        """Let a lease start again, for this long."""
+        """Restart the lease with this length."""
         return await self._allocation("POST", name, ":renew", {"leaseS": lease_s}, validate_only)
 
     async def abort_move(self, name: str) -> AllocationView:
-        """Give a move up."""
+        """Cancel a move."""
         return await self._allocation("DELETE", name, "/move")
 
     async def release(self, name: str) -> bool:
-        """Ask for release; True once the allocation is gone."""
+        """Request the release; return True once the allocation is gone."""
         return await self._delete(at("allocations", name))
 
     async def topology_version(self) -> str:
@@ -90,21 +90,21 @@ class ResourceClient(ServiceClient):
         return "" if found is None else found.name
 
     async def wiring(self, supernode: str) -> SupernodeWiring | None:
-        """All that it takes to draw a supernode's graph."""
+        """Everything needed to draw a supernode's graph; None if there is no such supernode."""
         return await self._find(SupernodeWiring, f"/v1/supernodes/{supernode}/wiring")
 
     async def supernodes(self) -> list[SupernodeView]:
         return await self._all(SupernodeView, "supernodes")
 
     async def domains(self, filter: str | None = None) -> list[DomainView]:
-        """Cabinets and supernodes, and whether they take newcomers."""
+        """Cabinets and supernodes, and whether they are open for new work."""
         return await self._all(DomainView, "domains", filter)
 
     async def defragmentations(self, filter: str | None = None) -> list[DefragmentationView]:
         return await self._all(DefragmentationView, "defragmentations", filter)
 
     async def refuse_move(self, defragmentation: str, reported: MoveRefused) -> DefragmentationView:
-        """Say that the move under way cannot be carried out."""
+        """Report that the current move cannot be carried out."""
         path = f"/v1/defragmentations/{defragmentation}:refuse"
         return await self._ask(DefragmentationView, "POST", path, reported)
 
@@ -113,8 +113,8 @@ class ResourceClient(ServiceClient):
 
 
 class NewestTopology:
-    """The name of the newest version of the topology, asked for where a watch of the versions tells of another, and
-    each time while there is no such watch. `hear` is what the watch tells; `changed` is called whenever it tells."""
+    """The name of the newest topology version. It is fetched again after the watch of versions announced a new one, and
+    on every call while there is no watch. `hear` receives the watch's events; `changed` is called for each."""
 
     def __init__(self, resource: ResourceClient) -> None:
         self._resource = resource
@@ -123,17 +123,17 @@ class NewestTopology:
         self.changed: Callable[[], None] = lambda: None
 
     async def hear(self, event: WatchEvent | None) -> None:
-        """A version, or None: the watch broke off, and something may have been missed."""
+        """A version, or None if the watch broke off and events may have been missed."""
         self._heard, self._known = event is not None, None
         self._times += 1
         self.changed()
 
     async def name(self) -> str:
-        """Empty before the first version. Raises Unavailable."""
+        """The name; empty before the first version. Raises Unavailable."""
         if self._known is not None:
             return self._known
         times = self._times
         found = await self._resource.topology_version()
-        if self._heard and times == self._times:  # else what was heard meanwhile may be of a version after it
+        if self._heard and times == self._times:  # otherwise a newer version may have been announced meanwhile
             self._known = found
         return found

@@ -1,5 +1,5 @@
-"""Machines by name: one for each file of numbers that lies in `topology`. What the numbers say is read by `topology`;
-who only tells machines apart needs nothing of it."""
+"""Built-in machines by name: one per spec file in `topology`. `topology` interprets the specs; code that only needs to
+tell machines apart uses this module alone."""
 
 from __future__ import annotations
 
@@ -11,21 +11,24 @@ DEFAULT_FILE = Path(__file__).parent / "topology" / "cloudmatrix384.yaml"
 
 
 def built_in() -> dict[str, Path]:
-    """The files of the machines that are built in, by name."""
+    """Spec files of the built-in machines, by name."""
     return {file.stem: file for file in sorted(DEFAULT_FILE.parent.glob("*.yaml"))}
 
 
 def of_numbers(machine: str) -> bool:
-    """Whether it names a machine or a file with one's numbers; else it is a file in which a supernode is drawn."""
+    """Whether it names a built-in machine or a spec file; otherwise it is a file with a drawn supernode."""
     return machine in built_in() or Path(machine).suffix.lower() in (".yaml", ".yml")
 
 
 def spec_file(named: Path | str | None) -> Path:
-    """Raises InvalidField where there is no such file, nor a built-in machine of that name."""
+    """The path of a machine's spec. Raises InvalidField if there is neither such a file nor a built-in machine of that
+    name."""
     if named is None:
         return DEFAULT_FILE
     file = built_in().get(str(named), Path(named))
     if not file.is_file():
         there = ", ".join(built_in())
-        raise InvalidField(f"{str(named)[:200]!r} is neither a file nor a machine; there are {there}", field="spec")
+        raise InvalidField(
+            f"{str(named)[:200]!r} is neither a file nor a machine; built-in machines are {there}", field="spec"
+        )
     return file

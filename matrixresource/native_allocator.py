@@ -1,7 +1,7 @@
-"""The allocator's choice as machine code: `python -m matrixresource.native_allocator` compiles it, once.
+"""Compile the allocator's core to machine code: `python -m matrixresource.native_allocator`, needed once per version.
 
-Exit code 0: it is there (also when it was before); 3: it cannot be made here, with the reason; 1: it failed. With
-`--check` it tells which form this process would use, and exits with 1 where it is the interpreted one.
+Exit code 0: compiled, now or earlier; 3: cannot be compiled here, with the reason; 1: compiling failed. With `--check`
+it prints which form this process would use, and exits with 1 if that is the interpreted one.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def main(arguments: list[str]) -> int:
     if "--check" in arguments:
         return check()
     if (what := missing()) and not folder_for(ALLOCATOR).exists():
-        print(f"the allocator is not compiled: {what}; it works without, more slowly")
+        print(f"the allocator is not compiled: {what}; it runs interpreted, more slowly")
         return CANNOT
     begun, there = time.monotonic(), folder_for(ALLOCATOR).exists()
     try:

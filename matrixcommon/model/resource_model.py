@@ -38,6 +38,28 @@ def _make_strict(part: Any, model: type[BaseModel]) -> None:
             _make_strict(inner, model)
 
 
+_BY_NAME = frozenset({"properties", "$defs"})
+"""Keywords of JSON Schema whose keys are names of fields or models, not keywords."""
+_PROSE = frozenset({"description", "examples"})
+
+
+def _bare(part: Any) -> Any:
+    """A part of a JSON schema without its annotations in prose. Values (`default`, `enum`, `const`) stay as they are."""
+    if isinstance(part, list):
+        return [_bare(each) for each in part]
+    if not isinstance(part, dict):
+        return part
+    found = {}
+    for key, value in part.items():
+        if key in _BY_NAME:
+            found[key] = {name: _bare(each) for name, each in value.items()}
+        elif key in ("default", "enum", "const"):
+            found[key] = value
+        elif key not in _PROSE:
+            found[key] = _bare(value)
+    return found
+
+
 class ApiModel(BaseModel):
     """Base of every request and view: camelCase outside, attributes in, nothing unknown, no number without a value."""
 
@@ -65,11 +87,9 @@ class ApiModel(BaseModel):
 
     @classmethod
     def bare_schema(cls) -> dict[str, Any]:
-        """Its JSON schema without examples, which say nothing of what is taken: to tell one version from another by."""
-        schema = cls.model_json_schema()
-        for each in (schema, *schema.get("$defs", {}).values()):
-            each.pop("examples", None)
-        return schema
+        """Its JSON schema without descriptions and examples, which change nothing of what is accepted: to tell one
+        version of it from another."""
+        return cast(dict[str, Any], _bare(cls.model_json_schema()))
 
     @classmethod
     def from_stored(cls, document: Any) -> Self:

@@ -1,4 +1,4 @@
-"""Floors within what links have: admission, the bandwidth ledger, what failures would leave.
+"""Floors within the capacity of links: admission, the bandwidth ledger, the effects of failures.
 
-It programs no agent.
+It programs no agents.
 """

@@ -1,9 +1,9 @@
-"""admit: may this slice have its floor on every link it needs, and if not, what stands in the way and what would fit.
+"""admit: whether a slice can have its floor on every link it needs; if not, what is in the way and what would fit.
 
-Floors are booked link by link at the most the hose model can ask (`routing.py`), protected ones at the most it can ask
-after any one failure they are to survive (`protection.py`). The sum of bookings on a link never exceeds what the link
-has. When links are lost under floors already promised, `reallocate` keeps as much of each as fits, the better class
-first, and puts all of it back when the links return. Amounts are GB/s each way.
+Floors are booked link by link at the maximum under the hose model (`routing.py`); protected ones at the maximum after
+any one failure they must survive (`protection.py`). The bookings on a link never exceed its capacity. When links with
+promised floors are lost, `reallocate` keeps as much of each floor as fits, better classes first, and restores them
+fully when the links return. Amounts are GB/s each way.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from matrixlink.model.protection import Protection
 from matrixlink.routing.routes import BandwidthNeeds, Demand, Vector
 
 BLOCKING_MAX = 20
-"""A refusal names at most this many links; it says how many there are."""
+"""The most links that a refusal lists; it states the total number."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class BandwidthRequest:
-    """A floor asked for, GB/s per NPU, and what one GB/s of it takes."""
+    """A requested floor, GB/s per NPU, and what one GB/s of it takes of each link."""
 
     owner: str
     plane: Plane
@@ -35,7 +35,7 @@ class BandwidthRequest:
     floor_gbps: float
     protection: Protection = Protection.NONE
     rank: tuple[Any, ...] = ()
-    """Who keeps a floor when not all can: lowest first."""
+    """Priority when not all floors can be kept: lowest first."""
 
     @property
     def floors(self) -> Demand:
@@ -46,7 +46,7 @@ class BandwidthRequest:
         return self.protection != Protection.NONE
 
     def booking(self) -> Booking:
-        """The whole floor with the whole reserve."""
+        """The whole floor with its whole reserve."""
         floors = self.floors
         if self.needs.reserve is self.needs.need:
             return Booking(self.plane, floors, floors)
@@ -55,14 +55,15 @@ class BandwidthRequest:
 
 @dataclass(frozen=True, slots=True)
 class GrantResult:
-    """What a slice has of its floor (its part on the worst link, 0 to 1), and why its protection is lost, if it is."""
+    """How much of its floor a slice has (the share on its worst link, 0 to 1), and why its protection is lost, if it
+    is."""
 
     part: float = 1.0
     unprotected: str = ""
 
 
 def admit(book: BandwidthLedger, claim: BandwidthRequest) -> Booking:
-    """What the floor takes of each link. Books nothing. Raises InsufficientBandwidth with what is in the way."""
+    """What the floor takes of each link. Books nothing. Raises InsufficientBandwidth with the links in the way."""
     needs = claim.needs
     if claim.floor_gbps > 0 and needs.cut:
         raise _no_path(claim, needs.cut, f"cannot reach each other on plane {claim.plane}")
@@ -86,10 +87,10 @@ def admit(book: BandwidthLedger, claim: BandwidthRequest) -> Booking:
 def reallocate(
     book: BandwidthLedger, claims: Iterable[BandwidthRequest], when_whole: BandwidthLedger | None = None
 ) -> dict[str, GrantResult]:
-    """Book every claim anew as far as it fits. What each one keeps.
+    """Book every claim again as far as it fits. Return what each one keeps.
 
-    First everybody who is protected gets what was set aside for that (`when_whole` says how much), so that nobody's
-    detour takes it; then all floors are filled up in order of rank; last, what is left protects anew.
+    First, protected claims get what was set aside for them (the amount is in `when_whole`), so that nobody's detour
+    takes it; then all floors are filled up in order of rank; last, what is left restores protections.
     """
     ordered = sorted(claims, key=lambda claim: claim.rank)
     for claim in ordered:
@@ -116,9 +117,9 @@ def reallocate(
 
 
 def _protect(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str:
-    """Set aside what another failure would take, if there is room. Why there is not."""
+    """Set aside what another failure would take, if there is room. Return why not, or ""."""
     if part < 1:
-        return "the floor itself is not whole"
+        return "the floor itself is not fully kept"
     if claim.needs.cut_by_failure:
         a, b = claim.needs.cut_by_failure[0]
         return f"one more failure would cut {a} from {b}"
@@ -127,14 +128,14 @@ def _protect(book: BandwidthLedger, claim: BandwidthRequest, part: float) -> str
     if short:
         owner, at = short[0]
         link = book.fabric.link_names(claim.plane, owner)[at]
-        return f"no room on {counted(len(short), 'link')} for one more failure, {link} among them"
+        return f"{counted(len(short), 'link')} would lack room after one more failure, for example {link}"
     book.put(claim.owner, booking)
     return ""
 
 
 def grantable(book: BandwidthLedger, plane: Plane, wanted: Demand, name: str) -> tuple[Demand, float]:
-    """As much of `wanted` as each link has, in place of what `name` holds, and the least part that any link has. A lost
-    link takes its own share of a floor and leaves what the others carry alone."""
+    """As much of `wanted` as each link has, replacing what `name` holds, and the smallest share among the links. A lost
+    link only takes its own part of a floor; the parts on other links stay."""
     if not book.overcommitted_ports(plane, wanted, name):
         return wanted, 1.0
     granted = {

@@ -1,11 +1,11 @@
-"""AdmissionState: the floors of all slices and the fabric's present condition, in memory beside the tables.
+"""AdmissionState: the floors of all slices and the condition of the fabric, in memory.
 
-Every decision needs them, so they are not read from the tables each time; they can be at any moment (`load`).
-`changing()` is the transaction in which memory and tables move together; a row that it changed is followed
-before it commits.
+Every decision needs them, so they are not read from the tables each time, although they can be at any moment (`load`).
+`changing()` is a transaction that changes memory and tables together; rows that it changes are applied to memory before
+it commits.
 
-Two books are kept: who holds what of the links as they are, and who would when all of them are whole and in use. A
-floor has to fit in both, so that no repair ever breaks a promise, and a protection lost to a failure is whole again
+There are two ledgers: who holds what of the links as they are now, and who would if all of them were healthy and in
+use. A floor has to fit in both, so that no repair ever breaks a promise, and a protection lost to a failure is restored
 when the failure is repaired.
 """
 
@@ -39,7 +39,7 @@ Seen = dict[str, dict[str, float]]
 
 
 class AdmissionState:
-    """What is promised of which link, and what each link has."""
+    """What is promised on each link, and each link's capacity."""
 
     def __init__(self, store: LinkStore, fabric: Fabric) -> None:
         self._store = store
@@ -50,39 +50,39 @@ class AdmissionState:
         self.slices = SliceIndex()
         self.planes: dict[Plane, PlaneModel] = plane_models(fabric.spec)
         self.unsettled: set[str] = set()
-        """Slices whose rows do not say yet what memory found when it was read back."""
+        """Slices whose rows do not yet reflect what memory computed when it was loaded."""
         self.peered: dict[str, tuple[str, ...]] = {}
         """By slice, the members of slices that it is peered with."""
         self.peering_keys: dict[str, set[int]] = {}
         self.on_load: list[Callable[[Session], None]] = []
-        """Called whenever memory is read back from the tables: for what others keep of them."""
+        """Called whenever memory is loaded from the tables, for others that cache them."""
         self.fenced = True
-        """Some node may still hold an ended slice and its key."""
-        store.records.before_commit.append(self._follow)
+        """Whether some node may still hold an ended slice and its key."""
+        store.records.before_commit.append(self._apply_changes)
         self._in_step = DerivedState(store.records, self._read, (SliceRow, LinkRow, DrainRow, PeeringRow))
         self.load()
 
     # -- memory and tables ------------------------------------------------------------------------------------------
 
     def changing(self, dry: bool = False) -> AbstractContextManager[Session]:
-        """A transaction after which memory and tables agree, whatever happened in it."""
+        """A transaction after which memory and tables agree, whatever happens in it."""
         return self._in_step.changing(dry)
 
     def mark_stale(self) -> None:
-        """Memory is changed in this transaction: read it back should that come to nothing."""
+        """Declare that this transaction changes memory: it is loaded again if the transaction is rolled back."""
         self._in_step.invalidate()
 
     def load(self) -> None:
-        """Read the fabric's condition and the floors back from the tables."""
+        """Load the fabric's condition and the floors from the tables."""
         self._in_step.read_back()
 
     def update_slice(self, row: SliceRow) -> None:
-        """Take in what a row says now."""
+        """Apply a changed row to memory."""
         self.mark_stale()
         self.slices.put(terms_of(row))
 
     def take_topology(self, supernode: Supernode) -> bool:
-        """Take up a supernode's graph: floors, routes, shares and what is drained follow it. True when that is news."""
+        """Apply a supernode's graph to floors, routes, shares and drains. Return True if it changed."""
         if not self.fabric.set_topology(supernode):
             return False
         self.pristine = self.fabric.as_built()
@@ -95,7 +95,7 @@ class AdmissionState:
         self.load()
         return True
 
-    def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
+    def _apply_changes(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
         for row in rows:
             if isinstance(row, SliceRow) and row.state != WITHDRAWN:
                 self.slices.put(terms_of(row))
@@ -132,13 +132,13 @@ class AdmissionState:
             load(session)
 
     def _book_leaving(self) -> None:
-        """Slices that are being withdrawn have what they had, less what was lost since: nothing is given back to them
-        because memory is read back."""
+        """Let slices that are being withdrawn keep what they had, less what was lost since: loading must not give
+        anything back to them."""
         for terms in self.slices:
             booking = self.healthy_ledger.booking(terms.name)
             if booking is not None:
                 self.ledger.put(terms.name, booking)
-        for name, left in self._left_to_leaving():
+        for name, left in self._trimmed_leaving():
             self.ledger.put(name, left)
 
     # -- floors -----------------------------------------------------------------------------------------------------
@@ -147,16 +147,16 @@ class AdmissionState:
         return choose_routes(self.fabric, Plane(row.plane), row.members)
 
     def claim(self, terms: SliceState, fabric: Fabric | None = None) -> BandwidthRequest:
-        """What a slice asks of a fabric, by default of this one as it is."""
+        """What a slice requests of a fabric, by default of this one in its present condition."""
         needs = choose_needs(fabric or self.fabric, terms.plane, terms.members, terms.protection)
         return BandwidthRequest(terms.name, terms.plane, needs, terms.floor_gbps, terms.protection, terms.rank)
 
     def book(self, request: SliceState, current: SliceState | None, dry: bool) -> SliceState:
-        """Book the spec's floor in place of what the slice held; the spec with what of it is kept. Raises
+        """Book the spec's floor in place of what the slice held; return the spec with how much of it is kept. Raises
         InsufficientBandwidth.
 
-        A slice that asks for no higher a floor than it was promised may change its members while links are down: what
-        the loss takes of it is shown, not refused.
+        A slice whose floor does not rise may change its members while links are down: what the loss takes from it is
+        shown, not refused.
         """
         claim = self.claim(request)
         broken = self.impaired_ports(request.plane, request.members)
@@ -190,7 +190,7 @@ class AdmissionState:
         self.slices.drop(name)
 
     def reallocate(self, rows: list[SliceRow]) -> None:
-        """Keep as much of each floor as there is, the better class first, and protect what can be."""
+        """Keep as much of each floor as possible, better classes first, and protect what can be protected."""
         self.mark_stale()
         kept = reallocate(self.ledger, [self.claim(self.slices[row.name]) for row in rows], self.healthy_ledger)
         for row in rows:
@@ -198,14 +198,14 @@ class AdmissionState:
             self.update_slice(row)
 
     def trim_leaving(self) -> None:
-        """What slices that are being withdrawn still have booked is no more than there is: their routes do not change
-        any more, and nothing is given back to them."""
-        for name, left in self._left_to_leaving():
+        """Reduce what slices being withdrawn have booked to what links still have: their routes no longer change, and
+        nothing is given back to them."""
+        for name, left in self._trimmed_leaving():
             self.mark_stale()
             self.ledger.put(name, left)
 
-    def _left_to_leaving(self) -> Iterator[tuple[str, Booking]]:
-        """Of slices that are being withdrawn and have more booked than there is, what they may keep."""
+    def _trimmed_leaving(self) -> Iterator[tuple[str, Booking]]:
+        """What slices being withdrawn may keep, for those that have more booked than there is."""
         for terms in self.slices:
             booking = self.ledger.booking(terms.name) if terms.withdrawing else None
             if booking is not None and self.ledger.overcommitted_ports(terms.plane, booking.whole, terms.name):
@@ -219,8 +219,8 @@ class AdmissionState:
     # -- the fabric as a slice meets it -------------------------------------------------------------------------------
 
     def impaired_ports(self, plane: Plane, members: Iterable[str], fabric: Fabric | None = None) -> Seen:
-        """The ports on this plane that routes among these members have to be made around: the members' own, and on
-        RDMA their leaves'."""
+        """The ports on this plane that routes among these members must avoid or use less: the members' own and, on
+        RDMA, those of their leaves."""
         fabric = fabric or self.fabric
         found: Seen = {}
         for owner in self.owners(plane, members):
@@ -231,18 +231,18 @@ class AdmissionState:
         return found
 
     def around_slice(self, terms: SliceState, fabric: Fabric | None = None) -> Seen:
-        """The same for all that a slice's routes lead to: its members and its peers."""
+        """The same for everything that a slice's routes lead to: its members and its peers."""
         return self.impaired_ports(terms.plane, self.reached(terms), fabric)
 
     def reached(self, terms: SliceState) -> list[str]:
         return list(dict.fromkeys([*terms.members, *self.peered.get(terms.name, ())]))
 
     def keys_taken(self, isolation: str) -> set[int]:
-        """Keys that slices and peerings hold."""
+        """Keys held by slices and peerings."""
         return {*self.slices.keys(isolation), *self.peering_keys.get(isolation, ())}
 
     def owners(self, plane: Plane, members: Iterable[str]) -> list[str]:
-        """Whose ports routes among these members may use: their own, and on RDMA their leaves'."""
+        """The owners of ports that routes among these members may use: the members and, on RDMA, their leaves."""
         nodes = list(members)
         if plane != Plane.RDMA:
             return nodes
@@ -252,12 +252,12 @@ class AdmissionState:
         return len(terms.members) * self.fabric.spec.node.npus
 
     def stale_routes(self) -> list[str]:
-        """Slices whose routes were made around something else than what is so now."""
+        """Slices whose routes were made for another condition of ports than the present one."""
         return [terms.name for terms in self.slices if not terms.withdrawing and self.around_slice(terms) != terms.seen]
 
     def ports_avoided(self, row: SliceRow) -> tuple[int, int]:
-        """How many of its members' ports a slice's routes go around: those that are broken or held down after flapping,
-        and those that are drained or not drawn."""
+        """How many of its members' ports a slice's routes avoid: those that are broken or held down after flapping, and
+        those that are drained or not drawn."""
         seen = row.ports_seen or {}
         owners = [each for each in self.owners(Plane(row.plane), row.members) if each in seen] if seen else []
         broken = sum(len(seen[each].keys() & self.fabric.degraded_ports(each).keys()) for each in owners)
@@ -266,8 +266,8 @@ class AdmissionState:
     def publish_shares(
         self, session: Session, plane: Plane, nodes: Iterable[str], known: SliceRow | None = None
     ) -> None:
-        """Work out anew what every slice on these nodes may use there; a view that changed is one generation on. Only
-        those rows are read, but for one that is at hand."""
+        """Work out again what every slice on these nodes may use there; a changed view gets the next generation. Reads
+        only the rows concerned, except one that is given."""
         news: dict[str, dict[str, object]] = {}
         sums = SubPlaneSums(self.fabric, plane)
         for node in dict.fromkeys(nodes):
@@ -277,7 +277,7 @@ class AdmissionState:
                 if ports != terms.view.get(node):
                     news.setdefault(terms.name, {})[node] = ports
         if known is not None and not set(self.slices[known.name].view) <= set(known.members):
-            news.setdefault(known.name, {})  # some member has left, and nobody else's part changed by it
+            news.setdefault(known.name, {})  # some member has left, which changes nobody else's part
         at_hand = [known] if known is not None and known.name in news else []
         others = self._store.slices_named(session, news.keys() - {row.name for row in at_hand})
         for row in [*at_hand, *others]:

@@ -1,9 +1,9 @@
-"""backup_paths: over what a protected slice would go after each failure that it is to survive.
+"""backup_paths: the paths a protected slice would use after each failure that it is meant to survive.
 
-A backup of a slice is no second path kept idle: it is the other paths, which already carry their part, carrying more.
-So an alternative says, for each thing that may fail, which sub-planes (RDMA: subnets) and how many disjoint paths are
-left to the worst pair of members, and the largest part of a floor that any one path then has. Disjoint between nodes:
-two L2 chips share no link, nor do two spines.
+A slice's backup is not an idle second path: it is the other paths, which already carry their part, carrying more. For
+each possible failure an alternative therefore gives the sub-planes (RDMA: subnets) and the number of disjoint paths
+left to the worst pair of members, and the largest share of a floor that any one path then carries. Disjoint between
+nodes: two L2 chips share no link, nor do two spines.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from matrixlink.routing.ub_routing import kinds_of, pair_states
 
 
 def backup_paths(fabric: Fabric, terms: SliceState) -> BackupPathsView:
-    """The alternatives of one protected slice on the fabric as it is."""
+    """The alternatives of one protected slice on the fabric in its present condition."""
     states = list((_ub if terms.plane == Plane.UB else _rdma)(fabric, terms))
     return BackupPathsView(
         name=name_of(terms.name),
@@ -40,7 +40,7 @@ def backup_paths(fabric: Fabric, terms: SliceState) -> BackupPathsView:
 
 
 def _ub(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
-    """State by state, the least over all pairs of kinds of members."""
+    """For each state, the worst over all pairs of kinds of members."""
     kinds = list(dict.fromkeys(kinds_of(fabric, terms.members).values()))
     fails = terms.protection.fails
     ways = [
@@ -61,7 +61,7 @@ def _ub(fabric: Fabric, terms: SliceState) -> Iterator[BackupPath]:
 
 
 def _ub_names(terms: SliceState, fabric: Fabric) -> list[str]:
-    """What fails in each state, in the order of `pair_states`: where a member's own part may, any member's."""
+    """What fails in each state, in the order of `pair_states`; a member's own part stands for that of any member."""
     supernode, planes = fabric.supernode_name(terms.members[0]), range(fabric.spec.ub.sub_planes)
     patterns = {
         Protection.ANY_CABLE: [f"*.{port}" for port in fabric.ports.uplinks],

@@ -1,9 +1,9 @@
 """BandwidthLedger: who has been promised how much of which port.
 
-A booking is a slice's floor as a vector per node or RDMA leaf, and beside it what is set aside so that the floor
-survives a failure. All or nothing, and never more on a port than it has: the sum on each port is taken anew whenever a
-booking on it changes, so floats do not drift over a life of bookings. It knows nothing of routes or classes; admission
-decides with it. Amounts are GB/s each way.
+A booking is a slice's floor as one vector per node or RDMA leaf, together with the reserve for surviving a failure. It
+is all or nothing, and never exceeds what a port has. The sum on each port is recomputed whenever a booking on it
+changes, so that rounding errors do not accumulate. The ledger knows nothing of routes or classes; admission uses it to
+decide. Amounts are GB/s each way.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.routing.routes import Demand, Vector
 
 ROUNDING = 1e-9
-"""How far floats may exceed a port, relative to its capacity, by rounding alone."""
+"""How far floats may exceed a port's capacity, relatively, through rounding alone."""
 
 Position = tuple[Plane, str]
-"""A plane, and the node or RDMA leaf whose ports a vector tells of."""
+"""A plane, and the node or RDMA leaf whose ports a vector describes."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Booking:
-    """What one slice holds on one plane: its floor, and floor and reserve together (the same where nothing is set
-    aside)."""
+    """What one slice holds on one plane: its floor, and its floor with its reserve (the same if there is no
+    reserve)."""
 
     plane: Plane
     floors: Demand
@@ -35,7 +35,8 @@ class Booking:
 
 
 class BandwidthLedger:
-    """`capacity(plane, owner)` is asked each time, so a link may change under its bookings (`overbooked` tells)."""
+    """`capacity(plane, owner)` is called each time, so a link may change under its bookings (`overcommitted_ports`
+    shows that)."""
 
     def __init__(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> None:
         self.fabric = fabric
@@ -45,7 +46,7 @@ class BandwidthLedger:
         self._sum: dict[Position, Vector] = {}
 
     def copy(self, fabric: Fabric, capacity: Callable[[Plane, str], Vector]) -> BandwidthLedger:
-        """The same bookings over another fabric, to change and look at."""
+        """The same bookings over another fabric, as an independent copy."""
         other = BandwidthLedger(fabric, capacity)
         other._reserved = dict(self._reserved)
         other._on = {place: dict(owners) for place, owners in self._on.items()}
@@ -55,8 +56,8 @@ class BandwidthLedger:
     # ---- in vectors -------------------------------------------------------------------------------------------------
 
     def free(self, plane: Plane, owner: str, instead_of: str = "") -> Vector:
-        """What nobody else than `instead_of` has been promised of each port; negative where a port has lost capacity
-        under its bookings."""
+        """What is left of each port besides promises to slices other than `instead_of`; negative if a port has lost
+        capacity that was booked."""
         capacity, booked = self._capacity(plane, owner), self._sum.get((plane, owner))
         if booked is None:
             return capacity
@@ -65,7 +66,7 @@ class BandwidthLedger:
         return left
 
     def overcommitted_ports(self, plane: Plane, amounts: Demand, instead_of: str = "") -> list[tuple[str, int]]:
-        """Ports (owner and place) that cannot carry `amounts` with what `instead_of` holds given back. Empty: it
+        """Ports (owner and place) that cannot carry `amounts` if what `instead_of` holds is released. Empty if it
         fits."""
         found: list[tuple[str, int]] = []
         for owner, amount in amounts.items():
@@ -78,7 +79,7 @@ class BandwidthLedger:
         return found
 
     def put(self, name: str, booking: Booking) -> None:
-        """Write a booking down in place of what the slice held, without asking whether it fits."""
+        """Record a booking in place of what the slice held, without checking that it fits."""
         self.release(name)
         self._reserved[name] = booking
         for owner, amount in booking.whole.items():
@@ -88,7 +89,7 @@ class BandwidthLedger:
             self._sum[place] = amount if len(owners) == 1 else self._sum[place] + amount
 
     def release(self, name: str) -> None:
-        """Give back all that a slice holds; nothing happens if it holds nothing."""
+        """Release everything a slice holds, if anything."""
         booking = self._reserved.pop(name, None)
         for owner in booking.whole if booking else ():
             place = (booking.plane, owner)  # type: ignore[union-attr]
@@ -112,7 +113,7 @@ class BandwidthLedger:
         return booked if booked is not None else np.zeros_like(self._capacity(plane, owner))
 
     def places(self) -> Iterator[tuple[Position, Vector]]:
-        """Every node and leaf that carries bookings, with their sum."""
+        """Every node and leaf with bookings, and their sum."""
         yield from self._sum.items()
 
     # ---- link by link -----------------------------------------------------------------------------------------------
@@ -125,7 +126,7 @@ class BandwidthLedger:
         return 0.0 if total is None or place is None else float(total[place[1]])
 
     def owners(self, link: str) -> list[str]:
-        """Who has been promised something of a link."""
+        """The slices with a promise on a link."""
         owner, _, port = link.partition(".")
         place = self.fabric.place(owner, port)
         on = self._on.get((place[0], owner), {}) if place else {}

@@ -1,8 +1,8 @@
 """node_ports: what a slice may use of one member's uplinks right now.
 
-The uplinks of a node on one sub-plane are shared among the slices that have it as a member, by the same `share` that
-times the workload: each has the floor booked for it, and by weight its part of what nobody was promised, up to its
-ceiling. What is set aside for a failure is idle until then, so everybody may use it.
+The uplinks of a node in one sub-plane are shared among the slices on the node by the same `share` that times the
+workload: each has its booked floor and, by weight, its part of what is promised to nobody, up to its ceiling. Reserves
+for failures are idle until then and may be used by everybody.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from matrixlink.routing.routes import Vector
 from matrixlink.routing.routing import slowest_endpoint
 
 Shared = tuple[float, float, float]
-"""Weight, floor and ceiling of one slice on one node's sub-plane, GB/s."""
+"""Weight, floor and ceiling of one slice in one sub-plane of a node, GB/s."""
 
 
 Ports = dict[str, Any]
-"""A NodePorts in its wire form; nobody writes into it."""
+"""A NodePorts in wire form; read-only."""
 
 
 class SubPlaneSums:
@@ -38,7 +38,7 @@ class SubPlaneSums:
 
     def of(self, ports: Vector) -> list[float]:
         made = self._made.get(id(ports))
-        if made is None:  # the vector is kept, so that nobody else comes to have its id
+        if made is None:  # keep the vector, so that its id is not reused
             made = self._made[id(ports)] = ports, by_sub_plane(self._fabric, self._plane, ports)
         return made[1]
 
@@ -46,12 +46,12 @@ class SubPlaneSums:
 def node_ports(
     node: str, here: list[SliceState], fabric: Fabric, ledger: BandwidthLedger, sums: SubPlaneSums
 ) -> list[Ports]:
-    """The ports of each of the slices that are on a node and plane, which are all of `here`."""
+    """The ports of each slice in `here`, which must be all slices on that node and plane."""
     plane = here[0].plane
     capacity = sums.of(fabric.usable(plane, node))
     whole = sum(capacity)
     floors = [_floors(node, each, ledger, len(capacity), sums) for each in here]
-    made: dict[tuple[float, ...], list[float]] = {}  # sub-planes in the same condition are shared out once
+    made: dict[tuple[float, ...], list[float]] = {}  # sub-planes in the same condition are computed once
     columns = []
     for at, has in enumerate(capacity):
         column = (has, *(floor[at] for floor in floors))
@@ -75,7 +75,7 @@ def _wire(uplink_gbps: tuple[float, ...], endpoint_gbps: tuple[float, ...]) -> P
 
 
 def by_sub_plane(fabric: Fabric, plane: Plane, ports: Vector) -> list[float]:
-    """The sum over a node's uplinks, sub-plane by sub-plane, of a vector over its ports."""
+    """A vector over a node's ports, summed over its uplinks by sub-plane."""
     if plane != Plane.UB:
         return [float(ports.sum())]
     ub = fabric.spec.ub
@@ -98,8 +98,8 @@ def _shared(terms: SliceState, floor: float, has: float, whole: float, fabric: F
 
 @functools.lru_cache(maxsize=4096)
 def _first_share(capacity: float, terms: tuple[Shared, ...]) -> float:
-    """The first slice's rate on one sub-plane of one node. Floors that a loss has just undercut, or rounding tipped
-    over, are scaled to what there is: the promise itself is repaired by the next reroute."""
+    """The first slice's rate in one sub-plane of one node. Floors that no longer fit, after a loss just now or through
+    rounding, are scaled down: the next reroute corrects the promise itself."""
     booked = sum(floor for _, floor, _ in terms)
     part = 1.0 if booked <= capacity else capacity / booked * (1 - 1e-12)
     flows = [Flow((0,), weight, floor * part, ceiling) for weight, floor, ceiling in terms]

@@ -1,7 +1,7 @@
-"""SliceIndex: what has to be known of a slice to decide on others, in memory beside its row.
+"""SliceIndex: what decisions need to know of slices, in memory.
 
-Rows are read from the tables when they are changed; decisions about who has what read these. `terms_of` takes them from
-a row, `SliceIndex` keeps them by name and by node.
+Rows are read from the tables when they are changed; decisions read these entries. `terms_of` makes one from a row, and
+`SliceIndex` holds them by name and by node.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from matrixlink.store.tables import SliceRow
 
 @dataclass(frozen=True, slots=True)
 class SliceState:
-    """One slice. `kept` is the part of its floor that it has, `unprotected` why its protection is lost, `seen` the
-    ports that its routes were made around, `view` what it was shown it may use, node by node."""
+    """One slice. `kept`: the share of its floor that it has; `unprotected`: why its protection is lost; `seen`: the
+    impaired ports that its routes were made around; `view`: what it was told it may use, by node."""
 
     name: str
     project: str
@@ -40,11 +40,11 @@ class SliceState:
     view: dict[str, Any] = field(repr=False)
     withdrawing: bool = False
     asked: bool = False
-    """Agents were asked to program the present spec."""
+    """Whether agents were asked to program the present spec."""
 
 
 def terms_of(row: SliceRow) -> SliceState:
-    # SQLAlchemy's own look-ups take longer than all the rest; what is not there has no value yet.
+    # SQLAlchemy's attribute access would dominate the cost; a missing entry has no value yet.
     current = row.__dict__
     get, state = current.get, current.get("state")
     withdrawing = state == WITHDRAWING
@@ -67,7 +67,7 @@ class SliceIndex:
         self._on: defaultdict[tuple[Plane, str], dict[str, None]] = defaultdict(dict)
         self._keys: defaultdict[str, dict[int, str]] = defaultdict(dict)
         self.trimmed: set[str] = set()
-        """Those that have less than they were promised."""
+        """Slices that have less than they were promised."""
 
     def __iter__(self) -> Iterator[SliceState]:
         return iter(self._by_name.values())
@@ -79,14 +79,14 @@ class SliceIndex:
         return self._by_name[name]
 
     def on(self, plane: Plane, node: str) -> list[SliceState]:
-        """The slices that have this node as a member on this plane, in the order they came."""
+        """The slices with this member on this plane, in the order they came."""
         return [self._by_name[name] for name in self._on.get((plane, node), ())]
 
     def touching(self, plane: Plane, nodes: Iterable[str]) -> list[str]:
         return sorted({name for node in nodes for name in self._on.get((plane, node), ())})
 
     def keys(self, isolation: str) -> dict[int, str]:
-        """Who holds which key of a kind."""
+        """The holder of each key of a kind."""
         return self._keys[isolation]
 
     def put(self, terms: SliceState) -> None:

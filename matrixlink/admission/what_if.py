@@ -1,8 +1,8 @@
-"""suppose: what would become of the slices if parts of the fabric failed, were drained or repaired.
+"""what_if: the effect on slices if parts of the fabric failed, were drained or repaired.
 
-The fabric's condition and the ledger is copied, changed as the question says, and decided upon with the functions that
-decide when it happens: nothing of what is real changes. Only slices whose ports would change are looked at, and those
-of their planes that have less than they were promised.
+The fabric's condition and the ledger are copied, changed as asked, and evaluated with the same functions that decide
+when it happens; nothing real changes. Only slices whose ports would change are evaluated, and slices on the same planes
+that have less than they were promised.
 """
 
 from __future__ import annotations
@@ -27,27 +27,27 @@ CUT_SHOWN = 20
 OVERFULL_SHOWN = 100
 
 Overfull = tuple[float, float, str]
-"""Floors, capacity, GB/s, and the link."""
+"""Floors, capacity (GB/s), and the link."""
 
 
 @dataclass(frozen=True)
 class Scenario:
-    """A fabric as it would be, and the ports by which it differs."""
+    """A hypothetical fabric, and the ports in which it differs."""
 
     fabric: Fabric
     changed: Ports = field(default_factory=dict)
 
 
 def what_if(promises: AdmissionState, asked: WhatIfRequest) -> WhatIfView:
-    """The answer to a question. Raises InvalidField for what the fabric does not have."""
+    """Answer a what-if. Raises InvalidField for elements that the fabric does not have."""
     if not (asked.fail or asked.drain or asked.repair):
-        raise InvalidField("name something that fails, is drained or is repaired", field="fail")
+        raise InvalidField("name at least one element to fail, drain or repair", field="fail")
     supposed = apply_scenario(promises.fabric, asked)
     return evaluate(promises, supposed, asked)
 
 
 def apply_scenario(fabric: Fabric, asked: WhatIfRequest) -> Scenario:
-    """A copy of the fabric, changed as asked: repairs first, so that what is named twice has failed."""
+    """A copy of the fabric, changed as asked: repairs first, so that an element named twice has failed."""
     other = fabric.copy()
     repaired = all_ports(fabric, asked.repair, "repair")
     failed, drained = all_ports(fabric, asked.fail, "fail"), all_ports(fabric, asked.drain, "drain")
@@ -63,7 +63,7 @@ def apply_scenario(fabric: Fabric, asked: WhatIfRequest) -> Scenario:
 
 
 def differing(fabric: Fabric, other: Fabric) -> Ports:
-    """The ports of which routes may use more or less in one of two fabrics than in the other."""
+    """The ports of which routes may use a different amount in the two fabrics."""
     found: Ports = {}
     for owner in fabric.touched() | other.touched():
         before, after = fabric.unavailable_ports(owner), other.unavailable_ports(owner)
@@ -73,7 +73,7 @@ def differing(fabric: Fabric, other: Fabric) -> Ports:
 
 
 def evaluate(promises: AdmissionState, supposed: Scenario, asked: WhatIfRequest | None = None) -> WhatIfView:
-    """What would become of whom."""
+    """The effects of a scenario on all slices."""
     asked = asked or WhatIfRequest()
     fabric = supposed.fabric
     affected = [terms for terms in promises.slices if not terms.withdrawing and _moves(promises, supposed, terms)]
@@ -133,7 +133,7 @@ def _effect(
 
 
 def _overfull(promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRequest]) -> dict[Plane, list[Overfull]]:
-    """By plane, the links on which the floors, whole, would need more than there is."""
+    """By plane, the links whose floors, in full, would exceed their capacity."""
     book = promises.ledger.copy(fabric, fabric.usable)
     for claim in claims:
         floors = claim.floors
@@ -149,7 +149,7 @@ def _overfull(promises: AdmissionState, fabric: Fabric, claims: list[BandwidthRe
 
 
 def _fullest(overfull: dict[Plane, list[Overfull]]) -> list[OverfullLink]:
-    """The worst of them: dead links first, then by how far their floors exceed what they have."""
+    """The worst of them: dead links first, then by how far their floors exceed their capacity."""
     ordered = sorted(
         (-(floors / gbps if gbps else np.inf), link, floors, gbps, plane)
         for plane, links in overfull.items()

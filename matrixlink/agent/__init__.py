@@ -1,6 +1,6 @@
 """LinkAgent, the node's side of MatrixLink: programs, counters, probes.
 
-It never reads a table of the service.
+It never reads the service's tables.
 """
 
 from matrixlink.agent.agent import HeldProgram, LinkAgent, link_stages

@@ -1,10 +1,10 @@
 """LinkAgent: MatrixLink's software on one node's Qingtian card.
 
-It holds, slice by slice, the newest spec, works the specs off stage by stage into the switches' tables, and says in
-every report which generation of what is programmed, what it read back of it, which ports are below their rate and which
-probes went wrong. A spec older than the one it holds is refused. Cut off from the control plane it keeps forwarding on
-its last configuration. A card remembers its specs through loss of power; the switches' tables do not survive it and
-are written again, as they are when they are found to be otherwise than the agent wrote them.
+It holds the newest spec of each slice, works stage by stage to write it into the switches' tables, and reports which
+generation of each is programmed, what it read back, which ports are below their rate, and which probes failed. It
+refuses a spec older than the one it holds. Cut off from the control plane, it keeps forwarding on its last
+configuration. The card keeps specs across a loss of power; the switches' tables do not survive it and are written
+again, as they are whenever they are found to differ from what the agent wrote.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ from matrixlink.ports import Hardware, PortCounters
 
 @dataclass
 class HeldProgram:
-    """One slice on one node: what is requested, what generation of it was worked off, and the digest of what was then
-    written (None: nothing is to be in the tables)."""
+    """One slice on one node: what is requested, which generation of it was completed, and the digest of what was then
+    written (None: nothing should be in the tables)."""
 
     generation: int
     action: str
@@ -39,7 +39,7 @@ class HeldProgram:
     written: str | None = None
     done_generation: int = 0
     drifts: int = 0
-    """How often it was found by the agent's own reading that its table is otherwise than it was written."""
+    """How often the agent's own reading found its table different from what was written."""
 
     @property
     def done(self) -> bool:
@@ -53,9 +53,9 @@ class HeldProgram:
 
 
 class LinkAgent:
-    """One node's agent. `hardware` is the node it sits on; `changed` is called whenever a report would say something
-    new; `built_gbps` is every port's full rate; without `probing` it
-    sends no probes, without `meters` it reports no counters."""
+    """One node's agent. `hardware` is the node it runs on; `changed` is called whenever a report would have something
+    new; `built_gbps` is every port's full rate; without `probing` it sends no probes, without `meters` it reports no
+    counters."""
 
     def __init__(
         self,
@@ -93,12 +93,13 @@ class LinkAgent:
     # -- orders --------------------------------------------------------------------------------------------------
 
     def ensure(self, program: ProgramView) -> None:
-        """Take up a spec. Raises StaleGeneration for one older than what is held; the same one again is no news."""
+        """Accept a spec. Raises StaleGeneration if it is older than the present one; the same one again changes
+        nothing."""
         desired = program.model_dump(mode="json") if program.action == "program" else None
         self._order(program.slice, program.generation, program.action, desired)
 
     def take_answer(self, desired: list[DesiredProgram]) -> None:
-        """Take up all that the answer to a report asks of this node; forget what is cleared and not requested."""
+        """Apply everything that the answer to a report requests; forget what is cleared and no longer requested."""
         for each in desired:
             try:
                 if each.program is not None:
@@ -130,14 +131,14 @@ class LinkAgent:
     # -- work ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work off specs as they come, for ever. Ends only by being cancelled."""
+        """Work on specs as they come, forever. Ends only by cancellation."""
         while True:
             self._wake.clear()
             await self.drain_queue()
             await self._wake.wait()
 
     async def drain_queue(self) -> None:
-        """Until no spec is open, one slice at a time."""
+        """Work until every spec is fulfilled, one slice at a time."""
         while (
             slice := next((slice for slice, program in self._programs.items() if not program.done), None)
         ) is not None:
@@ -151,7 +152,7 @@ class LinkAgent:
             await self._clock.sleep(stage.takes_s(self._random))
             if (program.generation, program.action) != (generation, action):
                 self.stage = None
-                return  # overtaken by a newer spec; the tables stay as they were
+                return  # superseded by a newer spec; the tables stay as they were
         if desired is None:
             self.hardware.tables.pop(slice, None)
         else:
@@ -163,7 +164,7 @@ class LinkAgent:
         self._changed()
 
     def power_lost(self) -> None:
-        """The switches' tables are gone; the specs on the card are not."""
+        """Lose the switches' tables, but not the specs on the card."""
         self.stage = None
         self.hardware.tables.clear()
         for program in self._programs.values():
@@ -174,8 +175,8 @@ class LinkAgent:
     # -- drift -------------------------------------------------------------------------------------------------------
 
     def audit(self) -> list[str]:
-        """Read every table back; those that are otherwise than they were written are to be written again, and tables
-        that nobody wrote are taken away. The slices concerned."""
+        """Read every table back. Tables that differ from what was written are scheduled to be written again; tables
+        that nobody wrote are removed. Return the slices concerned."""
         drifted = []
         for slice, program in self._programs.items():
             if program.done and self._readback.digest(slice) != program.written:
@@ -190,8 +191,8 @@ class LinkAgent:
         return drifted
 
     def _write_again(self, slice: str, generation: int) -> None:
-        """MatrixLink found by the digest that what is in the tables is not what it asks for, though its generation is:
-        forget what was held of it, so that the whole spec is taken up anew."""
+        """Handle MatrixLink's finding that a table's digest differs from the request although the generation matches:
+        forget what is held of it, so that the whole spec is applied again."""
         program = self._programs.get(slice)
         if program is not None and program.generation == generation and program.done:
             program.generation = program.done_generation = -1
@@ -200,7 +201,7 @@ class LinkAgent:
     # -- reports and memory --------------------------------------------------------------------------------------
 
     def report(self) -> LinkReport:
-        """What this agent says of its node now, its tables read back and its probes sent; each call is the next in
+        """The agent's report on its node now, with tables read back and probes sent; each call is the next in
         sequence."""
         self.audit()
         self.sequence += 1
@@ -228,17 +229,17 @@ class LinkAgent:
         )
 
     def tables(self, slice: str) -> dict[str, Any] | None:
-        """What the node's switches forward a slice by now."""
+        """The node's current forwarding state for a slice."""
         return self.hardware.tables.get(slice)
 
     def memory(self) -> dict[str, Any]:
-        """What outlives the agent: the card's memory, and the switches' tables, which are not on the card but go on
+        """What outlives the agent: the card's memory, and the switches' tables, which are not on the card and persist
         without it."""
         program = {slice: dict(vars(program)) for slice, program in self._programs.items()}
         return {"epoch": self.epoch, "programs": program, "tables": dict(self.hardware.tables)}
 
     def restore(self, memory: dict[str, Any]) -> None:
-        """Begin the next life where the last one ended, one epoch on; what was half programmed is begun anew."""
+        """Start again where the last run ended, with the next epoch; half-finished work restarts."""
         self._programs = {slice: HeldProgram(**current) for slice, current in memory["programs"].items()}
         tables = dict(memory["tables"])
         self.hardware.tables.clear()
@@ -256,5 +257,5 @@ def _work_for(tables: dict[str, Any] | None, desired: dict[str, Any] | None) -> 
 
 
 def link_stages(path: Path | None = None) -> Stages:
-    """How long a link agent's work takes: the built-in file, with the work that `path` gives replaced."""
+    """How long a link agent's work takes: the built-in file, with the entries of `path` replacing it."""
     return stages_of("matrixlink.agent", "link_stages.yaml", path)

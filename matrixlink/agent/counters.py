@@ -1,4 +1,4 @@
-"""The counters of a node's ports as its agent reports them: whole megabytes, and of drops only what there is."""
+"""The counters of a node's ports in the form of a report: whole megabytes, and only drops that occurred."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from matrixlink.ports import CounterSample
 
 
 def reported_counters(counted: CounterSample | None) -> ReportedCounters | None:
-    """None where nothing ever moved."""
+    """None if nothing ever moved."""
     if counted is None:
         return None
     return ReportedCounters(

@@ -1,7 +1,7 @@
-"""The agent's part of probing: once a round it sends the plan's probes and keeps which went wrong until the next.
+"""The agent's part of probing: once per round it sends the plan's probes, and keeps the failures until the next round.
 
-Rounds are counted on the clock all nodes share, so that everybody probes by the same plan. What a port's own status
-explains is not reported again as a failed probe: a report names the ports, and MatrixLink leaves out what crosses them.
+Rounds are counted on the clock that all nodes share, so that all follow the same plan. Failures explained by a port's
+own status are not reported as failed probes: a report names the ports, and MatrixLink ignores probes over them.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from matrixlink.probing.plan import ROUND_S, ProbePlan
 
 
 class AgentProbing:
-    """One node's probes. `plan` answers with the present plan; `wires` is what probes are sent over; `round` the
-    number of the present one at an instant, which all nodes count alike."""
+    """One node's probes. `plan` returns the present plan; `wires` is what probes are sent over; `round` gives the
+    number of the round at a time, which is the same on all nodes."""
 
     def __init__(
         self,
@@ -33,7 +33,8 @@ class AgentProbing:
         self._sweep: ProbeRoundResult | None = None
 
     def report(self, now: float, ports: Mapping[str, float]) -> ReportedProbes:
-        """The present round: sent now, unless it was before. `ports`: those that say they are below their rate."""
+        """The results of the present round; its probes are sent now unless they already were. `ports`: those reported
+        below their rate."""
         round, plan = int(self._round_at(now)), self._plan()
         if self._sweep is None or round != self._round:
             self._round, self._sweep = round, self._wires.sweep(plan, self._node, round)

@@ -1,4 +1,4 @@
-"""Reading the switches' tables back: the digest of what each slice is really forwarded by."""
+"""Reads the switches' tables back: the digest of the actual forwarding state of each slice."""
 
 from __future__ import annotations
 
@@ -11,15 +11,14 @@ __all__ = ["Readback", "digest"]
 
 
 class Readback:
-    """Digests by slice, worked out again only for a table that was replaced since (tables are never changed in
-    place)."""
+    """Digests by slice, recomputed only for a table that was replaced since (tables are never modified in place)."""
 
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware
         self._known: dict[str, tuple[dict[str, Any], str]] = {}
 
     def digest(self, slice: str) -> str | None:
-        """The digest of a slice's table as it is now; None where there is none."""
+        """The digest of a slice's present table; None if there is none."""
         table = self._hardware.tables.get(slice)
         if table is None:
             self._known.pop(slice, None)

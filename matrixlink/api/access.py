@@ -100,7 +100,7 @@ DRAINS = ResourceKind(
     row=DrainRow,
 )
 OPERATIONS = operations_of(OperationRow, Scope.SERVICE, ADMINS)
-"""Theirs who may drain."""
+"""The routes that need the right to drain."""
 WORKFLOW_DRAINS = drains_of(WorkflowDrains)
 STUCK = ResourceKind("stuck", Scope.SERVICE, {"LIST": ADMINS}, view=StuckView)
 WHAT_IFS = ResourceKind("what-ifs", Scope.PHYSICAL, {"CREATE": VIEWERS}, queries=("CREATE",))

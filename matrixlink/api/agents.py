@@ -1,4 +1,4 @@
-"""What agents of links are told, and what they report, over HTTP."""
+"""Routes for link agents: their programs and their reports."""
 
 from __future__ import annotations
 
@@ -32,7 +32,8 @@ def agent_routes(store: LinkStore, reports: LinkReportProcessor) -> APIRouter:
 
     @api.of(access.LINK_REPORTS).change("CREATE", fast=True)
     def take_reports(body: LinkReports, caller: Caller) -> LinkReportAnswers:
-        """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
+        """Each report by itself: one for a node that the token does not cover is refused, and the others are
+        accepted."""
         return LinkReportAnswers(answers=caller.answers_each(body.reports, reports.take, _refused))
 
     return api.router

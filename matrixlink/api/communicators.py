@@ -1,4 +1,4 @@
-"""Communicators and forwarding tables over HTTP: one call in, one view out."""
+"""Routes for communicators and forwarding tables."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from matrixlink.contract.communicators import ForwardingTableView
 
 
 def communicator_routes(communicators: Communicators) -> APIRouter:
-    """The routes over one Communicators, for the supernodes that its fabric has at the moment."""
+    """The routes over one Communicators, for the supernodes that its fabric has at the time."""
     api = ResourceRoutes(communicators.store.records)
     shown: dict[str, TableViews] = {}
 
     def views(name: str) -> TableViews:
-        """A supernode's tables beside those that its graph has when all of it is whole."""
+        """A supernode's tables, compared with those of its graph without any damage."""
         traffic = communicators.plane(name)
         if name not in shown or shown[name].topology is not traffic.supernode.topology:
             shown[name] = TableViews(traffic)
@@ -70,9 +70,12 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
     async def list_tables(
         request: Request,
         params: Params,
-        switch: Annotated[str | None, Query(description="the entries of this chip; left out: a line per chip")] = None,
+        switch: Annotated[
+            str | None, Query(description="list the entries of this chip; by default one line per chip")
+        ] = None,
     ) -> Response:
-        """Watched, a line for each chip of a supernode whose tables have another version; entries are listed again."""
+        """A watch has a line for each chip of a supernode whose tables have a new version; entries have to be listed
+        again."""
         if switch is not None:
             communicators.synchronise()
             tables, version = _chip(switch, "switch")
@@ -101,7 +104,7 @@ def communicator_routes(communicators: Communicators) -> APIRouter:
 def _paged(
     request: Request, params: ListParams, numbers: dict[str, int], item: Callable[[int], dict[str, Any]]
 ) -> Response:
-    """A page of what is worked out when it is shown; only a filter or an order has to see all of it."""
+    """A page of items that are computed when shown; only a filter or an order needs all of them."""
     if params.watch or not {"filter", "orderBy"}.isdisjoint(request.query_params):
         return JsonAnswer(page([item(number) for number in numbers.values()], params))
     wanted, rest = window(len(numbers), params)

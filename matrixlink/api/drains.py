@@ -1,4 +1,4 @@
-"""Drains and what-ifs over HTTP: what is taken out of use, and what would happen if something were."""
+"""Routes for drains and what-ifs."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ def drain_routes(
     api = ResourceRoutes(slice_controller.store.records)
 
     @api.of(access.WHAT_IFS).ask(
-        "CREATE", summary="What a failure, a drain or a repair would do; nothing changes", dependencies=PROJECT
+        "CREATE", summary="The effects of a failure, a drain or a repair; nothing is changed", dependencies=PROJECT
     )
     async def ask_what_if(body: WhatIfRequest, caller: CallerOf) -> WhatIfView:
-        """Counts are of all slices; those of projects that the caller may not see are not named."""
+        """Counts cover all slices, but those of projects that the caller may not see are not named."""
         judged = what_if(slice_controller.promises, body)
         return judged.model_copy(update={"slices": [each for each in judged.slices if caller.sees(each.project)]})
 
@@ -37,7 +37,7 @@ def drain_routes(
     kind.change(
         "PUT", after=operations.wake, name="ensure_drain", summary="Take elements out of use, make before break"
     )(drains.ensure)
-    kind.change("DELETE", name="delete_drain", summary="Put a drain's elements back in service")(drains.restore)
+    kind.change("DELETE", name="delete_drain", summary="Return a drain's elements to service")(drains.restore)
     operation_routes(api, access.OPERATIONS, access.WORKFLOW_DRAINS, operations)
-    api.of(access.STUCK).list(operations.stuck, description="Drains whose operation does not get on.")
+    api.of(access.STUCK).list(operations.stuck, description="Drains whose operation is stuck.")
     return api.router

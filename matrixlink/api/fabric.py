@@ -1,4 +1,4 @@
-"""The fabric over HTTP: planes, classes of traffic, switches and links."""
+"""Routes for the fabric: planes, QoS classes, switches and links."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The care of links over HTTP: what probes say, what happened, and letting go of a damped port."""
+"""Routes for link health: results of probes, events, and releasing a damped port."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def care_routes(
     diagnosis: FaultLocaliser,
     nudge: Callable[[], None],
 ) -> APIRouter:
-    """`nudge` has routes looked at anew."""
+    """`nudge` triggers a check of routes."""
     api = ResourceRoutes(slice_controller.store.records)
     inventory = FabricInventory(slice_controller)
 

@@ -1,4 +1,4 @@
-"""Peerings over HTTP, and who reaches whom."""
+"""Routes for peerings and reachability."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def peering_routes(slice_controller: SliceController, peerings: Peerings) -> API
     kind = api.of(access.PEERINGS)
 
     def visible(name: str, caller: Caller) -> PeeringView:
-        """The peering, to whom either of its slices belongs. Raises NotFound."""
+        """The peering, if either of its slices belongs to the caller. Raises NotFound."""
         view = peerings.get(name)
         if not any(map(caller.principal.sees, view.projects)):
             raise NotFound(f"there is no peering named {view.name!r}", field="name")
@@ -35,23 +35,23 @@ def peering_routes(slice_controller: SliceController, peerings: Peerings) -> API
     async def get_peering(name: str, caller: CallerOf) -> PeeringView:
         return visible(name, caller)
 
-    kind.change("PUT", name="ensure_peering", summary="Have two slices of a plane reach each other")(peerings.ensure)
+    kind.change("PUT", name="ensure_peering", summary="Let two slices of a plane reach each other")(peerings.ensure)
 
-    @kind.change("POST :accept", allowed=visible, summary="The other project's consent")
+    @kind.change("POST :accept", allowed=visible, summary="Give the other project's consent")
     def accept_peering(name: str, body: AcceptRequest, caller: Caller) -> PeeringView:
-        """A peering is named in the project that asked for it (`?project=`)."""
+        """A peering is named in the project that requested it (`?project=`)."""
         if not caller.principal.sees(body.project):
             raise NotFound(f"there is no project {body.project!r} here", field="project")
         return peerings.accept(name, body.project)
 
     @kind.change("DELETE", allowed=visible)
     def delete_peering(name: str) -> PeeringView | None:
-        """Have both sides forget each other."""
+        """Have both sides remove the peering."""
         return peerings.delete(name)
 
     @api.router.get(
         "/reachability",
-        summary="Whether something sent from one to the other arrives, and by which rule",
+        summary="Whether traffic from one to the other arrives, and by which rule",
         dependencies=PROJECT,
     )
     async def ask_reachability(

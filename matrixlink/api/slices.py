@@ -1,4 +1,4 @@
-"""Slices over HTTP, with what their members may use of the fabric: as it is, and after a failure."""
+"""Routes for slices, for what their members may use of the fabric, and for their paths after a failure."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from matrixlink.store.tables import SliceRow
 
 
 def slice_routes(slice_controller: SliceController, allocations: Allocations | None = None) -> APIRouter:
-    """The routes over one slice controller. `allocations` knows which nodes a slice may have, if anybody is asked."""
+    """The routes over one slice controller. `allocations`, if given, checks which nodes a slice may have."""
     api = ResourceRoutes(slice_controller.store.records)
     slices = api.of(access.SLICES)
     slices.list()
@@ -40,7 +40,7 @@ def slice_routes(slice_controller: SliceController, allocations: Allocations | N
 
 
 def _fabric_views(slices: KindRoutes, instances: KindRoutes, slice_controller: SliceController) -> None:
-    """What may be used: of one slice, and of all of an instance."""
+    """What a slice, or all slices of an instance, may use."""
     store = slice_controller.store
 
     def fabric_view(row: SliceRow) -> FabricView:
@@ -80,5 +80,5 @@ def _backup_paths(paths: KindRoutes, slice_controller: SliceController) -> None:
             raise NotFound(f"there is no protected slice named {name[:80]!r}", field="name")
         return backup_paths(slice_controller.fabric, terms)
 
-    paths.list(all_backup_paths, summary="Over what each protected slice would go after a failure")
+    paths.list(all_backup_paths, summary="The paths that each protected slice would use after a failure")
     paths.get(one_backup_path)

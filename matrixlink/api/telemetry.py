@@ -1,4 +1,4 @@
-"""Telemetry over HTTP: rates by link, switch, node, plane, slice or project; the top of them; and as a stream.
+"""Routes for telemetry: rates by link, switch, node, plane, slice or project; the busiest of them; and as a stream.
 
 GET /v1/telemetry?by=link&top=10&filter=plane=ub
 GET /v1/telemetry?by=slice&orderBy=droppedGbps desc
@@ -28,14 +28,14 @@ from matrixlink.contract.slices import LinkMatrixView
 from matrixlink.telemetry.views import GROUPS, Telemetry
 
 LOOK_PERIOD_WALL_S = 0.25
-"""How often a stream looks whether reports brought anything new."""
+"""How often a stream checks whether reports brought anything new."""
 TOP_BY = "utilisation desc"
 
 
 def telemetry_routes(telemetry: Telemetry) -> APIRouter:
     api = ResourceRoutes()
 
-    @api.of(PLANES).ask("GET /matrix", summary="Every link of a plane of one supernode: its state and how busy it is")
+    @api.of(PLANES).ask("GET /matrix", summary="Every link of a plane of one supernode, with its state and utilisation")
     async def get_matrix(name: str, supernode: Annotated[str, Query(max_length=63)] = "sn0") -> LinkMatrixView:
         return telemetry.matrix(name, supernode)
 
@@ -44,10 +44,10 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
         request: Request,
         params: Params,
         by: Annotated[str, Query(description=", ".join(GROUPS))] = "link",
-        top: Annotated[int | None, Query(ge=1, le=1000, description="only so many, the busiest first")] = None,
+        top: Annotated[int | None, Query(ge=1, le=1000, description="limit to this many, busiest first")] = None,
     ) -> Response:
         if by not in GROUPS:
-            raise InvalidField(f"{by[:40]!r} is nothing to add up by; use one of {', '.join(GROUPS)}", field="by")
+            raise InvalidField(f"cannot group by {by[:40]!r}; use one of {', '.join(GROUPS)}", field="by")
         if params.watch:
             return event_stream(request, _stream(params, by, top))
         return JsonAnswer(_shown(params, by, top))
@@ -61,7 +61,7 @@ def telemetry_routes(telemetry: Telemetry) -> APIRouter:
         return found | {"by": by, "resourceVersion": telemetry.rates.version}
 
     async def _stream(params: ListParams, by: str, top: int | None) -> AsyncIterator[bytes]:
-        """The present state, and again whenever reports changed it; a bookmark after each, and where nothing did for
+        """The present state, and again whenever reports changed it; a bookmark after each, and when nothing changed for
         long."""
         loop, sent, silent_since = asyncio.get_running_loop(), -1, 0.0
         while True:

@@ -1,4 +1,4 @@
 """Named traffic of slices on the UB plane, as flows that follow the forwarding tables.
 
-It promises nothing: admission does.
+It promises no bandwidth; admission does.
 """

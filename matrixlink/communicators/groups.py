@@ -1,4 +1,4 @@
-"""From a spec and a slice's members to a group of transfers."""
+"""Makes a group of transfers from a communicator's spec and its slice's members."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ from matrixlink.store.communicators import CommunicatorRow
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TrafficGroup:
-    """A communicator's place in the flows: its supernode, what it was made from, its endpoints by rank, and its
-    transfers as pairs of ranks."""
+    """A communicator among the flows: its supernode, its parameters, its endpoints by rank, and its transfers as pairs
+    of ranks."""
 
     supernode: str
     made_from: tuple[object, ...]
@@ -42,10 +42,12 @@ def group_of(row: CommunicatorRow, members: list[str], traffic: UbTraffic) -> Tr
 
 
 def check_terms(request: CommunicatorRequest) -> None:
-    """InvalidField for terms that do not go together."""
+    """Raises InvalidField for parameters that exclude each other."""
     if request.shift is not None and request.pattern != Pattern.PERMUTATION:
-        raise InvalidField("only a permutation has a shift", field="shift")
+        raise InvalidField("shift is only valid for a permutation", field="shift")
     if request.holders is not None and request.pattern != Pattern.PULL:
-        raise InvalidField("only a pull has holders", field="holders")
+        raise InvalidField("holders is only valid for a pull", field="holders")
     if request.routing == Routing.PLANNED and request.pattern == Pattern.ALL_TO_ALL:
-        raise InvalidField("an all-to-all is even by the static tables; there is nothing to plan", field="routing")
+        raise InvalidField(
+            "an all-to-all is already even with the static tables, so there is nothing to plan", field="routing"
+        )

@@ -1,4 +1,4 @@
-"""Patterns as transfers between ranks: pairs of numbers, counted through the communicator's ranks."""
+"""Patterns as transfers between ranks, given as pairs of rank numbers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matrixlink.forwarding.paths import Floats
 def transfers(
     pattern: Pattern, ranks: int, *, shift: int | None = None, holders: int | None = None, seed: int = 0
 ) -> tuple[Ints, Ints]:
-    """(sources, targets) among `ranks` ranks; a rank sends itself nothing. Holders default to the first half."""
+    """(sources, targets) among `ranks` ranks; no rank sends to itself. By default the first half are holders."""
     each = np.arange(ranks)
     if pattern == Pattern.ALL_TO_ALL:
         source, target = np.repeat(each, ranks), np.tile(each, ranks)
@@ -32,7 +32,7 @@ def transfers(
 
 
 def ceilings(sources: Ints, offered_gbps: float | None) -> Floats:
-    """What each transfer is offered at most: a rank's offer, evenly over what it sends."""
+    """The most that each transfer is offered: a rank's offer, divided evenly over its transfers."""
     if offered_gbps is None:
         return np.full(len(sources), np.inf)
     return offered_gbps / np.bincount(sources)[sources].astype(float)

@@ -1,10 +1,9 @@
-"""Communicators: ensure, show and delete named traffic, and have it follow slices and ports.
+"""Communicators: create, show and delete named traffic, and keep it in step with slices and ports.
 
-What was asked is in the table; everything else is worked out: a communicator's ranks from its slice's members, its
-paths from the forwarding tables, its rates from everybody's flows. `follow` takes no input and may be called at any
-moment: it lets go of communicators whose slice is gone, brings flows to the slices' members and to the ports as they
-are, and so a restart, a failed transaction or a missed nudge leaves nothing to repair. Ranks that are no members of the
-slice (any more) send nothing and are sent nothing.
+Only the spec is stored; everything else is computed: ranks from the slice's members, paths from the forwarding tables,
+rates from all flows together. `synchronise` needs no input and may be called at any time: it removes communicators
+whose slice is gone and brings flows to the present members and ports, so a restart, a failed transaction or a missed
+trigger leaves nothing to repair. Ranks that are not members of the slice neither send nor receive.
 """
 
 from __future__ import annotations
@@ -33,16 +32,16 @@ from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import SliceRow
 
 FLOWING, CUT, IDLE, OVERSIZED = "Flowing", "Cut", "Idle", "Oversized"
-"""Every transfer has a path; some have none; the slice has no two ranks of it, or is being withdrawn; its slice has
-grown until its flows are more than are followed in a supernode beside those of smaller ones."""
+"""Every transfer has a path; some have none; the slice has fewer than two of its ranks, or is being withdrawn; the
+slice has grown so far that a supernode cannot follow its flows in addition to those of smaller ones."""
 
 
 Wanted = tuple[TrafficGroup, float | None, str, int]
-"""A communicator's transfers, what a rank offers, the routing and the seed."""
+"""A communicator's transfers, the offer of a rank, the routing and the seed."""
 
 
 class Communicators:
-    """The verbs. One plane of tables and flows per supernode, made when it is first asked for."""
+    """The verbs. There is one plane of tables and flows per supernode, created on first use."""
 
     def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock) -> None:
         self.store = store
@@ -57,7 +56,8 @@ class Communicators:
     # -- verbs ---------------------------------------------------------------------------------------------------------
 
     def ensure(self, name: str, request: CommunicatorRequest) -> CommunicatorView:
-        """Have a communicator as requested; the same spec again is no news. Raises InvalidField, Conflict."""
+        """Create a communicator or change it; repeating the same spec changes nothing. Raises InvalidField,
+        Conflict."""
         checked_resource_name(name)
         self.synchronise()
         with self.store.transaction() as session:
@@ -66,7 +66,7 @@ class Communicators:
             group = self._group(desired, slice.members)
             self._refuse_too_many(name, group, desired.routing)
             if row is not None and row.slice != desired.slice:
-                raise Conflict(f"communicator {name!r} is of slice {row.slice}; delete it first", field="slice")
+                raise Conflict(f"communicator {name!r} belongs to slice {row.slice}; delete it first", field="slice")
             if row is None:
                 desired.state = FLOWING if len(group.source) else IDLE
                 row = desired
@@ -83,7 +83,7 @@ class Communicators:
             session.delete(find(session, CommunicatorRow, name))
 
     def get(self, name: str) -> CommunicatorView:
-        """With how its flows are. Raises NotFound."""
+        """One communicator with its current flows. Raises NotFound."""
         self.synchronise()
         with self.store.reading() as session:
             return self._shown(find(session, CommunicatorRow, name))
@@ -94,7 +94,7 @@ class Communicators:
             return [self._shown(row) for row in communicators_in(session)]
 
     def traffic_of(self, name: str) -> tuple[UbTraffic, TrafficGroup | None]:
-        """Where a communicator's flows are; no group while it is idle. Raises NotFound."""
+        """The plane with a communicator's flows, and its group, None while it is idle. Raises NotFound."""
         self.synchronise()
         group = self._groups.get(name)
         if group is not None:
@@ -104,7 +104,7 @@ class Communicators:
             return self._plane_at(find(session, SliceRow, row.slice).members[0]), None
 
     def plane(self, supernode: str) -> UbTraffic:
-        """The tables and flows of a supernode, as the ports are now. KeyError when there is no such supernode."""
+        """The tables and flows of a supernode for the present ports. KeyError if there is no such supernode."""
         if supernode not in self._traffic:
             made = UbTraffic(self.fabric.supernodes[supernode], self.fabric)
             made.synchronise(self.fabric, self._clock.now())
@@ -113,13 +113,13 @@ class Communicators:
         return self._traffic[supernode]
 
     def _plane_at(self, node: str) -> UbTraffic:
-        """Of the supernode that a node belongs to, be it in its graph or not (any more)."""
+        """For the supernode that a node belongs to, whether or not it is in its graph (any more)."""
         return self.plane(NodeName(node).supernode)
 
     # -- following -----------------------------------------------------------------------------------------------------
 
     async def watch(self) -> str:
-        """Follow, and write down which communicators were cut or made whole."""
+        """Synchronise, and record which communicators were cut or restored."""
         followed = self.synchronise()
         if self.store.records.found(CommunicatorRow, communicators_in):
             with self.store.transaction() as session:
@@ -129,24 +129,24 @@ class Communicators:
         return followed
 
     def synchronise(self) -> str:
-        """Bring flows to the ports and slices as they are."""
+        """Bring flows to the present ports and slices."""
         for gone in [name for name in self._traffic if name not in self.fabric.supernodes]:
             del self._traffic[gone]
         changes = [traffic.synchronise(self.fabric, self._clock.now()) for traffic in self._traffic.values()]
         if self._look_again:
             self._look_again = False
             try:
-                self._look()
+                self._update_groups()
             except BaseException:
                 self._look_again = True
                 raise
-        return f"{sum(len(change.repathed) for change in changes if change)} flows on other paths"
+        return f"{sum(len(change.repathed) for change in changes if change)} flows changed paths"
 
     def _note(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
-        """Slices or communicators are about to change. Should the commit fail, looking again does no harm."""
+        """Slices or communicators are about to change. If the commit fails, checking again does no harm."""
         self._look_again = self._look_again or any(isinstance(row, SliceRow | CommunicatorRow) for row in rows)
 
-    def _look(self) -> None:
+    def _update_groups(self) -> None:
         """Bring the groups of flows to what the tables say."""
         wanted, orphans = {}, []
         with self.store.reading() as session:
@@ -158,7 +158,7 @@ class Communicators:
                     group = self._group(row, slice.members)
                     if len(group.source):
                         wanted[row.name] = (group, row.offered_gbps, row.routing, row.seed)
-        self._put_groups(self._followed(wanted))
+        self._put_groups(self._within_limit(wanted))
         if orphans:
             with self.store.transaction() as session:
                 for name in orphans:
@@ -166,8 +166,8 @@ class Communicators:
                     if orphan is not None and session.get(SliceRow, orphan.slice) is None:
                         session.delete(orphan)
 
-    def _followed(self, wanted: dict[str, Wanted]) -> dict[str, Wanted]:
-        """As many as can be followed, the smallest first: one whose slice has grown displaces nobody else's."""
+    def _within_limit(self, wanted: dict[str, Wanted]) -> dict[str, Wanted]:
+        """As many as can be followed, the smallest first: one whose slice has grown displaces no other."""
         flows = {name: self._flows(group, routing) for name, (group, _, routing, _) in wanted.items()}
         total: Counter[str] = Counter()
         kept = set()
@@ -207,30 +207,32 @@ class Communicators:
     # -- parts ---------------------------------------------------------------------------------------------------------
 
     def _slice_of(self, session: Session, request: CommunicatorRequest) -> SliceRow:
-        """The slice of a spec that can be; InvalidField for what cannot, whatever it is about."""
+        """The slice of a valid spec; InvalidField for an invalid one."""
         slice = session.get(SliceRow, request.slice)
         if slice is None:
             raise InvalidField(f"there is no slice named {request.slice[:80]!r}", field="slice")
         if slice.plane != Plane.UB:
-            raise InvalidField(f"slice {slice.name!r} is on plane {slice.plane}; flows are on ub", field="slice")
+            raise InvalidField(
+                f"slice {slice.name!r} is on plane {slice.plane}; communicators need a ub slice", field="slice"
+            )
         if slice.state == WITHDRAWING:
             raise Conflict(f"slice {slice.name!r} is being withdrawn", field="slice")
         members = set(slice.members)
         for at, rank in enumerate(request.ranks or ()):
             node = str(rank.npu.node)
             if node not in members:
-                raise InvalidField(f"{rank} is on no member of slice {slice.name!r}", field=f"ranks[{at}]")
+                raise InvalidField(f"{rank} is not on a member of slice {slice.name!r}", field=f"ranks[{at}]")
             if rank not in self._plane_at(node).end_number:
                 raise InvalidField(f"there is no die {rank}", field=f"ranks[{at}]")
         twice = {rank: at for at, rank in enumerate(request.ranks or ())}
         for at, rank in enumerate(request.ranks or ()):
             if twice[rank] != at:
-                raise InvalidField(f"{rank} is there twice", field=f"ranks[{twice[rank]}]")
+                raise InvalidField(f"{rank} is listed twice", field=f"ranks[{twice[rank]}]")
         check_terms(request)
         return slice
 
     def _group(self, row: CommunicatorRow, members: list[str]) -> TrafficGroup:
-        """Members that are in no graph (any more) have no ranks."""
+        """Members that are not in any graph (any more) have no ranks."""
         return group_of(row, [node for node in members if self.fabric.has(node)], self._plane_at(members[0]))
 
     def _refuse_too_many(self, name: str, group: TrafficGroup, routing: str) -> None:
@@ -240,7 +242,7 @@ class Communicators:
         others = len(traffic.flows) - (current.stop - current.start)
         if flows + others > FLOWS_MAX:
             raise InvalidField(
-                f"{flows:,} flows beside {others:,} of other communicators; {FLOWS_MAX:,} are followed in a supernode",
+                f"{flows:,} flows plus {others:,} of other communicators; a supernode can follow {FLOWS_MAX:,}",
                 field="pattern",
             )
 

@@ -1,8 +1,8 @@
 """UbTraffic: one supernode's UB plane as agents report it, with its forwarding tables and the flows over them.
 
-Names on one side, numbers on the other: nodes and endpoints in the order of the topology, ports as elements of the
-tables. What it knows of the hardware is what the fabric was reported, and of drains what is asked of it; `follow`
-brings tables and flows to that, whatever came before, and remembers of each group what the newest event changed.
+It translates between names and numbers: nodes and endpoints in the order of the topology, ports as elements of the
+tables. The condition of hardware comes from the fabric, and so do drains; `synchronise` brings tables and flows to
+that, whatever came before, and remembers for each group what the newest event changed.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from matrixresource.topology import Supernode
 
 @dataclass(frozen=True, slots=True, eq=False)
 class GroupChange:
-    """What the newest event that changed a group changed: flows counted from the group's first, with their paths and
-    rates before and after."""
+    """What the newest event that changed a group changed: flows, numbered within the group, with their paths and rates
+    before and after."""
 
     event: int
     at: float
@@ -39,13 +39,13 @@ class GroupChange:
 
 
 class UbTraffic:
-    """Tables and flows of one supernode. `events` counts the changes of ports that were followed."""
+    """Tables and flows of one supernode. `events` counts the changes of ports that were applied."""
 
     def __init__(self, supernode: Supernode, fabric: Fabric | None = None) -> None:
         self.shape = ClosShape.of(supernode.spec)
         self._fabric = fabric or Fabric([supernode])
         self.nodes = list(supernode.slots)
-        """By number; those that are not drawn have no cables."""
+        """By number; nodes that are not drawn have no cables."""
         parts = Supernode(supernode.name, supernode.spec)
         self.ends = [end for node in self.nodes for end in (*parts.dies(node), *parts.cpus(node))]
         self.end_number = {name: number for number, name in enumerate(self.ends)}
@@ -76,7 +76,7 @@ class UbTraffic:
         """By sub-plane and number in it."""
 
     def drawn(self) -> ElementState:
-        """The plane as its graph has it: everything whole but the cables and nodes that are not drawn."""
+        """The plane as its graph has it: everything at full rate except cables and nodes that are not drawn."""
         state, built = ElementState(self.shape), self._fabric.as_built()
         for node, number in self.supernode.slots.items():
             for port, (gbps, _) in self._ports_of(built, node).items():
@@ -86,11 +86,11 @@ class UbTraffic:
         return state
 
     def _share(self, port: str, gbps: float) -> float:
-        """Of its built rate; two cables to one chip are no more than one to a table."""
+        """The share of its built rate; for a table, two cables to one chip count as one."""
         return min(gbps / self._built[port], 1.0)
 
     def _ports_of(self, fabric: Fabric, node: str) -> dict[str, tuple[float, bool]]:
-        """What differs of a node's ports from whole and in use, by place."""
+        """By place, where a node's ports differ from full rate and in use."""
         if not fabric.has(node):
             return dict.fromkeys(self._built, (0.0, False))
         if node not in fabric.touched():
@@ -107,7 +107,7 @@ class UbTraffic:
         return f"{self._ports[number]}-p{plane}"
 
     def cable(self, node: str, plane: int, chip: int) -> str:
-        """The name of a node's cable to an L2 chip, whatever port it is plugged into."""
+        """The name of a node's cable to an L2 chip, whichever port it is plugged into."""
         place = self.port("cable", plane, chip)
         leading = [port for port, to in self.supernode.rewired.get(node, {}).items() if to == place]
         return f"{node}.{leading[0] if leading else place}"
@@ -128,7 +128,7 @@ class UbTraffic:
     # ---- following ---------------------------------------------------------------------------------------------------
 
     def synchronise(self, fabric: Fabric, at: float) -> FlowChange | None:
-        """Bring tables and flows to what the fabric knows; None when that is no news. `at`: seconds of the clock."""
+        """Bring tables and flows to the fabric's condition; None if nothing changed. `at`: seconds of the clock."""
         now = fabric.supernodes.get(self.supernode.name, self.supernode)
         if now.topology is not self.supernode.topology:
             self._take(now)

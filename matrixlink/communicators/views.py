@@ -1,4 +1,4 @@
-"""Flows and tables as people see them: names for numbers, a page at a time."""
+"""Views of flows and tables: names instead of numbers, a page at a time."""
 
 from __future__ import annotations
 
@@ -51,12 +51,12 @@ def traffic_view(traffic: UbTraffic, name: str, group: TrafficGroup) -> Communic
 
 
 def flow_name(number: int) -> str:
-    """Names sort as numbers do."""
+    """Names sort like numbers."""
     return f"f{number:06d}"
 
 
 def flow_item(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -> dict[str, Any]:
-    """One flow of a group, by its number in it."""
+    """One flow of a group, by its number in the group."""
     flow = traffic.flows.flows_of(name).start + number
     return FlowView(
         **_ends(traffic, name, group, number),
@@ -67,7 +67,7 @@ def flow_item(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -
 
 
 def change_items(traffic: UbTraffic, name: str, group: TrafficGroup) -> dict[str, int]:
-    """The flows that the last event changed: their places in its list, by name."""
+    """The flows that the last event changed: their positions in its list, by name."""
     last = traffic.changes.get(name)
     return {} if last is None else {flow_name(int(number)): at for at, number in enumerate(last.flows)}
 
@@ -99,7 +99,7 @@ def _ends(traffic: UbTraffic, name: str, group: TrafficGroup, number: int) -> di
 
 
 class TableViews:
-    """The tables of one supernode's chips, by the chips' names."""
+    """The tables of one supernode's chips, by chip name."""
 
     def __init__(self, traffic: UbTraffic) -> None:
         self._traffic = traffic
@@ -140,7 +140,7 @@ class TableViews:
         )
 
     def entries(self, switch: str) -> list[dict[str, Any]]:
-        """Every entry of a chip, an endpoint each."""
+        """Every entry of a chip, one per endpoint."""
         traffic = self._traffic
         table, whole = self._table(traffic.tables, switch).tolist(), self._table(self._whole, switch).tolist()
         return [

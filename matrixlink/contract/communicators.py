@@ -1,4 +1,4 @@
-"""What communicators and forwarding tables take and show on the wire. Rates are GB/s (10^9 bytes per second)."""
+"""Communicators and forwarding tables: requests and views. Rates are GB/s (10^9 bytes per second)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,14 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 RANKS_MAX = 768
 FLOWS_MAX = 200_000
-"""Flows of all communicators of one supernode: what is still followed and rated anew within a tenth of a second."""
+"""The most flows that the communicators of one supernode may have together: up to here, path changes and new rates are
+worked out within a tenth of a second."""
 
 
 class Pattern(StrEnum):
-    """Who sends to whom. `permutation`: every rank to one other, drawn by `seed`, or `shift` ranks on. `ring`: to the
-    next. `incast`: all to rank 0. `pull`: ranks from `holders` on each pull from one of the first `holders`."""
+    """Who sends to whom. `permutation`: every rank to one other, drawn from `seed`, or `shift` ranks further on.
+    `ring`: to the next rank. `incast`: all to rank 0. `pull`: each rank from `holders` on pulls from one of the first
+    `holders` ranks."""
 
     ALL_TO_ALL = "allToAll"
     PERMUTATION = "permutation"
@@ -28,8 +30,8 @@ class Pattern(StrEnum):
 
 
 class Routing(StrEnum):
-    """How flows are given L2 chips: by the `static` tables, `planned` for just this pattern, hashed (`ecmp`), or over
-    all living chips (`spray`)."""
+    """How flows are assigned to L2 chips: by the `static` tables, `planned` for exactly this pattern, hashed (`ecmp`),
+    or spread over all working chips (`spray`)."""
 
     STATIC = "static"
     PLANNED = "planned"
@@ -38,8 +40,9 @@ class Routing(StrEnum):
 
 
 class CommunicatorRequest(ApiModel):
-    """A pattern of traffic among dies of one UB slice. `ranks`, in order; left out: every die of the slice's members.
-    `offered_gbps` is what a rank sends at most, all its transfers together; left out: as much as it gets."""
+    """A traffic pattern among dies of one UB slice. `ranks` lists the dies in order; by default, every die of the
+    slice's members. `offered_gbps` caps what one rank sends over all its transfers together; by default there is no
+    cap."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slice": "deepseek-r1-ub", "pattern": "ring"},)
 
@@ -58,8 +61,9 @@ class CommunicatorRequest(ApiModel):
 
 
 class LastChange(ApiModel):
-    """The newest event that changed this communicator's flows, since this process started. `event` counts the events
-    that changed ports; `ports` how many did. `repathed` flows take another path, `rerated` ones have another rate."""
+    """The newest event that changed this communicator's flows since this process started. `event` is the number of that
+    event among those that changed ports, `ports` how many it changed. `repathed` counts flows with a new path,
+    `rerated` those with a new rate."""
 
     event: int
     at: str
@@ -69,7 +73,7 @@ class LastChange(ApiModel):
 
 
 class CommunicatorTraffic(ApiModel):
-    """How the flows are now. A rank's rate is the sum over its flows, out of it, or into it for a rank that only
+    """The current flows. A rank's rate is the sum over its outgoing flows, or over its incoming ones if it only
     receives; `cut` counts transfers that have no path left."""
 
     ranks: int
@@ -83,7 +87,7 @@ class CommunicatorTraffic(ApiModel):
 
 
 class CommunicatorView(ResourceView):
-    """A communicator: what was asked and, unless it is only judged, how its flows are."""
+    """A communicator: its spec and, except with validateOnly, its current traffic."""
 
     slice: str
     pattern: Pattern
@@ -97,8 +101,8 @@ class CommunicatorView(ResourceView):
 
 
 class FlowView(ApiModel):
-    """One flow: the part of a transfer that takes one sub-plane, and under spray one L2 chip of it. `path` names the
-    links in order, the first and second up, the others down; empty: no path."""
+    """One flow: the part of a transfer that uses one sub-plane, and with spray one L2 chip of it. `path` names its
+    links in order, the first two going up and the others down; empty if there is no path."""
 
     name: str
     source: str
@@ -110,7 +114,7 @@ class FlowView(ApiModel):
 
 
 class FlowChangeView(ApiModel):
-    """One flow that the last event changed: how it was and how it is."""
+    """One flow that the last event changed, before and after."""
 
     name: str
     source: str
@@ -123,8 +127,8 @@ class FlowChangeView(ApiModel):
 
 
 class ForwardingTableView(ResourceView):
-    """The table of one chip: to how many endpoints it has entries, how many of them are not where the rule would have
-    them when all is whole, and how many lead nowhere."""
+    """The forwarding table of one chip: the number of endpoints it has entries for, how many of those entries differ
+    from the ones of an undamaged plane (`aside`), and how many have no way out (`nowhere`)."""
 
     kind: str
     sub_plane: int
@@ -136,8 +140,8 @@ class ForwardingTableView(ResourceView):
 
 
 class ForwardingEntryView(ApiModel):
-    """One entry: to the endpoint `name`, out of `port`, towards `to`; neither when there is no way. `aside`: not where
-    the rule would have it when all is whole."""
+    """One entry: to reach endpoint `name`, send out of `port` towards `to`; both are unset when there is no way.
+    `aside`: it differs from the entry of an undamaged plane."""
 
     name: str
     port: str | None = None

@@ -1,4 +1,4 @@
-"""What is asked and reported of drains: parts of the fabric that are taken out of use for maintenance."""
+"""Drains (parts of the fabric taken out of use for maintenance): requests and views."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ from matrixlink.contract.what_if import ELEMENTS_MAX, Element, WhatIfView
 
 
 class DrainRequest(ApiModel):
-    """Elements to take out of use: links, switches, a node's uplinks of a sub-plane, whatever a what-if takes too.
-    Refused where it would break a floor or cut members off, unless `even_if_floors_break`."""
+    """Elements to take out of use: links, switches, a node's uplinks in a sub-plane, and whatever else a what-if
+    accepts. Refused if it would break a floor or cut members off, unless `even_if_floors_break` is set."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"elements": ["sn0-l2p1-k01"], "reason": "new optics", "evenIfFloorsBreak": True},
@@ -27,8 +27,8 @@ class DrainRequest(ApiModel):
 
 
 class DrainView(ResourceView):
-    """A drain: how many ports are out, and how many programs may still send over them. `what_if` is informed where only
-    validation was asked."""
+    """A drain: the number of ports out of use, and of programs that may still send over them. `what_if` is only set
+    with validateOnly."""
 
     elements: list[str]
     reason: str = ""

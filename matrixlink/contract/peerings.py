@@ -1,4 +1,4 @@
-"""What is asked and reported of peerings and security rules: which tenants' slices may reach one another."""
+"""Peerings and security rules (which slices of which tenants may reach one another): requests and views."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ Port = Annotated[int, Field(ge=1, le=65535)]
 
 
 class PortRange(ApiModel):
-    """Ports from `first` to `last`, both included."""
+    """Ports from `first` to `last`, inclusive."""
 
     first: Port
     last: Port
 
 
 def is_block(text: str) -> bool:
-    """Whether it is an address block, or an address, and no name or key of a slice. Raises ValueError for what is
-    neither."""
+    """Whether the text is an address or an address block, and not the name or key of a slice. Raises ValueError if it
+    looks like an address but is not valid."""
     if "." not in text and ":" not in text:
         return False
     ipaddress.ip_network(text, strict=False)
@@ -34,8 +34,8 @@ def is_block(text: str) -> bool:
 
 
 class SecurityRule(ApiModel):
-    """Something that is allowed: what no rule allows is not. `remote` is a slice, a CIDR block or `*`; no ports are all
-    of them."""
+    """Traffic to allow; whatever no rule allows is denied. `remote` is a slice, a CIDR block or `*`; without `ports`
+    the rule covers all of them."""
 
     direction: Literal["ingress", "egress"] = "ingress"
     protocol: Literal["tcp", "udp", "icmp", "any"] = "any"
@@ -50,7 +50,7 @@ class SecurityRule(ApiModel):
         return remote
 
     def in_project(self, project: str) -> Self:
-        """With a key in place of a slice's name."""
+        """A copy with the slice's key in place of its name."""
         if self.remote == "*" or is_block(self.remote):
             return self
         return self.model_copy(update={"remote": resolve(self.remote, project)})
@@ -60,8 +60,8 @@ SecurityRules = Annotated[list[SecurityRule], Field(max_length=RULES_MAX)]
 
 
 class PeeringRequest(ApiModel):
-    """Two slices of one plane that are to reach each other. `project` asks; where the other slice is another project's,
-    that one has to accept. Rules are for the VPC plane."""
+    """Two slices of one plane that are to reach each other. `project` is the one that asks; a slice of another project
+    needs that project's acceptance. Security rules are only for the VPC plane."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slices": ["deepseek-r1-vpc", "qwen-vpc"]},)
 
@@ -74,12 +74,12 @@ class PeeringRequest(ApiModel):
 
     @property
     def references(self) -> list[str]:
-        """Either slice may be another project's, whose consent it takes."""
+        """None: either slice may belong to another project, whose consent is asked for."""
         return []
 
 
 class AcceptRequest(ApiModel):
-    """Whose consent it is."""
+    """The project that consents."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"project": "research"},)
 
@@ -87,10 +87,11 @@ class AcceptRequest(ApiModel):
 
 
 class PeeringView(ResourceView):
-    """A peering: PendingAcceptance, Programming until every member's agent has acknowledged it, Active, Deleting."""
+    """A peering. States: PendingAcceptance; Programming until every member's agent has acknowledged it; Active;
+    Deleting."""
 
     slices: list[str]
-    projects: list[str] = Field(default_factory=empty_list, description="whose it is: of both slices, and who asked")
+    projects: list[str] = Field(default_factory=empty_list, description="projects of both slices and of the requester")
     plane: Plane
     isolation: str
     isolation_key: int
@@ -100,7 +101,7 @@ class PeeringView(ResourceView):
 
 
 class ReachabilityView(ApiModel):
-    """Whether something sent from one to the other arrives, and what says so."""
+    """Whether traffic from `source` reaches `target`, and what decides that."""
 
     source: str
     target: str

@@ -1,4 +1,4 @@
-"""What MatrixLink takes and shows on the wire. Rates are GB/s (10^9 bytes per second) each way."""
+"""Slices, programs, link reports, links and telemetry on the wire. Rates are GB/s (10^9 bytes per second) each way."""
 
 from __future__ import annotations
 
@@ -23,8 +23,9 @@ MEMBERS_MAX = 4096
 
 
 class SliceRequest(ApiModel):
-    """A spec for a share of one plane. `floor_gbps_per_npu` is promised on every link the members need; between floor
-    and ceiling a slice gets its part, by weight, of what nobody was promised. Weight defaults to the class's."""
+    """A share of one plane to be promised. `floor_gbps_per_npu` is guaranteed on every link the members need; between
+    floor and ceiling the slice gets its share, by weight, of the capacity that is promised to nobody. The default
+    weight is the class's."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {
@@ -50,42 +51,43 @@ class SliceRequest(ApiModel):
     latency_bound_us: Annotated[float, Field(gt=0)] | None = None
     protection: Protection = Protection.NONE
     security_rules: SecurityRules = Field(default_factory=empty_list)
-    """What the members let in and out on the VPC plane, beyond the slice itself."""
+    """Traffic that the members accept and send on the VPC plane, in addition to that within the slice."""
 
     REFERENCES: ClassVar = ("allocation", "instance", "security_rules")
 
     @property
     def references(self) -> list[str]:
-        """A rule may name another project's slice: it lets in or out what is there."""
+        """Security rules are left out: they may name another project's slice as a remote."""
         return [self.allocation, self.instance]
 
 
 class SliceView(ResourceView):
-    """A slice: what was asked, what of it is kept now, and how far its routes are."""
+    """A slice: its spec, how much of it is kept now, and how far its routes are programmed."""
 
-    allocation: str = Field(description="the allocation whose nodes are its members")
-    instance: str = Field(description="the instance that it belongs to")
+    allocation: str = Field(description="the allocation that its members belong to")
+    instance: str = Field(description="the instance it serves")
     plane: Plane = Field(description="ub, rdma or vpc")
     members: list[str]
-    qos_class: QosClass = Field(description="who yields first when links are short: BestEffort, then Burstable")
-    floor_gbps_per_npu: float = Field(description="promised on every link the members need, GB/s one way")
-    floor_kept_gbps_per_npu: float = Field(description="what of the floor there is now")
-    ceiling_gbps_per_npu: float | None = Field(None, description="never more than this")
-    weight: float = Field(description="its part of what nobody was promised")
+    qos_class: QosClass = Field(description="who yields first when capacity is short: BestEffort, then Burstable")
+    floor_gbps_per_npu: float = Field(description="guaranteed on every link the members need, GB/s one way")
+    floor_kept_gbps_per_npu: float = Field(description="how much of the floor is kept now")
+    ceiling_gbps_per_npu: float | None = Field(None, description="upper limit")
+    weight: float = Field(description="weight of its share in capacity promised to nobody")
     latency_bound_us: float | None = None
     protection: Protection = Protection.NONE
     protected: bool | None = None
-    """Whether the floor would survive one more failure of that level; unset where none was asked."""
+    """Whether the floor would survive one more failure of that level; unset if no protection was requested."""
     security_rules: list[SecurityRule] = Field(default_factory=empty_list)
     isolation: str = Field(description="partitionKey on UB and RDMA, vni on VPC")
-    isolation_key: int = Field(description="the number of that kind that keeps it apart from others")
+    isolation_key: int = Field(description="the key or VNI itself, unique to this slice")
     programmed: int = Field(0, description="members whose agents have acknowledged this generation")
     view_generation: int = 0
 
 
 class BackupPath(ApiModel):
-    """What is left to the worst pair of members once `fails` has (empty: now): the sub-planes (RDMA: subnets), the
-    disjoint paths, and the largest part of a floor that any one path carries. A `*` stands for any member or NPU."""
+    """The paths left to the worst pair of members after `fails` has failed (empty: now): the sub-planes (RDMA:
+    subnets), the number of disjoint paths, and the largest share of a floor that any one path carries. A `*` stands for
+    any member or NPU."""
 
     fails: str = ""
     sub_planes: list[int]
@@ -94,7 +96,8 @@ class BackupPath(ApiModel):
 
 
 class BackupPathsView(ResourceView):
-    """A protected slice, and over what it would go after each failure it is to survive. Protected, or Unprotected."""
+    """A protected slice, and the paths it would use after each failure it is meant to survive. State: Protected or
+    Unprotected."""
 
     plane: Plane
     protection: Protection
@@ -106,7 +109,8 @@ class BackupPathsView(ResourceView):
 
 
 class StripeView(ApiModel):
-    """`weight` of the traffic goes over this sub-plane (RDMA: die port), spread over its paths; empty: evenly."""
+    """`weight` of the traffic uses this sub-plane (RDMA: die port), divided over its paths by `spread`; an empty
+    `spread` divides it evenly."""
 
     sub_plane: int
     weight: float
@@ -114,7 +118,7 @@ class StripeView(ApiModel):
 
 
 class ProgramPeering(ApiModel):
-    """What an agent holds of one peering of its slice: the other side's members, the key and the routes to them."""
+    """An agent's part of one peering of its slice: the members on the other side, the key, and the routes to them."""
 
     name: str
     slice: str
@@ -126,8 +130,8 @@ class ProgramPeering(ApiModel):
 
 
 class ProgramView(ResourceView):
-    """What one node's agent is asked to hold of one slice. Its name is `<slice>.<node>`. `stripes` serve peers and
-    dies in order, `detours` those (`sn0-c01-n2`, `npu5-die1`, `sn0-c01-n2-npu5-die1`) that are not."""
+    """What one node's agent is to program for one slice, named `<slice>.<node>`. `stripes` apply to all peers and dies
+    except those in `detours` (`sn0-c01-n2`, `npu5-die1`, `sn0-c01-n2-npu5-die1`), which have routes of their own."""
 
     slice: str
     node: str
@@ -144,46 +148,46 @@ class ProgramView(ResourceView):
     stripes: list[StripeView] = Field(default_factory=empty_list)
     detours: dict[str, list[StripeView]] = Field(default_factory=empty_dict)
     peerings: list[ProgramPeering] = Field(default_factory=empty_list)
-    """Members of other slices that this node reaches too, each peering with its own key and routes."""
+    """Members of other slices that this node may reach, each peering with its own key and routes."""
     security_rules: list[SecurityRule] = Field(default_factory=empty_list)
     acknowledged_generation: int = 0
     message: str = ""
 
 
 GENERATION_MAX = 2**31 - 2
-"""The newest that tables keep, and one more to come after it."""
+"""The largest generation accepted: one less than the tables can hold, so that one more can follow."""
 
 
 class ReportedProgram(ApiModel):
-    """How an agent stands with one slice. `Programming` says that it is at work on it."""
+    """An agent's progress with one slice. `Programming`: it is still working on it."""
 
     slice: str = Field(max_length=253)
     generation: int = Field(ge=0, le=GENERATION_MAX)
     status: Literal["Programming", "Programmed", "Cleared", "Failed"]
     message: str = Field("", max_length=300)
     digest: str | None = Field(None, max_length=64)
-    """Of the table as it was read back (`program_digest.digest`), when it is Programmed."""
+    """Of the table as it was read back (`program_digest.digest`), once it is Programmed."""
     drifts: Count = 0
-    """How often the table was found otherwise than it was written."""
+    """How often the table was found to differ from what had been written."""
 
 
 class ReportedPort(ApiModel):
-    """A port below its full rate, and what it still carries."""
+    """A port below its full rate, and the rate it still carries."""
 
     port: str = Field(max_length=40)
     gbps: Rate
 
 
 class FailedProbe(ApiModel):
-    """A probe, by its number in the plan, that came through at less than its path's rate; `share` 0 is a lost one."""
+    """A probe, by its number in the plan, that achieved less than the rate of its path; `share` 0 means it was lost."""
 
     probe: int = Field(ge=0, lt=4096)
     share: float = Field(ge=0, lt=1)
 
 
 class ReportedProbes(ApiModel):
-    """A round of probes. Which they were is the plan's; only those that went wrong are reported, unless they crossed a
-    port of the node's own that the report names. `latency_us` is the mean of those that were answered, plane by
+    """One round of probes. The plan says what they were; only failures are reported, without those that crossed a
+    port of this node that the report names anyway. `latency_us` is the mean over the probes that were answered, per
     plane."""
 
     round: Count
@@ -196,9 +200,9 @@ Megabytes = Count
 
 
 class ReportedCounters(ApiModel):
-    """The ports' counters `at` that emulated second: 10^6 bytes since the node began, in the order of the probe plan's
-    paths (UB uplinks by sub-plane and L2 chip, RDMA ports, the card). `dropped` names only ports that ever dropped;
-    `slices` has sent, received and dropped of each."""
+    """Port counters as of emulated second `at`: 10^6 bytes since the node started, in the order of the probe plan's
+    paths (UB uplinks by sub-plane and L2 chip, RDMA ports, the card). `dropped` only names ports that have dropped
+    something; `slices` has bytes sent, received and dropped for each slice."""
 
     at: float
     sent: list[Megabytes] = Field(max_length=4096)
@@ -208,8 +212,9 @@ class ReportedCounters(ApiModel):
 
 
 class LinkReport(ApiModel):
-    """All that a link agent says of its node: every slice it holds, only the ports below full rate, and the probes that
-    went wrong. `epoch` counts the agent's lives and `sequence` its reports in this one; an older report is refused."""
+    """A link agent's report on its node: every slice it holds, only ports below full rate, and failed probes. `epoch`
+    counts the agent's restarts and `sequence` its reports since the last one; a report older than the newest is
+    refused."""
 
     node: NodeName
     epoch: Count
@@ -222,7 +227,7 @@ class LinkReport(ApiModel):
 
 
 class LinkReports(ApiModel):
-    """A batch: a fleet of agents shares one connection."""
+    """A batch of reports: the agents of a fleet share one connection."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"reports": [{"node": "sn0-c00-n0", "epoch": 1_099_511_627_776, "sequence": 1, "leaseSeconds": 30}]},
@@ -232,8 +237,8 @@ class LinkReports(ApiModel):
 
 
 class DesiredProgram(ApiModel):
-    """One slice an agent is to hold or to clear. `program` is there when the agent does not hold this generation, or is
-    to write it `again` because what it read back is not what is requested."""
+    """One slice that an agent is to program or to clear. `program` is included when the agent does not hold this
+    generation, or has to write it `again` because what it read back differs."""
 
     slice: str
     generation: int
@@ -244,7 +249,7 @@ class DesiredProgram(ApiModel):
 
 
 class LinkReportAnswer(ApiModel):
-    """Whether a report was taken, and all that is requested of the node, so that a lost watch event heals here."""
+    """Whether the report was accepted, and everything the node should hold: a lost watch event does no lasting harm."""
 
     node: str
     accepted: bool
@@ -258,9 +263,9 @@ class LinkReportAnswers(ApiModel):
 
 
 class LinkView(ResourceView):
-    """One link as it is now. `gbps` is what is believed of it and `reason` why that is less than it was built for:
-    PortDown and LanesLost are the port's own word, ProbeLost and ProbeSlow are what probes found, Damped says that it
-    goes down too often and is held down until `damped_until`. `floors_gbps` is what slices have been promised on it."""
+    """One link now. `gbps` is its presumed rate, and `reason` why that is below what it was built for: PortDown and
+    LanesLost come from the port itself, ProbeLost and ProbeSlow from probes, Damped means it flapped and is held down
+    until `damped_until`. `floors_gbps` is what slices have been promised on it."""
 
     plane: Plane
     kind: str
@@ -271,17 +276,17 @@ class LinkView(ResourceView):
     gbps: float
     floors_gbps: float = 0.0
     drained: bool = False
-    """Taken out of use: no new route goes over it."""
+    """Out of use: no new route uses it."""
     reason: str = ""
     lanes: str | None = None
     damped_until: str | None = None
 
 
 class EventView(ResourceView):
-    """Something that happened to a link, a switch or a slice (`about`), in words a person can follow."""
+    """Something that happened to a link, switch or slice (`about`), described for people."""
 
     about: str
-    project: str | None = None  # type: ignore[assignment]  # what is physical is nobody's
+    project: str | None = None  # type: ignore[assignment]  # hardware belongs to no project
     at: str
     type: Literal["Normal", "Warning"]
     reason: str
@@ -289,7 +294,7 @@ class EventView(ResourceView):
 
 
 class SwitchView(ResourceView):
-    """One switch chip; `ports_down` counts reported ports that lead to it and carry nothing."""
+    """One switch chip; `ports_down` counts the reported ports leading to it that carry nothing."""
 
     plane: Plane
     kind: str
@@ -302,7 +307,7 @@ class SwitchView(ResourceView):
 
 
 class PlaneSummary(ResourceView):
-    """One plane of all supernodes: rates per node and endpoint, latency, and what is lost at the moment."""
+    """One plane across all supernodes: rates per node and endpoint, latency, and current losses."""
 
     sub_planes: int
     uplink_gbps: float
@@ -318,7 +323,7 @@ class PlaneSummary(ResourceView):
 
 
 class QosClassView(ResourceView):
-    """One class: its weight by default, what it says of floors, who yields."""
+    """One class: its default weight, whether it has floors, and its rank when someone has to yield."""
 
     weight: float
     floor: Literal["required", "optional", "none"]
@@ -327,7 +332,7 @@ class QosClassView(ResourceView):
 
 
 class ProbeRound(ApiModel):
-    """A round of probes, as far as it was heard."""
+    """One round of probes, as far as reports on it have arrived."""
 
     round: int
     nodes: int
@@ -336,8 +341,8 @@ class ProbeRound(ApiModel):
 
 
 class SuspicionView(ApiModel):
-    """What would explain `witnesses` failed probes of the newest round: any of `parts`, at that `share` of its rate.
-    One candidate, seen in two rounds, is a finding."""
+    """A possible explanation of `witnesses` failed probes in the newest round: any of `parts`, at `share` of its rate.
+    A single candidate in two rounds is a finding."""
 
     parts: list[str]
     candidates: int
@@ -346,7 +351,7 @@ class SuspicionView(ApiModel):
 
 
 class ProbesView(ApiModel):
-    """What probes say: rounds newest first, what the newest one points at, and the parts found `at_fault`, each with
+    """Results of the probes: rounds, newest first, what the newest points at, and the parts found `at_fault`, each with
     the share of its rate that it carries. A silent fault is found within `detected_within_s` emulated seconds."""
 
     detected_within_s: float
@@ -356,11 +361,11 @@ class ProbesView(ApiModel):
 
 
 class LinkMatrixView(ApiModel):
-    """A plane of one supernode, nodes by ports. Column j is the port `ports[j]` of every node; where the wiring is
-    regular it leads to `switches[j]` (for the first node it does), which stands in `switch_cabinets[j]`. `states` has a
-    letter for each port of each node: u up, d degraded, x down, o out of use (drained). `utilisation` is in percent of
-    what the port carries now, the busier direction's; empty for nodes whose counters are not known.
-    """
+    """One plane of one supernode as a matrix of nodes by ports. Column j is port `ports[j]` of every node; where the
+    wiring is regular it leads to `switches[j]` (on the first node it always does), which is in cabinet
+    `switch_cabinets[j]`. `states` has one letter per port for each node: u up, d degraded, x down, o out of use
+    (drained). `utilisation` is the busier direction in percent of what the port carries now; empty for nodes without
+    known counters."""
 
     plane: Plane
     supernode: str
@@ -375,10 +380,10 @@ class LinkMatrixView(ApiModel):
 
 
 class TelemetryView(ApiModel):
-    """What moves over one thing: a link (both directions of a node's port), switch, node's plane, plane, slice, or a
-    project's plane. `capacity_gbps` is what it carries each way now (of a slice, what its members may use), utilisation
-    the busier direction's part of it, `headroom_gbps` what is not promised to anybody. `latency_us` is what probes took
-    one way, `dropped_gbps` what was sent into ports that carried nothing."""
+    """Traffic over one object: a link (both directions of a node's port), switch, node's plane, plane, slice, or
+    project's plane. `capacity_gbps` is what it carries each way now (for a slice, what its members may use),
+    `utilisation` the busier direction's share of that, `headroom_gbps` what is promised to nobody. `latency_us` is
+    one-way, from probes; `dropped_gbps` is what was sent into ports that carried nothing."""
 
     name: str
     by: str

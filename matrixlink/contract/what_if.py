@@ -1,4 +1,5 @@
-"""What is asked and reported of things that have not happened. Rates are GB/s (10^9 bytes per second) each way."""
+"""What-ifs (the effects of hypothetical failures, drains and repairs): requests and views. Rates are GB/s (10^9 bytes
+per second) each way."""
 
 from __future__ import annotations
 
@@ -17,8 +18,8 @@ Elements = Annotated[list[Element], Field(max_length=ELEMENTS_MAX)]
 
 
 class WhatIfRequest(ApiModel):
-    """Parts of the fabric that are to fail, to be drained or to be repaired, all at once: links, switches, nodes,
-    cabinets, sub-planes, planes. What is repaired is whole and in use."""
+    """Parts of the fabric to fail, drain or repair, all at once: links, switches, nodes, cabinets, sub-planes, planes.
+    A repaired part is fully working and in use."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"fail": ["sn0-l2p3-k11"]},)
 
@@ -28,14 +29,14 @@ class WhatIfRequest(ApiModel):
 
 
 class CutPair(ApiModel):
-    """Two members without a path; `*` is everybody."""
+    """Two members without a path between them; `*` is any member."""
 
     a: str
     b: str
 
 
 class SliceEffect(ApiModel):
-    """What would become of one slice. `cut` names at most 20 of `pairs_cut`."""
+    """The effect on one slice. `cut` names at most 20 of its `pairs_cut`."""
 
     slice: str
     project: str
@@ -45,16 +46,16 @@ class SliceEffect(ApiModel):
     kept_before_gbps_per_npu: float
     kept_after_gbps_per_npu: float
     broken: bool
-    """Less of its floor would be kept than now."""
+    """It would keep less of its floor than now."""
     rerouted: bool
     pairs_cut: int = 0
     cut: list[CutPair] = Field(default_factory=empty_list)
     protection_lost: str = ""
-    """Why its protection would be lost; empty where it would not, or is lost already."""
+    """Why its protection would be lost; empty if it would not be, or already is."""
 
 
 class OverfullLink(ApiModel):
-    """A link whose floors would need more than it had."""
+    """A link whose floors would exceed its capacity."""
 
     link: str
     plane: Plane
@@ -65,7 +66,7 @@ class OverfullLink(ApiModel):
 
 
 class PlaneEffect(ApiModel):
-    """One plane: ports that would change, and the floors of all its members' NPUs together."""
+    """One plane: ports that would change, and the floors of all slices over all their members' NPUs."""
 
     plane: Plane
     ports_changed: int
@@ -80,7 +81,7 @@ class PlaneEffect(ApiModel):
 
 
 class WhatIfView(ApiModel):
-    """What would become of the slices that it concerns. Nothing was changed."""
+    """The effects on all slices concerned. Nothing is changed."""
 
     fail: list[str]
     drain: list[str]
@@ -90,4 +91,4 @@ class WhatIfView(ApiModel):
     planes: list[PlaneEffect]
     slices: list[SliceEffect]
     links_overfull: list[OverfullLink] = Field(default_factory=empty_list)
-    """At most 100; `planes` has their numbers."""
+    """At most 100; `planes` has the full counts."""

@@ -1,4 +1,4 @@
 """Periodic work: agents' reports, link health, leases, departed supernodes.
 
-It adds no verb of its own.
+It adds no verbs of its own.
 """

@@ -1,8 +1,8 @@
 """Which link agents are alive, by when they were last heard.
 
-Leases are kept in memory: one that outlived us is worth nothing. After our own start every agent is forgiven its
-silence for a while, and ever after for as long as we did not run and could not hear it. The newest life of each agent
-is durable, so that a report of an older one is refused for ever.
+Leases are kept in memory only: they would be worthless after a restart. After the start of this process no agent is
+considered silent for a while, and later none is for any time in which the process did not run. The newest epoch of each
+agent is durable, so that a report from an earlier one is always refused.
 """
 
 from __future__ import annotations
@@ -17,19 +17,19 @@ from matrixcommon.persistence.transaction import restore_entry
 
 @dataclass
 class Lease:
-    """When the agent was last heard, for how long that holds, and how far its reports have come."""
+    """When the agent was last heard, how long that is valid, and which report was the newest."""
 
     heard_at: float
     lease_s: float
     epoch: int
     sequence: int
     paused_s: float
-    """All pauses of this process by then."""
+    """The total of this process's pauses at that time."""
 
 
 class Leases:
-    """`grace_s`: emulated seconds after our start in which silence is not held against anybody. `pauses`: those of this
-    process, which somebody beats."""
+    """`grace_s`: emulated seconds after the start in which no agent is considered silent. `pauses`: those of this
+    process, recorded elsewhere."""
 
     def __init__(self, clock: Clock, grace_s: Seconds, pauses: ProcessPauses | None = None) -> None:
         self._clock = clock
@@ -39,13 +39,13 @@ class Leases:
         self._leases: dict[str, Lease] = {}
 
     def newer(self, node: str, epoch: int, sequence: int, epoch_before: int) -> bool:
-        """Whether a report comes after all that were taken. `epoch_before` is the durable one."""
+        """Whether a report is newer than all accepted so far. `epoch_before` is the durable epoch."""
         current = self._leases.get(node)
         seen = (current.epoch, current.sequence) if current else (epoch_before, -1)
         return (epoch, sequence) > seen
 
     def renew(self, node: str, lease_s: float, epoch: int, sequence: int) -> Callable[[], None]:
-        """Returns how to undo it, should the report that renews it not be taken after all."""
+        """Return a function that undoes the renewal, in case the report is not accepted after all."""
         undo = restore_entry(self._leases, node)
         self._leases[node] = Lease(self._clock.now(), lease_s, epoch, sequence, self._pauses.total_s)
         return undo
@@ -60,7 +60,7 @@ class Leases:
             self._leases.pop(node, None)
 
     def silent_s(self, node: str) -> float:
-        """For how long the agent could have been heard and was not; since our own start, where it never was."""
+        """How long the agent could have been heard and was not; since the start of this process if it never was."""
         current = self._leases.get(node)
         since, paused_s = (self._started_at, 0.0) if current is None else (current.heard_at, current.paused_s)
         return self._clock.now() - since - (self._pauses.total_s - paused_s)

@@ -1,6 +1,6 @@
-"""Looks at what agents reported and probes found, lets damped ports go, and asks the slice controller to reroute
-around what was lost, and back when it returns; finishes withdrawals that wait for agents nobody can reach. Nudged by
-reports, and on a period in case a nudge was lost."""
+"""Evaluates what agents reported and probes found, releases damped ports, has slices rerouted around losses and back,
+and finishes withdrawals that wait for unreachable agents. Triggered by reports, and periodically in case a trigger was
+lost."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matrixlink.slices.slice_controller import SliceController
 
 
 class LinkHealth:
-    """One run looks at everything and does only what is due."""
+    """Each run checks everything and does only what is due."""
 
     def __init__(
         self,
@@ -22,7 +22,7 @@ class LinkHealth:
         events: LinkEvents,
         pauses: ProcessPauses,
     ) -> None:
-        """`pauses`: what sees in the beat of these runs whether the process stood still."""
+        """`pauses` detects from the rhythm of these runs whether the process was paused."""
         self._slice_controller = slice_controller
         self._events = events
         self._conditions = conditions

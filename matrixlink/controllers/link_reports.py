@@ -1,10 +1,11 @@
-"""Reads what link agents report: which programs they hold, what they read back of them, which ports are below their
-rate, which probes went wrong.
+"""Processes the reports of link agents: the programs they hold, what they read back of them, ports below their rate,
+and failed probes.
 
-Reports come in batches; each node's is taken or refused by itself. One of an earlier life of the agent, or older than
-the last one taken, is refused. What was taken renews the agent's lease and writes only what changed. The answer says
-all that is requested of the node: a slice the agent holds and nobody asks for is to be cleared, a table that is not
-what is requested (by its digest) is to be written again, and a fence falls once a slice is gone.
+Reports come in batches; each node's is accepted or refused on its own. A report from before the agent's last restart,
+or older than the newest one accepted, is refused. An accepted report renews the agent's lease, and only what changed is
+written. The answer has everything that is requested of the node: a slice that the agent holds without a request is to
+be cleared, a table that differs from the request (by its digest) is to be written again, and a fence is lifted once a
+slice is gone.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Withdraws slices whose allocation is gone: what they were promised joins nodes that are somebody else's by now.
+"""Withdraws slices whose allocation is gone, since their nodes may belong to someone else by now.
 
-MatrixCompute withdraws the slices of its instances before it gives their nodes back; what is left here is of who asked
-for slices by hand, and of what was restored from different moments.
+MatrixCompute withdraws the slices of its instances before it releases their nodes. Those left over here were requested
+manually, or come from restoring databases of different moments.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ from matrixlink.slices.slice_controller import SliceController
 
 
 class OrphanedSlices:
-    """`reconcile` once per period. A slice goes only when its allocation was missing on two looks in a row."""
+    """`reconcile` runs once per period. A slice is withdrawn only if its allocation is missing in two checks in a
+    row."""
 
     def __init__(self, slice_controller: SliceController, allocations: Allocations, clock: Clock) -> None:
         self._slice_controller = slice_controller
@@ -23,7 +24,7 @@ class OrphanedSlices:
         self._suspects: dict[str, str] = {}
 
     async def reconcile(self) -> str:
-        """Withdraw what had no allocation last time either. Returns a sentence about what it did."""
+        """Withdraw slices that had no allocation last time either. Return a sentence about it."""
         store = self._slice_controller.store
         with store.reading() as session:
             owners = {row.name: row.allocation for row in store.slices(session) if row.state != WITHDRAWING}
@@ -50,6 +51,6 @@ class OrphanedSlices:
                 return
             if row.allocation != allocation or row.state == WITHDRAWING:
                 return
-            text = f"its allocation {allocation} is gone: it is withdrawn, and its floors are given back"
+            text = f"its allocation {allocation} is gone: it is withdrawn, and its floors are released"
             store.say(session, name, "OrphanReleased", text, self._clock.now(), warning=True, project=row.project)
         self._slice_controller.withdraw(name)

@@ -1,7 +1,8 @@
-"""Forgets supernodes that are no longer there: found by their agents' reports, and by nothing but silence gone.
+"""Forgets supernodes that no longer exist. They are discovered by their agents' reports, and only silence tells that
+they are gone.
 
 A supernode is known from the first report of one of its agents, or because MatrixLink was started with it; the latter
-stay known whatever happens. Hardware that is only without power comes back and is found again.
+are never forgotten. Hardware that was only without power returns and is discovered again.
 """
 
 from __future__ import annotations
@@ -13,17 +14,17 @@ from matrixlink.controllers.agent_leases import Leases
 from matrixlink.slices.slice_controller import SliceController
 
 SILENCE_S = 600.0
-"""After ten minutes without a word from any of its agents, and with no slice in it, a supernode is gone."""
+"""A supernode is forgotten after ten minutes without a report from any of its agents, if it has no slice."""
 
 
 class NodeMemory(Protocol):
-    """Something that keeps what it heard of nodes in memory."""
+    """Something that keeps data about nodes in memory."""
 
     def forget_nodes(self, nodes: Collection[str]) -> None: ...
 
 
 class DepartedSupernodes:
-    """`kept`: the supernodes that are never forgotten. `memories`: what forgets a supernode's nodes with it, beside the
+    """`kept`: supernodes that are never forgotten. `memories`: what has to forget a supernode's nodes too, besides the
     leases."""
 
     def __init__(

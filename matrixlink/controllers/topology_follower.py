@@ -1,8 +1,8 @@
-"""Follows the supernodes' graphs: asks MatrixResource for them whenever the topology has another version.
+"""Follows the supernodes' graphs: fetches them from MatrixResource whenever there is a new topology version.
 
-A graph as it was drawn is taken up whole, and cables that agents found to lead elsewhere with it; what is dark or has
-failed MatrixLink hears from its own agents, sooner. What was learnt is kept, so that a restart begins with it. While
-MatrixResource does not answer, the fabric stays as it is known.
+The drawn graph is adopted completely, with the cables that agents found to lead elsewhere; what is dark or has failed
+is learnt sooner from MatrixLink's own agents. Graphs are stored, so that a restart begins with them. While
+MatrixResource does not answer, the fabric stays as it is.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ MOVED = "CableMoved"
 
 
 class TopologyFollower:
-    """One run asks for what is not known yet, and reroutes what crossed another cable."""
+    """Each run fetches what is not known yet, and reroutes slices that used a changed cable."""
 
     def __init__(self, slice_controller: SliceController, resource: ResourceClient) -> None:
         self._slice_controller = slice_controller
         self._resource = resource
         self.newest = NewestTopology(resource)
         self._known: dict[str, str] = {}
-        """By supernode, the version of the topology that its graph was asked at."""
+        """By supernode, the topology version at which its graph was fetched."""
 
     async def watch(self) -> str:
         version = await self.newest.name()
@@ -48,7 +48,7 @@ class TopologyFollower:
             self._known[name] = version
         if learnt:
             self._slice_controller.reroute()
-        return f"wired anew: {', '.join(learnt) or 'nothing'}"
+        return f"rewired: {', '.join(learnt) or 'nothing'}"
 
     def _take(self, name: str, wiring: SupernodeWiring) -> bool:
         document: dict[str, Any] = {"spec": wiring.spec, "drawn": wiring.drawn, "found": _moved(wiring)}
@@ -65,7 +65,7 @@ class TopologyFollower:
                     row = WiringRow(supernode=name)
                     session.add(row)
                 row.document = document
-            log.info("graph taken up", extra={"supernode": name, "version": wiring.topology_version})
+            log.info("graph adopted", extra={"supernode": name, "version": wiring.topology_version})
         return news
 
 
@@ -74,6 +74,6 @@ def _moved(wiring: SupernodeWiring) -> list[dict[str, str]]:
 
 
 def supernode_of(name: str, document: Mapping[str, Any]) -> Supernode:
-    """A supernode from what was kept of its graph."""
+    """A supernode from its stored graph."""
     supernode = Supernode(name, topology=compiled_document(document))
     return supernode.deviating(Deviation(**each).of(name) for each in document["found"])

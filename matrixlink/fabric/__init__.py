@@ -1,4 +1,4 @@
-"""How fast bytes move: what links carry, fair shares, patterns of traffic.
+"""How fast bytes move: rates of links, fair shares, traffic patterns.
 
-Pure and seeded: no table, no agent, no clock.
+Pure and seeded: no tables, no agents, no clock.
 """

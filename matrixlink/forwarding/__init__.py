@@ -1,4 +1,4 @@
 """Forwarding tables of the UB plane, the events that change them, and the flows that follow.
 
-It knows no slice.
+Slices are not known here.
 """

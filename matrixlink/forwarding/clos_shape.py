@@ -1,14 +1,14 @@
-"""Shape: the sizes of a UB plane, and the numbers by which its chips, endpoints, ports and links are known here.
+"""ClosShape: the sizes of a UB plane, and the numbering of its chips, endpoints, ports and links.
 
-A sub-plane has an L1 chip per node and `chips` L2 chips per supernode; several supernodes are joined by third-level
-chips, `spines` of them for each L2 number, each with a trunk to that L2 chip of every supernode. One supernode has
+A sub-plane has one L1 chip per node and `chips` L2 chips per supernode. Several supernodes are joined by third-level
+chips, `spines` of them for each L2 number, each with a trunk to that L2 chip of every supernode. A single supernode has
 none.
 
-Numbers. Nodes count on through the supernodes; endpoint e of a node is die e, or CPU e - dies after the dies. An L1
-chip's ports are its endpoints, then its L2 chips; an L2 chip's are the nodes of its supernode, then its third-level
-chips; a third-level chip's are the supernodes. Links are directed and numbered sub-plane by sub-plane, in each in six
-blocks (`LINK_BLOCKS`), so that rates or loads of all links are one array, a row per sub-plane. Rates are GB/s; `share`
-is the part of its built rate that a link has left.
+Numbers: nodes are numbered throughout the supernodes; endpoint e of a node is die e, or CPU e - dies after the dies. An
+L1 chip's ports are its endpoints, then its L2 chips; an L2 chip's are the nodes of its supernode, then its third-level
+chips; a third-level chip's are the supernodes. Links are directed and numbered sub-plane by sub-plane, in six blocks
+each (`LINK_BLOCKS`), so that rates or loads of all links are one array with a row per sub-plane. Rates are GB/s;
+`share` is the part of its built rate that a link has left.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ from matrixcommon.model.errors import InvalidField
 from matrixresource.topology import SupernodeSpec
 
 NONE = -1
-"""The entry of a table that leads nowhere."""
+"""The table entry for "no way"."""
 CHIPS_MAX = 32
-"""Living chips are kept as bits of one word."""
+"""Working chips are kept as bits of one word."""
 
 LINK_BLOCKS = ("end-up", "end-down", "cable-up", "cable-down", "trunk-up", "trunk-down")
 
@@ -36,12 +36,12 @@ Ints = NDArray[np.int64]
 Words = NDArray[np.uint32]
 Bools = NDArray[np.bool_]
 Ports = NDArray[Any]
-"""Ports of chips by number: bytes, or two where an L2 chip has too many for one."""
+"""Port numbers are bytes, or two bytes if an L2 chip has too many ports."""
 
 
 @dataclass(frozen=True)
 class ClosShape:
-    """A UB plane by its sizes. The built-in sizes are the published CloudMatrix384's."""
+    """A UB plane by its sizes; the defaults are those of the published CloudMatrix384."""
 
     nodes: int = 48
     sub_planes: int = 7
@@ -57,19 +57,22 @@ class ClosShape:
     def __post_init__(self) -> None:
         if self.chips == 0:
             raise InvalidField(
-                "the UB plane ends at the node: there are no tables and no flows between nodes", field="chips"
+                "the UB plane ends at the node, so there are no forwarding tables and no flows between nodes",
+                field="chips",
             )
         for name in ("nodes", "sub_planes", "dies", "chips", "supernodes"):
             if getattr(self, name) < 1:
-                raise InvalidField("at least one", field=name)
+                raise InvalidField("must be at least 1", field=name)
         if max(self.chips, self.spines) > CHIPS_MAX:
-            raise InvalidField(f"at most {CHIPS_MAX} L2 chips and third-level chips to a choice", field="chips")
+            raise InvalidField(
+                f"a choice can be among at most {CHIPS_MAX} L2 chips or third-level chips", field="chips"
+            )
         if self.ends + self.chips > 127:
             raise InvalidField("an L1 chip has at most 127 ports", field="dies")
         if max(self.nodes + self.spines, self.supernodes) > 32_767:
             raise InvalidField("a chip has at most 32767 ports", field="nodes")
         if (self.supernodes > 1) != (self.spines > 0):
-            raise InvalidField("several supernodes are joined by third-level chips, one has none", field="spines")
+            raise InvalidField("several supernodes need third-level chips, and one must have none", field="spines")
 
     @classmethod
     def of(cls, spec: SupernodeSpec) -> ClosShape:
@@ -91,7 +94,7 @@ class ClosShape:
 
     @functools.cached_property
     def port_type(self) -> type[np.signedinteger[Any]]:
-        """Of the ports of an L2 or third-level chip, of which the first has one for each node."""
+        """For the ports of an L2 or third-level chip; an L2 chip has one for each node."""
         return np.int8 if max(self.nodes + self.spines, self.supernodes) <= 127 else np.int16
 
     @property
@@ -100,12 +103,12 @@ class ClosShape:
 
     @functools.cached_property
     def chip_of_end(self) -> Ints:
-        """The rule: to die d the L2 chip of that number, to CPU c the chip of that number."""
+        """The rule: die d uses the L2 chip of that number, CPU c the chip of that number."""
         return np.concatenate([np.arange(self.dies), np.arange(self.cpus)]) % self.chips
 
     @functools.cached_property
     def sizes(self) -> dict[str, tuple[int, ...]]:
-        """What each kind of element is numbered by; the first number is the sub-plane.
+        """How each kind of element is numbered; the first number is the sub-plane.
 
         end: node, endpoint · cable: node, L2 · trunk: supernode, L2, third-level chip · l1: node · l2: supernode, L2 ·
         l3: L2, third-level chip.
@@ -133,7 +136,7 @@ class ClosShape:
 
     @functools.cached_property
     def built_gbps(self) -> NDArray[np.float64]:
-        """What every directed link of a sub-plane carries when it is whole."""
+        """The rate of every directed link of a sub-plane at full rate."""
         ends = np.full(self.sizes["end"][1:], self.die_gbps)
         ends[..., self.dies :] = self.cpu_gbps
         cables, trunks = (np.full(self.sizes[kind][1:], self.uplink_gbps).ravel() for kind in ("cable", "trunk"))

@@ -1,13 +1,13 @@
-"""The rule by which every entry is made, from what is left and nothing else.
+"""The rule by which every entry is made, from what is available and nothing else.
 
-To die d of a node the L2 chip d, to CPU c the chip c: destination-modulo routing, as known of fat trees (Petrini and
-Vanneschi's k-ary n-trees; Zahavi's D-mod-K), up and then down and so without deadlock. Where that chip does not serve
-the pair, the entry is spread: of the chips that do, in the order of their numbers, it takes number (source node +
-destination node) modulo how many they are. Between supernodes an L2 chip sends to third-level chip (destination node in
-its supernode) modulo how many there are, spread in the same way.
+Traffic to die d of a node uses L2 chip d, to CPU c chip c: destination-modulo routing, as known from fat trees (Petrini
+and Vanneschi's k-ary n-trees; Zahavi's D-mod-K), up and then down and so without deadlock. Where that chip does not
+serve the pair, the entry is spread: among the chips that do, in the order of their numbers, it takes number (source
+node + destination node) modulo their count. Between supernodes an L2 chip sends to third-level chip (destination node
+in its supernode) modulo their count, spread in the same way.
 
-History leaves no trace: the same condition gives the same tables, whatever was lost and repaired on the way there.
-Sub-planes are counted here as the `Left` that is given counts them.
+History leaves no trace: the same condition gives the same tables, whatever was lost and repaired before. Sub-planes are
+numbered here as in the given `Availability`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from matrixlink.forwarding.element_state import Availability
 
 
 def nth_of(words: Words, turn: Ints, width: int) -> Ints:
-    """The number of the set bit of each word that comes as (turn modulo their count)-th; 0 where none is set."""
+    """The position of the set bit of each word that comes as (turn modulo their count)-th; 0 if none is set."""
     left_to_pass = (turn % np.maximum(np.bitwise_count(words), 1)).astype(np.int8)
     chosen = np.zeros(len(words), np.int64)
     for bit in range(width):
@@ -53,7 +53,7 @@ def l1_entries(shape: ClosShape, left: Availability, plane: Ints, source: Ints, 
 
 
 def l2_ports(shape: ClosShape, left: Availability) -> Ports:
-    """[sub-plane, supernode, L2, destination node]: the port towards a node, whichever of its endpoints."""
+    """[sub-plane, supernode, L2, destination node]: the port towards a node, for all of its endpoints."""
     chips, nodes = shape.chips, shape.nodes
     reached = np.moveaxis(left.cables_alive, 2, 1)  # [p, k, m]
     ports = np.full((len(reached), shape.supernodes, chips, shape.all_nodes), NONE, shape.port_type)
@@ -91,7 +91,7 @@ def l3_ports(shape: ClosShape, left: Availability) -> Ports:
 
 
 def to_ends(ports: Ports, ends_alive: Bools) -> Ports:
-    """Ports towards nodes [..., m] as ports towards endpoints [..., m, e]: none to an endpoint whose link is gone.
-    `ends_alive` is [p, m, e] and the first axis of `ports` is the sub-plane."""
+    """Ports towards nodes [..., m] as ports towards endpoints [..., m, e]: none to an endpoint whose link is lost.
+    `ends_alive` is [p, m, e], and the first axis of `ports` is the sub-plane."""
     spread = (slice(None), *(None,) * (ports.ndim - 2))
     return np.ascontiguousarray(np.where(ends_alive[spread], ports[..., None], np.int8(NONE)))

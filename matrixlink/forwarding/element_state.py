@@ -1,8 +1,8 @@
-"""Condition: what of a UB plane is lost, degraded or drained, and what is left to route over.
+"""ElementState: what of a UB plane is lost, degraded or drained, and what is left to route over.
 
-Events say so of single elements (`Shape.sizes` has their kinds and numbers): a share of its rate from 0, lost, to 1,
-whole; and whether it is being drained, so that traffic shall leave it while it still works. `Left` is what the tables
-are made of: for every choice that a rule has, the set of chips that may be chosen, as bits of a word.
+Events set the state of single elements (`ClosShape.sizes` has their kinds and numbers): the share of its rate from 0,
+lost, to 1, full; and whether it is being drained, so that traffic should leave it while it still works. `Availability`
+is what the tables are made from: for every choice, the set of eligible chips, as bits of a word.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from matrixlink.forwarding.clos_shape import Bools, ClosShape, Ints, Words
 
 @dataclass(frozen=True, slots=True)
 class ElementEvent:
-    """One element from now on. `share` or `drained` of None: as it was."""
+    """The new state of one element. `share` or `drained` None: unchanged."""
 
     kind: str
     at: tuple[int, ...]
@@ -30,9 +30,9 @@ class ElementEvent:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Availability:
-    """What may be used. `pairs[p, n, m]`: the L2 numbers by which node n reaches node m; a node and itself count as
-    joined by all. `spines[p, s, k]`: the third-level chips that L2 chip k of supernode s reaches. `ends`: endpoints
-    with a link that may be used. What is alive, drained or not, can still deliver: `ends_alive`, `cables_alive`,
+    """What may be used. `pairs[p, n, m]`: the L2 numbers by which node n reaches node m; a node reaches itself by all
+    of them. `spines[p, s, k]`: the third-level chips that L2 chip k of supernode s reaches. `ends`: endpoints with a
+    link that may be used. Elements that work can still deliver, drained or not: `ends_alive`, `cables_alive`,
     `trunks_alive`."""
 
     pairs: Words
@@ -47,7 +47,7 @@ class Availability:
         return Availability(*(getattr(self, name)[planes] for name in self.__dataclass_fields__))
 
     def put(self, planes: Ints, now: Availability) -> None:
-        """Some sub-planes from now on."""
+        """Replace some sub-planes."""
         for name in self.__dataclass_fields__:
             getattr(self, name)[planes] = getattr(now, name)
 
@@ -61,7 +61,7 @@ class ElementState:
         self.drained = {kind: np.zeros(size, bool) for kind, size in shape.sizes.items()}
 
     def take(self, events: Iterable[ElementEvent]) -> None:
-        """Let the events come true, in order. InvalidField names the first that cannot, and none is taken."""
+        """Apply the events in order. InvalidField names the first invalid one, and then none is applied."""
         events = list(events)
         for number, event in enumerate(events):
             self._check(event, f"events[{number}]")
@@ -74,16 +74,18 @@ class ElementState:
     def _check(self, event: ElementEvent, field: str) -> None:
         sizes = self.shape.sizes
         if event.kind not in sizes:
-            raise InvalidField(f"{event.kind!r} is no kind of element; use {', '.join(sizes)}", field=f"{field}.kind")
+            raise InvalidField(
+                f"{event.kind!r} is not a kind of element; use {', '.join(sizes)}", field=f"{field}.kind"
+            )
         size = sizes[event.kind]
         if len(event.at) != len(size) or not all(0 <= n < most for n, most in zip(event.at, size, strict=True)):
-            text = f"{event.kind} is numbered by {len(size)} numbers from 0, below {size}"
+            text = f"a {event.kind} is identified by {len(size)} numbers from 0, below {size}"
             raise InvalidField(text, field=f"{field}.at")
         if event.share is not None and not 0 <= event.share <= 1:
-            raise InvalidField("0, lost, to 1, whole", field=f"{field}.share")
+            raise InvalidField("must be from 0 (lost) to 1 (full rate)", field=f"{field}.share")
 
     def left(self, planes: Ints) -> Availability:
-        """What is left of some sub-planes; the first axis of every array counts through them."""
+        """What is left of some sub-planes; the first axis of every array runs over them."""
         up = {kind: share[planes] > 0 for kind, share in self.share.items()}
         ends, cables, trunks = self._with_chips(up)
         open_now = {kind: status & ~self.drained[kind][planes] for kind, status in up.items()}
@@ -92,7 +94,7 @@ class ElementState:
         return Availability(self._pairs(_words(cables_open), spines), spines, ends_open, ends, cables, trunks)
 
     def _with_chips(self, each: Mapping[str, NDArray[Any]]) -> tuple[NDArray[Any], NDArray[Any], NDArray[Any]]:
-        """Endpoint links, cables and trunks with the chips at their ends: the product of both."""
+        """Endpoint links, cables and trunks, each multiplied by the state of the chips at its ends."""
         l2_of_node = np.repeat(each["l2"], self.shape.nodes, axis=1)
         ends = each["end"] * each["l1"][:, :, None]
         cables = each["cable"] * each["l1"][:, :, None] * l2_of_node
@@ -126,6 +128,6 @@ def all_bits(count: int) -> np.uint32:
 
 
 def _words(bits: Bools) -> Words:
-    """The last axis as bits of a word, the first lowest."""
+    """The last axis as bits of a word, lowest first."""
     powers = np.left_shift(np.uint32(1), np.arange(bits.shape[-1], dtype=np.uint32))
     return (bits * powers).sum(-1, dtype=np.uint32)

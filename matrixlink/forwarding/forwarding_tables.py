@@ -1,10 +1,10 @@
-"""ForwardingTables: the table of every chip of a UB plane, kept to its condition, event by event.
+"""ForwardingTables: the table of every chip of a UB plane, updated event by event.
 
 `l1[p, n, m, e]` is the port by which the L1 chip of node n in sub-plane p sends to endpoint e of node m, `l2[p, s, k,
-m, e]` that of L2 chip k of supernode s, `l3[p, k, j, m, e]` that of third-level chip j of L2 number k; `NONE` leads
-nowhere. An event is looked at in its own sub-plane alone, touches the entries of the pairs of nodes whose choice it
-changes, and no others; the answer is exactly the entries that are different now. Built anew from the same condition,
-the tables are the same bit by bit.
+m, e]` that of L2 chip k of supernode s, `l3[p, k, j, m, e]` that of third-level chip j of L2 number k; `NONE` means no
+way. An event is processed in its own sub-plane only and touches only the entries of pairs of nodes whose choice it
+changes; the result is exactly the entries that differ now. Rebuilt from the same condition, the tables are identical
+bit by bit.
 """
 
 from __future__ import annotations
@@ -20,12 +20,13 @@ from matrixlink.forwarding.dmod_k import l1_entries, l2_ports, l3_ports, to_ends
 from matrixlink.forwarding.element_state import Availability, ElementEvent, ElementState, all_bits
 
 ROWS_AT_ONCE = 1 << 16
-"""Rows of the L1 tables made in one go, so that memory stays small."""
+"""Rows of the L1 tables computed at a time, to limit memory."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class EntryDiff:
-    """Entries of one kind of table that changed: where, as flat numbers in rising order, from which port to which."""
+    """Changed entries of one kind of table: their positions as flat numbers in rising order, and the port before and
+    after."""
 
     at: Ints
     before: Ports
@@ -40,7 +41,7 @@ NOTHING = EntryDiff(np.empty(0, np.int64), np.empty(0, np.int8), np.empty(0, np.
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TableChange:
-    """What one batch of events changed. `planes`: the sub-planes in which anything did, entries or rates."""
+    """What one batch of events changed. `planes`: the sub-planes in which any entries or rates changed."""
 
     l1: EntryDiff
     l2: EntryDiff
@@ -78,14 +79,14 @@ class ForwardingTables:
 
     @property
     def version(self) -> str:
-        """Names the present tables: the same text for the same condition, whatever came before it."""
+        """Names the present tables: the same text for the same condition, whatever came before."""
         reported = hashlib.blake2b(digest_size=8)
         for name in ("pairs", "spines", "ends", "ends_alive", "cables_alive", "trunks_alive"):
             reported.update(np.ascontiguousarray(getattr(self.left, name)).tobytes())
         return reported.hexdigest()
 
     def take(self, events: Iterable[ElementEvent]) -> TableChange:
-        """Let events come true. InvalidField, and nothing changed, when one cannot."""
+        """Apply events. Raises InvalidField, and changes nothing, if one is invalid."""
         events = list(events)
         self.condition.take(events)
         if not events:
@@ -110,7 +111,7 @@ class ForwardingTables:
         return l3_ports(self.shape, left)
 
     def _remake_l1(self, planes: Ints, left: Availability, rows: Bools) -> EntryDiff:
-        """The rows [p, n, m] by the rule, p counting through `planes`, and what of them changed."""
+        """Make the rows [p, n, m] by the rule, p running over `planes`, and return what changed."""
         found, nodes = np.flatnonzero(rows), self.shape.all_nodes
         table = self.l1.reshape(-1, self.shape.ends)
         changes = []
@@ -123,7 +124,8 @@ class ForwardingTables:
 
 
 def _rows(pairs: Bools, ends: Bools, ends_alive: Bools) -> Bools:
-    """Which rows [p, n, m] of the L1 tables something happened to: to the pair, or to an endpoint [p, m, e] of m."""
+    """The rows [p, n, m] of the L1 tables that are affected: through the pair, or through an endpoint [p, m, e] of
+    m."""
     own = np.arange(pairs.shape[1])
     rows: Bools = pairs | np.asarray(ends.any(2))[:, None, :]
     rows[:, own, own] |= ends_alive.any(2)
@@ -131,8 +133,8 @@ def _rows(pairs: Bools, ends: Bools, ends_alive: Bools) -> Bools:
 
 
 def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools, ends_alive: Bools) -> EntryDiff:
-    """Make a table follow its ports towards nodes [p, ..., m] of some sub-planes, and say what entries changed. `ends`
-    are the endpoints [p, m, e] whose link came or went."""
+    """Update a table from its ports towards nodes [p, ..., m] of some sub-planes, and return the changed entries.
+    `ends` are the endpoints [p, m, e] whose link appeared or disappeared."""
     spread = (slice(None), *(None,) * (ports.ndim - 2))
     rows = np.flatnonzero((ports != before[planes]) | np.asarray(ends.any(2))[spread])
     of_plane = max(int(np.prod(ports.shape[1:])), 1)
@@ -143,7 +145,7 @@ def _remake(table: Ports, before: Ports, ports: Ports, planes: Ints, ends: Bools
 
 
 def _put(table: Ports, rows: Ints, made: Ports) -> EntryDiff:
-    """Write rows, and say which of their entries are news."""
+    """Write rows, and return the entries that changed."""
     current = table[rows].ravel()
     news = np.flatnonzero(current != made.ravel())
     row, end = np.divmod(news, table.shape[1])

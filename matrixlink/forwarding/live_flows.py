@@ -1,14 +1,15 @@
-"""LiveFlows: transfers that go on, their paths over the tables and their rates, kept to every change of the tables.
+"""LiveFlows: ongoing transfers, their paths over the tables and their rates, updated with every change of the tables.
 
-A transfer is cut into flows, one per sub-plane and way of its policy. Its weight in a sub-plane is what the sub-plane
-can carry for the pair, so one that lost a chip gets less of every transfer, and one that has no path for the pair gets
-nothing; flows share links by these weights, max-min (`fabric/sharing/max_min_arrays.py`). A ceiling is split over
-sub-planes by them. The rate of a transfer is the sum over its flows: pieces go to whichever sub-plane is free.
+A transfer is divided into flows, one per sub-plane and way of its policy. Its weight in a sub-plane is what the
+sub-plane can carry for the pair, so a sub-plane that lost a chip gets less of every transfer, and one without a path
+for the pair gets nothing. Flows share links by these weights, max-min (`fabric/sharing/max_min_arrays.py`), and a
+ceiling is divided over sub-planes by them. The rate of a transfer is the sum over its flows: pieces go to whichever
+sub-plane is free.
 
-After an event only the flows of the sub-planes it touched are looked at, and only sub-planes in which a path, a weight,
-a ceiling or a capacity changed are shared anew: they have no link in common. Paths are compared with what they were, so
-the flows named are exactly those that changed. Reading the flows of a sub-plane again over arrays costs less than an
-index from entries and links to flows would to keep; `over` finds the flows of a link when asked.
+After an event only flows of the affected sub-planes are checked, and only sub-planes in which a path, a weight, a
+ceiling or a capacity changed are shared again, since they have no link in common. Paths are compared with the previous
+ones, so the flows reported are exactly those that changed. Rereading the flows of a sub-plane as arrays costs less than
+maintaining an index from entries and links to flows; `over` finds the flows of a link on request.
 """
 
 from __future__ import annotations
@@ -26,12 +27,12 @@ from matrixlink.forwarding.path_policies import PathSpread, Transfers
 from matrixlink.forwarding.paths import Floats, Paths, path_share, paths
 
 SAME = 1e-9
-"""Rates this close, relative, are the same."""
+"""Rates this close, relatively, are the same."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FlowChange:
-    """Flows of which the path changed, and flows of which the rate did, with what both were and are."""
+    """Flows whose path changed and flows whose rate changed, with the values before and after."""
 
     repathed: Ints
     path_before: Paths
@@ -56,7 +57,7 @@ class LiveFlows:
     # ---- who there is -----------------------------------------------------------------------------------------------
 
     def put(self, groups: dict[str, Transfers]) -> None:
-        """Add groups, in place of those of the same name; everybody's flows are numbered and rated anew."""
+        """Add groups, replacing those of the same name; all flows are numbered and rated again."""
         for name, transfers in groups.items():
             self._groups[name] = PathSpread(transfers, self.tables)
         self._lay_out()
@@ -80,7 +81,7 @@ class LiveFlows:
         return each
 
     def over(self, link: int) -> Ints:
-        """The flows that cross a link."""
+        """The flows that use a link."""
         return np.flatnonzero((self.path == link).any(1))
 
     def _lay_out(self) -> None:
@@ -104,7 +105,7 @@ class LiveFlows:
     # ---- following ---------------------------------------------------------------------------------------------------
 
     def take(self, change: TableChange) -> FlowChange:
-        """Follow what the tables have just done."""
+        """Apply what the tables have just changed."""
         looked = np.sort(np.concatenate([np.empty(0, np.int64), *(self._by_plane[plane] for plane in change.planes)]))
         path, ceiling = self.path[looked], self.ceiling.copy()
         self._follow(change.planes)
@@ -118,7 +119,7 @@ class LiveFlows:
         )
 
     def _follow(self, planes: Ints) -> None:
-        """Paths, weights and ceilings from the tables as they are, in these sub-planes."""
+        """Take paths, weights and ceilings from the present tables, in these sub-planes."""
         shares = self.tables.link_shares.ravel()
         for name, spread in self._groups.items():
             at = self._at[name]
@@ -131,7 +132,7 @@ class LiveFlows:
                 self.ceiling[at] = (weight / total * spread.transfers.ceiling[:, None, None]).ravel()
 
     def _pieces(self, spread: PathSpread, plane: int, shares: Floats) -> tuple[Paths, Floats]:
-        """Path and weight of each transfer's ways in one sub-plane. Ways that lead somewhere have it evenly."""
+        """Path and weight of each transfer's ways in one sub-plane. Ways that have a path share the weight evenly."""
         transfers, ways = spread.transfers, spread.ways
         source, target = (np.repeat(ends, ways) for ends in (transfers.source, transfers.target))
         chips = spread.chips(plane)

@@ -1,15 +1,15 @@
-"""Planned routes: a pattern of transfers that is known, given to the L2 chips so that no cable carries two.
+"""Planned routes: a known pattern of transfers, distributed over the L2 chips so that no cable carries two.
 
 Transfers between nodes are the edges of a bipartite multigraph, senders on one side and receivers on the other. By
-Koenig's theorem its edges fall into as many matchings as the largest degree; with sixteen dies to a node a permutation
-falls into sixteen, one for each L2 chip, and every transfer has its cables to itself. The matchings come from halving
+Koenig's theorem its edges divide into as many matchings as the largest degree; with sixteen dies per node a permutation
+divides into sixteen, one for each L2 chip, and every transfer has its cables to itself. The matchings come from halving
 (Gabow's Euler splits): edges are paired at every vertex, pairs join into closed walks of even length, and the edges of
-a walk go by turns to one half and the other; halves are halved again until there is one for each chip. All walks of all
-halves of a round are coloured at once over arrays, by pointer doubling. Larger degrees come out even: as many at each
-vertex and chip as must be.
+a walk go alternately to one half and the other; halves are halved again until there is one for each chip. All walks of
+all halves of a round are coloured at once over arrays, by pointer doubling. Larger degrees are distributed evenly, with
+the fewest possible at each vertex and chip.
 
-A chip that does not serve a pair leaves its transfers to be given out again (`around`), each to the living chip where
-it shares with the fewest: with every die sending, a node that lost a cable has fifteen for sixteen.
+Transfers on a chip that does not serve their pair are reassigned (`around`), each to the working chip where it shares
+with the fewest: with every die sending, a node that lost a cable has fifteen for sixteen.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ from matrixlink.forwarding.clos_shape import NONE, Bools, Ints, Words
 
 
 def matchings(senders: Ints, receivers: Ints, chips: int) -> Ints:
-    """A number below `chips` for each transfer, such that at no sender and at no receiver any number has more than its
-    even part (rounded up). Where `chips` is no power of two the numbers go to the next one, and those beyond are for
-    `around` to place."""
+    """A number below `chips` for each transfer, such that no sender and no receiver has more than its even share
+    (rounded up) of any number. If `chips` is not a power of two, numbers go up to the next one, and those beyond are
+    left for `around`."""
     colour = np.zeros(len(senders), np.int64)
     for _ in range((chips - 1).bit_length()):
         colour = 2 * colour + _halves(colour, senders, receivers)
@@ -30,7 +30,7 @@ def matchings(senders: Ints, receivers: Ints, chips: int) -> Ints:
 
 
 def _halves(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
-    """0 or 1 for each edge: every vertex's edges of each colour are divided evenly, give or take one."""
+    """0 or 1 for each edge: every vertex's edges of each colour are divided evenly, to within one."""
     edges = len(colour)
     if not edges:
         return np.zeros(0, np.int64)
@@ -38,7 +38,7 @@ def _halves(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
     width_s, width_r = (
         int(senders.max()) + 2,
         int(receivers.max()) + 2,
-    )  # one to spare per colour
+    )  # one spare per colour
     left, right = colour * width_s + senders, colour * width_r + receivers
     odd_l = np.flatnonzero(np.bincount(left, minlength=colours * width_s) % 2)
     odd_r = np.flatnonzero(np.bincount(right, minlength=colours * width_r) % 2)
@@ -56,7 +56,7 @@ def _halves(colour: Ints, senders: Ints, receivers: Ints) -> Ints:
 
 
 def _partners(vertex: Ints) -> Ints:
-    """Edges paired at their vertices, every vertex having an even number of them."""
+    """Edges paired at their vertices; every vertex must have an even number of them."""
     order = np.argsort(vertex, kind="stable")
     partner = np.empty(len(vertex), np.int64)
     partner[order[0::2]], partner[order[1::2]] = order[1::2], order[0::2]
@@ -64,8 +64,8 @@ def _partners(vertex: Ints) -> Ints:
 
 
 def around(colour: Ints, senders: Ints, receivers: Ints, words: Words, chips: int) -> Ints:
-    """The chip of each transfer where `words` has the chips that serve its pair: its colour if that is one of them,
-    else the one on whose cables the fewest others are, the lowest of several; NONE where none serves."""
+    """The chip of each transfer, where `words` has the chips that serve its pair: its colour if that is one of them,
+    else the one whose cables have the fewest others, the lowest of several; NONE if none serves."""
     serves: Bools = ((words[:, None] >> np.arange(chips, dtype=np.uint32)) & 1).astype(bool)
     fits = (colour < chips) & serves[np.arange(len(colour)), np.minimum(colour, chips - 1)]
     chosen = np.where(fits, colour, NONE)

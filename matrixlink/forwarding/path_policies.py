@@ -1,13 +1,13 @@
 """How a set of transfers is spread over L2 chips: by the tables, by a plan, by a hash, or over all of them.
 
-A policy cuts a transfer into `ways` pieces per sub-plane and gives each its L2 chip. Whatever it knows is the transfers
-and what is left of the sub-plane, so that the same condition always gives the same paths.
+A policy divides a transfer into `ways` pieces per sub-plane and gives each its L2 chip. It only uses the transfers and
+what is left of the sub-plane, so that the same condition always gives the same paths.
 
-- `static`: the tables' entry. What every die does that nobody planned for.
-- `planned`: matchings made for just these transfers, one per L2 chip (`matchings.py`).
-- `ecmp`: of the living chips the one with the highest hash of seed, transfer, sub-plane and chip (rendezvous hashing,
-  Thaler and Ravishankar): as even as a hash is, and a lost chip moves only what was on it. For comparison.
-- `spray`: over all living chips evenly, as switches do that spray packet by packet.
+- `static`: the tables' entry, which all unplanned traffic uses.
+- `planned`: matchings made for exactly these transfers, one per L2 chip (`matchings.py`).
+- `ecmp`: among the working chips the one with the highest hash of seed, transfer, sub-plane and chip (rendezvous
+  hashing, Thaler and Ravishankar): as even as a hash is, and a lost chip only moves what was on it. For comparison.
+- `spray`: over all working chips evenly, as switches do that spray packet by packet.
 """
 
 from __future__ import annotations
@@ -30,8 +30,8 @@ POLICIES = (STATIC, PLANNED, ECMP, SPRAY)
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Transfers:
-    """From endpoint to endpoint, numbered through the plane. `ceiling`: the most GB/s each is offered, inf for as much
-    as it gets. `seed` is ECMP's."""
+    """Transfers between endpoints, numbered throughout the plane. `ceiling`: the most GB/s each is offered, inf for
+    unlimited. `seed` is for ECMP."""
 
     source: Ints
     target: Ints
@@ -53,24 +53,24 @@ class Transfers:
         ceiling: Floats | float = np.inf,
         seed: int = 0,
     ) -> Transfers:
-        """Transfers that make sense on this plane; InvalidField names what does not."""
+        """Validated transfers on this plane; InvalidField names what is not valid."""
         if policy not in POLICIES:
-            raise InvalidField(f"{policy!r} is no routing; use {', '.join(POLICIES)}", field="routing")
+            raise InvalidField(f"{policy!r} is not a routing; use {', '.join(POLICIES)}", field="routing")
         made = [np.ascontiguousarray(ends, np.int64) for ends in (source, target)]
         for name, ends in zip(("source", "target"), made, strict=True):
             if len(ends) and not (ends.min() >= 0 and ends.max() < shape.all_nodes * shape.ends):
-                raise InvalidField(f"endpoints are 0 to {shape.all_nodes * shape.ends - 1}", field=name)
+                raise InvalidField(f"endpoints must be from 0 to {shape.all_nodes * shape.ends - 1}", field=name)
         if len(made[0]) != len(made[1]):
-            raise InvalidField("as many targets as sources", field="target")
+            raise InvalidField("there must be as many targets as sources", field="target")
         offered = np.ascontiguousarray(np.broadcast_to(np.asarray(ceiling, float), len(made[0])))
         if not (offered > 0).all():
-            raise InvalidField("more than 0 GB/s", field="offeredGbps")
+            raise InvalidField("must be more than 0 GB/s", field="offeredGbps")
         return cls(made[0], made[1], offered, policy, seed)
 
 
 class PathSpread:
-    """The transfers of one policy over one plane's tables: `chips(plane)` is [transfer, way], NONE where a way leads
-    nowhere; `weight(plane)` what the sub-plane can carry of each transfer, before its links' shares."""
+    """The transfers of one policy over one plane's tables: `chips(plane)` is [transfer, way], NONE where a way has no
+    path; `weight(plane)` what the sub-plane can carry of each transfer, before the shares of its links."""
 
     def __init__(self, transfers: Transfers, tables: ForwardingTables) -> None:
         self.transfers, self.tables = transfers, tables
@@ -128,7 +128,7 @@ _CHOOSERS: dict[str, Callable[[PathSpread, int], Ints]] = {
 
 
 def hash_mix(a: NDArray[np.uint64] | Ints, b: NDArray[np.int64] | int) -> NDArray[np.uint64]:
-    """Two numbers as one well-mixed one (the finaliser of splitmix64, Steele et al.)."""
+    """Mixes two numbers into one (the finaliser of splitmix64, Steele et al.)."""
     step = np.uint64(0x9E3779B97F4A7C15)
     x = np.asarray(a).astype(np.uint64) * step + np.asarray(b).astype(np.uint64) + step
     x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)

@@ -1,9 +1,9 @@
-"""From tables to links: which directed links a piece of traffic crosses, and how much of a transfer a sub-plane gets.
+"""From tables to links: the directed links that a piece of traffic uses, and how much of a transfer a sub-plane gets.
 
-A transfer goes from one endpoint to another, endpoints numbered node * ends + end through the plane. It is cut into a
-piece per sub-plane; a row here is one piece. A path has the source's link, the cable up and the cable down, the
-destination's link, and between supernodes the two trunks in the middle; what it does not have is NONE. Within a node it
-has only the first and the last. No path at all: a row of NONE.
+A transfer goes from one endpoint to another, endpoints being numbered node * ends + end throughout the plane. It is
+divided into one piece per sub-plane; a row here is one piece. A path has the source's link, the cable up and the cable
+down, the destination's link, and between supernodes the two trunks in the middle; links it does not need are NONE.
+Within a node it only has the first and the last. Without a path the row is all NONE.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Floats = NDArray[np.float64]
 
 
 def table_chips(tables: ForwardingTables, plane: Ints, source: Ints, target: Ints) -> Ints:
-    """The L2 number that the source's L1 chip sends to the target by; NONE where it has no entry; 0 within a node."""
+    """The L2 number that the source's L1 chip uses towards the target; NONE without an entry; 0 within a node."""
     ends = tables.shape.ends
     node, to_node, end = source // ends, target // ends, target % ends
     port = tables.l1[plane, node, to_node, end].astype(np.int64)
@@ -29,7 +29,7 @@ def table_chips(tables: ForwardingTables, plane: Ints, source: Ints, target: Int
 
 
 def paths(tables: ForwardingTables, plane: Ints, source: Ints, target: Ints, chip: Ints) -> Paths:
-    """A row of link numbers per piece that takes L2 number `chip`, which must serve the pair (NONE: no path)."""
+    """A row of link numbers per piece that uses L2 number `chip`, which must serve the pair (NONE: no path)."""
     shape, left = tables.shape, tables.left
     node, end = np.divmod(source, shape.ends)
     to_node, to_end = np.divmod(target, shape.ends)
@@ -60,21 +60,21 @@ def _trunks(
 
 
 def path_share(found: Paths, link_shares: Floats) -> Floats:
-    """The least share of its built rate that any link of the path has left; 0 without a path."""
-    current = np.append(link_shares, np.inf)[found]  # NONE is the last
+    """The smallest share of its built rate that any link of the path has left; 0 without a path."""
+    current = np.append(link_shares, np.inf)[found]  # NONE refers to the last
     least: Floats = current.min(1)
     return np.where(np.isinf(least), 0.0, least)
 
 
 def even_weight(shape: ClosShape, words: Words) -> Floats:
-    """What a sub-plane can carry for a pair, 0 to 1, when its traffic is spread evenly: the part of its L2 chips that
+    """What a sub-plane can carry for a pair, 0 to 1, if its traffic is spread evenly: the share of its L2 chips that
     serve the pair."""
     return np.bitwise_count(words) / shape.chips
 
 
 def table_weight(shape: ClosShape, words: Words) -> Floats:
     """The same under the rule of the tables, where broken entries are spread in whole numbers: under all-to-all a
-    living cable that served `peers` entries serves up to ceil(peers / living) more for every chip that is lost to the
+    working cable that served `peers` entries serves up to ceil(peers / living) more for every chip that is lost to the
     pair."""
     peers = max(shape.all_nodes - 1, 1)
     living = np.bitwise_count(words).astype(float)

@@ -1,4 +1,4 @@
-"""What is believed of links: states, flap damping, faults localised.
+"""The presumed condition of links: states, flap damping, localisation of faults.
 
-It re-routes nobody.
+It reroutes nothing.
 """

@@ -1,10 +1,10 @@
-"""Diagnosis: from what agents tell of their probes to which link or switch is at fault, and back.
+"""FaultLocaliser: derives from agents' probe reports which link or switch is at fault, and when it no longer is.
 
-The newest rounds are kept in memory only; what was found is in the links' rows. A part is found when two rounds in a
-row point at it and nothing else would explain them, and it is acquitted when in two rounds some probe over it came
-through whole. A round is looked at once half of those who speak have told of it: a node whose clock is ahead is alone
-in its rounds until the others come to them. So a silent fault is found, and its repairing, within `DETECTED_WITHIN_S`
-of emulated time; where emulated time runs so fast that a round takes longer, within 3.5 rounds.
+The newest rounds are kept in memory only; findings are in the links' rows. A part is found at fault when two rounds in
+a row point at it and nothing else would explain them, and cleared when in two rounds some probe over it came through at
+full rate. A round is evaluated once half of the active nodes have reported on it: a node whose clock is ahead is alone
+in its rounds until the others get there. So a silent fault, and its repair, is found within `DETECTED_WITHIN_S` of
+emulated time; or, when emulated time runs so fast that a round takes longer, within 3.5 rounds.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from matrixlink.probing.tomography import WHOLE, LocalisationResult, ProbeOutcom
 
 ROUNDS_JUDGED = 4
 ROUNDS_AHEAD_MAX = 6
-"""A minute: as far as an agent's clock may be ahead of the service's."""
+"""A minute: the furthest that an agent's clock may be ahead of the service's."""
 SPEAKING_WITHIN_ROUNDS = 2.5
-"""Who has sent no probes for longer is not waited for."""
+"""Nodes that have sent no probes for longer are not waited for."""
 DETECTED_WITHIN_ROUNDS = 3.5
 """The rest of the round in which it fails, two whole rounds, and their reports."""
 DETECTED_WITHIN_S = DETECTED_WITHIN_ROUNDS * ROUND_S
@@ -34,8 +34,7 @@ DETECTED_WITHIN_S = DETECTED_WITHIN_ROUNDS * ROUND_S
 
 @dataclass(frozen=True, slots=True)
 class ProbeResults:
-    """One node's round: the failed probes by number, and the ports of its own that reported they were below their
-    rate."""
+    """One node's round: the failed probes by number, and its own ports that it reported below their rate."""
 
     sent: int
     failed: dict[int, float]
@@ -44,7 +43,7 @@ class ProbeResults:
 
 @dataclass(frozen=True, slots=True)
 class SuspectedParts:
-    """What the newest round points at: any of `parts`, by name, would explain so many failed probes."""
+    """What the newest round points at: any of `parts`, by name, would explain that many failed probes."""
 
     parts: tuple[str, ...]
     share: float
@@ -53,24 +52,24 @@ class SuspectedParts:
 
 @dataclass
 class ProbeHistory:
-    """What was heard of one supernode, round by round, and what was made of it."""
+    """What was reported on one supernode, round by round, and the conclusions."""
 
     plan: ProbePlan
     heard: dict[int, dict[str, ProbeResults]] = field(default_factory=dict)
     heard_at: dict[str, float] = field(default_factory=dict)
-    """By node, when it last told of any round."""
+    """By node, when it last reported on any round."""
 
     def newest(self) -> list[int]:
         return sorted(self.heard, reverse=True)
 
     def judged(self, since: float) -> list[int]:
-        """The newest rounds that half of those have told of who spoke since then."""
+        """The newest rounds on which half of the nodes active since then have reported."""
         speaking = sum(at >= since for at in self.heard_at.values())
         return [number for number in self.newest() if 2 * len(self.heard[number]) >= speaking][:ROUNDS_JUDGED]
 
 
 class FaultLocaliser:
-    """`hear` is called for every report taken, `look` by the watcher."""
+    """`record_results` is called for every accepted report, `look` by the watcher."""
 
     def __init__(self, fabric: Fabric, promises: AdmissionState, conditions: LinkStateTracker, clock: Clock) -> None:
         self._clock = clock
@@ -94,7 +93,7 @@ class FaultLocaliser:
         return self._clock.at_least_wall(ROUND_S, ROUND_FLOOR_WALL_S)
 
     def record_results(self, report: LinkReport) -> bool:
-        """Keep what a report tells of probes. True when there is something to look at."""
+        """Store the probe results of a report. Return True if there is something to evaluate."""
         reported = report.probes
         if reported is None:
             return False
@@ -103,7 +102,7 @@ class FaultLocaliser:
         if node not in heard:
             self.sent, self.failed = self.sent + reported.sent, self.failed + len(reported.failed)
         blind = frozenset(port.port for port in report.ports)
-        if node in heard:  # its port may have come back since the round was probed
+        if node in heard:  # its port may have recovered since the probes were sent
             blind |= heard[node].blind
         heard[node] = ProbeResults(reported.sent, {each.probe: each.share for each in reported.failed}, blind)
         rounds.heard_at[node] = self._clock.now()
@@ -119,14 +118,14 @@ class FaultLocaliser:
             self.latency_us.pop(node, None)
 
     def _rounds_of(self, supernode: str) -> ProbeHistory:
-        """Those of a supernode, found only now or known from the start; begun anew when its graph is another."""
+        """The history of a supernode, created when it is discovered and reset when its graph changes."""
         plan = probe_plan(self._fabric.supernodes[supernode])
         if supernode not in self._rounds or self._rounds[supernode].plan is not plan:
             self._rounds[supernode] = ProbeHistory(plan)
         return self._rounds[supernode]
 
     def look(self) -> list[str]:
-        """Make findings of what was heard since the last look. The parts found or acquitted."""
+        """Draw conclusions from what was reported since the last call. Return the parts found at fault or cleared."""
         if not self._news:
             return []
         self._news = False
@@ -135,10 +134,10 @@ class FaultLocaliser:
             del self._rounds[name]
             self._suspicions.pop(name, None)
         for name, rounds in self._rounds.items():
-            changed += self._look_at(name, rounds)
+            changed += self._evaluate(name, rounds)
         return changed
 
-    def _look_at(self, name: str, rounds: ProbeHistory) -> list[str]:
+    def _evaluate(self, name: str, rounds: ProbeHistory) -> list[str]:
         plan = rounds.plan
         since = self._clock.now() - SPEAKING_WITHIN_ROUNDS * self._round_s
         seen = [self._outcomes(rounds, number) for number in rounds.judged(since)]
@@ -174,7 +173,7 @@ class FaultLocaliser:
             )
 
     def _outcomes(self, rounds: ProbeHistory, number: int) -> ProbeOutcomes:
-        """Every probe of a round that says something: not those over ports whose own status explains their loss."""
+        """Every informative probe of a round: without those over ports whose own status explains the loss."""
         heard, plan = rounds.heard[number], rounds.plan
         nodes = sorted(heard.keys() & plan.index.keys(), key=plan.index.__getitem__)
         parts: Parts = plan.parts(number)[np.array([plan.index[node] for node in nodes])]
@@ -188,7 +187,7 @@ class FaultLocaliser:
         }
         known = [plan.number[link] for link in dark if link in plan.number]
         if known:
-            is_dark = np.zeros(len(plan.names) + 1, bool)  # the last is for parts that are not there
+            is_dark = np.zeros(len(plan.names) + 1, bool)  # the last entry is for parts that do not exist
             is_dark[known] = True
             keep = ~is_dark[parts[:, :, :LINKS_CROSSED]].any(axis=2)
             return ProbeOutcomes(parts[keep], shares[keep])
@@ -197,11 +196,11 @@ class FaultLocaliser:
     # -- what is shown ------------------------------------------------------------------------------------------------
 
     def suspicions(self) -> list[SuspectedParts]:
-        """What the newest round points at, found or not."""
+        """What the newest round points at, confirmed or not."""
         return [each for name in sorted(self._suspicions) for each in self._suspicions[name]]
 
     def rounds(self) -> list[tuple[int, int, int, int]]:
-        """Of each round kept, newest first: its number, nodes heard, probes sent and failed."""
+        """For each round kept, newest first: its number, nodes that reported, probes sent and failed."""
         numbers = sorted({number for rounds in self._rounds.values() for number in rounds.heard}, reverse=True)
         reported = []
         for number in numbers:
@@ -213,5 +212,5 @@ class FaultLocaliser:
 
 
 def _passed(part: int, seen: list[ProbeOutcomes]) -> bool:
-    """Whether in the two newest rounds some probe over the part came through whole."""
+    """Whether in the two newest rounds some probe over the part came through at full rate."""
     return len(seen) >= 2 and all(outcomes.best(part) >= WHOLE for outcomes in seen[:2])

@@ -1,11 +1,11 @@
 """Damping: a port that keeps going down is held down until it has been quiet for a while.
 
-Every time a port goes down its penalty grows; between times it halves every half-life. Over the suppress threshold the
-port is held down whatever it says, so routes stop going back and forth; below the reuse threshold it is believed again.
-The scheme and its words are RFC 2439's (BGP route flap damping, sections 4.2 to 4.5); a port that loses lanes counts
-half, as a route that only changes its attributes does there. A penalty never exceeds what decays within `hold_max_s`.
-The values are for links of minutes and not for routes of hours, and are settings: the incumbent's own rule counts five
-RoCE link-downs a day (Ascend/mind-cluster), which a routing decision cannot wait for.
+Each time a port goes down its penalty grows; in between, it halves every half-life. Above the suppress threshold the
+port is held down whatever it reports, so that routes stop going back and forth; below the reuse threshold its reports
+count again. The scheme and its terms are RFC 2439's (BGP route flap damping, sections 4.2 to 4.5); a port that loses
+lanes counts half, like a route that only changes its attributes there. A penalty never exceeds what decays within
+`hold_max_s`. The values are for links that flap in minutes, not routes that flap in hours, and are settings: the
+incumbent's own rule counts five RoCE link-downs a day (Ascend/mind-cluster), which is too slow for routing decisions.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ DOWN_PENALTY, DEGRADED_PENALTY = 1000.0, 500.0
 
 @dataclass(frozen=True, slots=True)
 class Damping:
-    """How penalties grow, fade and act. Durations are emulated seconds."""
+    """How penalties grow, decay and take effect. Durations are emulated seconds."""
 
     half_life_s: float = 120.0
     suppress: float = 2500.0
@@ -33,11 +33,11 @@ class Damping:
         return self.reuse * 2 ** (self.hold_max_s / self.half_life_s)
 
     def decayed(self, penalty: float, age_s: float) -> float:
-        """What is left of a penalty after that long."""
+        """What is left of a penalty after that time."""
         return float(penalty * 2 ** (-max(0.0, age_s) / self.half_life_s))
 
     def grown(self, penalty: float, age_s: float, by: float) -> float:
-        """The penalty after one more offence."""
+        """The penalty after one more loss."""
         return min(self.decayed(penalty, age_s) + by, self.ceiling)
 
     def suppressed_for_s(self, penalty: float) -> float:

@@ -1,9 +1,9 @@
-"""Events on ports that went down, lost lanes or came back, one for each element: the switch, where it took many links
-with it, else the link.
+"""Events on ports that went down, lost lanes or came back, one per element: the switch if it took many links with it,
+else the link.
 
-What ports report is what is announced; parts that probes accuse and ports that are held down have events of their own.
-Each node reports by itself, so a moment passes before anything is said: by then everybody has reported who shares
-the cause. What was announced last is in the link's row, so a restart neither repeats nor forgets it.
+Announced is what ports report; faults found by probes and damped ports have events of their own. Each node reports
+separately, so events are delayed until everybody affected by the same cause has reported. What was announced last is in
+the link's row, so a restart neither repeats nor forgets it.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ class LinkEvents:
     """`tell` is called by the watcher, inside its transaction."""
 
     def __init__(self, store: LinkStore, fabric: Fabric, reports: Callable[[str], bool], clock: Clock) -> None:
-        """`reports`: whether a node's agent is heard."""
+        """`reports`: whether a node's agent is connected."""
         self._store = store
         self._reports = reports
         self._fabric = fabric
         self._clock = clock
 
     def due(self) -> bool:
-        """Whether some port has reported for a while what was not announced of it. Where everything is announced, it is
-        not looked for again before a link changes."""
+        """Whether some port has for a while had a state that was not announced. Once everything is announced, this is
+        not checked again until a link changes."""
         return any(self._waited(row) for row in self._store.records.found(LinkRow, self._unannounced))
 
     def _unannounced(self, session: Session) -> list[LinkRow]:
@@ -44,7 +44,7 @@ class LinkEvents:
         return row.updated_at <= self._clock.now() - SETTLE_S
 
     def tell(self, session: Session) -> int:
-        """One event for each element that changed; how many."""
+        """Add one event for each element that changed. Return how many."""
         unannounced = {row.name: row for row in self._unannounced(session)}
         announced = 0
         for state in sorted({row.port_state for row in unannounced.values()}):
@@ -61,8 +61,9 @@ class LinkEvents:
         return announced
 
     def _switches(self, rows: dict[str, LinkRow]) -> Iterator[tuple[str, list[str], set[str]]]:
-        """Switches of whose links at least half went the same way together, with all links to each that somebody
-        reports on, and those that did. Who took most comes first; a link is counted for one of its ends."""
+        """Switches at least half of whose links changed the same way together, each with all links to it that are
+        reported on, and those that changed. The switch with the most comes first; a link is counted at one of its ends
+        only."""
         by_switch: dict[str, set[str]] = defaultdict(set)
         for name, row in rows.items():
             for end in row.built["ends"]:
@@ -77,7 +78,7 @@ class LinkEvents:
                 yield switch, heard, shared
 
     def _links_to(self, switch: str) -> list[str]:
-        """The links to a switch from nodes that report; none where that is no switch."""
+        """The links to a switch from nodes that report; empty if it is not a switch."""
         supernode = self._fabric.supernode_with(switch)
         if supernode is None or all(switch != each.name for each in supernode.switches()):
             return []

@@ -1,8 +1,8 @@
-"""LinkStateTracker: what is believed of each link: what its port says, what probes found, how often it went down.
+"""LinkStateTracker: the presumed condition of each link, from its port's reports, probes, and its history of flapping.
 
-A link carries the least of what its port reports and what probes find of it; a port that flaps is held down on top of
-that (`flap_damping.py`). All of it is in the links' rows, so it is the same after a restart; memory keeps what every
-report is compared with. Whatever changes here changes the Fabric that routes and promises are made on.
+A link carries the lower of what its port reports and what probes find; a port that flaps is held down in addition
+(`flap_damping.py`). All of this is in the links' rows, so it survives a restart; memory holds what every report is
+compared with. Any change here changes the Fabric on which routes and promises are based.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ WORSE = {UP: 0, DEGRADED: 1, DOWN: 2}
 
 
 class LinkStateTracker:
-    """The verbs work inside the caller's transaction and say whether any link now carries more or less than before."""
+    """The verbs work inside the caller's transaction and return whether any link now carries more or less than
+    before."""
 
     def __init__(
         self, store: LinkStore, promises: AdmissionState, clock: Clock, damping: Damping | None = None
@@ -54,8 +55,9 @@ class LinkStateTracker:
                 self._damped.add(row.name)
 
     def _accused_in(self, session: Session) -> dict[str, float]:
-        """The parts that links' rows accuse. One whose every link is laid to another part by now (a cable to the chip
-        that failed after it) is not among them: should that be whole again, it has to be found anew."""
+        """The parts at fault according to links' rows. A part all of whose links have since been attributed to another
+        part (such as a cable to a chip that failed later) is not included: if that part recovers, it has to be found
+        again."""
         return {
             row.accused: row.probed_gbps / row.built_gbps
             for row in self._store.links(session)
@@ -65,7 +67,7 @@ class LinkStateTracker:
     # -- what is known ----------------------------------------------------------------------------------------------
 
     def reported_below(self) -> set[str]:
-        """Links whose own port says that they are below their rate."""
+        """Links whose own port reports that they are below their rate."""
         return {f"{node}.{port}" for node, ports in self._reported.items() for port in ports}
 
     def accused(self) -> Mapping[str, float]:
@@ -79,8 +81,8 @@ class LinkStateTracker:
     # -- what changes it ----------------------------------------------------------------------------------------------
 
     def take(self, session: Session, report: LinkReport) -> bool:
-        """What a node's agent says of its ports: those below their rate, and no others. Of a port that no cable is
-        drawn to there is nothing to say."""
+        """Apply what a node's agent reports of its ports: those below their rate, and no others. Ports without a cable
+        in the graph are ignored."""
         node, built = str(report.node), self._fabric.built
         below = {each.port: each.gbps for each in report.ports if each.gbps < built[each.port]}
         reported = {port: gbps for port, gbps in below.items() if self._fabric.has_link(node, port)}
@@ -99,7 +101,7 @@ class LinkStateTracker:
         return changed
 
     def mark_faulty(self, session: Session, part: str, links: Iterable[str], share: float, witnesses: int) -> bool:
-        """Probes have found a part at fault: its links carry that share of their rate."""
+        """Record that probes found a part at fault: its links carry that share of their rate."""
         changed = False
         self._promises.mark_stale()
         for name in links:
@@ -119,7 +121,7 @@ class LinkStateTracker:
         return changed
 
     def clear_fault(self, session: Session, part: str) -> bool:
-        """Probes over a part pass again."""
+        """Record that probes over a part pass again."""
         changed = False
         self._promises.mark_stale()
         for row in self._store.links(session):
@@ -132,7 +134,7 @@ class LinkStateTracker:
         return changed
 
     def release(self, session: Session) -> bool:
-        """Believe ports again whose penalty has decayed."""
+        """Release ports whose penalty has decayed."""
         now, changed = self._clock.now(), False
         for name in sorted(self._damped):
             row = self._row(session, name)
@@ -141,7 +143,7 @@ class LinkStateTracker:
         return changed
 
     def undamp(self, session: Session, name: str) -> LinkRow:
-        """Believe a port again at once, and forget how often it went down. Raises Conflict when it is not held."""
+        """Release a port at once, and forget how often it went down. Raises Conflict if it is not damped."""
         self._fabric.link(name)
         row = session.get(LinkRow, name)
         if row is None or row.damped_until is None:
@@ -153,12 +155,12 @@ class LinkStateTracker:
     # -- parts of it --------------------------------------------------------------------------------------------------
 
     def _row(self, session: Session, name: str) -> LinkRow:
-        """The link's row, made when it has none."""
+        """The link's row, created if it has none."""
         found = session.get(LinkRow, name)
         return self._store.new_link(session, self._fabric.link(name)) if found is None else found
 
     def _reconcile(self, session: Session, row: LinkRow, was_gbps: float) -> bool:
-        """Bring a row and the fabric to what is now known. `was_gbps`: what was reported of it before."""
+        """Update a row and the fabric to what is known now. `was_gbps`: what was reported of it before."""
         built = row.built_gbps
         before, after = health(was_gbps, built), health(row.effective_gbps, built)
         if WORSE[after] > WORSE[before]:
@@ -181,14 +183,14 @@ class LinkStateTracker:
         self._damped.add(row.name)
 
     def _has_another_way(self, row: LinkRow) -> bool:
-        """Whether what uses the port has another beside it that carries something and is not drained; the last one is
-        never held down."""
+        """Whether users of the port have another one that carries something and is not drained; the last one is never
+        held down."""
         beside = set(self._fabric.ports.beside[row.port]) - self._fabric.drained(row.node)
         return any(self._fabric.rate(row.node, port) > 0 for port in beside)
 
     def _free_last_ways(self, session: Session, row: LinkRow) -> bool:
-        """Believe a held port again that has become the last one: by what is now known of it, or of one beside it. True
-        when it carries something by that."""
+        """Release a damped port that has become the last one, given what is now known of it or of its alternatives.
+        Return True if it carries something as a result."""
         changed = False
         if self._damped and row.gbps <= 0:
             for port in (row.port, *self._fabric.ports.beside[row.port]):
@@ -209,7 +211,7 @@ class LinkStateTracker:
         return self._believe(row)
 
     def _believe(self, row: LinkRow) -> bool:
-        """Write down what follows. True when the link carries more or less than before."""
+        """Record the resulting condition. Return True if the link carries more or less than before."""
         current, reported, built = row.damped_until is not None, row.effective_gbps, row.built_gbps
         gbps = 0.0 if current else reported
         changed = gbps != row.gbps
@@ -224,7 +226,7 @@ class LinkStateTracker:
 
 
 def _reason(reported_gbps: float | None, effective_gbps: float, built_gbps: float) -> str:
-    """Why a link carries less than it was built for; what its port says itself comes before what probes found."""
+    """Why a link carries less than it was built for; its port's own report takes precedence over what probes found."""
     if effective_gbps >= built_gbps:
         return ""
     if reported_gbps is not None and reported_gbps <= effective_gbps:

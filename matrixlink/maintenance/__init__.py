@@ -1,4 +1,4 @@
-"""Links and switches taken out of use for a while.
+"""Links and switches taken out of use for maintenance.
 
-It decides what moves by asking admission.
+Admission decides which slices are affected.
 """

@@ -1,7 +1,7 @@
-"""The workflow of a drain: routes lead around its elements, every agent acknowledges them, it is Drained.
+"""The workflow of a drain: reroute around its elements, wait for every agent's acknowledgement, mark it Drained.
 
-Cancelled, or refused, the elements are in service again and the drain is Restored, until somebody deletes it or asks
-for it anew.
+If it is cancelled or refused, the elements return to service and the drain is Restored, until it is deleted or
+requested again.
 """
 
 from __future__ import annotations
@@ -16,27 +16,28 @@ from matrixlink.maintenance.drained_elements import DrainedElements
 from matrixlink.store.tables import DRAINED, DRAINING, RESTORED, DrainRow, OperationRow, WorkflowDrains
 
 LOOK_S = 5.0
-"""How often it is looked who has acknowledged, where no agent's report says so before."""
+"""How often acknowledgements are checked when no agent's report triggers it earlier."""
 
 
 @dataclass(frozen=True)
 class DrainContext:
-    """What a step is given: which drain it is about, and the fabric."""
+    """What a step works on: the drain, and the fabric."""
 
     target: str
     elements: DrainedElements
 
 
 async def reroute_slices(work: DrainContext) -> None:
-    """Every slice has routes around the elements. The request has seen to that already, in the transaction that judged
-    it: a newcomer might else take what the slices were to have. What has changed since is done here."""
+    """Make sure that every slice has routes around the elements. The request did this already, in the transaction that
+    evaluated it, since a new slice might otherwise take what the others need; whatever has changed since is handled
+    here."""
     with work.elements.promises.changing() as session:
         if session.get(DrainRow, work.target) is not None:
             work.elements.apply(session)
 
 
 async def put_back(work: DrainContext) -> None:
-    """The elements are in service again, and routes return to them."""
+    """Return the elements to service; routes return to them."""
     with work.elements.promises.changing() as session:
         row = session.get(DrainRow, work.target)
         if row is not None and row.state != RESTORED:
@@ -45,7 +46,7 @@ async def put_back(work: DrainContext) -> None:
 
 
 async def await_acknowledgements(work: DrainContext) -> None:
-    """Until no agent holds a route that crosses the elements."""
+    """Wait until no agent holds a route over the elements."""
     with work.elements.store.transaction() as session:
         row = session.get(DrainRow, work.target)
         if row is None:
@@ -56,7 +57,7 @@ async def await_acknowledgements(work: DrainContext) -> None:
 
 
 async def mark_drained(work: DrainContext) -> None:
-    """Maintenance may begin."""
+    """Mark the drain Drained: maintenance may begin."""
     await await_acknowledgements(work)
     with work.elements.store.transaction() as session:
         row = session.get(DrainRow, work.target)

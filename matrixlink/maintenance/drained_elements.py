@@ -1,8 +1,8 @@
-"""DrainedElements: what drains do to the fabric: routes around what is out of use, and who may still send over it.
+"""DrainedElements: the effect of drains on the fabric: routes around what is out of use, and who may still send over
+it.
 
-The elements carry what they carry until every agent has acknowledged routes that no longer cross them. A node whose
-agent is silent keeps forwarding as it did, so a drain waits for it. What agents report of a drained link is believed
-all the same.
+The elements carry their traffic until every agent has acknowledged routes that avoid them. A node whose agent is silent
+keeps forwarding as before, so a drain waits for it. Reports about a drained link are processed as usual.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from matrixlink.store.tables import DrainRow
 
 
 class DrainedElements:
-    """Of one fabric. Inside the caller's transaction."""
+    """For one fabric. Used inside the caller's transaction."""
 
     def __init__(self, slice_controller: SliceController) -> None:
         self.slice_controller = slice_controller
@@ -25,20 +25,20 @@ class DrainedElements:
         self.fabric = slice_controller.fabric
 
     def apply(self, session: Session) -> None:
-        """Have the fabric know what is drained now, and slices routed accordingly."""
+        """Update the fabric with what is drained now, and reroute slices accordingly."""
         self.promises.mark_stale()
         self.fabric.set_drained(together([row.ports for row in self.store.out_of_use(session)]))
         self.promises.trim_leaving()
         self.slice_controller.reroute_around(session, self.promises.stale_routes())
 
     def count_crossing(self, session: Session, row: DrainRow) -> None:
-        """Note on a drain which programs may still send over its ports."""
+        """Record on a drain which programs may still send over its ports."""
         waiting = self._crossing(session, row.ports)
         if (row.waiting_for, row.message) != (len(waiting), _described(waiting)):
             row.waiting_for, row.message = len(waiting), _described(waiting)
 
     def _crossing(self, session: Session, out: Out) -> list[str]:
-        """Programs that may still send over these ports: not acknowledged, or acknowledged and crossing them."""
+        """Programs that may still send over these ports: not acknowledged, or acknowledged and using them."""
         found = []
         for name in self._concerned(out):
             for program in self.store.programs(session, name):

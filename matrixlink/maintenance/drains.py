@@ -1,9 +1,9 @@
-"""Drains: parts of the fabric taken out of use for maintenance, made before broken, and put back.
+"""Drains: parts of the fabric taken out of use for maintenance, make before break, and returned to service.
 
-A drain is first judged as a what-if: where it would break a floor or cut members off it is refused, unless it is wanted
-all the same. In the same transaction every slice whose routes crossed the elements gets routes around them, in a
-generation of its own; the workflow `drain-elements` waits for the agents and marks it Drained. Deleting the drain
-puts the elements back: routes return to them at once.
+A drain is first evaluated as a what-if and refused if it would break a floor or cut members off, unless that is
+accepted explicitly. In the same transaction every slice whose routes used the elements gets routes around them, with
+the next generation; the workflow `drain-elements` waits for the agents and marks it Drained. Deleting the drain returns
+the elements to service, and routes return to them at once.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ BLOCKING_MAX = 20
 
 
 class Drains:
-    """The verbs over drains."""
+    """The verbs on drains."""
 
     def __init__(self, elements: DrainedElements, runner: WorkflowRunner[DrainContext, OperationRow]) -> None:
         self._elements = elements
@@ -35,11 +35,11 @@ class Drains:
         self._store = elements.store
         self._promises = elements.promises
         self._fabric = elements.fabric
-        elements.slice_controller.after_settle.append(self._settled)
+        elements.slice_controller.after_settle.append(self._check_drains)
 
     def ensure(self, name: str, request: DrainRequest, *, validate_only: bool = False) -> DrainView:
-        """Take elements out of use, or change which; the same again is no news. Raises InsufficientBandwidth with the
-        slices whose floors would break."""
+        """Take elements out of use, or change which. Repeating the same request changes nothing. Raises
+        InsufficientBandwidth with the slices whose floors would break."""
         checked_resource_name(name)
         ports = all_ports(self._fabric, request.elements, "elements")
         with self._promises.changing(dry=validate_only) as session:
@@ -64,15 +64,15 @@ class Drains:
         return view.model_copy(update={"what_if": judged}) if validate_only else row.view()
 
     def restore(self, name: str) -> None:
-        """Put a drain's elements back in service."""
+        """Return a drain's elements to service."""
         with self._promises.changing() as session:
             row = find(session, DrainRow, name)
             self._runner.overtake(session, row, "its deletion")
             session.delete(row)
             self._elements.apply(session)
 
-    def _settled(self, session: Session) -> None:
-        """Agents acknowledged something: drains look again."""
+    def _check_drains(self, session: Session) -> None:
+        """Check drains again after agents acknowledged something."""
         self._runner.nudge()
 
     # -- parts --------------------------------------------------------------------------------------------------------
@@ -88,7 +88,7 @@ class Drains:
         if broken and not request.even_if_floors_break:
             raise InsufficientBandwidth(
                 f"without these elements {counted(len(broken), 'slice')} would have less than they were promised; "
-                "wait, move them, or say evenIfFloorsBreak",
+                "wait, move them, or set evenIfFloorsBreak",
                 field="elements",
                 blocking=[
                     {

@@ -1,4 +1,4 @@
-"""Words of MatrixLink: classes of service, protection, states of slices, digests.
+"""Concepts of MatrixLink: classes of service, protection, states of slices, digests.
 
 Pure.
 """

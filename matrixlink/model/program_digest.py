@@ -1,5 +1,5 @@
-"""The digest of a switch table: a few hex digits by which an agent that read a table back and MatrixLink that requested
-for it know whether they mean the same. Over what a program puts into the tables, not over its bookkeeping."""
+"""The digest of a switch table: a few hex digits by which an agent that read a table back and MatrixLink can tell
+whether it matches the request. Computed over what a program puts into the tables, not over its bookkeeping."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ROUTES = (
     "isolation_key", "qos_class", "weight", "floor_gbps", "ceiling_gbps", "peers", "stripes", "detours", "peerings",
     "security_rules",
 )  # fmt: skip
-"""What of a program is in the tables."""
+"""The fields of a program that are in the tables."""
 
 
 def digest(table: Mapping[str, Any]) -> str:

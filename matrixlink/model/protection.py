@@ -1,9 +1,10 @@
-"""Protection levels: which single failure a floor is promised to survive whole.
+"""Protection levels: the single failure that a floor is promised to survive in full.
 
-A protected floor is booked at the most it can take of each link now and in every state that its level names, so that
-the sum of floors is within every link in all of them: 1/111 instead of 1/112 of a UB floor on each uplink against the
-loss of an L2 chip, 1/96 against that of a sub-plane, the whole of an RDMA floor on each of an NPU's two ports. After a
-loss the same is asked of what is left; where it no longer fits, the floor stands and its protection is shown as lost.
+A protected floor is booked at the most it can take of each link now and in every state covered by its level, so that
+the sum of floors stays within every link in all of them: 1/111 instead of 1/112 of a UB floor on each uplink against
+the loss of an L2 chip, 1/96 against that of a sub-plane, the whole of an RDMA floor on each of an NPU's two ports.
+After a loss, the same is required of what is left; if it no longer fits, the floor stands and its protection is shown
+as lost.
 """
 
 from __future__ import annotations
@@ -34,7 +35,7 @@ class Protection(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProtectionLevel:
-    """One level: the planes that have it, what a pair loses, and what that is in hardware."""
+    """One level: the planes that have it, what a pair loses, and the corresponding hardware failure."""
 
     planes: tuple[Plane, ...]
     fails: str
@@ -42,7 +43,9 @@ class ProtectionLevel:
 
 
 LEVELS: dict[Protection, ProtectionLevel] = {
-    Protection.NONE: ProtectionLevel(tuple(Plane), NOTHING, "The floor holds while everything its routes use does."),
+    Protection.NONE: ProtectionLevel(
+        tuple(Plane), NOTHING, "The floor holds as long as everything its routes use works."
+    ),
     Protection.ANY_CABLE: ProtectionLevel((Plane.UB,), CHIP, "Any one of the members' uplinks to L2 chips."),
     Protection.ANY_L2_CHIP: ProtectionLevel((Plane.UB,), CHIP, "Any one L2 chip, for all nodes at once."),
     Protection.ANY_L1_CHIP: ProtectionLevel(
@@ -59,9 +62,9 @@ LEVELS: dict[Protection, ProtectionLevel] = {
 
 
 def check_protection(plane: Plane, protection: Protection, floor_gbps: float) -> None:
-    """InvalidField for a level that the plane does not have, or one without a floor to protect."""
+    """Raises InvalidField for a level that the plane does not have, or one without a floor to protect."""
     has = [level for level, terms in LEVELS.items() if plane in terms.planes]
     if protection not in has:
-        raise InvalidField(f"plane {plane} has {', '.join(has)}", field="protection")
+        raise InvalidField(f"plane {plane} only has {', '.join(has)}", field="protection")
     if protection != Protection.NONE and floor_gbps <= 0:
         raise InvalidField("there is no floor to protect; ask for floorGbpsPerNpu above 0", field="protection")

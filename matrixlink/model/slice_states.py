@@ -1,7 +1,7 @@
-"""The states of a network slice: from a promise to routes in every member's switches, and back to nothing.
+"""The states of a network slice, from a promise to programmed routes in every member's switches, and to its withdrawal.
 
 A slice is a share of one plane for one instance. Its generation counts its specs and its routes; agents acknowledge a
-generation, and only when all members have is the slice Active. `stands` reads the state off what the agents reported.
+generation, and only when all members have is the slice Active. `next_state` derives the state from agents' reports.
 """
 
 from __future__ import annotations
@@ -16,15 +16,15 @@ SLICE_STATES = StateMachine(
     ADMITTED,
     [
         State(ADMITTED, "Its floors are booked on every link; no agent has been asked to program it yet."),
-        State(PROGRAMMING, "The members' agents are asked to program its present generation.", 120),
-        State(ACTIVE, "Every member's agent has acknowledged the present generation, and all its links are whole."),
-        State(DEGRADED, "Programmed everywhere, but links it could use are lost, or part of its floor."),
+        State(PROGRAMMING, "The members' agents are programming its present generation.", 120),
         State(
-            REROUTING, "Links were lost or came back; the agents are asked to program routes around or over them.", 60
+            ACTIVE, "Every member's agent has acknowledged the present generation, and all its links work at full rate."
         ),
-        State(FAILED, "An agent could not program it; the next spec or a new attempt leads out."),
+        State(DEGRADED, "Programmed everywhere, but some of its links, or part of its floor, are lost."),
+        State(REROUTING, "Links were lost or came back; the agents are programming routes around or over them.", 60),
+        State(FAILED, "An agent could not program it; a new spec or another attempt leads out of this state."),
         State(WITHDRAWING, "Reachable agents are clearing it; its floors stay booked until they have.", 120),
-        State(WITHDRAWN, "Cleared wherever an agent could be reached, fenced where not; its key and floors are free."),
+        State(WITHDRAWN, "Cleared wherever an agent could be reached, fenced elsewhere; its key and floors are free."),
     ],
     {
         ADMITTED: [PROGRAMMING, WITHDRAWING],
@@ -37,14 +37,14 @@ SLICE_STATES = StateMachine(
         WITHDRAWN: [],
     },
 )
-"""The only place where a slice's moves are allowed; README.md shows its picture."""
+"""The only place that defines a slice's transitions; README.md shows the diagram."""
 
 
 def next_state(state: str, programmed: int, members: int, failed: int, whole: bool) -> str:
-    """The state of a slice that has been asked for, from what its agents say. `whole`: all links up, all floor kept.
+    """The state of a requested slice, from its agents' reports. `whole`: all links work and the whole floor is kept.
 
-    A slice on its way (Programming, Rerouting) stays so until everybody has acknowledged; one that was there and lost
-    an acknowledgement is Programming again.
+    A slice in progress (Programming, Rerouting) stays so until all members have acknowledged; one that lost an
+    acknowledgement is Programming again.
     """
     if failed:
         return FAILED

@@ -1,4 +1,4 @@
-"""Who reaches whom over a plane.
+"""Who can reach whom over a plane.
 
-It carries no bytes.
+It carries no traffic.
 """

@@ -1,8 +1,8 @@
-"""Routes from the members of a slice to those of its peers, worked out again where something that they depend on is
-other than it was: who the members are, the ports on their way that are not whole, and how the supernodes are wired.
+"""Routes from the members of a slice to those of its peers, recomputed when what they depend on has changed: the
+members, the impaired ports on their way, and the wiring of the supernodes.
 
-A slice that changes has its peers programmed anew, each with all of its own peerings. What is kept here makes that cost
-in proportion to the peerings of the slice that changed.
+When a slice changes, its peers are programmed again, each with all of its own peerings. The cache here makes the cost
+of that proportional to the peerings of the slice that changed.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ from matrixlink.routing.routing import choose_routes
 from matrixlink.slices.programs import routes_body
 
 Ways = dict[str, dict[str, Any]]
-"""By member: the routes to its peers, and who these are, as its program has them."""
+"""By member: the routes to its peers, and the peers, in the form of its program."""
 
 
 def peer_routes(fabric: Fabric, plane: Plane, members: Sequence[str], peers: Sequence[str]) -> Ways:
-    """What each member is to hold to reach the peers now."""
+    """What each member must hold to reach the peers now."""
     routes = choose_routes(fabric, plane, dict.fromkeys([*members, *peers]))
     ends = {*fabric.ports.npus, *fabric.ports.dies}
     kept = ends.union(peers, (f"{peer}-{end}" for peer in peers for end in ends))
@@ -34,14 +34,14 @@ def peer_routes(fabric: Fabric, plane: Plane, members: Sequence[str], peers: Seq
 
 
 class PeerRoutes:
-    """Those that were worked out last, by slice and partner."""
+    """The routes last computed, by slice and partner."""
 
     def __init__(self, promises: AdmissionState) -> None:
         self._promises = promises
         self._kept: dict[str, dict[str, tuple[Any, Ways]]] = {}
 
     def between(self, slice: str, partner: str, plane: Plane, members: Sequence[str], peers: Sequence[str]) -> Ways:
-        """From one slice's members to another's. Nobody changes what is answered."""
+        """From one slice's members to another's. The result is read-only."""
         fabric = self._promises.fabric
         impaired = self._promises.impaired_ports(plane, dict.fromkeys([*members, *peers]))
         asked = plane, list(members), list(peers), fabric.wirings, impaired
@@ -51,7 +51,7 @@ class PeerRoutes:
         return found[1]
 
     def keep(self, slice: str, partners: set[str]) -> None:
-        """Forget the routes of a slice to all but these."""
+        """Forget the routes of a slice except to these partners."""
         kept = {partner: ways for partner, ways in self._kept.pop(slice, {}).items() if partner in partners}
         if kept:
             self._kept[slice] = kept

@@ -1,4 +1,4 @@
-"""Which peerings there are, as their rows say: by slice, which of them members are to hold, which keys they have."""
+"""The peerings according to their rows: by slice, which of them members must hold, and which keys are used."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matrixlink.store.tables import PEERED, PEERING_DELETING, PROGRAMMING_PEERS,
 
 @dataclass(frozen=True, slots=True)
 class ActivePeering:
-    """A peering that members are asked to hold, seen from one of its slices."""
+    """A peering that members must hold, seen from one of its slices."""
 
     name: str
     partner: str
@@ -21,7 +21,7 @@ class ActivePeering:
 
 @dataclass(frozen=True, slots=True)
 class _Known:
-    """What a row said when it was looked at last."""
+    """What a row said when it was last read."""
 
     slices: tuple[str, str]
     state: str
@@ -31,25 +31,25 @@ class _Known:
 
 
 class PeeringIndex:
-    """Each change costs what belongs to the peering and no more, however many others there are."""
+    """A change costs time in proportion to its own peering only, however many others there are."""
 
     def __init__(self) -> None:
         self._known: dict[str, _Known] = {}
         self._of: dict[str, set[str]] = {}
         self.keys: dict[str, set[int]] = {}
-        """By kind of key, those of peerings of whatever state."""
+        """By kind of key, the keys of peerings in any state."""
         self.open: set[str] = set()
         """Peerings that wait for agents."""
 
     def replace(self, rows: Iterable[PeeringRow]) -> None:
-        """Know these and no others."""
+        """Replace all entries by these."""
         for kept in (self._known, self._of, self.keys, self.open):
             kept.clear()
         for row in rows:
             self.put(row)
 
     def put(self, row: PeeringRow) -> None:
-        """Take in what a row says now. Its slices and its key never change."""
+        """Apply a row. Its slices and its key never change."""
         one, other = row.slices
         known = _Known((one, other), row.state, row.isolation, row.isolation_key, row.security_rules)
         self._known[row.name] = known
@@ -74,11 +74,11 @@ class PeeringIndex:
         return list(self._of)
 
     def of(self, slice: str) -> list[str]:
-        """The peerings of a slice, of whatever state, in the order of their names."""
+        """The peerings of a slice in any state, sorted by name."""
         return sorted(self._of.get(slice, ()))
 
     def active(self, slice: str) -> list[ActivePeering]:
-        """Those that the slice's members are to hold."""
+        """The peerings that the slice's members must hold."""
         found = []
         for name in self.of(slice):
             known = self._known[name]

@@ -1,10 +1,10 @@
-"""Peerings: which slices may reach one another, with whose consent, over which key.
+"""Peerings: which slices may reach one another, with whose consent, and with which key.
 
-Slices are islands: each has a partition key (or VNI) of its own, and no route leads from one to another. A peering of
-two slices of a plane has a key of its own; every member's program then carries, beside the slice, the other side's
-members with that key and the routes to them. It is Active once every agent on both sides has acknowledged that, and
-gone once every one has acknowledged programs without it; its key is not given out before, nor while a node that fell
-silent may still use it (a fence). Traffic between peers has no floor of its own: it takes its slice's share. A slice
+Slices are isolated: each has a partition key (or VNI) of its own, and no route leads from one to another. A peering of
+two slices of a plane has its own key; every member's program then includes, besides the slice, the other side's members
+with that key and the routes to them. The peering is Active once every agent on both sides has acknowledged that, and
+gone once every agent has acknowledged programs without it; its key is not reused before, nor while a node that fell
+silent may still use it (a fence). Traffic between peers has no floor of its own: it uses its slice's share. A slice
 that ends, or passes to a project that never consented, ends its peerings.
 """
 
@@ -30,7 +30,7 @@ from matrixlink.store.tables import PEERED, PEERING_DELETING, PENDING, PROGRAMMI
 
 
 class Peerings:
-    """The verbs over peerings."""
+    """The verbs on peerings."""
 
     def __init__(self, slice_controller: SliceController) -> None:
         self._slice_controller = slice_controller
@@ -49,10 +49,10 @@ class Peerings:
     # -- verbs --------------------------------------------------------------------------------------------------------
 
     def ensure(self, name: str, request: PeeringRequest) -> PeeringView:
-        """Ask for a peering; the same again is no news, but for its labels. Raises InvalidField, Conflict.
+        """Request a peering; repeating it changes nothing except labels. Raises InvalidField, Conflict.
 
-        Of another project's slice nothing is looked at before that project accepts, not even whether it exists: who
-        asks would learn of it.
+        A slice of another project is not looked at before that project accepts, not even to see whether it exists: the
+        requester would learn of it.
         """
         checked_resource_name(name)
         with self._promises.changing() as session:
@@ -62,7 +62,9 @@ class Peerings:
                 if row.state == PEERING_DELETING:
                     raise Conflict(f"peering {name!r} is being deleted; wait until it is gone")
                 if (row.slices, row.security_rules) != (sorted(request.slices), rules):
-                    raise Conflict(f"peering {name!r} is of other slices or rules; delete it first", field="slices")
+                    raise Conflict(
+                        f"peering {name!r} exists with other slices or rules; delete it first", field="slices"
+                    )
                 row.labels = request.labels
                 return row.view()
             one, foreign = self._checked(request)
@@ -78,7 +80,7 @@ class Peerings:
             session.add(row)
             self._promises.mark_stale()
             if foreign is not None:
-                row.message = f"waits for project {foreign} to accept"
+                row.message = f"waiting for project {foreign} to accept"
                 self._index.put(row)
             else:
                 row.state = PROGRAMMING_PEERS
@@ -86,8 +88,8 @@ class Peerings:
         return row.view()
 
     def accept(self, name: str, project: str) -> PeeringView:
-        """A project's consent; given twice it is no news. Raises Forbidden for one that has no slice in it, and
-        InvalidField where the slices cannot be joined."""
+        """Record a project's consent; giving it again changes nothing. Raises Forbidden for a project without a slice
+        in it, and InvalidField if the slices cannot be joined."""
         with self._promises.changing() as session:
             row = find(session, PeeringRow, name)
             if row.state == PEERING_DELETING:
@@ -95,7 +97,7 @@ class Peerings:
             owners = set(map(project_of, row.slices))
             if project not in owners:
                 raise Forbidden(f"project {project} has no slice in peering {name}")
-            if project in row.accepted_by:  # who asked, above all: it is told nothing of the other's slice
+            if project in row.accepted_by:  # first of all the requester, who must learn nothing about the other's slice
                 return row.view()
             self._check_pair(*(self._slice(slice, at) for at, slice in enumerate(row.slices)))
             row.accepted_by = sorted({*row.accepted_by, project})
@@ -106,11 +108,11 @@ class Peerings:
         return row.view()
 
     def delete(self, name: str) -> PeeringView | None:
-        """Have both sides forget each other; None once it is gone."""
+        """Have both sides remove the peering; None once it is gone."""
         with self._promises.changing() as session:
             row = find(session, PeeringRow, name)
             self._promises.mark_stale()
-            if row.state == PENDING:  # nobody was asked to hold anything of it
+            if row.state == PENDING:  # no agent was asked to hold any of it
                 session.delete(row)
                 session.flush()
                 self._index.drop(name)
@@ -127,13 +129,14 @@ class Peerings:
     # -- what others do -----------------------------------------------------------------------------------------------
 
     def refresh(self, session: Session) -> None:
-        """Know again which peerings members are to hold, and which keys peerings have."""
+        """Reload which peerings members must hold, and which keys peerings have."""
         self._index.replace(self._store.peerings(session))
         self._promises.peered = {}
-        self._follow(self._index.slices())
+        self._update_peered(self._index.slices())
 
     def synchronise(self, session: Session, slice: SliceRow) -> None:
-        """A slice has changed: peers learn of its members; one that ends or changes hands ends its peerings."""
+        """React to a change of a slice: update its peers about its members, and end its peerings if it ends or changes
+        projects."""
         changed = []
         for row in self._store.peerings_named(session, self._index.of(slice.name)):
             consents = slice.project in row.accepted_by
@@ -158,13 +161,13 @@ class Peerings:
                 body.setdefault("peerings", []).append(peering | ways[node] | {"security_rules": each.rules})
 
     def reconcile(self, session: Session) -> None:
-        """Peerings that everybody holds are Active; those that nobody holds any more are gone."""
+        """Activate peerings that all members hold, and remove those that none holds any more."""
         for row in self._store.peerings_named(session, self._index.open):
             if row.state == PROGRAMMING_PEERS and all(self._holds(session, row, name) for name in row.slices):
                 self._promises.mark_stale()
                 row.state = PEERED
                 self._index.put(row)
-            if row.state == PEERING_DELETING and all(self._is_rid(session, row, name) for name in row.slices):
+            if row.state == PEERING_DELETING and all(self._is_removed(session, row, name) for name in row.slices):
                 for name in row.slices:
                     self._store.fence_also(session, name, row.isolation, row.isolation_key)
                 self._promises.mark_stale()
@@ -174,15 +177,15 @@ class Peerings:
     # -- parts --------------------------------------------------------------------------------------------------------
 
     def _checked(self, request: PeeringRequest) -> tuple[SliceState, str | None]:
-        """A slice of the project that asks, and the other project whose consent it takes, if any."""
+        """The requester's slice, and the other project whose consent is needed, if any."""
         one, other = request.slices
         if one == other:
-            raise InvalidField("a slice reaches itself without a peering", field="slices[1]")
+            raise InvalidField("a slice does not need a peering with itself", field="slices[1]")
         own = [self._slice(name, at) for at, name in enumerate(request.slices) if project_of(name) == request.project]
         if not own:
             raise InvalidField(f"neither slice belongs to project {request.project}", field="slices")
         if request.security_rules and own[0].plane != Plane.VPC:
-            raise InvalidField("only the VPC plane has security rules; a partition key is all or nothing",
+            raise InvalidField("security rules are only for the VPC plane; a partition key permits all traffic or none",
                                field="securityRules")  # fmt: skip
         if len(own) == 2:
             self._check_pair(*own)
@@ -196,7 +199,7 @@ class Peerings:
         return terms
 
     def _check_pair(self, one: SliceState, other: SliceState) -> None:
-        """InvalidField for two slices that no route can join."""
+        """Raises InvalidField for two slices that no route can join."""
         if one.plane != other.plane:
             raise InvalidField(f"{one.name} is on {one.plane}, {other.name} on {other.plane}", field="slices[1]")
         ours, theirs = (self._promises.fabric.supernode_name(each.members[0]) for each in (one, other))
@@ -204,11 +207,12 @@ class Peerings:
             raise InvalidField("no UB route leads from one supernode to another", field="slices[1]")
 
     def _apply(self, session: Session, rows: list[PeeringRow], but: str = "") -> None:
-        """Have the agents of both slices of each (`but` one, which is at it itself) hold what they are to hold now."""
+        """Have the agents of both slices of each peering (except slice `but`, which is programmed by the caller) hold
+        what they must hold now."""
         for row in rows:
             self._index.put(row)
         both = dict.fromkeys(name for row in rows for name in row.slices)
-        self._follow(both)
+        self._update_peered(both)
         slices = self._store.slices_named(session, [name for name in both if name != but])
         for each in slices:
             if each.program_generation and each.state not in (ADMITTED, WITHDRAWING):
@@ -218,8 +222,8 @@ class Peerings:
         else:
             self.reconcile(session)
 
-    def _follow(self, slices: Iterable[str]) -> None:
-        """Have memory say where the routes of these slices lead by their peerings."""
+    def _update_peered(self, slices: Iterable[str]) -> None:
+        """Update AdmissionState with the members that these slices reach by their peerings."""
         for name in slices:
             partners = {each.partner: None for each in self._index.active(name)}
             self._routes.keep(name, {*partners})
@@ -237,9 +241,9 @@ class Peerings:
             for program in programs
         )
 
-    def _is_rid(self, session: Session, row: PeeringRow, name: str) -> bool:
-        """Whether every agent that can be asked is rid of this peering on this side: programs without it are
-        acknowledged, or the slice has never been asked for, or is gone. Others are fenced."""
+    def _is_removed(self, session: Session, row: PeeringRow, name: str) -> bool:
+        """Whether every reachable agent on this side has removed this peering: programs without it are acknowledged, or
+        the slice was never programmed, or is gone. Other agents are fenced."""
         return all(
             program.action == "program" and program.state == "Programmed" and not _has(program.body, row.name)
             for program in self._store.programs(session, name)

@@ -1,8 +1,8 @@
-"""reachability: whether something sent from one slice (or address) to another arrives, and by which rule.
+"""reachability: whether traffic from one slice (or address) to another arrives, and by which rule.
 
-Inside a slice everybody reaches everybody. Between slices there must be an Active peering, of several any; on UB and
-RDMA its partition key is all there is to it. On the VPC plane rules allow and nothing else does: what leaves is free
-unless the sender has egress rules, what arrives needs an ingress rule of the receiver or of a peering.
+Inside a slice every member reaches every other. Between slices there must be an Active peering; on UB and RDMA its
+partition key decides alone. On the VPC plane traffic needs a rule that allows it: egress is free unless the sender has
+egress rules, and ingress needs an ingress rule of the receiver or of a peering.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from matrixlink.store.tables import PEERED, SliceRow
 def reachability(
     store: LinkStore, source: str, target: str, plane: Plane | None, protocol: str, port: int | None
 ) -> ReachabilityView:
-    """`source` is a slice, an instance with a slice on `plane`, or an address block; `target` one of the former.
+    """`source` is a slice, an instance with a slice on `plane`, or an address block; `target` one of the first two.
     Raises NotFound, InvalidField."""
     with store.reading() as session:
         slices = store.slices(session)
@@ -36,11 +36,11 @@ def reachability(
         sender = _slice(slices, source, Plane(to.plane), "from")
         asked.source = sender.name
         if sender.name == to.name:
-            return _described(asked, True, "SameSlice", f"slice/{to.name}", "members of one slice reach one another")
+            return _described(asked, True, "SameSlice", f"slice/{to.name}", "members of a slice reach one another")
         peerings = [row for row in store.peerings(session) if row.slices == sorted([sender.name, to.name])]
         if sender.plane != to.plane or not peerings:
             return _described(asked, False, "NotPeered", "", f"{sender.name} and {to.name} are not peered")
-        active = [row for row in peerings if row.state == PEERED]  # members hold every one of them
+        active = [row for row in peerings if row.state == PEERED]  # members hold all of these
         if not active:
             first = peerings[0]
             return _described(asked, False, "PeeringNotActive", f"peering/{first.name}", f"it is {first.state}")
@@ -77,12 +77,14 @@ def _slice(slices: list[SliceRow], name: str, plane: Plane | None, field: str) -
             return row
     found = [row for row in slices if row.instance == name and plane in (None, row.plane)]
     if len(found) != 1:
-        raise NotFound(f"{name[:80]!r} is no slice, nor an instance with one slice on that plane", field=field)
+        raise NotFound(
+            f"{name[:80]!r} is neither a slice nor an instance with exactly one slice on that plane", field=field
+        )
     return found[0]
 
 
 def is_network(text: str) -> bool:
-    """Whether it is meant as an address block; keys of slices have a slash too."""
+    """Whether it is meant as an address block; keys of slices contain a slash too."""
     return text.replace(".", "").replace("/", "").isdigit()
 
 
@@ -90,7 +92,7 @@ def _network(text: str) -> ipaddress.IPv4Network:
     try:
         return ipaddress.IPv4Network(text, strict=False)
     except ValueError as wrong:
-        raise InvalidField(f"{text[:40]!r} is no address block such as 10.0.0.0/8", field="from") from wrong
+        raise InvalidField(f"{text[:40]!r} is not an address block such as 10.0.0.0/8", field="from") from wrong
 
 
 def _rules(stored: Iterable[dict[str, object]] | None) -> list[SecurityRule]:

@@ -1,4 +1,4 @@
-"""Which probes to send, and which part is at fault by what comes back.
+"""Which probes to send, and which part is at fault given their results.
 
 Pure: agents send, controllers act.
 """

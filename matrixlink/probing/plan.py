@@ -1,14 +1,14 @@
 """ProbePlan: who probes whom over which path in which round.
 
-In a round every node sends one probe over each of its paths out: one per UB L2 chip, one per RDMA port, one over the
-VPC card. Over what its graph or its peer's lacks no probe is sent; where a cable leads to another chip, the probe goes
-by that one. That is 129 probes a node whatever the size of the supernode, and not one per pair of nodes. The peer moves
-on by a step of its own for each path and round, the same step for all nodes, so every path is also probed once from
-outside; the dies at both ends move too, so every die's port is probed once as a source and once as a target. A part
-that fails is therefore on at least two failed probes of a round that share nothing else, and everything beside it is on
-a probe that passes. Who is asked is arithmetic, so a report only has to tell the round and which probes went wrong:
-MatrixLink works out the others. Every node is probed by every other in time (UB ping mesh of the incumbent's documents;
-its own plan of pairs is unpublished, this one is ours).
+In a round every node sends one probe over each of its outgoing paths: one per UB L2 chip, one per RDMA port, one over
+the VPC card. Paths that its own graph or its peer's lacks are not probed; where a cable leads to another chip, the
+probe uses that one. That is 129 probes per node whatever the size of the supernode, rather than one per pair of nodes.
+The peer advances by a step specific to path and round, the same for all nodes, so every path is also probed once from
+outside; the dies at both ends advance too, so every die's port is probed once as a source and once as a target. A part
+that fails is therefore on at least two failed probes of a round that share nothing else, and every part around it is on
+a probe that passes. Peers are computed, so a report only has to give the round and which probes failed: MatrixLink
+reconstructs the paths. In time every node is probed by every other (the UB ping mesh of the incumbent's documents; its
+own plan of pairs is unpublished, this one is ours).
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ from matrixresource.topology import Supernode
 from matrixresource.topology.compiled import CompiledTopology
 
 ROUND_S, ROUND_FLOOR_WALL_S = 10.0, 0.5
-"""A round each 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
+"""A round per 10 s of emulated time (the incumbent's ping mesh: an interval of 1 to 60 s, Ascend/mind-cluster)."""
 
 Parts = NDArray[np.int32]
 LINKS_CROSSED = 4
-"""The first columns of a probe's parts: the links at both ends. Behind them stand switches, then the two nodes."""
+"""The first columns of a probe's parts are the links at both ends; after them come switches, then the two nodes."""
 ROUNDS_CACHED = 8
 SUPERNODES_CACHED = 1024
-"""More than a machine has: each is asked for in every round, and all that are wired alike share their numbers."""
+"""More than a machine has: each is needed in every round, and all with the same wiring share their numbers."""
 
 
 def probe_plan(supernode: Supernode) -> ProbePlan:
-    """The plan of a supernode with that graph, one for all who ask in this process."""
+    """The plan of a supernode with that graph, shared within this process."""
     return _plan(supernode.name, supernode.topology)
 
 
@@ -51,9 +51,9 @@ def _compiled(topology: CompiledTopology) -> ProbePlan:
 
 
 class ProbePlan:
-    """The rounds of one supernode. Both sides hold one: agents to send, MatrixLink to understand.
+    """The rounds of one supernode. Both sides hold one: agents to send, MatrixLink to interpret.
 
-    Everything a probe can be lost by is a part with a number: links first, then switches, then nodes, so that of two
+    Everything that can lose a probe is a part with a number: links first, then switches, then nodes, so that of two
     explanations the smaller part has the lower number.
     """
 
@@ -63,7 +63,7 @@ class ProbePlan:
         self._planes, self._chips = spec.ub.sub_planes, spec.ub.l2_per_sub_plane
         order = port_order(spec)
         self.paths = order.outward
-        """The ports out of a node in the order in which a round's probes are numbered."""
+        """The outgoing ports of a node in the order in which a round's probes are numbered."""
         ports = self.paths + order.die_links
         self.port_number = {port: at for at, port in enumerate(ports)}
         self.plane_of_path = [
@@ -76,7 +76,7 @@ class ProbePlan:
         self.parts = functools.lru_cache(maxsize=ROUNDS_CACHED)(self._parts)
 
     def of(self, supernode: Supernode) -> ProbePlan:
-        """The same plan for another supernode with the same graph: only the names are others."""
+        """The same plan for another supernode with the same graph: only the names differ."""
         if supernode.name == self.supernode.name:
             return self
         plan = copy.copy(self)
@@ -92,19 +92,19 @@ class ProbePlan:
 
     @functools.cached_property
     def names(self) -> list[str]:
-        """Of every part, by its number."""
+        """The name of every part, by its number."""
         every = self.supernode.switches()
         switches = [each.name for kind in ("l1", "l2", "leaf") for each in every if each.kind == kind]
         return [f"{node}.{port}" for node in self.nodes for port in self.port_number] + switches + self.nodes
 
     @functools.cached_property
     def number(self) -> dict[str, int]:
-        """Of every part, by its name."""
+        """The number of every part, by its name."""
         return {name: at for at, name in enumerate(self.names)}
 
     def _compile(self) -> None:
-        """From the graph: where every port leads, as numbers of parts. [node, port]: the port of a node that leads to
-        the switch that this one leads to on a regular machine (-1: none), and the switch at the far end."""
+        """Derive from the graph where every port leads, as numbers of parts. [node, port]: the port of a node that
+        leads to the switch that this one leads to on a regular machine (-1: none), and the switch at the far end."""
         count, numbers = len(self.nodes), {port: at for at, port in enumerate(self.paths)}
         regular = np.arange(len(self.paths), dtype=np.int32)
         self._port_in_place: Parts = np.tile(regular, (count, 1))
@@ -133,17 +133,17 @@ class ProbePlan:
         return part < self._first_switch
 
     def target(self, node: str, number: int, path: int) -> str:
-        """Whom a node's probe over that path asks in that round."""
+        """The peer that a node's probe over that path targets in that round."""
         return self.names[self.parts(number)[self.index[node], path, -2]]
 
     def links(self, node: str, number: int, path: int) -> list[str]:
-        """The links that a node's probe over that path crosses in that round."""
+        """The links that a node's probe over that path uses in that round."""
         crossed = self.parts(number)[self.index[node], path, :LINKS_CROSSED]
         return [self.names[part] for part in crossed if part >= 0]
 
     def _parts(self, number: int) -> Parts:
         """The parts of every probe of a round, by node and path: own link or links, the peer's, the switches between,
-        the peer, the node itself; -1 where there is none. A probe and its answer cross the same parts."""
+        the peer, the node itself; -1 where there is none. A probe and its answer use the same parts."""
         count = len(self.nodes)
         found = np.full((count, self.per_round, LINKS_CROSSED + 5), -1, np.int32)
         if count < 2:
@@ -163,8 +163,8 @@ class ProbePlan:
     def _ub(
         self, found: Parts, number: int, source: Parts, target: Parts, out: Parts, into: Parts
     ) -> NDArray[np.bool_]:
-        """Over the dies' ports, which go round with the chip and the round, two L1 chips and an L2 chip; and which
-        probes there are."""
+        """Over the dies' ports, which rotate with chip and round, two L1 chips and an L2 chip; and which probes
+        exist."""
         uplinks, dies = self._planes * self._chips, self.spec.node.dies
         plane, k = np.divmod(np.arange(uplinks), self._chips)
         here, there = (k + number) % dies, (k + 3 * number + plane + 1) % dies
@@ -192,7 +192,8 @@ class ProbePlan:
         return int((self.parts(number)[self.index[node], :, -1] >= 0).sum())
 
     def links_of(self, part: str) -> list[str]:
-        """The links that carry nothing when a link or switch does not; [] for a node, whose loss is not a link's."""
+        """The links that carry nothing when a link or switch does not; [] for a node, whose loss is not attributed to
+        links."""
         if "." in part:
             return [part]
         if part in self.index:

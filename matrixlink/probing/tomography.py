@@ -2,11 +2,11 @@
 
 The method is Boolean network tomography (Duffield, "Network tomography of binary network performance characteristics",
 IEEE Trans. Inf. Theory 2006; the smallest consistent failure set, found greedily): a part on a probe that passed is
-cleared; of what is left, the part that explains the most failed probes is taken, and so on until all are explained.
-Where several parts explain exactly the same probes they are one suspicion with several candidates: a single round of
-few witnesses may not tell them apart, and the next round, whose paths cross differently, will (`confirmed`). A probe
-that came through at a share of its rate clears parts only as far as that share. Deterministic: ties go to the smaller
-part (link, then switch, then node), then to the name.
+cleared; of the others, the part that explains the most failed probes is taken, and so on until all are explained. Parts
+that explain exactly the same probes form one suspicion with several candidates: a single round with few witnesses may
+not distinguish them, and the next round, with other paths, will (`confirmed`). A probe that came through at a share of
+its rate only clears parts up to that share. Deterministic: ties go to the smaller part (link, then switch, then node),
+then to the name.
 """
 
 from __future__ import annotations
@@ -20,32 +20,32 @@ from numpy.typing import NDArray
 from matrixlink.probing.plan import Parts
 
 WHOLE = 0.999
-"""A probe with this share of its rate counts as passed: measuring a rate has an error."""
+"""A probe with this share of its rate counts as passed: rates are measured with an error."""
 TOLERANCE = 0.02
-"""Shares this close are one."""
+"""Shares this close are equal."""
 SUSPICIONS_MAX = 64
-"""In a fabric where more than this is broken at once, the most telling come first and the others in later rounds."""
+"""If more than this is broken at once, the parts that explain the most come first and the others in later rounds."""
 
 Shares = NDArray[np.float64]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class ProbeOutcomes:
-    """Probes of a round: a row of part numbers for each (-1: none), and the share of its rate that came through (0: it
-    was lost)."""
+    """Probes of a round: a row of part numbers for each (-1: none), and the share of its rate that came through (0:
+    lost)."""
 
     parts: Parts
     shares: Shares
 
     def best(self, part: int) -> float:
-        """The best share that any probe over a part got; 0 where there is none."""
+        """The best share of any probe over a part; 0 if there is none."""
         over = (self.parts == part).any(axis=1)
         return float(self.shares[over].max(initial=0.0))
 
 
 @dataclass(frozen=True, slots=True)
 class Suspicion:
-    """What would explain `witnesses` failed probes: any one of `parts`, at `share` of its rate."""
+    """A possible explanation of `witnesses` failed probes: any one of `parts`, at `share` of its rate."""
 
     parts: frozenset[int]
     share: float
@@ -59,7 +59,8 @@ class Suspicion:
 
 @dataclass(frozen=True, slots=True)
 class LocalisationResult:
-    """What a round says: suspicions, the most telling first; how many failed probes nothing explains."""
+    """The conclusions from a round: suspicions, those with the most witnesses first, and the number of unexplained
+    failures."""
 
     suspicions: tuple[Suspicion, ...]
     unexplained: int = 0
@@ -79,7 +80,7 @@ def localise(outcomes: ProbeOutcomes) -> LocalisationResult:
     left = np.ones(len(parts), bool)
     while len(suspect) and len(suspicions) < SUSPICIONS_MAX:
         count = np.bincount(suspect, minlength=1)
-        first = int(count.argmax())  # the lowest number of those: the smallest part
+        first = int(count.argmax())  # the lowest number among those: the smallest part
         witnesses = row[suspect == first]
         same = _explaining_the_same(suspect, row, count, first, witnesses)
         suspicions.append(Suspicion(same, float(best[first]), len(witnesses)))
@@ -90,7 +91,7 @@ def localise(outcomes: ProbeOutcomes) -> LocalisationResult:
 
 
 def _best_shares(outcomes: ProbeOutcomes) -> Shares:
-    """By part number, the best share that any probe over it got: what it carries at least."""
+    """By part number, the best share of any probe over it: the least that the part carries."""
     best = np.zeros(int(outcomes.parts.max()) + 1)
     current = outcomes.parts >= 0
     np.maximum.at(best, outcomes.parts[current], np.repeat(outcomes.shares, current.sum(axis=1)))
@@ -104,16 +105,17 @@ def _explaining_the_same(
     first: int,
     witnesses: NDArray[np.int64],
 ) -> frozenset[int]:
-    """The parts of the same kind that explain exactly the same probes. A switch that explains no more than one of its
-    links is no better an explanation, nor a node than its switch: parts of the smallest kind are candidates."""
+    """The parts of the same kind that explain exactly the same probes. Only parts of the smallest kind are
+    candidates: a switch that explains no more than one of its links is no better explanation, nor is a node compared
+    to its switch."""
     rivals = np.flatnonzero(count == len(witnesses))
     wanted = set(witnesses.tolist())
     return frozenset(int(each) for each in rivals if each == first or set(row[suspect == each].tolist()) == wanted)
 
 
 def confirmed(rounds: Sequence[LocalisationResult]) -> list[Suspicion]:
-    """Suspicions of the newest round that the rounds before share, narrowed to the candidates common to them; only
-    those where a single part is left. `rounds` are newest first, at least two."""
+    """Suspicions of the newest round that the previous rounds share, narrowed to their common candidates; only those
+    with a single part left. `rounds` are newest first, at least two."""
     if len(rounds) < 2:
         return []
     found = []

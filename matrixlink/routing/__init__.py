@@ -1,4 +1,4 @@
-"""Paths for each plane.
+"""Paths on each plane.
 
-It takes no bandwidth.
+It books no bandwidth.
 """

@@ -1,12 +1,12 @@
-"""Routes over the RDMA plane: two die ports per NPU, each to a subnet of its own, leaves and spines.
+"""Routes over the RDMA plane: two die ports per NPU, each in its own subnet, with leaves and spines.
 
-The two dies of an NPU share what its ports have: a pair of NPUs uses both subnets in proportion to what both ends have
-left in each, and the spines from one subnet to the other when they have none in common. Inside a cabinet a subnet's
-leaf is enough; between cabinets, and between supernodes as far as the topology has switches, traffic is spread evenly
-over the spines that both leaves reach, and takes of the trunks of both.
+The two dies of an NPU share what its ports have. A pair of NPUs uses both subnets in proportion to what both ends have
+left in each, and goes over the spines from one subnet to the other if they have none in common. Inside a cabinet a
+subnet's leaf is enough; between cabinets, and between supernodes as far as the topology has switches, traffic is spread
+evenly over the spines that both leaves reach, and uses the trunks of both.
 
-Floors are booked by the hose model: each die port at the most that any peer makes it carry, each trunk at the sum of
-what its cabinet's members may put on it.
+Floors are booked by the hose model: each die port at the maximum that any peer can make it carry, each trunk at the sum
+of what its cabinet's members may put on it.
 """
 
 from __future__ import annotations
@@ -27,8 +27,8 @@ Shares = tuple[float, ...]
 
 @dataclass(frozen=True, slots=True)
 class TrunkState:
-    """What lies between two cabinets: by subnet, the part of the trunks' rate that both leaves have, and how much of it
-    over each spine. One cabinet with itself has all of it without any trunk."""
+    """The connection between two cabinets: by subnet, the share of the trunks' rate that both leaves have, and the part
+    of it on each spine. A cabinet reaches itself fully without any trunk."""
 
     trunks: Shares
     spines: tuple[Shares, ...]
@@ -37,14 +37,14 @@ class TrunkState:
 
 @dataclass(frozen=True, slots=True)
 class RdmaPairWeights:
-    """From one NPU to another: the weight of each die port, and whether its traffic goes over the spines."""
+    """From one NPU to another: the weight of each die port, and whether traffic goes over the spines."""
 
     weights: Shares
     over_spines: bool
 
 
 class RdmaPortState:
-    """The ports and trunks that some members have now."""
+    """The ports and trunks of some members in their present condition."""
 
     def __init__(self, fabric: Fabric, members: list[str]) -> None:
         self.fabric = fabric
@@ -56,7 +56,7 @@ class RdmaPortState:
         for node in members:
             self.cabinets.setdefault(fabric.cabinet_of(node), []).append(node)
         self.leaves = {cabinet: fabric.leaves_at(nodes[0]) for cabinet, nodes in self.cabinets.items()}
-        """By cabinet, one for each subnet."""
+        """By cabinet, one per subnet."""
         self.kinds: dict[str, list[Shares]] = {
             cabinet: sorted({shares for node in nodes for shares in self.npus[node]})
             for cabinet, nodes in self.cabinets.items()
@@ -89,7 +89,7 @@ class RdmaPortState:
         return TrunkState(tuple(trunks), tuple(spines))
 
     def peers(self, cabinet: str) -> Iterator[tuple[Shares, TrunkState]]:
-        """Every kind of NPU that one in this cabinet may send to, and what lies between."""
+        """Every kind of NPU that one in this cabinet may send to, and the connection to it."""
         for theirs, kinds in self.kinds.items():
             for shares in kinds:
                 yield shares, self.between(cabinet, theirs)
@@ -102,8 +102,8 @@ def _whole_between(subnets: int, spines: int, same: bool) -> TrunkState:
 
 @functools.lru_cache(maxsize=8192)
 def way(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | None:
-    """Each die port's part: by what both ends and the trunks have in its subnet; over the spines into the other subnet
-    when they share none; None when nothing leads there."""
+    """The weight of each die port, by what both ends and the trunks have in its subnet; over the spines into the other
+    subnet if they share none; None if there is no path."""
     common = [min(a, b, t) for a, b, t in zip(mine, theirs, between.trunks, strict=True)]
     if total := sum(common):
         return RdmaPairWeights(tuple(share / total for share in common), not between.same)
@@ -115,7 +115,7 @@ def way(mine: Shares, theirs: Shares, between: TrunkState) -> RdmaPairWeights | 
 
 @functools.cache
 def survey_states(fails: str, subnets: int) -> tuple[Shares, ...]:
-    """What a failure leaves of a pair's subnets, in each state; the whole one first."""
+    """What a failure leaves of a pair's subnets, in each state, the undamaged one first."""
     whole = (1.0,) * subnets
     if fails == NOTHING:
         return (whole,)
@@ -151,7 +151,7 @@ def _demand(survey: RdmaPortState, fails: str) -> tuple[Demand, tuple[tuple[str,
                 extra = np.maximum(extra, most[npu].trunks - normal[npu].trunks)
                 cut += [(f"{node}-npu{at}", "*")] if most[npu].cut else []
         for leaf, vector in zip(survey.leaves[cabinet], trunks + extra, strict=False):
-            if vector.any():  # of the ports of a cabinet one fails at a time
+            if vector.any():  # the ports of a cabinet fail one at a time
                 vector.flags.writeable = False
                 demand[leaf] = vector
     return demand, tuple(cut)
@@ -159,7 +159,8 @@ def _demand(survey: RdmaPortState, fails: str) -> tuple[Demand, tuple[tuple[str,
 
 @dataclass(frozen=True, slots=True, eq=False)
 class WorstLoad:
-    """The most that one NPU may be made to carry per GB/s of floor: on each die port, on each trunk of its leaves."""
+    """The maximum that one NPU may have to carry per GB/s of floor, on each die port and on each trunk of its
+    leaves."""
 
     ports: Shares
     trunks: Vector
@@ -205,7 +206,7 @@ def _node_vector(npus: tuple[Shares, ...]) -> Vector:
 
 
 def choose_rdma(fabric: Fabric, members: list[str]) -> Routes:
-    """Everybody's stripes; detours for own NPUs, peers' NPUs and peers' cabinets that have lost ports or trunks."""
+    """Every member's stripes; detours for own NPUs, peers' NPUs and peers' cabinets that have lost ports or trunks."""
     survey = RdmaPortState(fabric, members)
     whole = (1.0,) * survey.dies
     even = _stripes(RdmaPairWeights(tuple(1 / survey.dies for _ in whole), False), _whole_between(survey.dies, 1, True))

@@ -1,4 +1,5 @@
-"""crosses: whether a program that an agent holds sends anything over certain ports, its own node's or a peer's."""
+"""route_uses_ports: whether a program that an agent holds sends anything over certain ports, of its own node or a
+peer."""
 
 from __future__ import annotations
 
@@ -28,7 +29,7 @@ def _sends(fabric: Fabric, node: str, plane: Plane, way: Mapping[str, Any], out:
 
 
 class _Ways:
-    """Which stripes serve which peer, own endpoint, and peer's endpoint."""
+    """The stripes that apply to each peer, own endpoint, and peer's endpoint."""
 
     def __init__(self, body: Mapping[str, Any]) -> None:
         self.peers: list[str] = body["peers"]
@@ -69,7 +70,7 @@ def _rdma(fabric: Fabric, node: str, ways: _Ways) -> Iterator[tuple[str, str]]:
                 yield peer, f"rdma-{npu}-die{stripe['sub_plane']}"
     for peer in ways.peers:
         ours, theirs = fabric.leaves_at(node), fabric.leaves_at(peer)
-        if ours == theirs or not (ours and theirs):  # under one leaf, or in no graph any more
+        if ours == theirs or not (ours and theirs):  # under one leaf, or no longer in any graph
             continue
         for stripe in ways.to(peer):
             for spine, share in enumerate(stripe["spread"] or [1.0] * len(order.trunks)):

@@ -1,7 +1,7 @@
-"""What routes are: weights over sub-planes and paths, and what a floor under them takes of each link.
+"""Routes: weights over sub-planes and paths, and what a floor under them takes of each link.
 
-A demand is a vector per node (and per RDMA leaf): what one GB/s of floor per NPU takes of each of its ports, in the
-order of `fabric.ports.PortOrder`. Vectors are shared between nodes in the same condition; nobody writes into them.
+A demand has a vector per node (and per RDMA leaf): what one GB/s of floor per NPU takes of each of its ports, in the
+order of `PortOrder`. Vectors are shared between nodes in the same condition and read-only.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Demand = dict[str, Vector]
 
 @dataclass(frozen=True, slots=True)
 class Stripe:
-    """What goes over one sub-plane: `weight` of all traffic; `spread` over its paths, empty when even over all."""
+    """The part on one sub-plane: `weight` of all traffic; `spread` over its paths, empty if even over all."""
 
     sub_plane: int
     weight: float
@@ -28,7 +28,7 @@ class Stripe:
 
 @dataclass(frozen=True, slots=True)
 class NodeRoutes:
-    """One node's routes: `stripes` for peers in order, `detours` for the peers or own endpoints that are not."""
+    """One node's routes: `stripes` in general, `detours` for peers or own endpoints with lost ports."""
 
     stripes: tuple[Stripe, ...]
     detours: dict[str, tuple[Stripe, ...]] = field(default_factory=dict)
@@ -36,8 +36,8 @@ class NodeRoutes:
 
 @dataclass(frozen=True, slots=True)
 class BandwidthNeeds:
-    """What one GB/s of floor per NPU takes of each link now (`need`), the most it can take now or after any one failure
-    that is to be survived (`reserve`, never less), and which members have no path between them, now and then."""
+    """What one GB/s of floor per NPU takes of each link now (`need`); the most it can take now or after any one failure
+    that must be survived (`reserve`, never less); and which members have no path between them, now and then."""
 
     need: Demand
     reserve: Demand
@@ -47,7 +47,7 @@ class BandwidthNeeds:
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Everybody's routes on one plane, and who cannot be reached."""
+    """All members' routes on one plane, and the pairs that cannot reach each other."""
 
     plane: Plane
     nodes: dict[str, NodeRoutes]

@@ -1,14 +1,14 @@
-"""choose_routes and choose_needs: over which sub-planes, L2 chips and ports a slice's traffic goes, and what a floor
+"""choose_routes and choose_needs: the sub-planes, L2 chips and ports that a slice's traffic uses, and what a floor
 takes of each link.
 
-A slice has no fixed flows: any member may send to any other, up to its floor in all (the hose model). So a route is a
-set of weights: a sender spreads what it has for a peer over all paths that both ends have left, in proportion to what
-those paths carry. In the UB plane that means all healthy sub-planes and all L2 chips whose cables to both nodes are
-whole; in the RDMA plane both die ports of an NPU, each to its own subnet; in the VPC plane the one card.
+A slice has no fixed flows: any member may send to any other, up to its floor in total (the hose model). A route is
+therefore a set of weights: a sender spreads its traffic to a peer over all paths that both ends have left, in
+proportion to what those paths carry. In the UB plane these are all healthy sub-planes and all L2 chips whose cables to
+both nodes work; in the RDMA plane both die ports of an NPU, each in its own subnet; in the VPC plane the one card.
 
-A floor is then booked on every link at the most it can be asked to carry: the sender's whole floor times the largest
-weight that any peer makes it put there. Sums of such bookings within capacity keep every floor whatever the traffic.
-A protected floor is booked at the most it can be asked to carry after any one failure too.
+A floor is booked on every link at the most it can be asked to carry: the sender's whole floor times the largest weight
+that any peer makes it put there. If the sums of such bookings are within capacity, every floor holds whatever the
+traffic. A protected floor is booked at the most it can be asked to carry after any one failure as well.
 """
 
 from __future__ import annotations
@@ -71,8 +71,8 @@ _NEEDS: dict[Plane, Callable[[Fabric, list[str], Protection], BandwidthNeeds]] =
 
 
 def slowest_endpoint(fabric: Fabric, plane: Plane, node: str) -> list[float]:
-    """What the endpoint with the least left has on each sub-plane, GB/s. On RDMA the two dies of an NPU share whatever
-    its ports have left: a die whose own port is down goes out by the other's."""
+    """What the worst endpoint has on each sub-plane, GB/s. On RDMA the two dies of an NPU share what its ports have: a
+    die whose own port is down uses the other's."""
     spec, usable = fabric.spec, fabric.usable(plane, node)
     if plane == Plane.VPC:
         return [float(usable[0])]

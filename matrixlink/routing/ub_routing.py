@@ -1,12 +1,12 @@
-"""Routes over the UB plane: seven sub-planes of sixteen L2 chips, all of them at once.
+"""Routes over the UB plane: seven sub-planes of sixteen L2 chips, all used at once.
 
-A sender spreads what it has for a peer over all L2 chips whose cables to both nodes are whole, in proportion to what
-those carry, and over the sub-planes in proportion to what is left of each between the two dies. A floor is booked on
-every link at the largest weight that any peer makes a member put there (the hose model). Nodes whose ports are in the
-same condition are one kind, so a healthy fabric is one kind and costs nothing, and one that lost an L2 chip is one too.
+A sender spreads its traffic to a peer over all L2 chips whose cables to both nodes work, in proportion to what those
+carry, and over the sub-planes in proportion to what is left of each between the two dies. A floor is booked on every
+link at the largest weight that any peer makes a member put there (the hose model). Nodes whose ports are in the same
+condition are one kind, so a healthy fabric is one kind and cheap to compute, and one that lost an L2 chip is one too.
 
 The failures a slice is protected against are tried on pairs of kinds, not on the fabric: whichever node loses a cable,
-and whether a chip takes everybody's or one node's, a pair of nodes is left with the same paths, one chip or one
+and whether a chip is lost for everybody or for one node, a pair of nodes is left with the same paths, one chip or one
 sub-plane fewer. The worst of those 112 (or 7) states, link by link, is what a protected floor reserves.
 
 A slice stays inside its supernode: members of different supernodes have no path between them on this plane.
@@ -36,7 +36,7 @@ PAIRS_CACHED = 8192
 
 @dataclass(frozen=True)
 class PortCondition:
-    """The condition of a node's UB ports: shares left of each uplink, and how many dies have which shares left."""
+    """The condition of a node's UB ports: the share left of each uplink, and how many dies have which shares left."""
 
     chips: Chips
     dies: tuple[tuple[Weights, int], ...]
@@ -46,7 +46,7 @@ class PortCondition:
 
     @functools.cached_property
     def _hash(self) -> int:
-        """Of some hundred numbers: worked out once."""
+        """Cached, as it hashes some hundred numbers."""
         return hash((self.chips, self.dies))
 
     @classmethod
@@ -79,8 +79,8 @@ def _by_supernode(fabric: Fabric, members: Iterable[str]) -> dict[str, list[str]
     return found
 
 
-def _apart(groups: dict[str, list[str]]) -> list[tuple[str, str]]:
-    """Members of different supernodes: no UB path leads from one to the other."""
+def _across_supernodes(groups: dict[str, list[str]]) -> list[tuple[str, str]]:
+    """Members of different supernodes, which no UB path connects."""
     if len(groups) < 2:
         return []
     everybody = [(name, node) for name, nodes in groups.items() for node in nodes]
@@ -95,12 +95,14 @@ def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> Band
     groups = _by_supernode(fabric, members)
     need: Demand = {}
     reserve: Demand = {}
-    cut, cut_by_failure = _apart(groups), _apart(groups)
+    cut, cut_by_failure = _across_supernodes(groups), _across_supernodes(groups)
     for nodes in groups.values():
         kinds = kinds_of(fabric, nodes)
         count = Counter(kinds.values())
         vectors, parted = _vectors(count, protection.fails, fabric.spec.npu.dies)
-        alike: dict[int, tuple[Vector, Vector]] = {}  # kinds of one sort of dies need no look at the order of these
+        alike: dict[
+            int, tuple[Vector, Vector]
+        ] = {}  # kinds with only one sort of dies do not depend on the order of these
         for node, kind in kinds.items():
             made = alike.get(id(kind)) or _of_dies(fabric, node, kind, vectors[kind])
             need[node], reserve[node] = made
@@ -119,7 +121,7 @@ def _pairs(kinds: dict[str, PortCondition], a: PortCondition, b: PortCondition) 
 
 
 PerKind = tuple[Vector, dict[Weights, Vector], Vector, dict[Weights, Vector]]
-"""Of one kind: uplinks and each kind of die's links, as needed now; the same as reserved."""
+"""For one kind: uplinks and each kind of die's links, as needed now; the same as reserved."""
 
 
 def _vectors(
@@ -142,7 +144,7 @@ def _vectors(
 
 @functools.lru_cache(maxsize=PAIRS_CACHED)
 def _cut(kind: PortCondition, other: PortCondition, fails: str) -> bool:
-    """Whether nothing is left between nodes of two kinds: of their uplinks now, of any two dies' after a failure."""
+    """Whether nodes of two kinds are cut off: by their uplinks now, or between any two dies after a failure."""
     whole = (1.0,) * len(kind.chips)
     if fails == NOTHING:
         return _pair(kind.chips, whole, other.chips, whole, fails).cut
@@ -166,7 +168,7 @@ JOINED_MAX = 4096
 
 
 def _joined(uplinks: Vector, order: tuple[Weights, ...], dies: tuple[tuple[Weights, Vector], ...]) -> Vector:
-    """A node's whole vector. Nodes of a kind with their dies in the same order share one."""
+    """A node's complete vector, shared by nodes of a kind whose dies are in the same order."""
     key = (id(uplinks), order)
     current = _JOINED.get(key)
     if current is None or current[0] is not uplinks:
@@ -183,8 +185,8 @@ def _joined(uplinks: Vector, order: tuple[Weights, ...], dies: tuple[tuple[Weigh
 def _worst(
     kind: PortCondition, others: tuple[PortCondition, ...], fails: str, per_npu: int
 ) -> tuple[Vector, dict[Weights, Vector]]:
-    """Per GB/s of floor and NPU, the most over all peers and failures: what continues each uplink, and on the links of
-    each kind of die. An NPU's floor is split over its `per_npu` dies."""
+    """Per GB/s of floor and NPU, the maximum over all peers and failures, on each uplink and on the links of each kind
+    of die. An NPU's floor is divided over its `per_npu` dies."""
     uplink = np.zeros(len(kind.chips) * len(kind.chips[0]))
     links: dict[Weights, Vector] = {}
     for die, count in kind.dies:
@@ -193,7 +195,7 @@ def _worst(
             for their_die, _ in other.dies:
                 way = _pair(kind.chips, die, other.chips, their_die, fails)
                 most_plane, most_chip = np.maximum(most_plane, way.planes), np.maximum(most_chip, way.chips)
-        for their_die, _ in kind.dies:  # inside the node: die to die over the L1 switches, no uplink
+        for their_die, _ in kind.dies:  # inside the node: die to die over the L1 switches, without uplinks
             most_plane = np.maximum(most_plane, _inside(die, their_die, fails))
         links[die] = most_plane / per_npu
         uplink = uplink + count / per_npu * most_chip
@@ -204,7 +206,7 @@ def _worst(
 @dataclass(frozen=True, slots=True, eq=False)
 class UbPairWeights:
     """Between two dies: the weight of each sub-plane and of each L2 chip, and whether nothing is left. With a failure,
-    the largest weights over all states, the whole one included."""
+    the largest weights over all states, including the undamaged one."""
 
     planes: Vector
     chips: Vector
@@ -213,7 +215,7 @@ class UbPairWeights:
 
 @functools.lru_cache(maxsize=PAIRS_CACHED)
 def _pair(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> UbPairWeights:
-    if not chips_a[0]:  # the plane ends at the node: nothing is to be had there, and nothing lost
+    if not chips_a[0]:  # the plane ends at the node: there is no capacity, and none to lose
         return UbPairWeights(np.zeros(len(chips_a)), np.zeros(0), cut=False)
     planes, chips = pair_states(chips_a, die_a, chips_b, die_b, fails)
     cut = bool((planes.sum(axis=1) <= 0).any())
@@ -222,7 +224,7 @@ def _pair(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails:
 
 def pair_states(chips_a: Chips, die_a: Weights, chips_b: Chips, die_b: Weights, fails: str) -> tuple[Vector, Vector]:
     """Between two dies, the weight of each sub-plane (states x sub-planes) and L2 chip (states x sub-planes x chips):
-    in the whole state first, then with one thing less."""
+    first in the undamaged state, then with one part less."""
     left = np.minimum(np.array(chips_a), np.array(chips_b))
     ends = np.minimum(np.array(die_a), np.array(die_b))
     chips, dies = _states(fails, left.shape[0], left.shape[1])
@@ -241,8 +243,8 @@ def _inside(die_a: Weights, die_b: Weights, fails: str) -> Vector:
 
 @functools.cache
 def _states(fails: str, planes: int, chips: int) -> tuple[Vector, Vector]:
-    """What is left of chips (states x sub-planes x chips) and of die links (states x sub-planes) in each state: the
-    whole one, and each with one thing less."""
+    """What is left of chips (states x sub-planes x chips) and of die links (states x sub-planes) in each state:
+    undamaged, and with one part less."""
     count = {NOTHING: 0, CHIP: planes * chips, SUB_PLANE: planes}[fails]
     of_chips, of_dies = np.ones((count + 1, planes, chips)), np.ones((count + 1, planes))
     for at in range(count):
@@ -257,10 +259,10 @@ def _states(fails: str, planes: int, chips: int) -> tuple[Vector, Vector]:
 
 
 def choose_ub(fabric: Fabric, members: list[str]) -> Routes:
-    """Everybody's stripes, with detours for peers and dies that have lost ports."""
+    """Every member's stripes, with detours for peers and dies that have lost ports."""
     routes: dict[str, NodeRoutes] = {}
     groups = _by_supernode(fabric, members)
-    cut = set(_apart(groups))
+    cut = set(_across_supernodes(groups))
     for nodes in groups.values():
         cut |= _choose_in(fabric, nodes, routes)
     return Routes(Plane.UB, {node: routes[node] for node in members}, tuple(sorted(cut)))

@@ -1,4 +1,4 @@
 """The life of a slice: admitted, programmed, acknowledged, withdrawn.
 
-It computes no rate.
+It computes no rates.
 """

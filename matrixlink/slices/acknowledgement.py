@@ -1,9 +1,9 @@
-"""Acknowledgements: read where slices are off what their agents have acknowledged, and let go of what has ended.
+"""Acknowledgements: derive the state of slices from what their agents acknowledged, and remove those that have ended.
 
-A slice is Active when every member's program is acknowledged in its generation, Failed when an agent could not, and
-gone when it is withdrawn and every program is cleared. A node that cannot be reached, or takes longer than it is given,
-leaves a fence: its isolation key is not given out again until its agent has reported the slice gone. Such a node may go
-on sending, but every other end has closed that partition.
+A slice is Active when every member's program is acknowledged in its generation, Failed when an agent failed, and gone
+when it is withdrawn and every program is cleared. A node that cannot be reached, or takes too long, leaves a fence: its
+isolation key is not reused until its agent has reported the slice gone. Such a node may continue to send, but every
+other end has closed that partition.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import ProgramRow, SliceRow
 
 PATIENCE_FLOOR_WALL_S = 10.0
-"""However fast emulated time runs, an agent that can be reached is given this long to clear a slice."""
+"""However fast emulated time runs, a reachable agent has this long to clear a slice."""
 
 
 class Acknowledgements:
-    """`after` is called once slices were settled, for what else waits for acknowledgements."""
+    """`after` is called once slices were updated, for whatever else waits for acknowledgements."""
 
     def __init__(self, store: LinkStore, promises: AdmissionState, clock: Clock, reach: AgentReachability) -> None:
         self._store = store
@@ -36,7 +36,7 @@ class Acknowledgements:
         self.after: list[Callable[[Session], None]] = []
 
     def reconcile(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
-        """Settle these slices, by row or by name. Those that were withdrawn and are gone."""
+        """Update these slices, given by row or name. Return those that were withdrawn and are gone."""
         gone = []
         for each in sorted(slices, key=lambda each: each if isinstance(each, str) else each.name):
             row = session.get(SliceRow, each) if isinstance(each, str) else each
@@ -47,7 +47,7 @@ class Acknowledgements:
         return gone
 
     def _reconcile(self, session: Session, row: SliceRow) -> bool:
-        """True when the slice is gone."""
+        """Return True if the slice is gone."""
         programs = self._store.programs(session, row.name) if row.program_generation else []
         programs = self._drop_cleared(session, row, programs)
         if row.state == WITHDRAWING:
@@ -64,7 +64,7 @@ class Acknowledgements:
         return False
 
     def _drop_cleared(self, session: Session, row: SliceRow, programs: list[ProgramRow]) -> list[ProgramRow]:
-        """Programs that were cleared go; those on nodes that cannot be reached go too, and leave a fence behind. The
+        """Remove programs that were cleared, and those on unreachable nodes, which leave a fence behind. Return the
         programs that stay."""
         deadline_s = SLICE_STATES.states[WITHDRAWING].deadline_s or 0.0
         patience_s = self._clock.at_least_wall(deadline_s, PATIENCE_FLOOR_WALL_S)
@@ -85,14 +85,14 @@ class Acknowledgements:
         row.move(WITHDRAWN)
         plane, members = Plane(row.plane), list(row.members)
         self._promises.release(row.name)
-        if row.program_generation:  # else no agent has ever heard of it
+        if row.program_generation:  # otherwise no agent has ever heard of it
             self._store.remember_generation(session, row)
         session.delete(row)
         self._promises.publish_shares(session, plane, [*members, *self.fill_up(session, plane)])
 
     def fill_up(self, session: Session, plane: Plane, but: str = "") -> list[str]:
-        """Floors that have less than was promised get what is free by now, all but that of one slice. The members whose
-        shares that may have changed."""
+        """Give floors that have less than promised what is free now, except that of slice `but`. Return the members
+        whose shares may have changed by that."""
         lacking = [name for name in self._promises.degraded_slices(plane) if name != but]
         rows = self._store.slices_named(session, lacking)
         if rows:

@@ -1,4 +1,4 @@
-"""What a slice says of itself: its conditions, from what is known now."""
+"""The conditions of a slice."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from matrixlink.store.tables import SliceRow
 
 
 def set_conditions(row: SliceRow, failures: list[str], avoided: tuple[int, int], now: float) -> None:
-    """The slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded, and Protected where that was asked. A
-    condition keeps its transition time while its status stays. `failures` are agents' own words; `avoided`: how many of
-    its members' ports are broken, and how many are drained or lack a cable in the graph."""
+    """Set the slice's conditions: Admitted, RoutesProgrammed, QosSatisfied, Degraded and, if requested, Protected. A
+    condition keeps its transition time while its status is the same. `failures` are the agents' messages; `avoided`:
+    how many of its members' ports are broken, and how many are drained or lack a cable in the graph."""
     generation = row.generation
     members, (lost, drained) = len(row.members), avoided
     done = row.programmed == members and row.program_generation == row.generation

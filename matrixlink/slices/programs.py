@@ -1,4 +1,4 @@
-"""From routes to what each agent is asked to hold, and the asking: a row per slice and node, one generation for all."""
+"""Programs: what each agent is to hold for a slice, and the rows that request it, one per slice and node."""
 
 from __future__ import annotations
 
@@ -14,7 +14,8 @@ from matrixlink.store.tables import ProgramRow, SliceRow
 
 
 def program_bodies(row: SliceRow, routes: Routes, npus: int) -> dict[str, dict[str, Any]]:
-    """By member, what does not depend on the generation: key, class, rates, peers and routes. `npus`: of a node."""
+    """By member, the part that does not depend on the generation: key, class, rates, peers and routes. `npus`: of a
+    node."""
     common = {
         "plane": row.plane,
         "instance": row.instance,
@@ -33,7 +34,7 @@ def program_bodies(row: SliceRow, routes: Routes, npus: int) -> dict[str, dict[s
 
 
 def routes_body(routes: NodeRoutes) -> dict[str, Any]:
-    """A node's routes as its program has them. Programs share what is alike in them; nobody changes it."""
+    """A node's routes in the form of a program. Programs share what they have in common; read-only."""
     return {
         "stripes": _stripes(routes.stripes),
         "detours": {name: _stripes(stripes) for name, stripes in sorted(routes.detours.items())},
@@ -48,7 +49,7 @@ def _stripes(stripes: tuple[Stripe, ...]) -> list[dict[str, Any]]:
 def ask_to_program(
     session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]], current: list[ProgramRow]
 ) -> None:
-    """Every member its program in the slice's generation; whoever holds one and is no member any more, to clear it."""
+    """Give every member its program in the slice's generation, and have former members clear theirs."""
     by_node = {program.node: program for program in current}
     for node, body in bodies.items():
         program = by_node.pop(node, None)

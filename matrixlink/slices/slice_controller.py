@@ -1,8 +1,8 @@
 """SliceController: admit, program, reroute, withdraw. Who may use which part of the fabric is decided here and nowhere
 else.
 
-Every verb is idempotent and one transaction: asked twice with the same spec it finds what it did. What the agents then
-do is reported, and `settle_all` moves slices on. What is promised of which link is kept by `AdmissionState`.
+Every verb is idempotent and one transaction: repeating it with the same spec changes nothing. Agents report what they
+did, and `settle_all` advances slices that wait for silent ones. `AdmissionState` has what is promised on each link.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from matrixlink.store.tables import TRACES, SliceRow
 
 
 class SliceController:
-    """The verbs over slices. `fabric` is what there is and how it is."""
+    """The verbs on slices. `fabric` is the fabric and its condition."""
 
     def __init__(self, store: LinkStore, fabric: Fabric, clock: Clock, reach: AgentReachability) -> None:
         self.store = store
@@ -42,16 +42,16 @@ class SliceController:
         self._clock = clock
         self._settling = Acknowledgements(store, self.promises, clock, reach)
         self.after_settle = self._settling.after
-        """Called after slices were settled: for what waits for agents' acknowledgements beside them."""
+        """Called after slices were updated, for whatever else waits for agents' acknowledgements."""
         self.after_change: list[Callable[[Session, SliceRow], None]] = []
-        """Called after a slice was requested anew, or is withdrawn: for what hangs on it."""
+        """Called after a slice's spec changed or it is being withdrawn, for whatever depends on it."""
         self.extend_bodies: Callable[[SliceRow, dict[str, dict[str, Any]]], None] = lambda row, bodies: None
-        """Adds to a slice's programs what its members hold beside its own routes."""
+        """Adds to a slice's programs what its members hold besides their own routes."""
 
     # -- verbs -----------------------------------------------------------------------------------------------------
 
     def admit(self, name: str, request: SliceRequest, *, validate_only: bool = False) -> SliceView:
-        """Promise a slice its floor, or change what it was promised. Raises InsufficientBandwidth, Conflict."""
+        """Promise a slice its floor, or change the promise. Raises InsufficientBandwidth, Conflict."""
         checked_resource_name(name)
         self._check(request)
         with self.promises.changing(dry=validate_only) as session:
@@ -75,23 +75,23 @@ class SliceController:
                 ) from refused
             touched = dict.fromkeys([*desired.members, *(current.members if current else ())])
             generation = row.generation + 1 if row is not None else self.store.first_generation(session, name)
-            row = self._taken_over(session, row, desired)
+            row = self._apply_spec(session, row, desired)
             row.kept, row.unprotected, row.generation = booked.kept, booked.unprotected, generation
             row.ports_seen = self.promises.around_slice(booked)
             row.move(ADMITTED)
             self.reconcile(session, [row])
             if not validate_only:
                 self.promises.update_slice(row)
-                if current is not None:  # what it has left or asks no more is free for others
+                if current is not None:  # what it gave up is free for others
                     touched |= dict.fromkeys(self._settling.fill_up(session, Plane(row.plane), but=name))
                 self.promises.publish_shares(session, Plane(row.plane), touched, row)
-                self._tell_others(session, row)
+                self._notify(session, row)
             if validate_only:
                 return row.view()
         return row.shown()
 
     def program(self, name: str) -> SliceView:
-        """Ask the members' agents to program the present generation, and those that left to clear."""
+        """Have the members' agents program the present generation, and former members clear theirs."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
             if row.state == WITHDRAWING:
@@ -100,31 +100,31 @@ class SliceController:
                 if row.state == FAILED:
                     row.generation += 1
                 row.move(PROGRAMMING)
-                self._ask(session, row, self._bodies(row))
+                self._request_programs(session, row, self._bodies(row))
             TRACES.note(f"{name}@{row.generation}")
             self.reconcile(session, [row])
         return row.shown()
 
     def withdraw(self, name: str) -> SliceView | None:
-        """Clear a slice wherever an agent can be reached, then forget it (None once it is gone)."""
+        """Clear a slice wherever an agent can be reached, then remove it (None once it is gone)."""
         with self.promises.changing() as session:
             row = self.store.slice(session, name)
             if row.state != WITHDRAWING:
                 row.move(WITHDRAWING)
                 row.withdrawing_since = self._clock.now()
-                if row.program_generation:  # else no agent has ever heard of it
+                if row.program_generation:  # otherwise no agent has ever heard of it
                     row.generation += 1
                     for program in self.store.programs(session, name):
                         ask_to_clear(program, row.generation)
                 self.promises.update_slice(row)
-                self._tell_others(session, row)
+                self._notify(session, row)
             gone = name in self.reconcile(session, [row])
         return None if gone else row.shown()
 
     def reroute(self) -> list[str]:
-        """Give every slice that crosses a link which changed new routes, and keep what floors can be kept.
+        """Give new routes to every slice that uses a link which changed, and keep the floors that can be kept.
 
-        Idempotent: what was routed around the present condition is left alone. The slices that got new routes.
+        Idempotent: slices already routed for the present condition are left alone. Return the slices with new routes.
         """
         with self.promises.changing() as session:
             self.promises.trim_leaving()
@@ -132,8 +132,8 @@ class SliceController:
             return self.reroute_around(session, moved, unsettled) if moved or unsettled else []
 
     def reroute_around(self, session: Session, moved: list[str], also: Iterable[str] = ()) -> list[str]:
-        """New routes for the slices that moved, and what can be kept of their floors and of those that were trimmed
-        before. `also` are looked at too. The slices that got new routes."""
+        """Give new routes to the slices in `moved`, and reallocate their floors and those that were reduced before;
+        `also` are included. Return the slices with new routes."""
         rerouted: list[str] = []
         planes = {self.promises.slices[name].plane for name in (*moved, *also) if self.promises.slices.get(name)}
         trimmed = [name for plane in planes for name in self.promises.degraded_slices(plane)]
@@ -155,17 +155,18 @@ class SliceController:
         return rerouted
 
     def settle_all(self) -> list[str]:
-        """Move on what waits for agents that fell silent. The slices that are gone."""
+        """Advance slices that wait for agents that fell silent. Return those that are gone."""
         with self.promises.changing() as session:
             waiting = self.store.clearing(session) | {terms.name for terms in self.promises.slices if terms.withdrawing}
             return self.reconcile(session, waiting) if waiting else []
 
     def reconcile(self, session: Session, slices: Iterable[SliceRow | str]) -> list[str]:
-        """Read slices' states off their programs. Those that were withdrawn and are gone."""
+        """Derive slices' states from their programs. Return those that were withdrawn and are gone."""
         return self._settling.reconcile(session, slices)
 
     def supersede_generation(self, session: Session, name: str, generation: int) -> None:
-        """An agent holds a generation that we never gave (our tables were put back to an older state): go beyond it."""
+        """Continue above a generation that an agent holds but that was never issued (the tables were restored to an
+        older state)."""
         row = self.store.slice(session, name)
         if generation <= row.generation:
             return
@@ -174,33 +175,33 @@ class SliceController:
             for program in self.store.programs(session, name):
                 ask_to_clear(program, row.generation)
         elif row.program_generation and row.state != ADMITTED:
-            self._ask(session, row, self._bodies(row))
+            self._request_programs(session, row, self._bodies(row))
 
     # -- parts of verbs -----------------------------------------------------------------------------------------------
 
     def _check(self, request: SliceRequest) -> None:
-        """InvalidField for what can never be, whatever is free."""
+        """Raises InvalidField for what could never be admitted."""
         model = self.promises.planes[request.plane]
         for at, member in enumerate(request.members):
             if not self.fabric.has(member):
                 raise InvalidField(f"there is no node {member}", field=f"members[{at}]")
             if member in request.members[:at]:
-                raise InvalidField(f"{member} is there twice", field=f"members[{at}]")
+                raise InvalidField(f"{member} is listed twice", field=f"members[{at}]")
             if request.plane == Plane.UB and member.supernode != request.members[0].supernode:
-                raise InvalidField("a UB slice stays inside one supernode", field=f"members[{at}]")
+                raise InvalidField("a UB slice must stay inside one supernode", field=f"members[{at}]")
         check_terms(request.qos_class, request.floor_gbps_per_npu, request.ceiling_gbps_per_npu)
         if request.floor_gbps_per_npu > model.npu_gbps:
             raise InvalidField(f"an NPU has {model.npu_gbps:g} GB/s on plane {request.plane}", field="floorGbpsPerNpu")
         if request.latency_bound_us is not None and request.latency_bound_us < model.latency_us:
             raise InvalidField(
-                f"plane {request.plane} takes {model.latency_us:g} us between nodes", field="latencyBoundUs"
+                f"plane {request.plane} has a latency of {model.latency_us:g} us between nodes", field="latencyBoundUs"
             )
         if request.security_rules and request.plane != Plane.VPC:
-            raise InvalidField("only slices of the VPC plane have security rules", field="securityRules")
+            raise InvalidField("security rules are only for slices on the VPC plane", field="securityRules")
         check_protection(request.plane, request.protection, request.floor_gbps_per_npu)
 
     def _impairments(self, session: Session, desired: SliceRow) -> str:
-        """What is out of use or below its rate of the members' ports, as the end of a refusal."""
+        """Drained and impaired ports among the members', as the end of a refusal."""
         impaired = self.promises.impaired_ports(Plane(desired.plane), desired.members)
         drained = {owner: self.fabric.drained(owner).intersection(ports) for owner, ports in impaired.items()}
         by = [
@@ -215,7 +216,7 @@ class SliceController:
         return f"; of the members' ports, {' and '.join(lacking)}" if lacking else ""
 
     def _desired(self, session: Session, name: str, request: SliceRequest) -> SliceRow:
-        """The spec as a row that is not (yet) in the session."""
+        """The spec as a row that is not in the session yet."""
         row: SliceRow = shape_of(SliceRow).made(
             name=name,
             project=request.project,
@@ -234,7 +235,7 @@ class SliceController:
         )
         return row
 
-    def _taken_over(self, session: Session, row: SliceRow | None, desired: SliceRow) -> SliceRow:
+    def _apply_spec(self, session: Session, row: SliceRow | None, desired: SliceRow) -> SliceRow:
         if row is None:
             desired.isolation = "vni" if desired.plane == Plane.VPC else "partitionKey"
             current = self.promises.keys_taken(desired.isolation)
@@ -247,34 +248,36 @@ class SliceController:
         return row
 
     def _bodies(self, row: SliceRow) -> dict[str, dict[str, Any]]:
-        """What each member is to hold now: its own routes, and what else it takes part in."""
+        """What each member is to hold now: its own routes, and its peerings."""
         bodies = program_bodies(row, self.promises.routes(row), self.fabric.spec.node.npus)
         self.extend_bodies(row, bodies)
         return bodies
 
-    def _tell_others(self, session: Session, row: SliceRow) -> None:
+    def _notify(self, session: Session, row: SliceRow) -> None:
         for follow in self.after_change:
             follow(session, row)
 
-    def _ask(self, session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
+    def _request_programs(self, session: Session, row: SliceRow, bodies: dict[str, dict[str, Any]]) -> None:
         row.program_generation = row.generation
         ask_to_program(session, row, bodies, self.store.programs(session, row.name))
 
     def reprogram(self, session: Session, row: SliceRow) -> bool:
-        """New routes in a generation of their own, if they are any different. `ports_seen` stays what the floors were
-        decided around: where the ports are others by now, `reroute` has yet to decide them anew."""
+        """Issue new routes with the next generation, if they differ. `ports_seen` stays as the floors were decided: if
+        the ports have changed, `reroute` still has to decide them again."""
         bodies = self._bodies(row)
         current = {p.node: p.body for p in self.store.programs(session, row.name) if p.action == "program"}
         if bodies == current:
             return False
         row.generation += 1
         row.move(REROUTING)
-        self._ask(session, row, bodies)
+        self._request_programs(session, row, bodies)
         return True
 
 
 def _refuse_to_move(row: SliceRow, desired: SliceRow) -> None:
-    """A slice stays on its plane and with its instance."""
+    """Refuse a change of plane or instance."""
     for fixed in ("plane", "instance"):
         if getattr(row, fixed) != getattr(desired, fixed):
-            raise Conflict(f"slice {row.name!r} is on {fixed} {getattr(row, fixed)}; withdraw it first", field=fixed)
+            raise Conflict(
+                f"slice {row.name!r} cannot change its {fixed}, {getattr(row, fixed)}; withdraw it first", field=fixed
+            )

@@ -1,4 +1,4 @@
-"""Tables of MatrixLink and the questions asked of them.
+"""Tables of MatrixLink and queries on them.
 
 It decides nothing.
 """

@@ -1,4 +1,4 @@
-"""The table of communicators: what was asked of each. Their flows are worked out, never written down."""
+"""The table of communicators, with their specs. Their flows are computed, never stored."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matrixlink.store.tables import Base
 
 
 class CommunicatorRow(ResourceRow, Base):
-    """One communicator. `ranks` of None: every die of the slice's members."""
+    """One communicator. `ranks` None: every die of the slice's members."""
 
     __tablename__ = "communicators"
     kind = "communicator"
@@ -28,12 +28,12 @@ class CommunicatorRow(ResourceRow, Base):
 
     @property
     def spec(self) -> tuple[object, ...]:
-        """All that a repeated PUT must agree on to be no news."""
+        """Everything that must be equal for a repeated PUT to change nothing."""
         return (self.project, self.labels or {}, self.slice, *self.terms)
 
     @property
     def terms(self) -> tuple[object, ...]:
-        """What its flows are made from, besides the slice's members."""
+        """What its flows are computed from, besides the slice's members."""
         ranks = None if self.ranks is None else tuple(self.ranks)
         return (self.pattern, self.routing, ranks, self.offered_gbps, self.shift, self.holders, self.seed)
 
@@ -42,5 +42,5 @@ class CommunicatorRow(ResourceRow, Base):
 
 
 def communicators_in(session: Session) -> list[CommunicatorRow]:
-    """All of them, by name."""
+    """All of them, sorted by name."""
     return list(session.scalars(select(CommunicatorRow).order_by(CommunicatorRow.name)))

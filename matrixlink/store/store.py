@@ -1,4 +1,4 @@
-"""LinkStore: the questions asked of MatrixLink's tables (`rows.py`), in the words of the domain."""
+"""LinkStore: the queries on MatrixLink's tables."""
 
 from __future__ import annotations
 
@@ -40,19 +40,19 @@ from matrixresource.topology import Link
 PARTITION_KEYS = range(2, 0x7FFF)
 """Partition keys are 15 bits wide; 0 is none and 0x7FFF everybody (as in InfiniBand; UB's own width is unpublished)."""
 VNIS = range(4096, 1 << 24)
-"""VXLAN network identifiers are 24 bits wide (RFC 7348); the lowest are left to the provider."""
+"""VXLAN network identifiers are 24 bits wide (RFC 7348); the lowest ones are left to the provider."""
 
 EVENTS_MAX = 5000
-"""The oldest events are forgotten beyond this many."""
+"""The number of events kept; the oldest beyond are deleted."""
 NAMES = cast(Table, SliceNameRow.__table__)
 SLICE_NAMES_MAX = 10_000
-"""Beyond this many names of slices that are gone, those of the lowest generations are forgotten."""
+"""The number of names of ended slices kept; beyond it, those with the lowest generations are forgotten."""
 ANY_NAME = "*"
-"""Stands for all names that were forgotten, with the highest generation that any of them had."""
+"""Stands for all forgotten names, with the highest generation that any of them had."""
 
 
 class LinkStore(Store):
-    """All but the journal, the events and the names of slices that are gone is kept in memory between transactions."""
+    """Everything except the change log, events and names of ended slices is cached in memory between transactions."""
 
     def __init__(self, records: Database) -> None:
         super().__init__(records)
@@ -75,26 +75,26 @@ class LinkStore(Store):
         return sorted(all_rows(session, SliceRow), key=_name)
 
     def slices_named(self, session: Session, names: Iterable[str]) -> list[SliceRow]:
-        """Those of the named slices that are there, in the order of their names."""
+        """Existing slices among these names, sorted by name."""
         return sorted(rows_where(session, SliceRow, "name", *names), key=_name)
 
     def of_instance(self, session: Session, instance: str) -> list[SliceRow]:
         return sorted(rows_where(session, SliceRow, "instance", instance), key=_name)
 
     def first_generation(self, session: Session, name: str) -> int:
-        """For a slice made anew: one more than any slice of this name has had that some agent heard of."""
+        """For a new slice: one above any generation that an agent has heard of for this name."""
         asked = f"SELECT max(generation) FROM {NAMES.name} WHERE name IN (%s, %s)"
         current = fetch_one(session.connection(), asked, (name, ANY_NAME))
         return 1 + (0 if current is None or current[0] is None else int(current[0]))
 
     def remember_generation(self, session: Session, row: SliceRow) -> None:
-        """A slice that agents have heard of is going: one made again under its name must be younger."""
+        """Record the generation of an ending slice: a new one of the same name must start above it."""
         asked = update(NAMES).where(NAMES.c.name == row.name).values(generation=row.generation)
         if not cast(CursorResult[Any], session.execute(asked)).rowcount:
             session.execute(insert(NAMES).values(name=row.name, generation=row.generation))
 
     def forget_generations(self, session: Session, most: int = SLICE_NAMES_MAX) -> int:
-        """Forget names beyond `most`, how many: a slice made again under any of them is younger than all of them."""
+        """Forget names beyond `most` and return how many: a new slice of any such name starts above all of them."""
         over = (session.scalar(select(func.count()).select_from(NAMES).where(NAMES.c.name != ANY_NAME)) or 0) - most
         if over <= 0:
             return 0
@@ -115,22 +115,22 @@ class LinkStore(Store):
         return sorted((row for row in all_rows(session, DrainRow) if state in (None, row.state)), key=_name)
 
     def out_of_use(self, session: Session) -> list[DrainRow]:
-        """Those whose elements are not in service."""
+        """Drains whose elements are not in service."""
         return [row for row in self.drains(session) if row.state != RESTORED]
 
     def peerings(self, session: Session) -> list[PeeringRow]:
         return sorted(all_rows(session, PeeringRow), key=_name)
 
     def peerings_named(self, session: Session, names: Iterable[str]) -> list[PeeringRow]:
-        """Those of the named peerings that are there, in the order of their names."""
+        """Existing peerings among these names, sorted by name."""
         return sorted(rows_where(session, PeeringRow, "name", *names), key=_name)
 
     def fence(self, session: Session, row: SliceRow, program: ProgramRow) -> None:
-        """A node may go on holding a slice that has ended."""
+        """Record that a node may still hold a slice that has ended."""
         self._fence(session, row.name, program.node, row.isolation, row.isolation_key, program.generation)
 
     def fence_also(self, session: Session, slice: str, isolation: str, isolation_key: int) -> None:
-        """The nodes that may go on holding a slice may go on using this key with it."""
+        """Record that the nodes that may still hold a slice may also use this key."""
         for row in rows_where(session, FenceRow, "slice", slice):
             self._fence(session, slice, row.node, isolation, isolation_key, row.generation)
 
@@ -157,7 +157,7 @@ class LinkStore(Store):
     # -- programs -----------------------------------------------------------------------------------------------------
 
     def clearing(self, session: Session) -> set[str]:
-        """The slices of which some agent is asked to clear a program."""
+        """The slices of which some agent is to clear a program."""
         return {row.slice for row in rows_where(session, ProgramRow, "action", "clear")}
 
     def programs(self, session: Session, slice: str | None = None) -> list[ProgramRow]:
@@ -176,11 +176,11 @@ class LinkStore(Store):
         return {row.node: row for row in rows_where(session, AgentRow, "node", *nodes)}
 
     def supernodes(self, session: Session) -> list[str]:
-        """Those in which some agent was ever heard, as far as they were not forgotten."""
+        """Supernodes from which an agent was ever heard, except forgotten ones."""
         return sorted({NodeName(row.node).supernode for row in all_rows(session, AgentRow)})
 
     def forget_supernode(self, session: Session, name: str) -> None:
-        """Its agents' lives, its ports' conditions and its fences: none of its cards is there any more."""
+        """Delete its agents' epochs, its ports' conditions and its fences: none of its cards exists any more."""
         inside = f"{name}-"
         reported: list[AgentRow | LinkRow | FenceRow] = [*all_rows(session, AgentRow), *all_rows(session, LinkRow)]
         for row in [*reported, *all_rows(session, FenceRow)]:
@@ -190,14 +190,14 @@ class LinkStore(Store):
             session.delete(wiring)
 
     def wirings(self, session: Session) -> dict[str, dict[str, Any]]:
-        """What was learnt of supernodes' graphs, by supernode."""
+        """The stored graphs of supernodes, by supernode."""
         return {row.supernode: row.document for row in session.scalars(select(WiringRow))}
 
     def links(self, session: Session) -> list[LinkRow]:
         return sorted(all_rows(session, LinkRow), key=_name)
 
     def new_link(self, session: Session, link: Link) -> LinkRow:
-        """A row for a link that has none: whole."""
+        """A row for a link that has none, at full rate."""
         row: LinkRow = shape_of(LinkRow).made(
             name=link.name, node=link.node, port=link.port, built=built_of(link), gbps=link.capacity_gbps, state="Up"
         )
@@ -217,12 +217,12 @@ class LinkStore(Store):
         warning: bool = False,
         project: str = "",
     ) -> None:
-        """Note an event. `project`: whose it is about; nobody's, of what is physical."""
+        """Add an event. `project`: the project it concerns; None for hardware."""
         type = "Warning" if warning else "Normal"
         EventRow.note(session, at, type, reason, message[:1000], about=about, project=project)
 
     def forget_events(self, session: Session) -> int:
-        """Drop the oldest events beyond what is kept; how many."""
+        """Delete the oldest events beyond the number kept. Return how many."""
         over = (session.scalar(select(func.count()).select_from(EventRow)) or 0) - EVENTS_MAX
         if over <= 0:
             return 0
@@ -231,14 +231,15 @@ class LinkStore(Store):
         return over
 
     def free_key(self, session: Session, isolation: str, current: Collection[int], fenced: bool = True) -> int:
-        """The lowest key of its kind that nobody holds and no fenced node (if there may be any) might still use."""
+        """The lowest key of its kind that nobody holds and that no fenced node (if there may be any) might still
+        use."""
         taken = current
         if fenced:
             taken = {row.isolation_key for row in rows_where(session, FenceRow, "isolation", isolation)}.union(current)
         keys = VNIS if isolation == "vni" else PARTITION_KEYS
         free = next((key for key in keys if key not in taken), None)
         if free is None:
-            raise InsufficientCapacity(f"every {isolation} is taken", field="isolation")
+            raise InsufficientCapacity(f"every {isolation} is in use", field="isolation")
         return free
 
 

@@ -1,10 +1,10 @@
 """Tables of MatrixLink.
 
-`slices` is what was requested and how far it is, `programs` what each agent is asked to hold, `links` the ports that
-agents reported or probes found below their rate, `events` what happened, `agents` the newest life of each. `fences`
-remembers nodes that could not be asked to clear a slice before it ended: their isolation key is not given out again
-until they have. `slice_names` keeps the last generation of slices that are gone, so that one made again under an old
-name is never older than what an absent agent still holds.
+`slices` has what was requested and how far it is, `programs` what each agent is to hold, `links` the ports that agents
+reported or probes found below their rate, `events` what happened, `agents` the newest epoch of each. `fences` has the
+nodes that could not be asked to clear a slice before it ended: their isolation key is not reused until they have.
+`slice_names` keeps the last generation of ended slices, so that a new slice of the same name is never older than what
+an absent agent still holds.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ from matrixresource.topology import Link
 
 PENDING, PROGRAMMING_PEERS, PEERED = "PendingAcceptance", "Programming", "Active"
 PEERING_DELETING = "Deleting"
-"""A peering waits for consent, then for every agent's acknowledgement; Deleting, for every agent to be rid of it."""
+"""A peering waits for consent, then for every agent's acknowledgement; Deleting, until no agent holds it any more."""
 
 DRAINING, DRAINED, RESTORED = "Draining", "Drained", "Restored"
-"""A drain waits until no agent holds a route that crosses its elements; then maintenance may begin. Cancelled before,
-its elements are back in service."""
+"""A drain waits until no agent holds a route over its elements; then maintenance may begin. If it is cancelled before,
+its elements return to service."""
 LANES = {0.5: "1/2", 0.25: "1/4"}
-"""What an L1 chip's port degrades to: a half or a quarter of its lanes (Ascend/mind-cluster fault codes). Other shares
-are shown as rates: no source says that a port cannot have them."""
+"""What an L1 chip's port can degrade to: a half or a quarter of its lanes (Ascend/mind-cluster fault codes). Other
+shares are shown as rates: no source rules them out."""
 
 
 class Base(DeclarativeBase):
@@ -57,9 +57,9 @@ leader_table(Base.metadata)
 
 
 class SliceRow(ResourceRow, Base):
-    """One slice. `program_generation` is the newest generation that agents were asked for; `kept` the part of its floor
-    that it has now; `unprotected` why its protection is lost; `ports_seen` the ports below rate that its routes were
-    made around; `view` its FabricView."""
+    """One slice. `program_generation` is the newest generation requested of agents; `kept` the share of its floor that
+    it has now; `unprotected` why its protection is lost; `ports_seen` the impaired ports that its routes were made
+    around; `view` its FabricView."""
 
     __tablename__ = "slices"
     __table_args__ = (UniqueConstraint("isolation", "isolation_key"),)
@@ -70,7 +70,7 @@ class SliceRow(ResourceRow, Base):
         "project", "labels", "allocation", "instance", "plane", "members", "qos_class", "floor_gbps", "ceiling_gbps",
         "weight", "latency_bound_us", "protection", "security_rules",
     )  # fmt: skip
-    """Columns that have what was asked."""
+    """The columns that hold the spec."""
 
     allocation: Mapped[str] = mapped_column(String(253), index=True)
     instance: Mapped[str] = mapped_column(String(253), index=True)
@@ -97,12 +97,12 @@ class SliceRow(ResourceRow, Base):
 
     @property
     def spec(self) -> tuple[object, ...]:
-        """All that a repeated PUT must agree on to be no news."""
+        """Everything that must be equal for a repeated PUT to change nothing."""
         return (sorted(self.members), *(getattr(self, column) or None for column in self.SPEC if column != "members"))
 
     @property
     def protected(self) -> bool | None:
-        """Whether the floor would survive one more failure of its level; None where nothing was asked."""
+        """Whether the floor would survive one more failure of its level; None if no protection was requested."""
         return None if (self.protection or "none") == "none" else not self.unprotected
 
     def view(self) -> SliceView:
@@ -122,12 +122,12 @@ class SliceRow(ResourceRow, Base):
 
 
 TRACES = TraceBook()
-"""In which trace a slice's generation was asked to be programmed, by `slice@generation`."""
+"""The trace in which a slice's generation was requested, by `slice@generation`."""
 
 
 class ProgramRow(ResourceRow, Base):
-    """What one agent is asked to hold of one slice, and how it stands: Pending, Programmed, Failed, or, when it is to
-    be cleared, Clearing and Cleared."""
+    """What one agent is to hold of one slice, and its state: Pending, Programmed, Failed or, if it is to be cleared,
+    Clearing and Cleared."""
 
     __tablename__ = "programs"
     kind = "program"
@@ -163,9 +163,9 @@ class ProgramRow(ResourceRow, Base):
 
 
 class LinkRow(ResourceRow, Base):
-    """A link that was once below its rate; its state is Up, Degraded or Down. `reported_gbps` is what its port says and
-    `probed_gbps` what probes found (None: its rate); `gbps` is what is believed, 0 while it is `damped`. `penalty` is
-    that of its flapping, as it was at `penalty_at`."""
+    """A link that has been below its rate; its state is Up, Degraded or Down. `reported_gbps` comes from its port and
+    `probed_gbps` from probes (None: full rate); `gbps` is its presumed rate, 0 while it is `damped`. `penalty` is its
+    flap penalty as of `penalty_at`."""
 
     __tablename__ = "links"
     kind = "link"
@@ -178,16 +178,16 @@ class LinkRow(ResourceRow, Base):
     probed_gbps: Mapped[float | None] = mapped_column(Float)
     reason: Mapped[str] = mapped_column(String(40), default="", server_default="")
     accused: Mapped[str | None] = mapped_column(String(80))
-    """The part that probes found at fault: this link, or a switch that it leads to."""
+    """The part that probes found at fault: this link, or a switch at one of its ends."""
     penalty: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     penalty_at: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     damped_until: Mapped[float | None] = mapped_column(Float)
     announced: Mapped[str] = mapped_column(String(10), default="Up", server_default="Up")
-    """The state of its port that the newest event on it says."""
+    """The state of its port according to the newest event about it."""
 
     @property
     def port_state(self) -> str:
-        """Up, Degraded or Down by what its port reports alone."""
+        """Up, Degraded or Down, by what its port reports alone."""
         return health(self.built_gbps if self.reported_gbps is None else self.reported_gbps, self.built_gbps)
 
     @property
@@ -196,7 +196,7 @@ class LinkRow(ResourceRow, Base):
 
     @property
     def effective_gbps(self) -> float:
-        """The least of what the port says and what probes found: the link's condition but for damping."""
+        """The lower of what the port reports and what probes found: the link's rate without damping."""
         status = self.built_gbps if (reported := self.reported_gbps) is None else reported
         return status if (probed := self.probed_gbps) is None else min(status, probed)
 
@@ -211,7 +211,7 @@ class LinkRow(ResourceRow, Base):
 
 
 class EventRow(EventColumns, ResourceRow, Base):
-    """Something that happened to a link, a switch or a slice, in words."""
+    """Something that happened to a link, a switch or a slice, described for people."""
 
     __tablename__ = "events"
     kind = "event"
@@ -224,8 +224,8 @@ class EventRow(EventColumns, ResourceRow, Base):
 
 
 class DrainRow(ResourceRow, Base):
-    """Elements that are taken out of use, and the ports that go with them, by node or leaf. `waiting_for` programs may
-    still send over them."""
+    """Elements taken out of use, and the ports that belong to them, by node or leaf. `waiting_for` is the number of
+    programs that may still send over them."""
 
     __tablename__ = "drains"
     kind = "drain"
@@ -253,13 +253,13 @@ class OperationRow(WorkflowRow, Base):
 
 
 class WorkflowDrains(WorkflowDrainRow, Base):
-    """Drains of this service's engine."""
+    """Drains of this service's workflow engine."""
 
     __tablename__ = "workflow_drains"
 
 
 class PeeringRow(ResourceRow, Base):
-    """Two slices of a plane that may reach each other, over a key of the peering's own."""
+    """Two slices of a plane that may reach each other, with a key of the peering's own."""
 
     __tablename__ = "peerings"
     kind = "peering"
@@ -278,7 +278,7 @@ class PeeringRow(ResourceRow, Base):
 
 
 class AgentRow(Base):
-    """The newest life of a node's agent; older ones are refused, also after our own restart."""
+    """The newest epoch of a node's agent; older ones are refused, even after a restart of this service."""
 
     __tablename__ = "agents"
 
@@ -287,7 +287,7 @@ class AgentRow(Base):
 
 
 class WiringRow(Base):
-    """A supernode's graph as it was learnt last: its spec's numbers, where it is drawn otherwise, and what moved."""
+    """A supernode's graph as last fetched: its spec's numbers, deviations of the drawing, and moved cables."""
 
     __tablename__ = "wirings"
 
@@ -296,8 +296,8 @@ class WiringRow(Base):
 
 
 class FenceRow(Base):
-    """A node that may still hold an ended slice's program, and the key it would use: one for each key, as a slice made
-    again under that name has another."""
+    """A node that may still hold an ended slice's program, and the key it would use. There is one for each key, since a
+    new slice of that name has another."""
 
     __tablename__ = "fences"
 
@@ -309,7 +309,7 @@ class FenceRow(Base):
 
 
 class SliceNameRow(Base):
-    """The last generation that agents may have heard of a slice of this name which is gone."""
+    """The last generation of an ended slice of this name that agents may have heard of."""
 
     __tablename__ = "slice_names"
 
@@ -318,7 +318,7 @@ class SliceNameRow(Base):
 
 
 def built_of(link: Link) -> dict[str, Any]:
-    """What never changes of a link, as its view has it."""
+    """The parts of a link's view that never change."""
     return {
         "plane": link.plane, "kind": link.kind, "node": link.node, "sub_plane": link.sub_plane,
         "ends": list(link.ends), "built_gbps": link.capacity_gbps,

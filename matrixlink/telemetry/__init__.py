@@ -1,4 +1,4 @@
-"""What moves over the fabric, as the counters that agents report tell it.
+"""Traffic over the fabric, derived from the counters that agents report.
 
 It changes nothing.
 """

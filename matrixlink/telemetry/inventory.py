@@ -1,8 +1,7 @@
-"""Planes, switches and links as people see them: what the topology has, what agents reported, what slices were
-promised.
+"""Views of planes, switches and links: what the topology has, what agents reported, what slices were promised.
 
-Everything here is worked out when asked; only links that some agent once reported below their rate have rows of their
-own (for watches). Lists of links are narrowed by plane and node before they are built, as there are thirteen thousand.
+Everything here is computed on request; only links that were once reported below their rate have rows of their own (for
+watches). Lists of links are narrowed by plane and node before they are built, since there are thirteen thousand.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ from matrixresource.topology import Link, Supernode, Vertex
 
 
 class FabricInventory:
-    """What the routes show of the fabric."""
+    """The views of the fabric that the routes return."""
 
     def __init__(self, slice_controller: SliceController) -> None:
         self._slice_controller = slice_controller
@@ -37,8 +36,8 @@ class FabricInventory:
         return [LinkView.from_stored(item) for item in self._link_items(self._chosen(plane, node))]
 
     def link_page(self, plane: str | None, node: str | None, params: ListParams, narrowed: bool) -> dict[str, Any]:
-        """One page of links in their wire form. Unless a filter or an order has to see them all (`narrowed`), only the
-        page's own links are looked at."""
+        """One page of links in wire form. Unless a filter or an order needs all of them (`narrowed`), only the page's
+        own links are evaluated."""
         if narrowed:
             return page(self._link_items(self._chosen(plane, node)), params)
         names, rest = names_on_page(partial(self._names, plane, node), params)
@@ -49,7 +48,7 @@ class FabricInventory:
         return self._fabric.links(node, plane)
 
     def _names(self, plane: str | None, node: str | None, after: str) -> Iterable[str]:
-        """In order, those that come after that one."""
+        """The names that come after that one, in order."""
         if node is not None:
             return sorted(link.name for link in self._chosen(plane, node) if link.name > after)
         check_plane(plane)
@@ -92,7 +91,7 @@ class FabricInventory:
         ]
 
     def _below_by_switch(self) -> dict[str, Counter[str]]:
-        """By UB switch, how many ports that lead to it are down and how many degraded."""
+        """By UB switch, how many ports leading to it are down and how many degraded."""
         lost: dict[str, Counter[str]] = {}
         for node in self._fabric.nodes():
             for port, gbps in self._fabric.degraded_ports(node).items():
@@ -168,4 +167,4 @@ def qos_classes() -> list[QosClassView]:
 def check_plane(plane: str | None) -> None:
     """Raises InvalidField."""
     if plane is not None and plane not in set(Plane):
-        raise InvalidField(f"{plane[:40]!r} is no plane; use ub, rdma or vpc", field="plane")
+        raise InvalidField(f"{plane[:40]!r} is not a plane; use ub, rdma or vpc", field="plane")

@@ -1,6 +1,6 @@
-"""A plane of one supernode as a matrix: nodes by the ports they reach others by, each cell a cable and how it is.
+"""A plane of one supernode as a matrix of nodes by outgoing ports; each cell is a cable and its condition.
 
-On the UB plane that is 48 nodes by 112 L2 chips, all 5,376 links in a few kilobytes: a lost chip is a column, a sick
+On the UB plane that is 48 nodes by 112 L2 chips, all 5,376 links in a few kilobytes: a lost chip is a column, a faulty
 node a row, a sub-plane one of seven blocks.
 """
 
@@ -71,7 +71,8 @@ def _letters(fabric: Fabric, node: str, ports: list[str]) -> str:
 
 
 def _utilisation(fabric: Fabric, node: str, ports: list[str], built: Floats, gbps: Floats) -> list[int]:
-    """Percent of what each port carries now that its busier direction takes; anything that moves is at least one."""
+    """For each port, the percentage of its present capacity used by its busier direction; any traffic counts as at
+    least 1."""
     below = fabric.degraded_ports(node)
     rate = np.array([below.get(port, full) for port, full in zip(ports, built, strict=True)]) if below else built
     busiest = np.maximum(gbps[SENT], gbps[RECEIVED])

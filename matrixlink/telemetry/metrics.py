@@ -1,4 +1,4 @@
-"""MatrixLink's own series for Prometheus. Labels are planes, switches, projects and slices, never single ports: a
+"""MatrixLink's own Prometheus metrics. Labels are planes, switches, projects and slices, never single ports: a
 supernode has six thousand of those; they are in `/v1/telemetry`."""
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from matrixlink.slices.slice_controller import SliceController
 from matrixlink.telemetry.views import Telemetry
 
 SLICES_MAX = 256
-"""Of slices, the busiest so many have series of their own."""
+"""The number of slices, the busiest ones, that have series of their own."""
 PROJECTS_MAX = 256
-"""Of projects, the busiest so many on each plane."""
+"""The number of projects, the busiest ones on each plane, that have series."""
 BYTES_PER_GB = 1e9
 
 PLANE = Label("plane", "network plane", tuple(plane.value for plane in Plane))
@@ -36,7 +36,7 @@ SERIES = (
     ("utilisation", "utilisation_ratio", "ratio", "Part of the capacity that the busier direction takes"),
     ("headroom_gbps", "headroom_bytes_per_second", "bytes/s", "Promised to nobody"),
 )
-"""A field of the view, how its metric's name ends, its unit, and what it says."""
+"""A field of the view, the suffix of its metric's name, its unit, and its meaning."""
 TELEMETRY = {
     (by, field): Metric(
         f"matrixlink_{by}_{ending}", "gauge", unit, f"{says}, by {by}.", labels,
@@ -57,7 +57,7 @@ METRICS = (*TELEMETRY.values(), PROBES, LOST, DRIFTS, DAMPED, BELOW)
 
 
 class LinkMetrics:
-    """A collector: asked at every scrape."""
+    """A collector, called at every scrape."""
 
     def __init__(
         self,
@@ -91,7 +91,7 @@ class LinkMetrics:
             yield family
 
     def _links(self) -> Family:
-        """How many links are below their rate, and why."""
+        """How many links are below their rate, by reason."""
         family = BELOW.family()
         with self._slice_controller.store.reading() as session:
             rows = self._slice_controller.store.links(session)

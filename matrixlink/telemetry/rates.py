@@ -1,7 +1,7 @@
-"""Counters into rates: two reports of a node make the rates between them.
+"""Converts counters into rates: from two successive reports of a node.
 
-Only the newest two are kept, in memory: after a restart rates are there again with the second report. A counter or a
-clock that went back (a node began anew, emulated time was put back) starts over; a node that has not been heard for a
+Only the newest two are kept, in memory: after a restart rates are available with the second report. If a counter or a
+clock went back (a node restarted, or emulated time was reset) it starts over; a node that has not been heard for a
 while has no rates. GB/s each way.
 """
 
@@ -22,12 +22,12 @@ SENT, RECEIVED, DROPPED = range(3)
 HEARD_WITHIN_S, HEARD_FLOOR_WALL_S = 60.0, 4.0
 """Rates of a node not heard for longer are not shown: six heartbeats."""
 LEAST_S = 0.5
-"""Reports closer together than this make no rate: whole megabytes are too coarse."""
+"""Reports closer together than this give no rate: whole megabytes are too coarse."""
 
 
 @dataclass
 class NodeRates:
-    """One node: the counters last taken, and the rates they made with those before."""
+    """One node: its newest counters, and the rates computed from them and those before."""
 
     counters: Floats
     at: float
@@ -44,12 +44,12 @@ class PortRates:
     def __init__(self, fabric: Fabric, clock: Clock) -> None:
         self.ports = fabric.ports.outward
         self.version = 0
-        """Grows with every report that changed something: for those who watch."""
+        """Increases with every report that changed something, for watchers."""
         self._clock = clock
         self._nodes: dict[str, NodeRates] = {}
 
     def record_counters(self, report: LinkReport) -> None:
-        """Take a node's counters in; a report without any says that nothing ever moved there."""
+        """Take in a node's counters; a report without counters means that nothing ever moved there."""
         node, reported = str(report.node), report.counters
         if reported is None:
             if self._nodes.pop(node, None) is not None:
@@ -75,7 +75,7 @@ class PortRates:
             self._nodes.pop(node, None)
 
     def _as_array(self, reported: ReportedCounters) -> Floats:
-        """Sent, received and dropped of each port; what a report leaves out is 0."""
+        """Sent, received and dropped of each port; 0 for what a report leaves out."""
         found = np.zeros((3, len(self.ports)))
         for row, each in ((SENT, reported.sent), (RECEIVED, reported.received)):
             found[row, : len(each)] = each[: len(self.ports)]
@@ -99,7 +99,7 @@ class PortRates:
         return found
 
     def at(self, node: str) -> float | None:
-        """The moment of a node's newest counters, emulated seconds."""
+        """The time of a node's newest counters, emulated seconds."""
         current = self._nodes.get(node)
         return None if current is None else current.at
 

@@ -1,7 +1,7 @@
-"""Telemetry as people ask for it: by link, switch, node, plane, slice or project.
+"""Telemetry by link, switch, node, plane, slice or project.
 
-Rates of ports are added up along the fabric; what each thing could carry, and what of it is promised, comes from the
-same Fabric and Ledger that admission decides on. Headroom is what could still be promised: capacity less floors.
+Rates of ports are summed along the fabric; capacities and promises come from the same Fabric and ledger that admission
+uses. Headroom is what could still be promised: capacity minus floors.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ GROUPS = ("link", "switch", "node", "plane", "slice", "project")
 
 @dataclass
 class Aggregate:
-    """What is added up of one thing."""
+    """The sums for one object."""
 
     name: str
     plane: str | None
@@ -38,7 +38,7 @@ class Aggregate:
     project: str | None = None
 
     def add(self, part: Aggregate) -> None:
-        """All of a part of it."""
+        """Add a part of it."""
         self.sent, self.received = self.sent + part.sent, self.received + part.received
         self.dropped, self.capacity = self.dropped + part.dropped, self.capacity + part.capacity
         self.floors += part.floors
@@ -89,7 +89,7 @@ class Telemetry:
     # -- ports --------------------------------------------------------------------------------------------------------
 
     def _links(self) -> list[Aggregate]:
-        """Every uplink, RDMA port and card of nodes whose rates are known, the idle ones among them."""
+        """Every uplink, RDMA port and card of nodes whose rates are known, including idle ones."""
         ledger, found = self._slice_controller.promises.ledger, []
         for node, gbps in self.rates.nodes().items():
             latency_us, at = self._diagnosis.latency_us.get(node, {}), self.rates.at(node)
@@ -105,7 +105,7 @@ class Telemetry:
         return found
 
     def _added(self, keys: Callable[[str, str, str], Iterable[tuple[str, str | None]]]) -> list[Aggregate]:
-        """All links added up under the keys (name, plane) that a link's node, port and plane belong to."""
+        """All links summed under the keys (name, plane) that a link's node, port and plane map to."""
         sums: dict[str, Aggregate] = {}
         for link in self._links():
             node, _, port = link.name.partition(".")
@@ -120,7 +120,7 @@ class Telemetry:
         return self._added(lambda node, port, plane: [(f"{node}.{plane}", plane)])
 
     def _switches(self) -> list[Aggregate]:
-        """L1 and L2 chips by what nodes' uplinks send into and take out of them, leaves by the RDMA ports."""
+        """L1 and L2 chips by what nodes' uplinks send into and receive from them, leaves by the RDMA ports."""
 
         def ends(node: str, port: str, plane: str) -> list[tuple[str, str | None]]:
             known = self._switches_at(node) if self._fabric.has(node) else {}
@@ -129,7 +129,7 @@ class Telemetry:
         return self._added(ends)
 
     def _switches_at(self, node: str) -> dict[str, list[str]]:
-        """By link the switches at its ends, of the supernode that a node is in; read off its graph once."""
+        """By link, the switches at its ends, for the supernode of a node; read from its graph once."""
         supernode = self._fabric.supernode_of(node)
         known = self._ends.get(supernode.name)
         if known is None or known[0] is not supernode.topology:
@@ -145,8 +145,8 @@ class Telemetry:
             return self._slice_controller.store.slices(session)
 
     def _slices(self) -> list[Aggregate]:
-        """What each slice moves over all its members; its capacity is what its members may use of their uplinks, as
-        their FabricView has it."""
+        """What each slice moves over all its members; its capacity is what its members may use of their uplinks
+        according to their FabricView."""
         moving, found = self.rates.slices(), []
         for row in self._rows():
             each = Aggregate(row.name, row.plane, project=row.project)
@@ -162,7 +162,7 @@ class Telemetry:
         return found
 
     def _projects(self) -> list[Aggregate]:
-        """A tenant's slices together, plane by plane."""
+        """A project's slices together, by plane."""
         sums: dict[str, Aggregate] = {}
         for each in self._slices():
             name = f"{each.project}.{each.plane}"

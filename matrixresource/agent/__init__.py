@@ -1,4 +1,4 @@
-"""ResourceAgent, the node's side of MatrixResource, and the emulated hardware beneath it.
+"""ResourceAgent, the node's side of MatrixResource, and the emulated hardware under it.
 
-It never reads a table of the service.
+It never reads the service's tables.
 """

@@ -1,8 +1,8 @@
 """ResourceAgent: MatrixResource's software on one node's Qingtian card.
 
-It holds the newest spec for its node and works towards it stage by stage, says in every report how far it is, and
-remembers across its own restarts. An older spec than the one it holds is refused: that is what fences a node that was
-given up while nobody could reach it.
+It holds the newest spec for its node, works towards it stage by stage, reports its progress, and keeps its memory
+across restarts. It refuses a spec older than the one it holds: that fences a node that was given up while nobody could
+reach it.
 """
 
 from __future__ import annotations
@@ -25,22 +25,22 @@ from matrixresource.contract.agents import AssignmentView, NodeReport, ReportAns
 from matrixresource.contract.nodes import IN_PLACE, NodeInventory, NodeTask, Power
 
 DONE = {"Clean": "Clean", "Spare": "Spare", "Member": "Active"}
-"""The status that fulfils a spec."""
+"""The status that fulfils a spec with this role."""
 REMEMBERED = (
     "epoch", "status", "holds", "desired_role", "desired_power", "allocation", "generation", "deployed", "task",
     "task_generation", "done_generation", "firmware", "failed", "message",
 )  # fmt: skip
-"""What of an agent its card remembers, beside the parts."""
+"""The attributes that the card remembers, besides the parts."""
 
 
 def goal(wanted: str, power: Power) -> str:
-    """The status that fulfils a spec, of a node that is to be on or off."""
+    """The status that fulfils a spec, for a node that is to be on or off."""
     return "Off" if power == "Off" and wanted != "Clean" else DONE[wanted]
 
 
 @dataclass(frozen=True)
 class AgentTask:
-    """A piece of work: its name in the stages file and the status and holder it ends in."""
+    """One piece of work: its name in the stages file, and the status and holder that it ends with."""
 
     name: str
     ends: str
@@ -56,12 +56,11 @@ def next_work(
     power: Power = "On",
     task: NodeTask | None = None,
 ) -> AgentTask | None:
-    """What brings a node nearer to the spec; None when it is fulfilled. A pure decision.
+    """The work that brings a node closer to the spec; None if it is fulfilled. A pure decision.
 
-    `status` and `holds`: what the node is and whose work is on it; `deployed`: whether a finished image is on its disk,
-    so that after it was without power it need only boot and join; `task`: what is to be done once, when it is clean or,
-    of a repair in place, while it serves.
-    Whoever takes a node over starts from clean.
+    `status` and `holds`: the node's status, and whose work is on it; `deployed`: whether a complete image is on its
+    disk, so that after a loss of power it only has to boot and join; `task`: to be done once, when the node is clean
+    or, for an in-place repair, while it serves. A node that changes hands is cleaned first.
     """
     if task in IN_PLACE:
         if (wanted, power, status) == ("Member", "On", "Active") and holds == allocation:
@@ -87,7 +86,7 @@ def next_work(
 
 
 class ResourceAgent:
-    """One node's agent. `changed` is called whenever a report would say something new."""
+    """One node's agent. `changed` is called whenever a report would have something new."""
 
     def __init__(
         self,
@@ -117,28 +116,29 @@ class ResourceAgent:
         self.deployed = False
         self.task: NodeTask | None = None
         self.task_generation = self.done_generation = 0
-        """Of which generation its task is, and the last one that it has done."""
+        """The generations of its present task and of the last one that it finished."""
         self.firmware: str | None = None
-        """What the task `update` is to write."""
+        """The version that the task `update` writes."""
         self.failed: tuple[int, str] | None = None
-        """Of which generation the work failed, and at which stage."""
+        """The generation whose work failed, and the stage."""
         self.message = ""
         self._traceparent: str | None = None
         self._asked_ns = 0
-        """In which trace the spec that it holds was asked for, and when it came (ns of the wall)."""
+        """The trace in which the current spec was requested, and when it arrived (ns, wall clock)."""
         self._reported_inventory: NodeInventory | None = None
         self._reported_ports: Mapping[str, str | None] = {}
         self.parts = Partitions(stages, clock, random, changed, lambda: self.enrolled, lambda: node.dies)
 
     @property
     def enrolled(self) -> bool:
-        """Whether the node has proved which one it is and what it has; before that nothing is put on it."""
+        """Whether the node has proved its identity and its parts; before that nothing is deployed on it."""
         return self.status not in ("Verifying", "Inspecting")
 
     # -- orders --------------------------------------------------------------------------------------------------
 
     def ensure(self, assignment: AssignmentView) -> None:
-        """Take up a spec. Raises StaleGeneration for one older than what is held; the same one again is no news."""
+        """Accept a spec. Raises StaleGeneration if it is older than the current one; the same one again changes
+        nothing."""
         if assignment.generation < self.generation:
             raise StaleGeneration(f"{self.node.name} holds generation {self.generation}, not {assignment.generation}")
         if assignment.generation == self.generation:
@@ -162,20 +162,21 @@ class ResourceAgent:
 
     @property
     def reported_status(self) -> str:
-        """The status as reported: work that is due counts as begun, so no report calls an old state the new spec."""
+        """The status to report: pending work counts as begun, so that no report shows the old state for the new
+        spec."""
         work = self._next()
         return self.status if work is None or self.stage is not None else self._stages[work.name][0].status
 
     # -- work ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work towards the newest spec, for ever. Ends only by being cancelled: loss of power, end of the process."""
+        """Work towards the newest spec forever. Ends only by cancellation: loss of power, or end of the process."""
         async with asyncio.TaskGroup() as group:
-            group.create_task(self._live_whole())
+            group.create_task(self._run_whole_node())
             group.create_task(self.parts.run())
 
-    async def _live_whole(self) -> None:
-        """What the node does as a whole; its parts have their own lives beside it."""
+    async def _run_whole_node(self) -> None:
+        """Work on the node as a whole; its parts run concurrently."""
         while True:
             self._assignment_changed.clear()
             work = self._next()
@@ -193,7 +194,7 @@ class ResourceAgent:
             self.status, self.stage, self.message = stage.status, stage.stage, stage.message
             self._changed()
             why = await self._attempt(stage)
-            if self._assignment_changed.is_set() and work.name != "clean" and self._overtaken(work):
+            if self._assignment_changed.is_set() and work.name != "clean" and self._is_superseded(work):
                 self.stage, self.message = None, ""
                 return
             if why is not None:
@@ -203,7 +204,9 @@ class ResourceAgent:
                 self._changed()
                 return
         if work.name in IN_PLACE:
-            self.node.on_repaired(work.name)  # where that cannot be kept now, it is not done, and is done again
+            self.node.on_repaired(
+                work.name
+            )  # if this cannot be recorded now, the repair does not count and is repeated
         self.status, self.stage, self.message, self.holds = work.ends, None, "", work.allocation
         self.done_generation = task_generation
         if work.name == "inspect":
@@ -217,7 +220,7 @@ class ResourceAgent:
         self._changed()
 
     async def _attempt(self, stage: Stage) -> str | None:
-        """Go through a stage, again where it fails and has attempts left; why it failed for good, or None."""
+        """Run a stage, retrying while it has attempts left. Return why it failed for good, or None."""
         for attempt in range(1, stage.attempts + 1):
             await self._clock.sleep(stage.takes_s(self._random) * self.node.slowdown)
             broken = self.node.failing.get(stage.stage)
@@ -227,12 +230,12 @@ class ResourceAgent:
             self._changed()
         return self.message
 
-    def _overtaken(self, work: AgentTask) -> bool:
-        """Whether the newest spec makes this work pointless; seen between stages, as on a real machine."""
+    def _is_superseded(self, work: AgentTask) -> bool:
+        """Whether the newest spec makes this work pointless; checked between stages, as on a real machine."""
         return (goal(self.desired_role, self.desired_power), self.allocation) != (work.ends, work.allocation)
 
     def power_lost(self) -> None:
-        """What was in memory is gone; the disk is not. After power returns, a deployed node has to boot and join."""
+        """Lose what was in memory, but not the disk. When power returns, a deployed node has to boot and join."""
         self.stage = None
         self.parts.power_lost()
         if self.status in ("Active", "Spare", "Deploying", "Preparing"):
@@ -243,16 +246,17 @@ class ResourceAgent:
     # -- reports and memory --------------------------------------------------------------------------------------
 
     def report(self) -> NodeReport:
-        """What this agent says of its node now; each call is the next in sequence."""
+        """The agent's report on its node now; each call is the next in sequence."""
         self.sequence += 1
         found, known = self.node.inventory, self._reported_inventory
         peers, reported = self.node.peers, self._reported_ports
         answering: dict[str, str | None] = {}
         if peers is reported or peers == reported:
-            self._reported_ports = peers  # hundreds of ports, which are the same object the next time
+            self._reported_ports = peers  # hundreds of ports, usually the same object as last time
         else:
             answering = {p: peer for p, peer in peers.items() if p not in reported or reported[p] != peer}
-            # Until it is answered nobody knows whether this was taken: both what was and what will be may be news.
+            # Until the answer arrives, it is unknown whether this was accepted: such a port is reported again next
+            # time.
             self._reported_ports = {p: peer for p, peer in reported.items() if p not in answering}
         if not (same := found is known or found == known):
             self._reported_inventory = None
@@ -279,7 +283,8 @@ class ResourceAgent:
         )
 
     def handle_reply(self, report: NodeReport, answer: ReportAnswer) -> None:
-        """Note what MatrixResource knows by its answer. Raises StaleGeneration for a spec that came too late."""
+        """Record what MatrixResource knows, according to its answer. Raises StaleGeneration for a spec that came too
+        late."""
         if not answer.accepted:
             return
         if report.ports:
@@ -293,14 +298,14 @@ class ResourceAgent:
             self.ensure(answer.desired)
 
     def memory(self) -> dict[str, Any]:
-        """What the agent keeps on its card across its own restarts."""
+        """What the agent keeps on its card across restarts."""
         return {key: getattr(self, key) for key in REMEMBERED} | {
             "parts": self.parts.memory(),
             "installed": self.node.firmware,
         }
 
     def restore(self, memory: dict[str, Any]) -> None:
-        """Begin the next life where the last one ended: one epoch on, work in progress from its first stage."""
+        """Start again where the last run ended: with the next epoch, and work in progress from its first stage."""
         for key in REMEMBERED:
             setattr(self, key, memory.get(key, getattr(self, key)))
         if (installed := memory.get("installed", self.node.firmware)) != self.node.firmware:
@@ -314,5 +319,5 @@ class ResourceAgent:
 
 
 def node_stages(path: Path | None = None) -> Stages:
-    """How long a node agent's work takes: the built-in file, with the work that `path` gives replaced."""
+    """How long a node agent's work takes: the built-in file, with the entries of `path` replacing it."""
     return stages_of("matrixresource.agent", "node_stages.yaml", path)

@@ -1,8 +1,8 @@
-"""CATALOGUE: every kind of fault there is, what it strikes, what the incumbent would call it, and how it is found out.
+"""CATALOGUE: every kind of fault, what it affects, the incumbent's level for it, and how it is detected.
 
-Kinds of the hardware and of agents' messages are put on the emulated nodes (`hardware.py`, the fleet's uplinks). Those
-of processes and databases are carried out by matrixctl, on a stack of its own machine. None of them tells the control
-plane anything.
+Faults of the hardware and of agents' messages are put on the emulated nodes (`hardware.py`, the fleet's uplinks).
+Faults of processes and databases are carried out by matrixctl, on a stack on its own machine. None of them tells the
+control plane anything.
 """
 
 from __future__ import annotations
@@ -41,13 +41,13 @@ FaultKind = Literal[
     "messages-delayed",
     "messages-doubled",
 ]
-"""Those of the emulated nodes."""
+"""Faults of the emulated nodes."""
 
 
 @dataclass(frozen=True)
 class Fault:
-    """One kind. `level`: the incumbent's, where it has one; `found_by`: what tells the control plane, if anything;
-    `takes`: the parameters that it knows."""
+    """One kind of fault. `level`: the incumbent's, if it has one; `found_by`: what tells the control plane, if
+    anything; `takes`: the parameters it accepts."""
 
     strikes: Strikes
     means: str
@@ -57,7 +57,7 @@ class Fault:
 
     @property
     def targets(self) -> tuple[str, ...]:
-        """The types of a scenario's target that fit: what strikes nodes may strike all of a cabinet."""
+        """The types of scenario target that it can have: a fault of nodes may affect a whole cabinet."""
         return ("node", "cabinet") if self.strikes == "node" else (self.strikes,)
 
     @property
@@ -68,7 +68,7 @@ class Fault:
 LEASES = "silence for two leases of 30 s"
 CODES = "the fault code in the next report"
 PORTS = "the port's rate in the next report"
-PROBES = "probes that go wrong, localised by tomography"
+PROBES = "failed probes, localised by tomography"
 READBACK = "the digest of the table that was read back"
 
 CATALOGUE: dict[str, Fault] = {
@@ -85,11 +85,11 @@ CATALOGUE: dict[str, Fault] = {
         "cabinet",
         "a cabinet loses power, and with it all its nodes (target: a cabinet, e.g. sn0-c03)",
         "Separate (NodeLost)",
-        f"{LEASES}, of all nodes of it",
+        f"{LEASES}, on all of its nodes",
     ),
     "npu-fault": Fault(
         "node",
-        "an NPU or a die of it raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001; "
+        "an NPU or one of its dies raises a fault code (parameters: npu 0-7, die 0 or 1, code, default 220001001; "
         "endsWith: the repair in place that ends it, restart, reset-npu, reboot or none, by default as its level says)",
         "by the code; Separate by default",
         CODES,
@@ -119,7 +119,7 @@ CATALOGUE: dict[str, Fault] = {
     ),
     "stage-failure": Fault(
         "node",
-        "a stage of the node's work fails each time (parameters: stage, e.g. npu-self-test, why)",
+        "a stage of the node's work fails every time (parameters: stage, e.g. npu-self-test, why)",
         "-",
         "the stage and its reason in the next report",
         takes=("stage", "why"),
@@ -170,15 +170,15 @@ CATALOGUE: dict[str, Fault] = {
         "node",
         "a port's cable is plugged in elsewhere (parameters: port, peer, e.g. sn0-l2p3-k12)",
         "-",
-        "who answers at the port, in the next report",
+        "the neighbour at the port, in the next report",
         takes=("port", "peer"),
     ),
     "link-silent": Fault(
-        "node", "a port says it is up and carries nothing (parameters: port)", "-", PROBES, takes=("port",)
+        "node", "a port reports that it is up, but carries nothing (parameters: port)", "-", PROBES, takes=("port",)
     ),
     "link-slow": Fault(
         "node",
-        "a port says it is whole and carries a share of its rate (parameters: port, share)",
+        "a port reports its full rate, but carries only a share of it (parameters: port, share)",
         "-",
         PROBES,
         takes=("port", "share"),
@@ -191,27 +191,27 @@ CATALOGUE: dict[str, Fault] = {
     ),
     "switch-silent": Fault(
         "switch",
-        "a switch chip drops all it is given, its ports keep light (target: a switch, e.g. sn0-l2p3-k11)",
+        "a switch chip drops everything, but its ports keep light (target: a switch, e.g. sn0-l2p3-k11)",
         "-",
         PROBES,
     ),
     "tables-lost": Fault(
         "node",
-        "a switch table is emptied under the agent (parameters: slice; without it all slices')",
+        "a switch table is emptied behind the agent's back (parameters: slice; by default all slices)",
         "-",
         READBACK,
         takes=("slice",),
     ),
     "tables-corrupted": Fault(
         "node",
-        "a switch table sends everything the wrong way (parameters: slice; without it all slices')",
+        "a switch table sends everything the wrong way (parameters: slice; by default all slices)",
         "-",
         READBACK,
         takes=("slice",),
     ),
     "messages-lost": Fault(
         "node",
-        "reports of the node's agents are lost on their way (parameters: share, default 1)",
+        "reports of the node's agents are lost in transit (parameters: share, default 1)",
         "Separate (NodeLost) where all are lost",
         LEASES,
         takes=("share",),
@@ -220,46 +220,46 @@ CATALOGUE: dict[str, Fault] = {
         "node",
         "reports of the node's agents arrive late (parameters: delayS, default 20)",
         "-",
-        "not at all below a lease; what is overtaken is refused by its sequence",
+        "not detected if shorter than a lease; reports that arrive out of order are refused by sequence",
         takes=("delayS",),
     ),
     "messages-doubled": Fault(
         "node",
         "reports of the node's agents arrive twice (parameters: share, default 1)",
         "-",
-        "not at all: the second is refused by its sequence",
+        "not detected: the second is refused by its sequence",
         takes=("share",),
     ),
     "service-killed": Fault(
         "service",
         "a process of the control plane is killed (kill -9); the supervisor starts it again",
         "-",
-        "the supervisor, when its child ends; clients, by refused connections",
+        "the supervisor, when its child exits; clients, by refused connections",
     ),
     "service-paused": Fault(
         "service",
-        "a process of the control plane stands still (SIGSTOP) until it is cleared, or the supervisor replaces it",
+        "a process of the control plane hangs (SIGSTOP) until cleared, or until the supervisor replaces it",
         "-",
-        "the supervisor, after 60 s of the wall; clients, by their deadlines",
+        "the supervisor, after 60 s of wall-clock time; clients, by their deadlines",
     ),
     "database-readonly": Fault(
         "service",
-        "a service's database refuses every write and answers reads (SQLite)",
+        "a service's database refuses writes but answers reads (SQLite)",
         "-",
-        "writes that fail; they are tried again",
+        "failed writes, which are retried",
     ),
     "database-stalled": Fault(
         "service",
-        "a service's database lets writes wait (parameters: stallS, seconds of the wall at a time, default 2; SQLite)",
+        "a service's database delays writes (parameters: stallS, wall-clock seconds each time, default 2; SQLite)",
         "-",
-        "requests that take longer",
+        "slow requests",
         takes=("stallS",),
     ),
 }
 
 
 def check_parameters(kind: str, given: Iterable[str]) -> None:
-    """Raises InvalidField for one that the kind does not know: whoever gives it expects something of it."""
+    """Raises InvalidField for a parameter that the kind does not accept, instead of ignoring it."""
     takes = CATALOGUE[kind].takes
     for name in given:
         if name not in takes:
@@ -270,9 +270,9 @@ def check_parameters(kind: str, given: Iterable[str]) -> None:
 
 
 FAULT_KINDS: dict[str, str] = {kind: CATALOGUE[kind].means for kind in get_args(FaultKind)}
-"""What can be put on the emulated nodes, and what happens then."""
+"""Faults that can be put on the emulated nodes, and their effects."""
 PROCESS_KINDS: tuple[str, ...] = tuple(kind for kind, each in CATALOGUE.items() if each.of_processes)
-"""What is done to the processes of a stack, where `matrixctl up` keeps it."""
+"""Faults of the processes of a stack that `matrixctl up` runs."""
 
 PORT_KINDS = ("link-down", "link-degraded", "link-flapping", "cable-moved", "link-silent", "link-slow")
 SWITCH_KINDS = ("switch-down", "switch-silent")
@@ -281,7 +281,7 @@ TABLE_KINDS = ("tables-lost", "tables-corrupted")
 MESSAGE_KINDS = ("messages-lost", "messages-delayed", "messages-doubled")
 
 SEVERITIES = ("hint", "minor", "major", "critical")
-"""How severe a component calls its fault, from the least on."""
+"""Severities that a component can give its fault, lowest first."""
 
 FLAP_PERIOD_S, DELAY_S, SLOW_FACTOR = 20.0, 20.0, 2.0
-"""Where a fault does not say so itself."""
+"""The severity of a fault that does not state one."""

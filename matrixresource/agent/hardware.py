@@ -1,6 +1,6 @@
-"""The emulated hardware of one node: what faults act on and what agents see.
+"""The emulated hardware of one node: what faults change and what agents see.
 
-The control plane never looks here. A fault changes the hardware; what the node's agents notice of it, they report.
+The control plane never looks here. A fault changes the hardware; the node's agents report what they notice of it.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 
 UPLINK_DOWN, UPLINK_NARROW, ROCE_DOWN = "0x08520003/L2", "0x00f10509/L2", "81078603"
-"""What the incumbent's chips raise (sources in `fault_levels.yaml`)."""
+"""The codes that the incumbent's chips raise (sources in `fault_levels.yaml`)."""
 
 SLOW_NODE, HBM_ISOLATE, HBM_RESTART = "110001010", "020001001", "010001002"
-"""The incumbent's public fault codes of these (same file)."""
+"""The incumbent's public fault codes for these (same file)."""
 
 FIRMWARE = "emulated-1"
 
@@ -55,7 +55,8 @@ class InjectedFault(ApiModel):
 
 @dataclass(frozen=True)
 class MessageFaults:
-    """What becomes of the reports of a node's agents: shares that are lost or arrive twice, and how late all are."""
+    """What happens to the reports of a node's agents: the shares that are lost or duplicated, and the delay of all of
+    them."""
 
     lost: float = 0.0
     doubled: float = 0.0
@@ -64,7 +65,7 @@ class MessageFaults:
 
 @functools.lru_cache(maxsize=64)
 def _regular(supernode: str, spec: SupernodeSpec) -> Supernode:
-    """The supernode of that name wired as the spec says, one for all of its nodes: each knows every other by name."""
+    """The supernode of that name wired as the spec says, shared by all its nodes."""
     return Supernode(supernode, spec)
 
 
@@ -78,38 +79,38 @@ class EmulatedNode:
     codes: list[tuple[str, str]] = field(default_factory=list)
     """Fault codes raised, each with its component."""
     severities: dict[tuple[str, str], str] = field(default_factory=dict)
-    """How severe the component calls them, for those that say."""
+    """The severities of those codes whose component states one."""
     ports: dict[str, float] = field(default_factory=dict)
-    """Share of its full rate that a port says it has left, for ports below 1.0."""
+    """The share of its full rate that a port reports, for ports below 1.0."""
     silent: dict[str, float] = field(default_factory=dict)
-    """Share that a port truly carries where that is less than it says."""
+    """The share that a port actually carries, where that is less than it reports."""
     tables: dict[str, dict[str, Any]] = field(default_factory=dict)
-    """What the node's switches forward by, slice by slice. The link agent writes them; they go with the power."""
+    """The forwarding state of the node's switches, by slice. The link agent writes it; it is lost with the power."""
     moved: dict[str, str] = field(default_factory=dict)
-    """Ports whose cable leads elsewhere than it was built, and where."""
+    """Ports whose cable leads elsewhere than it was built, and where to."""
     missing: frozenset[str] = frozenset()
     """Parts it lacks, by name."""
     messages: MessageFaults | None = None
-    """What becomes of what its agents report; None: it arrives."""
+    """What happens to the agents' reports; None: they arrive."""
     slowdown: float = 1.0
-    """How much longer its work takes than it should."""
+    """The factor by which its work takes longer."""
     failing: dict[str, str] = field(default_factory=dict)
     """Stages of work that fail on it, and why."""
     power_cycles: int = 0
     firmware: str = FIRMWARE
     on_repaired: Callable[[str], None] = lambda repair: None
-    """Called when a repair in place is done; whoever puts faults on it then takes off those that it ends."""
+    """Called when an in-place repair is done, so that whoever injected faults can remove those that the repair ends."""
     spec: SupernodeSpec = field(default_factory=load_spec)
     racked: Supernode | None = None
-    """What it stands in and is wired to; as the spec says where nothing else is known."""
+    """The supernode it is wired into; by default as the spec says."""
 
     def __post_init__(self) -> None:
-        self.inventory = self._look()
+        self.inventory = self._read_inventory()
         self.rack(self.racked or _regular(self.name.supernode, self.spec))
-        self._struck: frozenset[str] = frozenset()
+        self._corrupted_by: frozenset[str] = frozenset()
 
     def rack(self, supernode: Supernode) -> None:
-        """Wire it as that supernode's graph says. Ports that no cable leads from answer nobody and carry nothing."""
+        """Wire the node as that supernode's graph says. Ports without a cable have no neighbour and carry nothing."""
         self.supernode = self.racked = supernode
         self._links = supernode.own_links(self.name)
         self._built: dict[str, str | None] = dict(as_built(self._links))
@@ -117,37 +118,38 @@ class EmulatedNode:
 
     @property
     def responsive(self) -> bool:
-        """Whether its agents can report and take orders."""
+        """Whether its agents can report and accept specs."""
         return self.powered and self.agents_run
 
     @property
     def dies(self) -> frozenset[int]:
-        """The dies it has, by number within the node: 2k and 2k+1 are NPU k, both of them where it is a single die."""
+        """The dies it has, by number within the node: 2k and 2k+1 are NPU k, both even where the NPU is a single
+        die."""
         if self.spec.npu.dies == 1:
             return frozenset(2 * npu.npu + half for npu in self.inventory.npus for half in (0, 1))
         return frozenset(die for npu in self.inventory.npus for die in npu.dies)
 
     @property
     def ports_with_cables(self) -> list[str]:
-        """In the order of a regular node, which may have more."""
+        """Ports with a cable, in the order of a regular node, which may have more."""
         return [port for port in port_names(self.spec) if port in self._built]
 
     @property
     def peers(self) -> Mapping[str, str | None]:
-        """Who answers at each port; None where nobody does. Of a part that is missing nothing is seen."""
+        """The neighbour at each port; None for a dark port. Missing parts make no difference here."""
         if not self.ports and not self.moved:
             return self._built
         dark = {port: None for port, share in self.ports.items() if share == 0}
         return self._built | {port: peer for port, peer in (self.moved | dark).items() if port in self._built}
 
     def carries(self, port: str) -> float:
-        """The share of its rate that a port truly carries; nothing without power or without a cable."""
+        """The share of its rate that a port actually carries; 0 without power or without a cable."""
         if not self.powered or port not in self._built:
             return 0.0
         return min(self.ports.get(port, 1.0), self.silent.get(port, 1.0))
 
     def carries_towards(self, port: str) -> float:
-        """The same of all the ports that lead where this one does on a regular machine."""
+        """The same for all ports that lead where this one does on a regular machine."""
         if not self.towards:
             return self.carries(port)
         own = [self.carries(port)] if self.towards.get(port, port) == port else []
@@ -158,16 +160,16 @@ class EmulatedNode:
         """Whether every port carries its full rate."""
         return self.powered and not self.ports and not self.silent
 
-    def _look(self) -> NodeInventory:
+    def _read_inventory(self) -> NodeInventory:
         return inventory(self.spec, self.missing, serial=f"cm384-{self.name}", firmware=self.firmware)
 
     def flash(self, firmware: str) -> None:
-        """Have another firmware on it."""
+        """Install another firmware."""
         self.firmware = firmware
-        self.inventory = self._look()
+        self.inventory = self._read_inventory()
 
     def apply_faults(self, faults: list[InjectedFault]) -> None:
-        """Take on exactly the state these faults leave; what is no longer among them is repaired."""
+        """Take on exactly the state that these faults cause; faults no longer listed are repaired."""
         mine = [fault for fault in faults if fault.target == self.name]
         powered = not any(fault.kind == "node-down" for fault in mine) and not any(
             fault.kind in CABINET_KINDS and fault.target == self.name.cabinet for fault in faults
@@ -184,7 +186,7 @@ class EmulatedNode:
         missing = frozenset(lacking(fault) for fault in mine if fault.kind == "missing-part")
         if missing != self.missing:
             self.missing = missing
-            self.inventory = self._look()
+            self.inventory = self._read_inventory()
         self.moved = {
             str(each.parameters["port"]): str(each.parameters["peer"]) for each in mine if each.kind == "cable-moved"
         }
@@ -198,11 +200,11 @@ class EmulatedNode:
             for port, share in self._impaired_by(fault).items():
                 current = self.silent if fault.kind in ("link-silent", "link-slow", "switch-silent") else self.ports
                 current[port] = min(share, current.get(port, 1.0))
-        self._strike_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
+        self._corrupt_tables([fault for fault in mine if fault.kind in TABLE_KINDS])
         self.codes = list(dict.fromkeys([*map(_code, raised), *self._port_codes()]))
 
     def _impaired_by(self, fault: InjectedFault) -> dict[str, float]:
-        """The ports of this node that a fault leaves less than their rate, and what it leaves them."""
+        """The ports of this node that a fault reduces, and the share of their rate that is left."""
         if fault.kind in SWITCH_KINDS:
             return dict.fromkeys(self._leading_to(fault.target), 0.0)
         if fault.target != self.name:
@@ -219,7 +221,8 @@ class EmulatedNode:
         return dict.fromkeys(ports, 0.0 if whole else float(fault.parameters["share"]))
 
     def _port_codes(self) -> list[tuple[str, str]]:
-        """What ports below their rate make their chips raise: an L1 chip for its uplinks, a die for its RDMA port."""
+        """The codes that ports below their rate make their chips raise: an L1 chip for its uplinks, a die for its RDMA
+        port."""
         links, codes = {link.port: link for link in self._links}, []
         for port, share in sorted(self.ports.items()):
             link = links.get(port)
@@ -230,15 +233,16 @@ class EmulatedNode:
         return codes
 
     def _leading_to(self, switch: str) -> list[str]:
-        """The ports that end at a switch, or pass it on their way out of the node; a moved cable ends elsewhere."""
+        """The ports that end at a switch, or go through it on their way out of the node; a moved cable ends
+        elsewhere."""
         built = [link.port for link in self._links if switch in link.ends and link.port not in self.moved]
         return built + [port for port, peer in self.moved.items() if peer == switch]
 
-    def _strike_tables(self, faults: list[InjectedFault]) -> None:
-        """A table is struck once, when the fault comes; the agent may write it again while the fault is still listed.
-        Tables are replaced, never changed in place."""
+    def _corrupt_tables(self, faults: list[InjectedFault]) -> None:
+        """Corrupt each table once, when the fault appears; the agent may rewrite it while the fault is still listed.
+        Tables are replaced, never modified in place."""
         for fault in faults:
-            if fault.name in self._struck:
+            if fault.name in self._corrupted_by:
                 continue
             wanted = fault.parameters.get("slice")
             for slice in [each for each in self.tables if wanted in (None, each)]:
@@ -246,11 +250,11 @@ class EmulatedNode:
                     del self.tables[slice]
                 else:
                     self.tables[slice] = self.tables[slice] | {"stripes": [], "isolation_key": 0}
-        self._struck = frozenset(fault.name for fault in faults)
+        self._corrupted_by = frozenset(fault.name for fault in faults)
 
 
 RAISING = ("npu-fault", "hbm-fault", "component-fault", "slow-node")
-"""Kinds that make a component raise a code."""
+"""Kinds of fault that make a component raise a code."""
 
 
 ENDED_BY = {
@@ -259,13 +263,13 @@ ENDED_BY = {
     "FreeRestart": "reset-npu",
     "Restart": "reset-npu",
 }
-"""The lightest repair in place that ends a fault of a level, as the incumbent's names of the levels say. What is to be
-separated ends with none."""
+"""The lightest in-place repair that ends a fault of each level, after the incumbent's names of the levels. Faults that
+call for separation are not ended by any."""
 
 
 def ends_with(fault: InjectedFault, repair: str) -> bool:
-    """Whether a repair in place ends a fault: by its parameter `endsWith` (or `none`), else by the level of its code. A
-    heavier repair ends what a lighter one does."""
+    """Whether an in-place repair ends a fault: by its parameter `endsWith` (or `none`), else by the level of its code.
+    A heavier repair ends everything that a lighter one does."""
     if fault.kind not in RAISING or fault.kind == "slow-node":
         return False
     ended_by = fault.parameters.get("endsWith", ENDED_BY.get(level_of(_code(fault)[0]).name, "none"))
@@ -284,7 +288,7 @@ def _messages(faults: list[InjectedFault]) -> MessageFaults | None:
 
 
 def _severities(faults: list[InjectedFault]) -> dict[tuple[str, str], str]:
-    """How severe each code is called, by whoever calls it worst; who does not say is judged as a major one is."""
+    """The severity of each code, the worst that any fault gives it; a fault without a severity counts as major."""
     worst: dict[tuple[str, str], str | None] = {}
     for each in faults:
         code, severity = _code(each), each.parameters.get("severity")
@@ -311,7 +315,7 @@ def _code(fault: InjectedFault) -> tuple[str, str]:
 
 
 def lacking(fault: InjectedFault) -> str:
-    """The part that a `missing-part` fault takes away; also reported by a port's name or an NPU's number."""
+    """The part that a `missing-part` fault removes; it may also be given by a port's name or an NPU's number."""
     given = fault.parameters
     if "part" in given or "port" in given:
         return str(given.get("part", given.get("port")))

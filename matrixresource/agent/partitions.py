@@ -1,11 +1,11 @@
-"""The parts of one node that several allocations share, as the node's agent works on them.
+"""The parts of one node that several allocations share, as the node's agent handles them.
 
-A part is some dies, sockets and memory for one allocation. Each part is prepared and released by itself, beside the
-others and beside whatever the node does as a whole. What a part has to do follows from what is requested of it and what
-it holds, so a part that was interrupted anywhere (loss of power, the agent's own restart) resumes from there.
+A part is some dies, sockets and memory for one allocation. Each part is prepared and released independently of the
+others and of what the node does as a whole. What a part has to do follows from what is requested of it and what it
+holds, so a part that was interrupted anywhere (by loss of power, or a restart of the agent) resumes from there.
 
-Dies are never in two hands: a part gives dies up by wiping them, waits for nobody to do so, and takes a die only when
-no other part holds it any more.
+A die never belongs to two parts: a part gives up dies by wiping them, without waiting for anyone, and takes a die only
+when no other part holds it any more.
 """
 
 from __future__ import annotations
@@ -24,14 +24,13 @@ from matrixresource.contract.agents import DesiredPartition, PartReport
 
 @dataclass
 class Part:
-    """What one allocation has of a node. `spec` None: nothing is requested any more, it is to be wiped and
-    forgotten."""
+    """What one allocation has of a node. Without a spec it is to be wiped and forgotten."""
 
     desired: DesiredPartition | None
     assigned_dies: frozenset[int] = frozenset()
     """Dies that were taken and not wiped since."""
     prepared: DesiredPartition | None = None
-    """The spec that was last prepared to its end, unless power was lost since."""
+    """The spec that was last fully prepared, unless power was lost since."""
 
     @property
     def desired_dies(self) -> frozenset[int]:
@@ -39,20 +38,20 @@ class Part:
 
     @property
     def status(self) -> str:
-        """What it is, or is about to become: work that is due counts as begun."""
+        """What it is, or is about to become: pending work counts as begun."""
         if self.desired is None or self.assigned_dies - self.desired_dies:
             return "Releasing"
         return "Active" if self.prepared is not None and _same(self.prepared, self.desired) else "Preparing"
 
 
 def _same(prepared: DesiredPartition, spec: DesiredPartition) -> bool:
-    """Whether what was prepared serves the spec. A rank is only a name: it changes without work."""
+    """Whether what was prepared satisfies the spec. A change of rank needs no work."""
     return prepared.model_copy(update={"rank": spec.rank}) == spec
 
 
 class Partitions:
-    """The parts of one node. `enrolled` says whether the node may be worked on yet; `changed` is informed of all
-    news."""
+    """The parts of one node. `enrolled` says whether the node may be worked on yet; `changed` is called on every
+    change."""
 
     def __init__(
         self,
@@ -74,7 +73,7 @@ class Partitions:
         self._news = asyncio.Event()
 
     def ensure(self, requests: Iterable[DesiredPartition]) -> None:
-        """These are requested and no others."""
+        """Set the requested parts; all others are to be wiped."""
         desired = {spec.allocation: spec for spec in requests}
         for allocation in self._parts.keys() - desired.keys():
             self._parts[allocation].desired = None
@@ -83,18 +82,18 @@ class Partitions:
         self.wake()
 
     def wake(self) -> None:
-        """Look again at what is due."""
+        """Check again what is due."""
         self._news.set()
 
     def reports(self) -> list[PartReport]:
         return [
             PartReport(allocation=allocation, status="Failed" if why else part.status, message=why)
             for allocation, part in sorted(self._parts.items())
-            for why in [self._hindrance(allocation, part)]
+            for why in [self._obstacle(allocation, part)]
         ]
 
-    def _hindrance(self, allocation: str, part: Part) -> str:
-        """Why the spec can not be fulfilled; empty where it can."""
+    def _obstacle(self, allocation: str, part: Part) -> str:
+        """Why the spec cannot be fulfilled; empty if it can."""
         if part.desired is None or part.assigned_dies - part.desired_dies:
             return ""
         missing = part.desired_dies - self._present()
@@ -103,14 +102,14 @@ class Partitions:
         for other, rival in self._parts.items():
             both = part.desired_dies & rival.desired_dies
             if other != allocation and both:
-                return f"die {', '.join(map(str, sorted(both)))} is requested {other} too"
+                return f"die {', '.join(map(str, sorted(both)))} is also requested for {other}"
         return ""
 
     # -- work ----------------------------------------------------------------------------------------------------
 
     async def run(self) -> None:
-        """Work on every part that has work before it, each by itself, for ever. Ends only by being cancelled."""
-        busy: set[str] = set()  # of this life alone: a life that is ending must not keep the next one from its work
+        """Work on every part that has work pending, each concurrently, forever. Ends only by cancellation."""
+        busy: set[str] = set()  # per run: work of a run that is ending must not block the next run
         async with asyncio.TaskGroup() as group:
             while True:
                 self._news.clear()
@@ -123,14 +122,14 @@ class Partitions:
     def _may_begin(self, allocation: str, part: Part) -> bool:
         if part.status == "Releasing":
             return True
-        if part.status == "Active" or self._hindrance(allocation, part):
+        if part.status == "Active" or self._obstacle(allocation, part):
             return False
         return not any(
             rival.assigned_dies & part.desired_dies for other, rival in self._parts.items() if other != allocation
         )
 
     def _begin(self, allocation: str, part: Part) -> Callable[[], Awaitable[None]]:
-        """The work that is due, with its dies taken at once: nobody else may begin on them from here on."""
+        """The work that is due. Takes its dies at once, so that no other part can start on them."""
         if part.status == "Releasing" or part.desired is None:
             return partial(self._release, allocation, part)
         part.assigned_dies |= part.desired_dies
@@ -161,7 +160,7 @@ class Partitions:
             del self._parts[allocation]
 
     def power_lost(self) -> None:
-        """What was running on the parts is gone; what is placed on them still has to be wiped."""
+        """Lose what was running on the parts; what is on them still has to be wiped."""
         for part in self._parts.values():
             part.prepared = None
 
@@ -179,7 +178,7 @@ class Partitions:
         }
 
     def restore(self, memory: dict[str, Any]) -> None:
-        """Begin the next life with these parts; work in progress begins again."""
+        """Start again with these parts; interrupted work restarts."""
         self._parts = {
             allocation: Part(_read(kept["desired"]), frozenset(kept["assigned_dies"]), _read(kept["prepared"]))
             for allocation, kept in memory.items()

@@ -1,8 +1,8 @@
-"""Allocator: reserve, bind, resize, replace, release. Who holds what is decided here and nowhere else.
+"""Allocator: reserve, bind, resize, move, replace and release. Who holds what is decided here and nowhere else.
 
-Every verb is idempotent: asked twice with the same spec it finds what it did. A verb is one transaction, so it happens
-whole or not at all; what the agents then do is watched, and `settle` moves states on as reports come in. Where
-something comes to lie is the ledger's choice (`capacity`), kept in step with the tables by the ledger.
+Every verb is idempotent: repeating it with the same spec changes nothing. A verb is one transaction and takes effect
+completely or not at all. The agents do their work afterwards; `reconcile` advances states as their reports arrive. The
+ledger chooses nodes; `LedgerSync` keeps it consistent with the tables.
 """
 
 from __future__ import annotations
@@ -48,11 +48,11 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import TopologyHeadRow
 
 FIXED = ("project", "npus_per_node", "placement", "affinity", "anti_affinity")
-"""What of a spec cannot change in place: an allocation moves to another placement, and is made anew for the others."""
+"""Fields that cannot change in place: for another placement an allocation is moved, for the others it is recreated."""
 
 
 class Allocator:
-    """The verbs over nodes and allocations."""
+    """The verbs on allocations, and cordons of nodes."""
 
     def __init__(self, store: ResourceStore, clock: Clock, policy: str = "best") -> None:
         self._store = store
@@ -65,31 +65,31 @@ class Allocator:
         self._moves = Migrations(store, self.ledger, self._assignments)
         self.reservations = ReservationService(store, self.ledger, self._assignments, self._status, clock)
         self.decided: list[Callable[[VerbOutcome], None]] = []
-        """Informed of every decision."""
+        """Called with every decision."""
         self._relocations = Relocations(store, self.ledger, self._assignments)
         self._resizing = Resizing(store, self.ledger)
-        self._steps_in = Failover(store, self.ledger, self._assignments)
+        self._failover = Failover(store, self.ledger, self._assignments)
 
     # -- verbs ---------------------------------------------------------------------------------------------------
 
     @decision
     def reserve(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
-        """Hold what is asked for `name`, or grow and shrink what it holds. Raises InsufficientCapacity, Conflict.
+        """Grant `name` what it requests, or grow or shrink what it holds. Raises InsufficientCapacity, Conflict.
 
-        With `validate_only` the view shows where it would lie and, under `preempts`, whom it would preempt; otherwise
-        `preempts` are those it has preempted who have not come back.
+        With `validate_only` the view shows where it would be placed and, in `preempts`, whom it would preempt.
+        Otherwise `preempts` lists those it has preempted that have not been granted capacity again.
         """
         checked_resource_name(name)
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
             current = session.get(AllocationRow, name)
             before = [] if current is None else current.preempts
-            if current is None or request.spec_dict() != current.request:  # what was granted is found again
+            if current is None or request.spec_dict() != current.request:  # a repeated spec needs no check
                 check_request(session, name, request, None if current is None else current.spec())
             if current is None:
-                current = self._reserved(session, name, request)
+                current = self._create(session, name, request)
             else:
-                self._resized(session, current, request)
+                self._resize(session, current, request)
             self._reconcile(session, current)
             if validate_only:
                 tried = current.view()
@@ -98,16 +98,16 @@ class Allocator:
         return current.shown()
 
     def bind(self, name: str, request: BindingRequest | None = None) -> AllocationView:
-        """Ask the agents of all members to deploy, and of all spares to stand ready; or all of them to switch off.
+        """Have the agents deploy all members and prepare all spares, or switch all of them off.
 
-        Raises Conflict where nodes that others share are to be switched off.
+        Raises Conflict when an allocation with parts of nodes is to be switched off.
         """
         power = request.power if request is not None else "On"
         TRACES.note(name)
         with self._store.transaction() as session:
-            allocation = self._living(session, name)
+            allocation = self._get_unreleased(session, name)
             if power == "Off" and self._store.parts(session, name):
-                raise Conflict(f"{name!r} has parts of nodes, which cannot be switched off", field="power")
+                raise Conflict(f"{name!r} holds parts of nodes, which cannot be switched off", field="power")
             allocation.bound, allocation.power = True, power
             if allocation.state == "Reserved":
                 allocation.move("Binding")
@@ -120,31 +120,33 @@ class Allocator:
         return allocation.shown()
 
     def renew(self, name: str, lease_s: float) -> AllocationView:
-        """Let an allocation's lease start again, for this long. Raises Conflict where what it holds is promised to
-        somebody before that."""
+        """Restart an allocation's lease with this length. Raises Conflict if a reservation needs its nodes before
+        then."""
         with self._store.transaction() as session:
             ledger = self.ledger.open(session)
-            allocation = self._living(session, name)
+            allocation = self._get_unreleased(session, name)
             until = self._clock.now() + lease_s
             self.ledger.touched()
             if not advance_reservation.extend(ledger, name, until):
-                raise Conflict(f"what {name!r} holds is promised to a reservation before {timestamp(until)}")
+                raise Conflict(
+                    f"{name!r} cannot keep its nodes until {timestamp(until)}: a reservation needs them before"
+                )
             allocation.expires_at = until
             self._reconcile(session, allocation)
         return allocation.shown()
 
     @decision
     def move(self, name: str, request: AllocationRequest, *, validate_only: bool = False) -> AllocationView:
-        """Take successors for the members that would lie elsewhere under `request`; everything held stays held. The
-        change-over ends the move; given up, its successors are let go.
+        """Take successors for the members that `request` would place on other nodes; nothing that is held is given up
+        yet. `cut_over` completes the move, `abort_move` releases the successors.
 
-        Asked again it finds the move it began; with another spec it begins that one instead. With `validate_only` the
-        view is of the allocation as it would be in the end.
+        Repeated, it finds the move in progress; with another spec it replaces that move. With `validate_only` the view
+        shows the allocation as it would be in the end.
         """
         with self._store.transaction(dry=validate_only) as session:
             self.ledger.open(session)
-            allocation = self._living(session, name)
-            request = self._elsewhere(session, allocation, request)
+            allocation = self._get_unreleased(session, name)
+            request = self._checked_move(session, allocation, request)
             if request.spec_dict() != allocation.moving_to:
                 check_request(session, name, request, allocation.spec())
             ranks = self._moves.begin(session, allocation, request)
@@ -157,24 +159,26 @@ class Allocator:
 
     @decision
     def relocate(self, name: str, request: RelocateRequest) -> AllocationView:
-        """Take a successor for one member on a node that is named. `change_over` and `stay` end it, as a move."""
+        """Take a successor for one member on a named node. `cut_over` completes it and `abort_move` cancels it, as for
+        a move."""
         with self._store.transaction() as session:
             self.ledger.open(session)
-            allocation = self._living(session, name)
+            allocation = self._get_unreleased(session, name)
             self._relocations.begin(session, allocation, request)
             self._reconcile(session, allocation)
         return allocation.shown()
 
     @decision
     def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
-        """Successors become members, and who they follow is let go, all at once. Raises Conflict before all are ready.
+        """Turn successors into members and release the nodes they replace, all at once. Raises Conflict before all are
+        ready.
 
-        Asked again it changes nothing: nobody has a successor any more.
+        Repeated, it changes nothing, since no successor is left.
         """
         with self._store.transaction() as session:
             self.ledger.open(session)
-            allocation = self._living(session, name)
-            request = self._elsewhere(session, allocation, request)
+            allocation = self._get_unreleased(session, name)
+            request = self._checked_move(session, allocation, request)
             self._moves.check_under_way(allocation, request)
             members = self.ledger.placement_request(request).nodes
             self._cut_over(session, allocation, request, self._moves.ready(session, allocation, members))
@@ -182,7 +186,7 @@ class Allocator:
         return allocation.shown()
 
     def abort_move(self, name: str) -> AllocationView:
-        """Give a move up: its successors are let go."""
+        """Cancel a move and release its successors."""
         with self._store.transaction() as session:
             self.ledger.open(session)
             allocation = self._store.allocation(session, name)
@@ -192,36 +196,37 @@ class Allocator:
 
     @decision
     def replace(self, name: str, node: NodeName, reason: str) -> AllocationView:
-        """Give up one member and let a spare, else a free node, take its rank; the rest stay where they are.
+        """Give up one member and let a spare, or else a free node, take its rank; the others stay where they are.
 
-        Asked again for a node that is no longer a member, it changes nothing. Raises InsufficientCapacity when there
-        is neither spare nor free node; the member is then kept.
+        Repeated for a node that is no longer a member, it changes nothing. Raises InsufficientCapacity, and keeps the
+        member, when there is neither a spare nor a free node.
         """
         with self._store.transaction() as session:
             self.ledger.open(session)
-            allocation = self._living(session, name)
-            if self._steps_in.for_node(session, allocation, node):
+            allocation = self._get_unreleased(session, name)
+            if self._failover.for_node(session, allocation, node):
                 allocation.generation += 1
                 self._bind_again(allocation)
                 allocation.labels = {**allocation.labels, REPLACEMENT_LABEL: f"{node}.{reason}"[:63]}
-                self._steps_in.refill(session, allocation)
+                self._failover.refill(session, allocation)
                 self._reconcile(session, allocation)
         return allocation.shown()
 
     def replenish(self) -> int:
-        """Take free nodes for allocations short of spares; returns how many. Run when nodes come back."""
+        """Take free nodes for allocations that lack spares. Return how many. Run when nodes come back."""
         taken = 0
         with self._store.transaction() as session:
             self.ledger.open(session)
             for allocation in self._store.allocations(session):
                 if allocation.state != "Releasing":
-                    taken += self._steps_in.refill(session, allocation)
+                    taken += self._failover.refill(session, allocation)
                     self._reconcile(session, allocation)
         return taken
 
     @decision
     def release(self, name: str) -> AllocationView | None:
-        """Let everything go: agents clean, then the nodes are free and the allocation is gone (None)."""
+        """Release everything: agents clean the nodes, then they are free and the allocation is gone. None if it already
+        is."""
         with self._store.transaction() as session:
             allocation = self._store.allocation(session, name)
             self._release(session, allocation)
@@ -229,11 +234,11 @@ class Allocator:
         return None if gone else allocation.shown()
 
     def expire(self) -> int:
-        """Release what has outlived its lease; returns how many."""
+        """Release allocations whose lease has ended. Return how many."""
         now = self._clock.now()
         with self._store.transaction() as session:
-            standing = [row for row in self._store.allocations(session) if row.state != "Releasing"]
-            ended = [row for row in standing if row.expires_at is not None and row.expires_at <= now]
+            unreleased = [row for row in self._store.allocations(session) if row.state != "Releasing"]
+            ended = [row for row in unreleased if row.expires_at is not None and row.expires_at <= now]
             for allocation in ended:
                 allocation.set_condition("Expired", True, "LeaseEnded", "its lease has ended", now)
                 self._release(session, allocation)
@@ -241,28 +246,28 @@ class Allocator:
         return len(ended)
 
     def cordon(self, name: NodeName, cordoned: bool, by: str = ADMIN) -> NodeView:
-        """Keep new work off a node, or let it come again, but for others who keep it off; what runs there continues."""
+        """Set or lift one owner's cordon on a node. Work that runs there continues; other owners' cordons stay."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
             node.cordon(by, cordoned)
         return node.view()
 
     def cordon_all(self, names: Sequence[NodeName], cabinets: Sequence[CabinetName], by: str) -> list[NodeName]:
-        """Keep new work off these nodes, and off all of these cabinets, in one transaction; the names of those that
-        exist, in order. Raises NotFound where none does."""
+        """Cordon these nodes, and all nodes of these cabinets, in one transaction. Return the names of those that
+        exist, in order. Raises NotFound if none does."""
         with self._store.transaction() as session:
             within = [name for cabinet in cabinets for name in self._store.names_in(session, cabinet)]
             nodes = self._store.nodes(session, list(dict.fromkeys([*names, *within])))
             if not nodes:
                 asked = [str(name) for name in (*names, *cabinets)]
                 listed = ", ".join(asked[:5]) + (f" and {len(asked) - 5} more" if len(asked) > 5 else "")
-                raise NotFound(f"there is no node of {listed}", field="nodes" if names else "cabinets")
+                raise NotFound(f"no nodes found for {listed}", field="nodes" if names else "cabinets")
             for node in nodes:
                 node.cordon(by, True)
         return [node.node_name for node in nodes]
 
     def reconcile(self, session: Session, names: set[str]) -> None:
-        """Move allocations on after their nodes' reports changed."""
+        """Update these allocations after reports on their nodes changed."""
         for name in sorted(names):
             allocation = session.get(AllocationRow, name)
             if allocation is not None:
@@ -270,13 +275,13 @@ class Allocator:
 
     # -- parts of verbs ------------------------------------------------------------------------------------------
 
-    def _living(self, session: Session, name: str) -> AllocationRow:
+    def _get_unreleased(self, session: Session, name: str) -> AllocationRow:
         allocation = self._store.allocation(session, name)
         if allocation.state == "Releasing":
             raise Conflict(f"allocation {name!r} is being released; wait until it is gone")
         return allocation
 
-    def _reserved(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
+    def _create(self, session: Session, name: str, request: AllocationRequest) -> AllocationRow:
         now = self._clock.now()
         allocation_request = self.ledger.placement_request(request, now)
         quotas.check(session, request)
@@ -286,7 +291,9 @@ class Allocator:
             place = self.reservations.claim(session, request.reservation, name, allocation_request, now)
         else:
             if (row := session.get(ReservationRow, name)) is not None and row.promised:
-                raise Conflict(f"{name!r} is a reservation; take from it by saying so once it is held", field="name")
+                raise Conflict(
+                    f"{name!r} is a reservation; once it is Active, name it in `reservation` to use it", field="name"
+                )
             place, preempted = self.ledger.allocate(name, allocation_request, now)
         if place is None:
             raise refusal(self._store.nodes(session), self.ledger, allocation_request)
@@ -297,36 +304,35 @@ class Allocator:
             winner = self._store.allocation(session, other)
             winner.preempts = [each for each in winner.preempts if each != name]
         for victim in preempted:
-            self._preempted(session, self._store.allocation(session, victim), allocation, place)
+            self._preempt(session, self._store.allocation(session, victim), allocation, place)
         apply_placement(session, self._store, self._assignments, self.ledger, allocation, place)
         return allocation
 
-    def _preempted(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Placement) -> None:
-        """What the newcomer takes changes hands at once, its agents clean before they deploy; the rest is the victim's
-        until it has been cleaned."""
-        message = f"{by.name} of higher priority took its place"
+    def _preempt(self, session: Session, victim: AllocationRow, by: AllocationRow, place: Placement) -> None:
+        """Release the victim. What `by` takes is its own at once and cleaned before use; the rest is cleaned first."""
+        message = f"preempted by {by.name}, which has a higher priority"
         victim.set_condition("Preempted", True, "Preempted", message, self._clock.now())
         self._release(session, victim)
         yield_place(session, self._store, self.ledger, victim, place)
         if not self._reconcile(session, victim):
             self.ledger.refresh(session, victim)
 
-    def _resized(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> None:
+    def _resize(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> None:
         if allocation.state == "Releasing":
             raise Conflict(f"allocation {allocation.name!r} is being released; wait until it is gone")
         before = allocation.spec()
         for field in FIXED:
             if getattr(request, field) != getattr(before, field):
                 name = "npusPerNode" if field == "npus_per_node" else field
-                raise Conflict(f"{name} does not change in place; an allocation moves by PUT .../move", field=name)
+                raise Conflict(f"{name} cannot change in place; move the allocation with PUT .../move", field=name)
         allocation.labels = {**request.labels, **system_labels(allocation.labels)}
         same = request.spec_dict() == allocation.request
         if allocation.moving_to is not None and not (same and allocation.moving_to == allocation.request):
             self._moves.give_up(session, allocation)  # a relocation leaves the spec as it is
         if same:
             return
-        now, expires_at = self._clock.now(), allocation.expires_at  # as renewed, or as long as a reservation has it
-        if request.lease_s != before.lease_s:  # another lease than before starts now
+        now, expires_at = self._clock.now(), allocation.expires_at  # as renewed, or as set by its reservation
+        if request.lease_s != before.lease_s:  # a different lease starts now
             expires_at = None if request.lease_s is None else now + request.lease_s
         allocation_request = self.ledger.placement_request(request, now)
         allocation_request = changed_to(
@@ -336,14 +342,14 @@ class Allocator:
         )
         quotas.check(session, request, allocation)
         if allocation_request.npus_per_node != self.ledger.ledger.allocations[allocation.name].request.npus_per_node:
-            raise Conflict("the share of a node does not change in place", field="npus")
+            raise Conflict("the NPUs per node cannot change in place", field="npus")
         roles = self._resizing.roles(session, allocation)
         place, preempted = self._resizing.place(session, allocation, allocation_request, request.exclude_nodes, now)
         if place is None:
             missing = self._resizing.missing(allocation, allocation_request)
             raise refusal(self._store.nodes(session), self.ledger, missing, allocation.name)
         for victim in preempted:
-            self._preempted(session, self._store.allocation(session, victim), allocation, place)
+            self._preempt(session, self._store.allocation(session, victim), allocation, place)
         allocation.preempts = [*allocation.preempts, *preempted]
         allocation.expires_at = expires_at
         allocation.nodes, allocation.npus, allocation.spares, allocation.request = (
@@ -357,7 +363,7 @@ class Allocator:
             self._resizing.note(session, allocation, roles, now)
             self._bind_again(allocation)
         self.ledger.refresh(session, allocation)
-        self._steps_in.refill(session, allocation)
+        self._failover.refill(session, allocation)
 
     def _cut_over(
         self, session: Session, allocation: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
@@ -366,13 +372,14 @@ class Allocator:
         if self._moves.cut_over(session, allocation, request, ranks):
             allocation.generation += 1
             self._bind_again(allocation)
-        self._steps_in.refill(session, allocation)
+        self._failover.refill(session, allocation)
 
-    def _elsewhere(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> AllocationRequest:
-        """A request to lie elsewhere, within the quota and with the lease there is: only `renew` and a spec in place
-        change that."""
+    def _checked_move(
+        self, session: Session, allocation: AllocationRow, request: AllocationRequest
+    ) -> AllocationRequest:
+        """Check a request to move against project and quota, and keep the lease: a move never changes it."""
         if request.project != allocation.project:
-            raise Conflict("an allocation stays in its project", field="project")
+            raise Conflict("an allocation cannot change its project", field="project")
         quotas.check(session, request, allocation)
         return request.model_copy(update={"lease_s": allocation.spec().lease_s})
 

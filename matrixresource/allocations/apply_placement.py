@@ -1,4 +1,4 @@
-"""apply_placement: what an allocation holds, changed in the tables to the place that the ledger has chosen for it."""
+"""apply_placement: change what an allocation holds in the tables to the placement chosen by the ledger."""
 
 from __future__ import annotations
 
@@ -26,11 +26,10 @@ def apply_placement(
     allocation: AllocationRow,
     place: Placement,
 ) -> bool:
-    """Take what is new, let go what is no longer there; who stays keeps its rank, unless lower ones left before it.
-    True when anything changed.
+    """Take what is new and release what is no longer in `place`. Return True if anything changed.
 
-    Newcomers take the lowest ranks that nobody has, in the order of their nodes, so that the ranks of a block lie
-    together. Successors of a move are left alone.
+    Members that stay keep their ranks as long as these are below the new size. New ones get the lowest free ranks in
+    the order of their nodes, so that the ranks of a block are consecutive. Successors of a move are left alone.
     """
     rows = store.allocated_to(session, allocation.name)
     current = {node.node_name: node for node in rows if node.role != "successor"}
@@ -42,7 +41,7 @@ def apply_placement(
             assignments.unassign(session, node)
             changed = True
     ranked = {name: node.rank for name, node in current.items() if node.role == "member"}
-    staying = {name for name in members if name in ranked and _within(ranked[name], len(members))}
+    staying = {name for name in members if name in ranked and _is_below(ranked[name], len(members))}
     ranks = _free_ranks(ranked[name] for name in staying)
     for name in members:
         if name not in staying:
@@ -60,10 +59,12 @@ def apply_placement(
 def yield_place(
     session: Session, store: ResourceStore, ledger: LedgerSync, victim: AllocationRow, place: Placement
 ) -> None:
-    """What somebody who preempts an allocation takes of it is no longer its own; the rest is, until it was cleaned."""
+    """Take from a preempted allocation what the preemptor gets; the rest stays its own until it has been cleaned."""
     taken, parts = {*ledger.nodes(place), *ledger.spares(place)}, ledger.parts(place)
     for node in store.allocated_to(session, victim.name):
-        if node.node_name in taken or node.node_name in parts:  # what is left of it takes nobody before
+        if (
+            node.node_name in taken or node.node_name in parts
+        ):  # the rest of such a node is not allocatable before it is clean
             node.holder = node.role = node.rank = None
     index = ledger.ledger.index
     for part in store.parts(session, victim.name):
@@ -72,14 +73,14 @@ def yield_place(
         elif (new := parts.get(NodeName(part.node))) is not None:
             part.dies &= ~new.dies
         number = ledger.numbers.get(part.node)
-        if number is not None:  # which sockets and GiB are whose nobody counts: all that the newcomer leaves over
+        if number is not None:  # sockets and GiB have no identity: the victim keeps as much as is free
             part.cpus, part.memory_gib = min(part.cpus, index.cpus[number]), min(part.memory_gib, index.mem[number])
 
 
 def new_allocation(
     session: Session, name: str, request: AllocationRequest, asked: PlacementRequest, expires_at: float | None
 ) -> AllocationRow:
-    """A row for an allocation that holds nothing yet, bound by nobody."""
+    """Insert the row of an allocation that holds nothing and is not bound yet."""
     row = AllocationRow(
         name=name,
         project=request.project,
@@ -110,7 +111,7 @@ def _parts(
             assignments.drop(session, part)
             changed = True
     size = sum(bool(new.dies) for new in wanted.values())
-    ranked = {name: part.rank for name, part in current.items() if part.dies and _within(part.rank, size)}
+    ranked = {name: part.rank for name, part in current.items() if part.dies and _is_below(part.rank, size)}
     ranks = _free_ranks(rank for name, rank in ranked.items() if name in wanted)
     for name, new in wanted.items():
         old = current.get(name)
@@ -127,7 +128,7 @@ def _parts(
     return changed
 
 
-def _within(rank: int | None, size: int) -> bool:
+def _is_below(rank: int | None, size: int) -> bool:
     return rank is not None and rank < size
 
 

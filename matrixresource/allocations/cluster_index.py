@@ -1,7 +1,8 @@
-"""The shape that free capacity is counted in, and every node's number in it, compiled from the supernodes' graphs.
+"""The shape in which free capacity is counted, and the number of every node in it, compiled from the supernodes'
+graphs.
 
-A number is a place: supernodes in their order, cabinets and nodes as the graph has them. Places whose node is not drawn
-are left empty, so that a drawing with fewer nodes is counted in the shape of its spec.
+A number is a position: supernodes in their order, then cabinets and nodes as in the graph. Positions of nodes that are
+not drawn stay empty, so that a drawing with fewer nodes has the shape of its spec.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from matrixresource.topology.supernode import Supernode
 
 
 def cluster_shape(built: Mapping[str, Supernode]) -> ClusterShape:
-    """The largest of what each has: supernodes of one machine are alike but for what is not drawn."""
+    """The largest of each dimension: supernodes of one machine are alike except for what is not drawn."""
     specs = {each.spec.fingerprint: each.spec for each in built.values()}.values()
     slots = [at for spec in specs for at in frame_of(spec).node_slots.values()]
     return ClusterShape(
@@ -29,12 +30,12 @@ def cluster_shape(built: Mapping[str, Supernode]) -> ClusterShape:
 
 
 def npus_of_node(session: Session) -> int:
-    """How many NPUs a whole node has, as requests count."""
+    """NPUs of a whole node, as requests count them."""
     return cluster_shape(supernodes(session)).npus
 
 
 def node_numbers(built: Mapping[str, Supernode], shape: ClusterShape) -> dict[str, int]:
-    """Every node that is drawn, with its number in the shape."""
+    """The number of every drawn node in the shape."""
     found = {}
     for order, (name, supernode) in enumerate(built.items()):
         first = order * shape.of_supernode

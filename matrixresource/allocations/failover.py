@@ -1,5 +1,5 @@
-"""Who takes over when a member is given up: a successor, the spare that is ready soonest, else what the ledger
-finds."""
+"""Failover: who replaces a member that is given up. A successor, else the spare that is ready soonest, else what the
+ledger finds."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from matrixresource.store.tables import NodeRow
 
 
 class Failover:
-    """Fills gaps among the members and spares of one allocation. The ledger is open."""
+    """Fills gaps among the members and spares of one allocation. The caller has opened the ledger."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store
@@ -31,26 +31,27 @@ class Failover:
         self._assignments = assignments
 
     def for_node(self, session: Session, allocation: AllocationRow, name: NodeName) -> bool:
-        """Give up what `held` has of a node; False when it has nothing there. Raises InsufficientCapacity."""
+        """Give up what the allocation holds of a node and replace it. Return False if it holds nothing there. Raises
+        InsufficientCapacity."""
         nodes = self._store.allocated_to(session, allocation.name)
         gone = next((node for node in nodes if node.name == name), None)
         moves = _has_successors(nodes)
         if gone is not None:
-            if gone.role == "member" and not self._one_of_ours(session, allocation, gone, nodes):
-                self._from_elsewhere(session, allocation, name)
+            if gone.role == "member" and not self._replace_from_own(session, allocation, gone, nodes):
+                self._replace_from_ledger(session, allocation, name)
             else:
                 self._assignments.unassign(session, gone)
         elif any(part.node == name and not part.releasing for part in self._store.parts(session, allocation.name)):
-            self._from_elsewhere(session, allocation, name)
+            self._replace_from_ledger(session, allocation, name)
         else:
             return False
         if moves and not _has_successors(self._store.allocated_to(session, allocation.name)):
-            allocation.moving_to = None  # its last successor is given up, or steps in
+            allocation.moving_to = None  # its last successor was given up or became a member
         self._ledger.refresh(session, allocation)
         return True
 
     def refill(self, session: Session, allocation: AllocationRow) -> int:
-        """Take spares that are missing, as many as can be had; returns how many."""
+        """Take as many missing spares as possible. Return how many."""
         before = self._spares(session, allocation)
         if before >= allocation.spares:
             return 0
@@ -62,8 +63,10 @@ class Failover:
     def _spares(self, session: Session, allocation: AllocationRow) -> int:
         return sum(node.role == "spare" for node in self._store.allocated_to(session, allocation.name))
 
-    def _one_of_ours(self, session: Session, allocation: AllocationRow, gone: NodeRow, nodes: list[NodeRow]) -> bool:
-        """A successor of the same rank or a spare takes over; False when there is none that may."""
+    def _replace_from_own(
+        self, session: Session, allocation: AllocationRow, gone: NodeRow, nodes: list[NodeRow]
+    ) -> bool:
+        """Let a successor of the same rank, or a spare, take over. Return False if none is eligible."""
         follows = [n for n in nodes if n.role == "successor" and n.rank == gone.rank and in_use(n)]
         if follows:
             follows[0].role = "member"
@@ -73,22 +76,23 @@ class Failover:
         request = ledger.allocations[allocation.name].request
         members = {numbers[n.name] for n in nodes if n.role == "member" and n is not gone}
         fit = list(fit_spares(self._ledger, request, nodes, members))
-        # The ledger looks for a free node in the lost one's supernode before it takes a spare of another.
+        # The ledger looks for a free node in the lost node's supernode before it takes a spare in another supernode.
         if any(
             number // ledger.shape.of_supernode != numbers[gone.name] // ledger.shape.of_supernode for number in members
         ):
             fit = [node for node in fit if node.supernode == gone.supernode]
         if not fit:
             return False
-        # Ready soonest: already prepared, then in the lost node's own cabinet.
+        # Ready soonest: prepared ones first, then those in the lost node's own cabinet.
         fit.sort(key=lambda node: (not node.ready, node.node_name.cabinet != gone.node_name.cabinet, node.name))
         rank = gone.rank
         self._assignments.unassign(session, gone)
         self._assignments.take(session, allocation, fit[0].node_name, "member", rank)
         return True
 
-    def _from_elsewhere(self, session: Session, allocation: AllocationRow, name: NodeName) -> None:
-        """What the ledger finds under the rules of the spec, else with its domain and spread as preferences."""
+    def _replace_from_ledger(self, session: Session, allocation: AllocationRow, name: NodeName) -> None:
+        """Take what the ledger finds under the constraints of the spec, or else with domain and spread only
+        preferred."""
         ledger_sync = self._ledger
         ledger, number = ledger_sync.ledger, ledger_sync.numbers[name]
         request = ledger.allocations[allocation.name].request
@@ -106,7 +110,8 @@ class Failover:
 
     @contextmanager
     def _successors_aside(self, session: Session, allocation: AllocationRow) -> Iterator[None]:
-        """Successors stay taken, but are no members yet: they stand in for nobody but whom they follow."""
+        """Keep successors out of the allocation's placement meanwhile: they are taken, but may only replace their own
+        predecessors."""
         ledger = self._ledger.ledger
         nodes = self._store.allocated_to(session, allocation.name)
         coming = {self._ledger.numbers[node.name] for node in nodes if node.role == "successor"}

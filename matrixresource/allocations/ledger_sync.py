@@ -1,9 +1,9 @@
-"""LedgerSync: the ledger kept in step with the database.
+"""LedgerSync: keeps the ledger consistent with the database.
 
-The tables say who holds what; the ledger says it again in a form that decisions are quick on. A transaction that
-decides opens the ledger under the journal's lock, which reads the tables again if anything was committed that the
-books have not seen: by another replica, or by a transaction of ours that came to nothing. A transaction of ours that
-commits is followed row by row.
+The tables are authoritative; the ledger holds the same state in a form that makes decisions fast. A deciding
+transaction opens the ledger under the change log's lock. If anything was committed that the ledger has not seen (by
+another replica, or because a transaction of this process was rolled back), the tables are read again. Commits of this
+process are applied row by row.
 """
 
 from __future__ import annotations
@@ -46,51 +46,51 @@ from matrixresource.store.topology_versions import supernodes
 
 UNSEEN = -1
 LEAVING = 1 << 40
-"""The priority of what is being released: nobody preempts who is leaving."""
+"""The priority of an allocation that is being released: it cannot be preempted."""
 
 WIPED = "{} (being wiped)"
-"""In the ledger, who holds the parts that an allocation has given up, until its agents have wiped them."""
+"""The name under which the ledger holds parts that an allocation has given up, until its agents have wiped them."""
 
 
 class LedgerSync:
-    """One ledger over all supernodes there are."""
+    """One ledger over all supernodes."""
 
     def __init__(self, store: ResourceStore, policy: str = "best") -> None:
-        """`policy`: how the ledger chooses among places that fit, one of `choosing.POLICIES`."""
+        """`policy`: how the ledger chooses among placements that fit, one of `POLICIES`."""
         self._store = store
         self._policy = POLICIES[policy]
         self._seen = UNSEEN
-        """The newest change that the ledger has in it."""
-        self._of: Session | None = None
-        """In whose eyes that is so; None once it is committed, so that everybody sees it."""
+        """The newest change that the ledger includes."""
+        self._seen_by: Session | None = None
+        """The session that sees this state; None once it is committed and everybody sees it."""
         self._opened: object = None
-        """The verb that opened the ledger last. Sessions outlive verbs, so they do not tell verbs apart."""
-        self._wiped: set[str] = set()  # who has parts that wait to be wiped
+        """The verb that opened the ledger last. Sessions outlive verbs, so a session does not identify one."""
+        self._wiped: set[str] = set()  # allocations with parts that are waiting to be wiped
         self.preempted_by: dict[str, list[str]] = {}
-        """By allocation, whom it has preempted who has not come back."""
+        """By allocation, those it has preempted that have not been granted capacity again."""
         self.ledger = Ledger(ClusterShape(1, 1, 1))
         self._npus_have_dies = True
-        """Whether an NPU is more than one die, so that a part of it can be had."""
+        """Whether an NPU has more than one die and can be allocated in parts."""
         self.names: list[NodeName | None] = []
         self.numbers: dict[str, int] = {}
-        store.records.before_commit.append(self._follow)
-        store.records.at_end.append(self._ended)
+        store.records.before_commit.append(self._apply_changes)
+        store.records.at_end.append(self._transaction_ended)
 
     def open(self, session: Session) -> Ledger:
-        """The ledger as the tables are now, and stay until this transaction ends."""
+        """The ledger with the present state of the tables, which is locked until this transaction ends."""
         newest: int = session.info.get("newest") or self._store.records.lock(session)
-        if newest != self._seen or self._of not in (None, session):
+        if newest != self._seen or self._seen_by not in (None, session):
             self._read(session)
-            self._seen, self._of = newest, session if "unit" in session.info else None
+            self._seen, self._seen_by = newest, session if "unit" in session.info else None
         self._opened = session.info.get("unit")
         return self.ledger
 
     def touched(self) -> None:
-        """Reported before the ledger is changed: unless the transaction commits, the ledger is read again."""
+        """Call before the ledger is changed: unless the transaction commits, it is read again."""
         self._seen = UNSEEN
 
     def allocate(self, name: str, request: PlacementRequest, now: float) -> tuple[Placement | None, list[str]]:
-        """The ledger's choice for a newcomer and whom it preempts; a refusal changes nothing."""
+        """Place a new allocation; return the placement and whom it preempts. A refusal changes nothing."""
         with self.restored():
             preempted = partial(self.victims, name, request, [], now)
             place, victims = self.ledger.allocate(name, request, now, preempted)
@@ -101,8 +101,8 @@ class LedgerSync:
     def resize(
         self, name: str, request: PlacementRequest, keep: list[int], now: float, warm: Sequence[int] = ()
     ) -> tuple[Placement | None, list[str]]:
-        """The place of one that is to have another size, its `warm` spares before free nodes, and whom it preempts; a
-        refusal changes nothing."""
+        """Place an allocation in another size, using its `warm` spares before free nodes; return the placement and whom
+        it preempts. A refusal changes nothing."""
         with self.restored():
             preempted = partial(self.victims, name, request, keep, now)
             place, victims = preemption.resize(self.ledger, name, request, keep, preempted, warm)
@@ -111,7 +111,7 @@ class LedgerSync:
         return place, victims
 
     def victims(self, name: str, request: PlacementRequest, keep: list[int], now: float) -> list[str] | None:
-        """Whom to preempt for a newcomer, or for one that is there and keeps its nodes `keep`."""
+        """Whom to preempt for a new allocation, or for an existing one that keeps nodes `keep`."""
         find = partial(preemption.victims, request=request, now=now)
         if name in self.ledger.allocations:
             find = partial(preemption.victims_of_growth, name=name, request=request, keep=keep, now=now)
@@ -123,7 +123,7 @@ class LedgerSync:
 
     @contextmanager
     def restored(self) -> Iterator[None]:
-        """For what leaves the ledger as it was, also where it has to wait for a search."""
+        """For code that leaves the ledger unchanged, even when it is interrupted to wait for a search."""
         seen, self._seen = self._seen, UNSEEN
         try:
             yield
@@ -133,7 +133,7 @@ class LedgerSync:
         self._seen = seen
 
     def refresh(self, session: Session, row: AllocationRow) -> None:
-        """An allocation as its rows say now, in the middle of a transaction that changed them."""
+        """Update an allocation from its rows, in the middle of a transaction that changed them."""
         self.touched()
         kept = self.ledger.reservations.get(row.name)
         places = self._places(session, row.name)
@@ -146,11 +146,12 @@ class LedgerSync:
             self.ledger.reservations[row.name] = kept
 
     def preemptors(self, name: str) -> list[str]:
-        """Allocations that put this one out and are still there."""
+        """Existing allocations that preempted this one."""
         return [winner for winner, victims in self.preempted_by.items() if name in victims]
 
     def wiping(self, session: Session, name: str) -> frozenset[int]:
-        """The nodes on which parts that an allocation gave up wait to be wiped: until then it takes nothing there."""
+        """The nodes with parts that an allocation gave up and that wait to be wiped: until then it takes nothing
+        there."""
         going = (self.numbers.get(part.node) for part in self._store.parts(session, name) if part.releasing)
         return frozenset(number for number in going if number is not None)
 
@@ -160,7 +161,7 @@ class LedgerSync:
         return self.numbers.get(name)
 
     def nodes(self, place: Placement) -> list[NodeName]:
-        """The whole nodes of a place, in order."""
+        """The whole nodes of a placement, in order."""
         return self._named(place.whole)
 
     def spares(self, place: Placement) -> list[NodeName]:
@@ -176,7 +177,8 @@ class LedgerSync:
         return name
 
     def parts(self, place: Placement) -> dict[NodeName, PartitionRow]:
-        """Parts of nodes and what is pooled from them, by node, without an owner yet; ranks in the order of nodes."""
+        """Rows for the parts of nodes and for pooled sockets and memory, by node, without an owner; ranks follow node
+        order."""
         found: dict[NodeName, PartitionRow] = {}
         for rank, (node, dies) in enumerate(sorted(place.parts)):
             found[self.name(node)] = PartitionRow(node=self.name(node), rank=rank, dies=dies, cpus=0, memory_gib=0)
@@ -189,23 +191,24 @@ class LedgerSync:
         return found
 
     def written(self, place: Placement) -> dict[str, list[list[Any]]]:
-        """A place by names, for a table."""
+        """A placement by node names, for a table."""
         return placement_to_json(place, self.name, self.ledger.index.offsets, self.ledger.shape.nodes)
 
     def placement_request(self, request: AllocationRequest, now: float = 0.0) -> PlacementRequest:
-        """A request in the ledger's words. Raises InvalidField."""
+        """Convert a request to the ledger's form. Raises InvalidField."""
         asked = map_request(request, self.ledger.shape, self.number, now)
         if asked.npus_per_node < 1 and not self._npus_have_dies:
             field = "npus" if request.npus_per_node is None else "npusPerNode"
             raise InvalidField(
-                f"{asked.npus_per_node:g} is no part of an NPU that is one die: use 1 or more", field=field
+                f"{asked.npus_per_node:g} NPUs cannot be allocated where an NPU is a single die: use 1 or more",
+                field=field,
             )
         return asked
 
     # ---- in step
 
     def _read(self, session: Session) -> None:
-        """Everything, from the tables."""
+        """Rebuild everything from the tables."""
         rows = self._store.nodes(session)
         built = supernodes(session)
         shape = cluster_shape(built)
@@ -236,12 +239,12 @@ class LedgerSync:
             owner = allocation.name
             self._enter(allocation, self._split(owner, current[owner], parts[owner]))
         for row in rows:
-            self._look_at(row)
+            self._update_node(row)
         for reservation in active_reservations(session):
             self._promise(reservation)
 
     def _enter(self, row: AllocationRow, places: Mapping[str, Placement]) -> None:
-        """An allocation as the tables say: it holds these places, or has held them already."""
+        """Enter an allocation that holds these placements, or replace its entry."""
         self.preempted_by.pop(row.name, None)
         if row.preempts:
             self.preempted_by[row.name] = row.preempts
@@ -254,7 +257,7 @@ class LedgerSync:
             if before is not None:
                 self.ledger.allocations[name] = HeldAllocation(request, place, before.since)
                 continue
-            # Taken, not asked for: it keeps what is closed to newcomers, too.
+            # Taken without a check of eligibility: it keeps nodes that are closed to new work, too.
             self.ledger.take(name, place, request.lease_end)
             self.ledger.allocations[name] = HeldAllocation(request, place, row.created_at or 0.0)
 
@@ -262,7 +265,7 @@ class LedgerSync:
         return self._split(name, self._store.allocated_to(session, name), self._store.parts(session, name))
 
     def _split(self, name: str, nodes: Sequence[NodeRow], parts: Sequence[PartitionRow]) -> dict[str, Placement]:
-        """What an allocation has, and apart from it what waits to be wiped."""
+        """What an allocation holds, and separately what waits to be wiped."""
         going = [part for part in parts if part.releasing]
         places = {name: self._place(nodes, [part for part in parts if not part.releasing])}
         return places | ({WIPED.format(name): self._place([], going)} if going else {})
@@ -270,7 +273,7 @@ class LedgerSync:
     def _promise(self, row: ReservationRow) -> None:
         allocation = self.ledger.allocations.get(row.name)
         if allocation is None and row.state == "Active":
-            return  # all of it was taken or released; it is about to end
+            return  # everything was taken or released; it is about to end
         place = (
             placement_from_json(row.place, self.numbers.get, self.ledger.shape.nodes)
             if allocation is None
@@ -303,8 +306,8 @@ class LedgerSync:
                 place.mem.append((number, part.memory_gib))
         return place
 
-    def _look_at(self, row: NodeRow) -> None:
-        """Whether newcomers may come to a node, and to which of its dies."""
+    def _update_node(self, row: NodeRow) -> None:
+        """Update whether new work may use a node, and which of its dies."""
         number = self.numbers.get(row.name)
         if number is not None:
             there = (1 << 2 * row.npus) - 1
@@ -314,10 +317,10 @@ class LedgerSync:
             self.ledger.index.block(number, unusable | self.ledger.shape.dies & ~there)
             self.ledger.set_up(number, row.open)
 
-    def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
-        """What a verb of ours changed, before it is committed."""
+    def _apply_changes(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
+        """Apply what a verb of this process changed, before it is committed."""
         opened, self._opened = self._opened, None
-        before, seen = newest - len(rows), self._seen if self._of in (None, session) else UNSEEN
+        before, seen = newest - len(rows), self._seen if self._seen_by in (None, session) else UNSEEN
         self._seen = UNSEEN
         if any(isinstance(row, (SupernodeRow, ReservationRow)) for row in rows):
             return
@@ -341,11 +344,11 @@ class LedgerSync:
         self._wiped &= found.keys()
         for node in rows:
             if isinstance(node, NodeRow):
-                self._look_at(node)
-        self._seen, self._of = newest, session
+                self._update_node(node)
+        self._seen, self._seen_by = newest, session
 
-    def _ended(self, committed: bool) -> None:
-        """What was followed is so now, or came to nothing."""
-        if self._of is not None and not committed:
+    def _transaction_ended(self, committed: bool) -> None:
+        """Confirm what was applied, or mark the ledger as outdated."""
+        if self._seen_by is not None and not committed:
             self._seen = UNSEEN
-        self._of = None
+        self._seen_by = None

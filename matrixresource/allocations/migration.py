@@ -1,8 +1,8 @@
-"""A move: an allocation comes to lie elsewhere, make before break.
+"""Moves: place an allocation on other nodes, make before break.
 
-Successors are taken from the free nodes and deployed beside the members whose ranks they will take over, so that what
-was there serves until all of it can change over at once: a move needs as many free nodes as it moves members, and none
-where the present layout is as good as any other to be had.
+Successors are taken from the free nodes and deployed beside the members whose ranks they will take over. The old
+members serve until all ranks can cut over at once, so a move needs as many free nodes as it moves members, and none if
+the present layout is already as good as any other.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from matrixresource.store.tables import NodeRow
 
 
 class Migrations:
-    """Begins, ends and gives up moves of whole nodes. The ledger is open."""
+    """Begins, completes and cancels moves of whole nodes. The caller has opened the ledger."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store
@@ -37,17 +37,17 @@ class Migrations:
         self._assignments = assignments
 
     def begin(self, session: Session, allocation: AllocationRow, request: AllocationRequest) -> dict[NodeName, int]:
-        """Take successors for the members that would lie elsewhere; everything held stays held. Returns who holds
-        which rank in the end.
+        """Take successors for the members that will be placed elsewhere; nothing held is given up. Return the final
+        rank of each node.
 
-        Asked again for the same, it finds the move it began, as long as everybody taken for it is fit.
+        Repeated with the same spec, it finds the move in progress, as long as all nodes taken for it are fit.
         """
         allocation_request = changed_to(
             self._ledger.placement_request(request),
             lease_end=self._ledger.ledger.allocations[allocation.name].request.lease_end,
         )
         if allocation_request.npus_per_node != self._ledger.ledger.shape.npus or not allocation_request.nodes:
-            raise InvalidField("only allocations of whole nodes move; make parts of nodes anew", field="placement")
+            raise InvalidField("only allocations of whole nodes can move; recreate one with parts", field="placement")
         rows = self._store.allocated_to(session, allocation.name)
         current = {node.node_name: node for node in rows if node.role != "spare"}
         unfit = {name for name, node in current.items() if node.agent != "Connected" or node.health == "Unhealthy"}
@@ -59,7 +59,7 @@ class Migrations:
         ):
             return ranks
         numbers = self._ledger.numbers
-        spares = {node.node_name for node in rows} - set(current)  # they stand ready while it moves
+        spares = {node.node_name for node in rows} - set(current)  # spares stay ready during the move
         avoid = allocation_request.excluded_nodes | {numbers[name] for name in unfit | spares}
         closed = [numbers[name] for name, node in current.items() if node.whole_fault() in ("Cordoned", "DomainClosed")]
         closed = [number for number in closed if number not in avoid]
@@ -67,7 +67,7 @@ class Migrations:
         if place is None:
             self._ledger.touched()
             own = self._ledger.ledger.allocations[allocation.name].place
-            self._ledger.ledger.give(allocation.name, own)  # what it holds counts as to be had
+            self._ledger.ledger.give(allocation.name, own)  # for the refusal, what it holds counts as free
             raise refusal(self._store.nodes(session), self._ledger, allocation_request)
         ranks = assign_ranks(self._ledger.nodes(place), current, allocation_request.nodes)
         for name, node in current.items():
@@ -81,7 +81,8 @@ class Migrations:
         return ranks
 
     def _layout(self, name: str, request: PlacementRequest, closed: Sequence[int]) -> Placement | None:
-        """Where it would lie; who lies where no newcomer may come (`closed`) stays there, unless told to leave."""
+        """The placement under `request`. Members on nodes that are closed to new work (`closed`) stay there, unless the
+        request excludes the node."""
         ledger = self._ledger.ledger
 
         def holds(found: Placement | None) -> bool:
@@ -99,7 +100,8 @@ class Migrations:
     def cut_over(
         self, session: Session, allocation: AllocationRow, request: AllocationRequest, ranks: Mapping[NodeName, int]
     ) -> bool:
-        """Successors become members, and who they follow is let go, all at once. True when anything changed."""
+        """Turn successors into members and release the nodes they replace, all at once. Return True if anything
+        changed."""
         changed = False
         for node in self._store.allocated_to(session, allocation.name):
             if node.node_name in ranks:
@@ -124,26 +126,27 @@ class Migrations:
         return changed
 
     def check_under_way(self, allocation: AllocationRow, request: AllocationRequest) -> None:
-        """Raises Conflict where the move under way is for another spec; where none is, where it has another already."""
+        """Raises Conflict unless the move in progress is for this spec or, without one, the allocation already has this
+        spec."""
         spec = allocation.spec()
         if allocation.moving_to is not None:
             spec = AllocationRequest.from_stored(allocation.moving_to)
         if request.spec_dict() != spec.spec_dict():
-            raise Conflict(f"{name_of(allocation.name)} does not move to what is asked; move it there first")
+            raise Conflict(f"{name_of(allocation.name)} has no move to this spec under way; begin it with PUT .../move")
 
     def ready(self, session: Session, allocation: AllocationRow, nodes: int) -> dict[NodeName, int]:
-        """Who holds which rank after the change-over. Raises Conflict before everybody is ready for it."""
+        """The rank of each node after the cut-over. Raises Conflict unless every rank has a node that is ready."""
         rows = self._store.allocated_to(session, allocation.name)
         ranks = {name: rank for name, rank in move_started(rows).items() if rank < nodes}
         if len(ranks) != nodes:
-            raise Conflict(f"{len(ranks)} of {nodes} ranks have somebody to take them over; move again")
+            raise Conflict(f"only {len(ranks)} of {nodes} ranks have a node to take them over; repeat the move")
         for node in rows:
             if node.role == "successor" and not node.ready:
                 raise Conflict(f"{node.name} is not ready to take over rank {node.rank}")
         return ranks
 
     def give_up(self, session: Session, allocation: AllocationRow) -> None:
-        """Successors are let go."""
+        """Release the successors."""
         for node in self._store.allocated_to(session, allocation.name):
             if node.role == "successor":
                 self._assignments.unassign(session, node)
@@ -152,7 +155,7 @@ class Migrations:
 
 
 def move_started(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
-    """Where a move under way leads; where nothing moves, what is there."""
+    """The nodes and ranks at the end of the move in progress; without one, the present ones."""
     coming = {node.node_name: node.rank or 0 for node in nodes if node.role == "successor"}
     followed = set(coming.values())
     staying = {n.node_name: n.rank or 0 for n in nodes if n.role == "member" and n.rank not in followed}
@@ -160,7 +163,7 @@ def move_started(nodes: Iterable[NodeRow]) -> dict[NodeName, int]:
 
 
 def assign_ranks(chosen: Iterable[NodeName], current: Mapping[NodeName, NodeRow], nodes: int) -> dict[NodeName, int]:
-    """Who is there keeps its rank where that rank is still there; the others take what is left, in their order."""
+    """Let nodes keep their ranks where these still exist; the others get the remaining ranks in their order."""
     ranks: dict[NodeName, int] = {}
     for name in chosen:
         rank = current[name].rank if name in current else None

@@ -1,7 +1,7 @@
-"""Roster: who has which node, written down together with what that asks of the node's agent.
+"""NodeAssignments: record who has which node, together with what that requires of the node's agent.
 
-Every spec of an agent has a generation, one higher than the last: that is what fences a node that was given up while
-nobody could reach it. Used inside a transaction of the allocator.
+Every spec of an agent has a generation, one above the previous: that fences a node that was given up while nobody could
+reach it. Used inside a transaction of the allocator.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matrixresource.store.tables import NodeRow, PartitionRow
 
 
 class NodeAssignments:
-    """Takes nodes and parts of nodes for allocations, and lets them go."""
+    """Takes nodes and parts of nodes for allocations, and releases them."""
 
     def __init__(self, store: ResourceStore) -> None:
         self._store = store
@@ -25,10 +25,11 @@ class NodeAssignments:
     # ---- whole nodes
 
     def take(self, session: Session, allocation: AllocationRow, name: NodeName, role: str, rank: int | None) -> NodeRow:
-        """A whole node passes to `held`; whoever had it before has been asked."""
+        """Assign a whole node to an allocation; its previous holder's agreement is not needed, the ledger has freed
+        it."""
         node = self._store.node(session, name)
         if node.holder not in (None, allocation.name):
-            raise Conflict(f"{name} is held by {node.holder}")  # the ledger of this transaction says otherwise: a bug
+            raise Conflict(f"{name} is held by {node.holder}")  # the ledger of this transaction disagrees: a bug
         node.holder, node.role, node.rank = allocation.name, role, rank
         if allocation.bound:
             self.request_deploy(session, node, allocation)
@@ -36,23 +37,23 @@ class NodeAssignments:
         return node
 
     def unassign(self, session: Session, node: NodeRow) -> None:
-        """A whole node is nobody's; it may be taken once its agent has cleaned it."""
+        """Release a whole node; it is allocatable once its agent has cleaned it."""
         node.holder = node.role = node.rank = None
         self._drop_repair(session, node)
         self._assign(session, node, "Clean", None)
         node.read_state()
 
     def request_deploy(self, session: Session, node: NodeRow, allocation: AllocationRow) -> None:
-        """Ask the agent for what the node's role calls for: a successor is deployed as the member it is going to be."""
+        """Have the agent deploy the node for its role: a successor is deployed as the member it will become."""
         self._assign(session, node, "Spare" if node.role == "spare" else "Member", allocation)
 
     def ask_clean(self, session: Session, node: NodeRow) -> None:
-        """Ask the agent to clean while its holder keeps the node."""
+        """Have the agent clean the node while its holder keeps it."""
         self._drop_repair(session, node)
         self._assign(session, node, "Clean", None)
 
     def ask_task(self, session: Session, node: NodeRow, task: str, firmware: str | None = None) -> None:
-        """Ask the agent of a node that nobody has to do something once, when it is clean: `firmware` is for update."""
+        """Have the agent of a free node do a task once, when the node is clean. `firmware` is for the task update."""
         row = self._assignment(session, node)
         row.desired_role, row.allocation, row.rank, row.power = "Clean", None, None, "On"
         row.generation += 1
@@ -62,7 +63,7 @@ class NodeAssignments:
         node.wanted_generation = node.assignment_generation = row.generation
 
     def ask_repair(self, session: Session, node: NodeRow, task: str) -> None:
-        """Ask the agent of a member to repair it where it stands; no news while that is under way."""
+        """Have a member's agent repair it in place. Nothing changes if that repair is already under way."""
         if node.task == task:
             return
         row = self._assignment(session, node)
@@ -72,7 +73,8 @@ class NodeAssignments:
         node.wanted_generation = node.assignment_generation = row.generation
 
     def _drop_repair(self, session: Session, node: NodeRow) -> None:
-        """Who gives a node up has it repaired no more, though it was to be serviced meanwhile or kept out."""
+        """Cancel in-place repairs of a node that is being given up, even if they were waiting behind service or
+        quarantine."""
         row = self._assignment(session, node)
         if row.task in IN_PLACE:
             row.task = None
@@ -80,7 +82,7 @@ class NodeAssignments:
             node.task = None
 
     def ask_again(self, session: Session, node: NodeRow) -> None:
-        """Ask the agent for what is requested of it again: one generation on, and its task with it."""
+        """Have the agent repeat what is requested of it, including a task, by incrementing the generation."""
         row = self._assignment(session, node)
         row.generation += 1
         if node.task is not None:
@@ -88,9 +90,9 @@ class NodeAssignments:
         node.wanted_generation = node.assignment_generation = row.generation
 
     def _assign(self, session: Session, node: NodeRow, wanted: str, current: AllocationRow | None) -> None:
-        """One generation on, unless that is already what is requested of the node."""
+        """Set the requested role with the next generation, unless it is already requested."""
         row = self._assignment(session, node)
-        # Whoever is to be clean is so for nobody: a node that was never asked for anything else has nothing to do.
+        # A clean node has no allocation: one that was never asked for anything else has nothing to do.
         allocation, rank, power = None, None, "On"
         if current is not None and wanted != "Clean":
             allocation, rank, power = current.name, node.rank, current.power
@@ -105,7 +107,7 @@ class NodeAssignments:
     # ---- parts of nodes
 
     def share(self, session: Session, allocation: AllocationRow, part: PartitionRow) -> None:
-        """A part of a node passes to `held`."""
+        """Assign a part of a node to an allocation."""
         node = self._store.node(session, NodeName(part.node))
         part.allocation, part.generation, part.releasing = allocation.name, 0, False
         session.add(part)
@@ -115,7 +117,7 @@ class NodeAssignments:
         node.read_state()
 
     def ask_part(self, session: Session, node: NodeRow, part: PartitionRow) -> None:
-        """Ask the agent to prepare a part."""
+        """Have the agent prepare a part."""
         desired = part.desired().wire()
         row = self._assignment(session, node)
         others = [other for other in row.parts or [] if other["allocation"] != part.allocation]
@@ -125,8 +127,8 @@ class NodeAssignments:
         self._assign_parts(node, row, part, [*others, desired])
 
     def drop(self, session: Session, part: PartitionRow) -> None:
-        """Ask the agent to wipe a part; it stays held until that is done. A part that nobody was asked for goes at
-        once."""
+        """Have the agent wipe a part, which stays held until that is done. A part that no agent was asked to prepare is
+        removed at once."""
         node = self._store.node(session, NodeName(part.node))
         row = self._assignment(session, node)
         others = [other for other in row.parts or [] if other["allocation"] != part.allocation]
@@ -139,7 +141,7 @@ class NodeAssignments:
         self._assign_parts(node, row, part, others)
 
     def forget(self, session: Session, part: PartitionRow) -> None:
-        """A part is nobody's any more."""
+        """Remove a part from the tables."""
         node = self._store.node(session, NodeName(part.node))
         node.shared_by -= 1
         session.delete(part)

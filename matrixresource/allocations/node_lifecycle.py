@@ -1,8 +1,8 @@
-"""NodeLifecycle: what administrators and rules want of nodes beside what allocations want of them.
+"""NodeLifecycle: what administrators and rules request of nodes, besides what allocations request.
 
-A verb notes the state a node is wanted in, and what its agent is to do for that; the node's state follows from it and
-from what the agent then reports (`nodes/states.py`). Asked twice, a verb finds what it did. Who holds a node loses it
-only where that is asked with `force`: its allocation then shows the member as lost, and whoever owns it replaces it.
+A verb records the desired state of a node and the task its agent has to do for that; the node's state follows from both
+and from the agent's reports (`nodes/states.py`). Repeated, a verb changes nothing. The holder of a node loses it only
+with `force`: its allocation then shows the member as lost, and the allocation's owner replaces it.
 """
 
 from __future__ import annotations
@@ -43,14 +43,14 @@ WANTED: dict[str, tuple[str, NodeTask | None]] = {
     "recover": (AVAILABLE, "verify"),
     "retire": (RETIRED, None),
 }
-"""The state that a verb wants a node in, and what its agent is to do for that."""
+"""The desired state that each verb sets, and the task of the node's agent."""
 
 FLAPPING = "Flapping"
-"""Why a node is quarantined that came and went too often."""
+"""The reason for quarantining a node that was lost and came back too often."""
 
 
 class NodeLifecycle:
-    """The verbs, and what rules ask."""
+    """The verbs for administrators, and those that rules use."""
 
     def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
         self._store = store
@@ -59,12 +59,12 @@ class NodeLifecycle:
         self._clock = clock
 
     def ask(self, name: NodeName, verb: str, request: NodeVerbRequest, *, by: str) -> NodeView:
-        """One of `NODE_STATES.verbs`. Raises Conflict, naming those that are for this state, or who would lose the
-        node."""
+        """Carry out one of `NODE_STATES.verbs`. Raises Conflict with the verbs that are allowed in the node's state, or
+        with the allocations that would lose the node."""
         with self._store.transaction() as session:
             node = self._store.node(session, name)
             if (verb == "update") != (request.firmware is not None):
-                raise InvalidField("`:update` takes the firmware to write, and no other verb does", field="firmware")
+                raise InvalidField("`:update` needs `firmware`, and no other verb takes it", field="firmware")
             if self._asked_already(node, verb, request.firmware):
                 return node.view()
             NODE_STATES.asked(verb, node.state)
@@ -72,12 +72,12 @@ class NodeLifecycle:
             lost = self._losers(node, verb, holders, request.force)
             desired, task = WANTED[verb]
             message = f"{by} asked to {verb}" + (f": {request.reason}" if request.reason else "")
-            message += "; by force: who had it lost it" if lost else ""  # shown to all: no names
-            self._want(session, node, desired, "Forced" if lost else "Requested", message)
+            message += "; forced: its holder lost it" if lost else ""  # everybody sees this: no names
+            self._set_desired(session, node, desired, "Forced" if lost else "Requested", message)
             if verb == "enrol":
                 node.status = None
             if desired == AVAILABLE:
-                node.flap_score = 0.0  # somebody has looked at it
+                node.flap_score = 0.0  # an administrator has looked at it
             if task is not None and not holders:
                 self._assignments.ask_task(session, node, task, request.firmware)
             node.read_state()
@@ -86,51 +86,52 @@ class NodeLifecycle:
         return node.view()
 
     def quarantine(self, session: Session, node: NodeRow, reason: str, message: str) -> None:
-        """A rule keeps a node out, whoever has it."""
-        self._want(session, node, QUARANTINED, reason, message)
+        """Quarantine a node by a rule, whoever holds it."""
+        self._set_desired(session, node, QUARANTINED, reason, message)
         node.read_state()
         note(session, node.name, QUARANTINED, f"{reason}: {message}", self._clock.now(), warning=True)
 
     def stage_failed(self, session: Session, node: NodeRow, message: str) -> bool:
-        """A stage failed for good: the node is quarantined, and this returns True, unless as many nodes of its domain
-        are out as may be. Then it keeps its place and its work, which it tries again (`try_again`)."""
+        """Handle a stage that failed for good. Quarantine the node and return True, unless the limit of nodes out of
+        service in its domain is reached; then return False, and the node keeps its place and repeats its work
+        (`try_again`)."""
         supernode = node.node_name.supernode
         out = [each.node_name for each in self._store.nodes(session) if each.supernode == supernode and _is_out(each)]
         full = flap_rules().full_domain(STAGE_FAILED, node.node_name, out)
         if full is None:
             self.quarantine(session, node, STAGE_FAILED, message)
             return True
-        text = f"{message}; as many nodes of {full} are out as may be, so this one is not quarantined and tries again"
+        text = f"{message}; {full} has reached its limit of nodes out of service, so this one retries instead"
         if (node.state_reason, node.state_message) != (STAGE_TOLERATED, text[:400]):
             node.state_reason, node.state_message = STAGE_TOLERATED, text[:400]
             note(session, node.name, STAGE_TOLERATED, text, self._clock.now(), warning=True)
         return False
 
     def try_again(self, session: Session, node: NodeRow) -> None:
-        """Have the agent of a node whose stage failed go through its work again."""
+        """Have the agent repeat the work whose stage failed."""
         self._assignments.ask_again(session, node)
         node.read_state()
 
     def verify(self, session: Session, node: NodeRow, because: str) -> None:
-        """A rule has a free node checked; it is Available when that has passed."""
-        self._want(session, node, AVAILABLE, "Verifying", because)
+        """Have a free node checked by a rule; it is Available again once the check has passed."""
+        self._set_desired(session, node, AVAILABLE, "Verifying", because)
         self._assignments.ask_task(session, node, "verify")
         node.read_state()
 
     def repair(self, name: str, node: NodeName, task: InPlaceRepair) -> AllocationView:
-        """Have the agent of a member of allocation `name` repair it where it stands; until then it is not ready.
+        """Have the agent of a member of allocation `name` repair it in place; meanwhile the member is not ready.
 
-        Asked again while that is under way, it changes nothing. Raises Conflict for a node that is not a whole member
-        of it, or on which nobody serves.
+        Repeated while that is under way, it changes nothing. Raises Conflict for a node that is not a whole member, or
+        that is not serving.
         """
         with self._store.transaction() as session:
             allocation = self._store.allocation(session, name)
             found = next((each for each in self._store.allocated_to(session, name) if each.name == node), None)
             if found is None or found.role != "member":
-                raise Conflict(f"{node} is no whole member of {name!r}", field="node")
+                raise Conflict(f"{node} is not a member of {name!r} that holds a whole node", field="node")
             serves = allocation.bound and allocation.power == "On" and allocation.state != "Releasing"
             if not serves or found.agent == "Lost" or found.desired_state != AVAILABLE:
-                raise Conflict(f"{node} cannot be repaired in place: nobody serves on it", field="node")
+                raise Conflict(f"{node} cannot be repaired in place: it is not serving", field="node")
             self._assignments.ask_repair(session, found, task)
             self._allocator.reconcile(session, {name})
         return allocation.shown()
@@ -146,26 +147,26 @@ class NodeLifecycle:
         return under_way or task is None or node.state == desired == AVAILABLE
 
     def _losers(self, node: NodeRow, verb: str, holders: list[str], force: bool) -> list[str]:
-        """Who loses the node by this verb. Raises Conflict where they may not, or would."""
+        """The holders that lose the node by this verb. Raises Conflict if they must not, or would without `force`."""
         if not holders:
             return []
         blocking = [{"domain": node.name, "allocations": holders}]
         if verb == "recover" and node.state != "Draining":
             raise Conflict(
-                f"{node.name} is {node.state} and still a member of {', '.join(map(name_of, holders))}, which is to "
+                f"{node.name} is {node.state} and still a member of {', '.join(map(name_of, holders))}, which must "
                 "replace it first",
                 blocking=blocking,
             )
         risk = NODE_STATES.verbs[verb].risk
         if risk and not force:
             raise Conflict(
-                f"{node.name} is held by {', '.join(map(name_of, holders))}; :service has it drained first, "
-                f"and with force {risk}",
+                f"{node.name} is held by {', '.join(map(name_of, holders))}; use :service to drain it first, "
+                f"or force it: {risk}",
                 blocking=blocking,
             )
         return holders if risk else []
 
-    def _want(self, session: Session, node: NodeRow, desired: str, reason: str, message: str) -> None:
+    def _set_desired(self, session: Session, node: NodeRow, desired: str, reason: str, message: str) -> None:
         node.desired_state, node.state_reason, node.state_message = desired, reason, message[:400]
         node.task = None
         node.generation += 1
@@ -176,7 +177,7 @@ class NodeLifecycle:
 
 
 def _is_out(node: NodeRow) -> bool:
-    """Whether it counts for the limit of a domain: silent or quarantined, and nobody has taken it out to work on it."""
+    """Whether it counts towards its domain's limit: silent or quarantined, and not taken out to be worked on."""
     if node.status is None or node.desired_state in (SERVICING, RETIRED):
         return False
     return node.agent != "Connected" or node.state == QUARANTINED

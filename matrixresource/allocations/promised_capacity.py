@@ -1,5 +1,4 @@
-"""What reservations have to do with a refusal: the nodes that are promised during a stay, and whose promise is in the
-way."""
+"""How reservations affect a refusal: which nodes are promised during the requested time, and to which reservations."""
 
 from __future__ import annotations
 
@@ -16,14 +15,14 @@ NAMED_MAX = 3
 
 
 def promised_nodes(ledger: LedgerSync, request: PlacementRequest, start: float = -inf) -> set[NodeName]:
-    """The nodes of which anything is promised to a reservation at any time from `start` to the end of the request."""
+    """The nodes of which anything is promised to a reservation between `start` and the end of the request."""
     promised = ledger.ledger.promises.between(start, request.lease_end)
     return {ledger.name(number) for number in promised.nodes(ledger.ledger.index)}
 
 
 def promises_in_the_way(ledger: LedgerSync, request: PlacementRequest, start: float = -inf) -> str:
-    """The reservations without which it would fit, as the end of a sentence; "" where it would not fit without them
-    either."""
+    """The reservations without which the request would fit, as the end of a sentence; "" if it would not fit without
+    them either."""
     state = ledger.ledger
     met = sorted(
         (each.start, each.end, name)
@@ -37,8 +36,8 @@ def promises_in_the_way(ledger: LedgerSync, request: PlacementRequest, start: fl
             return ""
     named = [f"{name} ({timestamp(begin)} to {timestamp(end)})" for begin, end, name in met[:NAMED_MAX]]
     more = f" and {len(met) - NAMED_MAX} more" if len(met) > NAMED_MAX else ""
-    text = f"what is free is promised to reservation{'s' if len(met) > 1 else ''} {', '.join(named)}{more}"
+    text = f"the free capacity is promised to reservation{'s' if len(met) > 1 else ''} {', '.join(named)}{more}"
     first = met[0][0]
     if start == -inf and place_between(state, replace(request, lease_end=first), start) is not None:
-        text += f"; it fits with a lease (`leaseS`) that ends by {timestamp(first)}"
+        text += f"; it would fit with a lease (`leaseS`) that ends by {timestamp(first)}"
     return text

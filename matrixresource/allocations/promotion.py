@@ -1,7 +1,7 @@
-"""Which of an allocation's spares may become members: for one that is given up, and where it is to have more.
+"""Promotion of spares: which of an allocation's spares may become members, to replace one or to grow.
 
-Either way `NodeAssignments.take` makes the spare a member, in the transaction that also takes another spare for it. Its
-agent has it booted already, so what is left is to join the planes (`promote` in `node_stages.yaml`).
+Either way `NodeAssignments.take` makes the spare a member, in the transaction that also takes another spare in its
+place. Its agent has booted it already and only has to join the planes (`promote` in `node_stages.yaml`).
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from matrixresource.store.tables import NodeRow
 def fit_spares(
     ledger: LedgerSync, request: PlacementRequest, nodes: Iterable[NodeRow], members: set[int]
 ) -> Iterator[NodeRow]:
-    """The spares among its nodes that work and that the rules of the request let join these members."""
+    """The working spares that the request's constraints allow to join these members."""
     for node in nodes:
         works = node.role == "spare" and in_use(node) and node.health != "Unhealthy"
         if works and keeps_rules(ledger.ledger, request, members, ledger.numbers[node.name]):
@@ -34,10 +34,10 @@ def warm_spares(
     nodes: Sequence[NodeRow],
     members: Iterable[int],
 ) -> list[int]:
-    """The spares that stand ready and may all join these members, in the order in which they are to.
+    """The ready spares that may all join these members, in the order in which they should.
 
-    None where members are parts of nodes, or are switched off: a spare would be ready no sooner than a free node. One
-    that is closed to new work stays a spare, as a member on it would be new work.
+    None if members are parts of nodes or switched off: a spare would then be ready no sooner than a free node. A spare
+    that is closed to new work stays a spare, since a member on it would be new work.
     """
     if not allocation.bound or allocation.power != "On" or request.npus_per_node != ledger.ledger.shape.npus:
         return []
@@ -54,5 +54,5 @@ def warm_spares(
 
 
 def in_use(node: NodeRow) -> bool:
-    """Whether its agent is heard, nobody wants the node kept out, and recovery does not suspect it."""
+    """Whether its agent is connected, nobody wants the node out of service, and recovery does not suspect it."""
     return node.agent == "Connected" and node.desired_state == AVAILABLE and RECOVERY not in (node.cordoned_by or ())

@@ -1,8 +1,8 @@
-"""Quotas: how much a project may hold at once. A project without one may hold all there is.
+"""Quotas: how much a project may hold at once. A project without a quota is unlimited.
 
-What is promised to a reservation counts from the moment it is promised, whenever its time comes: when it comes to be
-held, nothing changes. What is taken from a reservation of the same project is not counted twice. A limit that is
-lowered below what is held and promised takes nothing away and lets nothing new in.
+Capacity promised to a reservation counts from the moment of the promise, whenever it starts; activating it changes
+nothing. What a project draws from its own reservation is not counted twice. Lowering a limit below current usage takes
+nothing away, but lets nothing new in.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 
 PROJECT = re.compile(r"[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?")
-"""A project may be a Kubernetes namespace, so it is called like one (RFC 1123)."""
+"""A project may be a Kubernetes namespace, so its name follows the same rules (RFC 1123)."""
 COUNTED = ("npus", "cpus", "memory_gib")
 
 
 class QuotaRow(ResourceRow, Base):
-    """One project's limits, by the project's name."""
+    """One project's limits, keyed by the project's name."""
 
     __tablename__ = "quotas"
     kind = "quota"
@@ -43,7 +43,7 @@ class QuotaRow(ResourceRow, Base):
 
 
 Amounts = dict[str, float]
-"""By each of `COUNTED`: NPUs (a spare is a whole node's, it is kept from others), sockets, GiB."""
+"""Amounts of each of `COUNTED`: NPUs (a spare counts as a whole node, since it is kept from others), sockets, GiB."""
 
 
 def used_by(session: Session, project: str) -> Amounts:
@@ -52,7 +52,7 @@ def used_by(session: Session, project: str) -> Amounts:
 
 
 def used_by_each(session: Session, projects: Collection[str]) -> dict[str, Amounts]:
-    """The same of each of these, counted at once: all allocations are gone through for it."""
+    """The same for each of these projects in one pass over all allocations."""
     totals = {project: dict.fromkeys(COUNTED, 0.0) for project in projects}
     of_node = npus_of_node(session)
     current = (row for row in all_rows(session, AllocationRow) if row.project in totals)
@@ -66,15 +66,15 @@ def used_by_each(session: Session, projects: Collection[str]) -> dict[str, Amoun
 
 
 def requested_usage(request: AllocationRequest, of_node: int) -> Amounts:
-    """What a request counts for where a node has `of_node` NPUs."""
+    """What a request counts for, with `of_node` NPUs in a node."""
     nodes, per = member_size(request, of_node)
     return {"npus": nodes * per + request.spares * of_node, "cpus": request.cpus, "memory_gib": request.memory_gib}
 
 
 def _allocated(row: AllocationRow, of_node: int) -> Amounts:
-    """What an allocation counts for; while it moves, the larger of what it was and will be.
+    """What an allocation counts for; while it moves, the larger of its old and new size.
 
-    Its members may differ in size, where others have taken from it.
+    Its members may differ in size after others have drawn on it.
     """
     if row.state == "Releasing":
         return dict.fromkeys(COUNTED, 0.0)
@@ -85,10 +85,11 @@ def _allocated(row: AllocationRow, of_node: int) -> Amounts:
 
 
 def check(session: Session, request: AllocationRequest, allocation: AllocationRow | None = None) -> None:
-    """Raises QuotaExceeded where the project would get above its limits; `allocation` is what the request would change.
+    """Raises QuotaExceeded if the project would exceed its limits; `allocation` is the one that the request would
+    change.
 
-    Who is above them already, because they were lowered, may keep what it has, take less, and take up what was promised
-    to it before: only what adds to what it holds and is promised is refused.
+    A project above limits that were lowered may keep what it has, take less, and use what was promised to it before:
+    only additions to what it holds and is promised are refused.
     """
     row = session.get(QuotaRow, request.project)
     if row is None:
@@ -96,7 +97,7 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     limits, used = QuotaRequest.from_stored(row.limits), used_by(session, request.project)
     of_node = npus_of_node(session)
     before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation, of_node)
-    moved = _of_its_reservation(session, request, of_node)
+    moved = _held_in_reservation(session, request, of_node)
     blocking, sentences = list[dict[str, Any]](), list[str]()
     for counted, amount in requested_usage(request, of_node).items():
         counted_already = before[counted] + min(moved[counted], amount)
@@ -111,17 +112,17 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
                     "has": max(0, limit - others),
                 }
             )
-            elsewhere = f", of which it has {others:.10g} elsewhere" if others else ""
-            sentences.append(f"may have {limit:.10g} {text}{elsewhere}, and {amount:.10g} are asked for here")
+            elsewhere = f", of which {others:.10g} are in use elsewhere" if others else ""
+            sentences.append(f"has a quota of {limit:.10g} {text}{elsewhere}, but needs {amount:.10g} here")
     if blocking:
         raise QuotaExceeded(
-            f"project {request.project!r} {' and '.join(sentences)}; raise its quota or release something",
+            f"project {request.project!r} {' and '.join(sentences)}; raise the quota or release something",
             blocking=blocking,
         )
 
 
-def _of_its_reservation(session: Session, request: AllocationRequest, of_node: int) -> Amounts:
-    """What the project holds already under the reservation that the request takes from; the rest is new."""
+def _held_in_reservation(session: Session, request: AllocationRequest, of_node: int) -> Amounts:
+    """What the project already holds in the reservation that the request draws on; only the rest is new."""
     allocation = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
     own = allocation is not None and allocation.project == request.project
     return _allocated(allocation, of_node) if allocation is not None and own else dict.fromkeys(COUNTED, 0.0)
@@ -134,10 +135,10 @@ class Quotas:
         self._store = store
 
     def put(self, name: str, request: QuotaRequest) -> QuotaView:
-        """Set a project's limits. What it holds above them stays; it gets no more."""
+        """Set a project's limits. It keeps what it holds above them, but gets nothing more."""
         if not PROJECT.fullmatch(name):
             raise InvalidField(
-                f"{name[:80]!r} is no name of a project: up to 63 of a-z, 0-9 and '-', neither first nor last a '-'",
+                f"{name[:80]!r} is not a valid project name: use up to 63 of a-z, 0-9 and '-', not '-' first or last",
                 field="name",
             )
         with self._store.transaction() as session:

@@ -1,4 +1,4 @@
-"""Why a spec does not fit, reported so that somebody can do something about it."""
+"""Refusals: why a spec does not fit, told so that the caller can do something about it."""
 
 from __future__ import annotations
 
@@ -29,30 +29,30 @@ def refusal(
     name: str = "",
     reserved_from: float = -inf,
 ) -> InsufficientCapacity:
-    """The error: which constraint is in the way, and per cabinet what stands on its nodes; of memory that is asked of
-    named nodes, each that is short. `name`: of the allocation that asks, for what it holds already. `reserved_from`:
-    when it is to begin, of a reservation."""
+    """The error to raise: the constraint that is in the way and, per cabinet, what blocks its nodes; for memory of
+    named nodes, each node that is short. `name` is the requesting allocation, if it holds something already;
+    `reserved_from` the start of a reservation."""
     rows = list(rows)
     if request.mem_by_node:
         return _memory_refusal(ledger, request, name)
     start = does_not_fit(request, ledger.ledger.shape.npus)
     shown = blocking(rows, promised_nodes(ledger, request, reserved_from))
     if rows and (limit := exceeded(ledger, request)):
-        several = "let them lie over several: `placement.level: supernode`, not required"
+        several = "allow several: `placement.level: supernode` without `required`"
         instead = "make the placement preferred" if request.required_domain == "cabinet" else several
         return ExceedsDomain(f"{start}: {limit}; {instead}", field="placement.level", blocking=shown)
-    if name and ledger.ledger.choose(request) is not None:  # its rules hold for what it has and this together
-        why = "there is room, but none beside what it has, by its placement or what is reserved; "
-        why += "an allocation moves by PUT .../move"
+    if name and ledger.ledger.choose(request) is not None:  # its constraints apply to old and new members together
+        why = "there is room, but its placement or reservations prevent adding it to what it holds; "
+        why += "PUT .../move can move the whole allocation"
     else:
         why = what_is_in_the_way(ledger, request, reserved_from)
-    text = f"{start}: {why}{_worked_on(rows)}"
+    text = f"{start}: {why}{_maintenance_note(rows)}"
     return InsufficientCapacity(text, blocking=shown)
 
 
 def what_is_in_the_way(ledger: LedgerSync, request: PlacementRequest, reserved_from: float = -inf) -> str:
-    """The constraint, as the end of a sentence: a domain that is too small, reservations, or the first rule without
-    which it would fit."""
+    """The constraint, as the end of a sentence: a domain that is too small, reservations, or the first constraint
+    without which it would fit."""
     found = exceeded(ledger, request) or promises_in_the_way(ledger, request, reserved_from)
     if not found:
         with leaving(ledger.ledger) as gone:
@@ -62,14 +62,15 @@ def what_is_in_the_way(ledger: LedgerSync, request: PlacementRequest, reserved_f
 
 
 def exceeded(ledger: LedgerSync, request: PlacementRequest) -> str:
-    """What the domain in which all of them are to lie has at the most, where that is too little however free it is."""
+    """The size of the required domain, as the end of a sentence, if that is too small for the request even when
+    free."""
     shape, domain = ledger.ledger.shape, request.required_domain
     if not domain or request.npus_per_node < shape.npus:
         return ""
     most, asked = shape.size_of(domain), request.nodes + request.spares
     if asked <= most:
         return ""
-    return f"a {domain} has {counted(most, 'node')}, and {asked} are to lie in one"
+    return f"a {domain} has {counted(most, 'node')}, but {asked} are required in one"
 
 
 def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) -> InsufficientCapacity:
@@ -82,16 +83,16 @@ def _memory_refusal(ledger: LedgerSync, request: PlacementRequest, name: str) ->
     ]
     first, (asked, there) = next(iter(short.items()))
     more = f", and {len(short) - 1} more nodes are short" if len(short) > 1 else ""
-    closed = "" if ledger.ledger.index.up[first] else " (it takes nothing new)"
+    closed = "" if ledger.ledger.index.up[first] else " (it is closed to new work)"
     return InsufficientCapacity(
-        f"{ledger.name(first)} can give {there} GiB of memory, {asked} are asked{closed}{more}",
+        f"{ledger.name(first)} has {there} GiB of memory to give, but {asked} GiB are requested{closed}{more}",
         field=f"memoryGibByNode.{ledger.name(first)}",
         blocking=blocking[:DOMAINS_SHOWN],
     )
 
 
 def obstacle_in_words(node: NodeRow) -> str | None:
-    """What stands on a node, as it is reported to who asks for nodes: of one that is worked on, the maintenance."""
+    """What blocks a node, as shown to whoever requests nodes: for a node under maintenance, which maintenance."""
     why = node.obstacle()
     owners = [owner for owner in node.cordoned_by or () if owner.startswith(MAINTENANCE_OF)]
     if why in (None, "Held", "PartlyHeld") or not owners:
@@ -99,7 +100,7 @@ def obstacle_in_words(node: NodeRow) -> str | None:
     return f"maintenance {owners[0].removeprefix(MAINTENANCE_OF)}"
 
 
-def _worked_on(rows: Iterable[NodeRow]) -> str:
+def _maintenance_note(rows: Iterable[NodeRow]) -> str:
     """How many nodes are out for which maintenance, as the end of a sentence."""
     found = Counter(why for row in rows if (why := obstacle_in_words(row)) and why.startswith("maintenance "))
     return "".join(
@@ -108,8 +109,8 @@ def _worked_on(rows: Iterable[NodeRow]) -> str:
 
 
 def describe_request(request: PlacementRequest, of_node: int) -> str:
-    """What was asked, in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB". A whole node has
-    `of_node` NPUs."""
+    """A request in words: "3 nodes and 1 spare", "2 NPUs", "4 CPU sockets and 512 GiB". A whole node has `of_node`
+    NPUs."""
     reported = []
     if request.nodes and request.npus_per_node == of_node:
         reported.append(counted(request.nodes, "node"))
@@ -135,9 +136,9 @@ def does_not_fit(request: PlacementRequest, of_node: int) -> str:
 
 
 def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
-    """The constraint in the way: the first without which it would fit, else how much there is."""
+    """The constraint in the way: the first without which it would fit, or else how much is free."""
     ledger = ledger_sync.ledger
-    for rule, without in _looser(request):
+    for rule, without in _relaxations(request):
         if ledger.choose(without) is not None:
             return _RULES[rule](ledger_sync, request)
     index = ledger.index
@@ -148,17 +149,17 @@ def blocking_domains(ledger_sync: LedgerSync, request: PlacementRequest) -> str:
         free = sum(n for n, up in zip(index.mem, index.up, strict=True) if up)
         return f"{free} GiB are free"
     if request.npus_per_node == ledger.shape.npus:
-        return f"the most one supernode has free is {counted(index.most_left(), 'node')}"
+        return f"no supernode has more than {counted(index.most_left(), 'free node')}"
     having = sum(free >= request.npus_per_node for free in index.free)
     most = max((free for free in index.free if free > 0), default=0)
     if request.nodes > 1:
         has = "has" if having == 1 else "have"
         return f"{counted(having, 'node')} {has} {counted(request.npus_per_node, 'NPU')} free"
-    return f"the most one node has free is {counted(most, 'NPU')}"
+    return f"no node has more than {counted(most, 'free NPU')}"
 
 
-def _looser(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
-    """The spec without one of its rules at a time."""
+def _relaxations(request: PlacementRequest) -> Iterable[tuple[str, PlacementRequest]]:
+    """The spec without one of its constraints at a time."""
     if request.required_domain == "cabinet":
         yield "cabinet", changed_to(request, required_domain="supernode")
     if request.spread is not None:
@@ -194,7 +195,7 @@ def _spread(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.spread is not None
     free = sum(ledger.ledger.index.left)
     return (
-        f"they cannot be spread with at most {request.spread.most} in a {request.spread.over} ({free} nodes are free); "
+        f"they cannot be spread with at most {request.spread.most} per {request.spread.over} ({free} nodes are free); "
         "make the placement preferred"
     )
 
@@ -202,18 +203,18 @@ def _spread(ledger: LedgerSync, request: PlacementRequest) -> str:
 def _no_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.affinity is not None
     others = " and ".join(request.affinity.others)
-    return f"there is no room for them in a {request.affinity.over} that {others} use (affinity)"
+    return f"there is no room for them in any {request.affinity.over} used by {others} (affinity)"
 
 
 def _no_anti_affinity(ledger: LedgerSync, request: PlacementRequest) -> str:
     assert request.anti_affinity is not None
     others = " or ".join(request.anti_affinity.others)
-    return f"there is no room for them in a {request.anti_affinity.over} without {others} (antiAffinity)"
+    return f"there is no room for them in any {request.anti_affinity.over} without {others} (antiAffinity)"
 
 
 def _supernode(ledger: LedgerSync, request: PlacementRequest) -> str:
     if request.npus_per_node == ledger.ledger.shape.npus:
-        return f"the most one supernode has free is {counted(ledger.ledger.index.most_left(), 'node')}"
+        return f"no supernode has more than {counted(ledger.ledger.index.most_left(), 'free node')}"
     return "no single supernode has room for all of them"
 
 
@@ -222,19 +223,19 @@ _RULES: dict[str, Any] = {
     "spread": _spread,
     "affinity": _no_affinity,
     "anti_affinity": _no_anti_affinity,
-    "cell": lambda ledger, request: f"no supernode has them in blocks of {request.cabinet_block} in a cabinet",
+    "cell": lambda ledger, request: f"no supernode has room for them in blocks of {request.cabinet_block} per cabinet",
     "block": lambda ledger, request: (
-        f"they cannot be cut into blocks of {request.block} that lie in one supernode each"
+        f"they cannot be divided into blocks of {request.block} that each fit in one supernode"
     ),
     "avoid": lambda ledger, request: "they would only fit on nodes that excludeNodes rules out",
-    "spares": lambda ledger, request: f"the members fit, but not with {counted(request.spares, 'spare')} beside them",
+    "spares": lambda ledger, request: f"the members fit, but not together with {counted(request.spares, 'spare')}",
     "supernode": _supernode,
 }
 
 
 def blocking(rows: Iterable[NodeRow], promised: Container[NodeName] = ()) -> list[dict[str, Any]]:
-    """Per cabinet: its nodes, those entirely free, and what stands in the way on the others. The freest are
-    reported. `promised`: nodes that a reservation will have meanwhile."""
+    """Per cabinet: its nodes, how many are entirely free, and what blocks the others. Only the freest cabinets are
+    listed. `promised`: nodes that a reservation will have during that time."""
 
     def obstacle(node: NodeRow) -> str | None:
         return obstacle_in_words(node) or ("Promised" if node.node_name in promised else None)

@@ -1,6 +1,7 @@
-"""A relocation: one member comes to lie on a node that is named, make before break.
+"""Relocations: move one member to a named node, make before break.
 
-Its successor is taken and deployed beside it; `:changeOver` ends it and `DELETE .../move` gives it up, as for a move.
+A successor is taken and deployed beside the member; `:changeOver` completes it and `DELETE .../move` cancels it, as for
+a move.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from matrixresource.store.tables import NodeRow
 
 
 class Relocations:
-    """Begins relocations of whole nodes. The ledger is open."""
+    """Begins relocations of whole nodes. The caller has opened the ledger."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync, assignments: NodeAssignments) -> None:
         self._store = store
@@ -30,20 +31,20 @@ class Relocations:
         self._assignments = assignments
 
     def begin(self, session: Session, allocation: AllocationRow, request: RelocateRequest) -> None:
-        """Take the successor. Asked again, it finds what was begun or has ended. Raises Conflict, InvalidField."""
+        """Take the successor. Repeated, it finds what was begun or has ended. Raises Conflict, InvalidField."""
         here = {node.node_name: node for node in self._store.allocated_to(session, allocation.name)}
         member, there = here.get(request.node), here.get(request.to)
         if member is None and there is not None and there.role == "member":
             return
         allocation_request = self._ledger.ledger.allocations[allocation.name].request
         if allocation_request.npus_per_node != self._ledger.ledger.shape.npus or not allocation_request.nodes:
-            raise InvalidField("only members that have a whole node are moved", field="node")
+            raise InvalidField("only members that hold a whole node can be relocated", field="node")
         if member is None or member.role != "member":
-            raise InvalidField(f"{request.node} is no member of {allocation.name}", field="node")
+            raise InvalidField(f"{request.node} is not a member of {allocation.name}", field="node")
         if there is not None and there.role == "successor" and there.rank == member.rank:
             return
         if there is not None or any(node.role == "successor" for node in here.values()):
-            raise Conflict(f"{allocation.name} moves already; wait until it has, or give that move up")
+            raise Conflict(f"{allocation.name} is already moving; wait for that move to end, or cancel it")
         self._check(session, allocation, request, self._store.node(session, request.to), here)
         self._assignments.take(session, allocation, request.to, "successor", member.rank)
         allocation.moving_to = allocation.request
@@ -57,21 +58,22 @@ class Relocations:
         target: NodeRow,
         here: dict[NodeName, NodeRow],
     ) -> None:
-        """A plan's own move may take what the plan keeps and break a rule until its next move; others may not."""
+        """Check the target. Only a plan's own move may use nodes that the plan keeps, or break a constraint until its
+        next move."""
         obstacle = target.obstacle_to_npus(target.name in self._store.parted(session))
         if request.defragmentation is not None:
             row = find(session, DefragmentationRow, request.defragmentation)
             step = row.step() if row.state == "Running" else None
             wanted = (allocation.name, request.node, request.to)
             if step is None or step.state != "Moving" or (step.allocation, step.source, step.to) != wanted:
-                raise Conflict(f"this is not the move of defragmentation {row.name!r} that is under way")
+                raise Conflict(f"this is not the current move of defragmentation {row.name!r}")
             obstacle = None if target.reserved_for_plan == row.name and obstacle == "Kept" else obstacle
         if obstacle is not None:
-            raise Conflict(f"{request.to} cannot be taken: {obstacle}", field="to")
+            raise Conflict(f"{request.to} is not available: {obstacle}", field="to")
         numbers, ledger = self._ledger.numbers, self._ledger.ledger
         if is_promised(ledger, numbers[request.to], ledger.allocations[allocation.name].request.lease_end):
             raise Conflict(f"{request.to} is promised to a reservation", field="to")
         if request.defragmentation is None:
             others = {numbers[n.name] for n in here.values() if n.role == "member" and n.name != request.node}
             if not keeps_rules(ledger, ledger.allocations[allocation.name].request, others, numbers[request.to]):
-                raise Conflict(f"{request.to} is against the placement that {allocation.name} asked for", field="to")
+                raise Conflict(f"{request.to} would violate the placement of {allocation.name}", field="to")

@@ -1,4 +1,4 @@
-"""What can be refused of a request before anything is chosen for it."""
+"""Checks that can refuse a request before a placement is chosen."""
 
 from __future__ import annotations
 
@@ -16,48 +16,50 @@ from matrixresource.store.topology_versions import checked_version
 def check_request(
     session: Session, name: str, request: AllocationRequest, granted: AllocationRequest | None = None
 ) -> None:
-    """Raises StaleTopology, and InvalidField for what it says of others that no placement could follow; Conflict where
-    that was `granted` before and those others have gone since."""
+    """Raises StaleTopology, and InvalidField for relations to other allocations that no placement could satisfy;
+    Conflict if those allocations have gone since the spec was `granted`."""
     checked_version(session, request.topology_version)
     check_placement(request)
     near = request.affinity.allocations if request.affinity else []
     apart = request.anti_affinity.allocations if request.anti_affinity else []
     for field, others in (("affinity", near), ("antiAffinity", apart)):
         if name in others:
-            raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.allocations")
+            raise InvalidField(f"{field} of {name} refers to {name} itself", field=f"{field}.allocations")
     missing = [other for other in near if session.get(AllocationRow, other) is None]
     if missing and request.affinity and request.affinity.required:
         known = granted is not None and granted.affinity is not None and {*missing} <= {*granted.affinity.allocations}
         refusal: type[MatrixError] = Conflict if known else InvalidField
-        raise refusal(f"there is no allocation {missing[0]!r} for the affinity", field="affinity.allocations")
+        raise refusal(
+            f"affinity refers to allocation {missing[0]!r}, which does not exist", field="affinity.allocations"
+        )
     for node in request.memory_gib_by_node:
         if session.get(NodeRow, node) is None:
             raise InvalidField(f"there is no node {node!r}", field=f"memoryGibByNode.{node}")
     levels = {rule.level for rule in (request.affinity, request.anti_affinity) if rule is not None}
     if both := sorted(set(near) & set(apart)) if len(levels) == 1 else []:
         raise InvalidField(
-            f"affinity and antiAffinity both name {both[0]} at the same level", field="antiAffinity.allocations"
+            f"affinity and antiAffinity both refer to {both[0]} at the same level", field="antiAffinity.allocations"
         )
     if way := affinity_cycle(name, near, lambda other: _near(session, other)):
-        text = f"{' is near '.join(way)}: affinity that goes round in a circle"
+        text = f"affinity forms a cycle: {' -> '.join(way)}"
         raise InvalidField(text, field="affinity.allocations")
 
 
 def check_placement(request: AllocationRequest) -> None:
-    """Raises InvalidField for what is required of how sockets and memory alone lie, where that can mean nothing: they
-    are had of as many nodes as it takes, which nobody counts as members."""
+    """Raises InvalidField for required placement that has no meaning for sockets and memory alone: they come from as
+    many nodes as it takes, which do not count as members."""
     placement = request.placement
     if request.nodes is not None or request.npus is not None or not placement.required:
         return
     if placement.policy == "spread":
         raise InvalidField(
-            "cpus and memoryGib alone have no members to spread; prefer it (required: false), or ask for nodes or npus",
+            "cpus and memoryGib alone have no members to spread; set required: false, or request nodes or npus",
             field="placement.policy",
         )
     if placement.level == "node":
         raise InvalidField(
-            "cpus and memoryGib alone are packed into a cabinet or a supernode; of one node they are memoryGibByNode, "
-            "or go with nodes or npus",
+            "cpus and memoryGib alone can be packed into a cabinet or a supernode; for one node, use memoryGibByNode, "
+            "or request them with nodes or npus",
             field="placement.level",
         )
 
@@ -69,8 +71,8 @@ def _near(session: Session, name: str) -> list[str]:
 
 
 def affinity_cycle(name: str, near: Iterable[str], known: Callable[[str], Iterable[str]]) -> list[str]:
-    """The way round by which `name` would have to be near itself, through those it wants to be near; [] when there is
-    none."""
+    """The cycle of affinities from `name` back to itself; [] if there is none. `known` gives the affinities of the
+    others."""
     waiting = [[name, other] for other in near]
     seen: set[str] = set()
     while waiting:

@@ -1,6 +1,6 @@
-"""map_request: what is asked of MatrixResource, in the words of the ledger. Pure; what cannot be meant is refused.
+"""map_request: convert a request to the ledger's form. Pure; requests without a meaning are refused.
 
-The ledger counts members as nodes with `per` NPUs on each. A request may say so itself, or give a number of NPUs.
+The ledger counts members as nodes with `per` NPUs on each. A request may give that itself, or give a number of NPUs.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ NEVER = float("inf")
 
 
 def member_size(request: AllocationRequest, of_node: int) -> tuple[int, float]:
-    """(members, NPUs on each), a node having `of_node`; no members for sockets or memory alone. Raises InvalidField."""
+    """(members, NPUs on each), with `of_node` NPUs in a node; no members for sockets or memory alone. Raises
+    InvalidField."""
     per = request.npus_per_node
     if per is not None:
         _part(per, "npusPerNode", of_node)
@@ -28,14 +29,15 @@ def member_size(request: AllocationRequest, of_node: int) -> tuple[int, float]:
     npus = request.npus
     if per is not None:
         if npus % per:
-            raise InvalidField(f"{npus:g} NPUs are no number of nodes with {per:g} on each", field="npusPerNode")
+            raise InvalidField(f"{npus:g} NPUs cannot be divided into nodes with {per:g} each", field="npusPerNode")
         return int(npus / per), per
     if npus <= of_node:
         _part(npus, "npus", of_node)
         return 1, npus
     if npus != int(npus):
         raise InvalidField(
-            f"{npus:g} NPUs end in a die; say npusPerNode 0.5 for single dies, or a whole number", field="npus"
+            f"more than one node of NPUs must be a whole number, not {npus:g}; for single dies, set npusPerNode to 0.5",
+            field="npus",
         )
     whole = int(npus)
     per = next(size for size in range(of_node, 0, -1) if whole % size == 0)
@@ -44,31 +46,33 @@ def member_size(request: AllocationRequest, of_node: int) -> tuple[int, float]:
 
 def _part(npus: float, field: str, of_node: int) -> None:
     if npus > of_node or (npus != 0.5 and npus != int(npus)):
-        raise InvalidField(f"{npus:g} is no part of a node: use 0.5 (one die) or 1 to {of_node} NPUs", field=field)
+        raise InvalidField(
+            f"a node cannot give {npus:g} NPUs: use 0.5 (one die) or a whole number from 1 to {of_node}", field=field
+        )
 
 
 def map_request(
     request: AllocationRequest, shape: ClusterShape, number: Callable[[NodeName], int | None], now: float = 0.0
 ) -> PlacementRequest:
-    """The ledger's spec. `number` gives a node's number, None for one that is not there; `now` starts the lease."""
+    """The ledger's request. `number` gives a node's number, or None if it does not exist; the lease starts at `now`."""
     nodes, per = member_size(request, shape.npus)
     placement = request.placement
     if placement.policy == "pack" and placement.level == "node" and placement.required and nodes > 1:
         raise InvalidField(
-            f"{nodes} members need as many nodes; packed into one node goes up to {shape.npus} NPUs",
+            f"{nodes} members need {nodes} nodes; at most {shape.npus} NPUs can be packed into one",
             field="placement.level",
         )
     blocks = {"cabinet": 1, "supernode": 1}
     for place, block in enumerate(placement.blocks):
         if nodes % block.nodes:
             raise InvalidField(
-                f"{nodes} members are no whole number of blocks of {block.nodes}",
+                f"{nodes} members cannot be divided into blocks of {block.nodes}",
                 field=f"placement.blocks[{place}].nodes",
             )
         blocks[block.level] = block.nodes
     if blocks["supernode"] % blocks["cabinet"] and blocks["supernode"] > 1:
         raise InvalidField(
-            f"a block of {blocks['supernode']} in a supernode holds no whole number of blocks of {blocks['cabinet']}",
+            f"a supernode block of {blocks['supernode']} cannot be divided into cabinet blocks of {blocks['cabinet']}",
             field="placement.blocks",
         )
     avoid = (number(name) for name in request.exclude_nodes)

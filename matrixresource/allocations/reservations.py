@@ -1,4 +1,4 @@
-"""The verbs over reservations: promise, hold when the time comes, hand over, end."""
+"""The verbs on reservations: promise, activate when the start comes, let others draw on it, end."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ from matrixresource.store.reservations import ReservationRow, active_reservation
 from matrixresource.store.store import ResourceStore
 
 SHORT_SHOWN = 5
-"""How many of a reservation's nodes that are not free are named."""
+"""The most unavailable nodes of a reservation that a message names."""
 
 
 class ReservationService:
-    """Over one store and its books."""
+    """Over one store and its ledger."""
 
     def __init__(
         self,
@@ -49,18 +49,21 @@ class ReservationService:
         self._clock = clock
 
     def put(self, name: str, request: ReservationRequest) -> ReservationView:
-        """Promise what is asked for. Asked again for the same, it finds it. Raises InsufficientCapacity, Conflict."""
+        """Promise what is requested. Repeated with the same spec, it changes nothing. Raises InsufficientCapacity,
+        Conflict."""
         checked_resource_name(name)
         check_placement(request.spec())
         start, now = request.start, self._clock.now()
         if start + request.duration_s > LATEST_S:
-            raise InvalidField(f"it would end after {timestamp(LATEST_S)}", field="durationS")
+            raise InvalidField(
+                f"it would end after {timestamp(LATEST_S)}, the latest time that can be represented", field="durationS"
+            )
         with self._store.transaction() as session:
             row = session.get(ReservationRow, name)
             kept_request = request.spec().spec_dict()
             if row is not None:
                 if row.request != kept_request or not row.lies_at(start, start + request.duration_s):
-                    raise Conflict(f"reservation {name!r} is for something else; delete it first")
+                    raise Conflict(f"reservation {name!r} exists with another spec; delete it first")
                 row.labels = request.labels
                 holding = session.get(AllocationRow, name)
                 if holding is not None and holding.labels.get(RESERVATION_LABEL) == name:
@@ -69,7 +72,7 @@ class ReservationService:
             if start < now:
                 raise InvalidField(f"{request.starts_at} has passed", field="startsAt")
             if session.get(AllocationRow, name) is not None:
-                raise Conflict(f"there is an allocation named {name!r}; a reservation becomes one of its own name")
+                raise Conflict(f"an allocation {name!r} exists; a reservation becomes an allocation of the same name")
             quotas.check(session, request.spec())
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request.spec(), now)
@@ -92,7 +95,7 @@ class ReservationService:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """Give a promise up, or forget one that has ended. What is held is released by its allocation's name."""
+        """Withdraw a promise, or forget one that has ended. An active one is released through its allocation."""
         with self._store.transaction() as session:
             row = find(session, ReservationRow, name)
             if row.state == "Active":
@@ -100,7 +103,7 @@ class ReservationService:
             session.delete(row)
 
     def reconcile(self) -> str:
-        """Hold those whose start has come, end those whose end has. Run on a period."""
+        """Activate reservations whose start has come and end those whose end has. Runs periodically."""
         now, current = self._clock.now(), 0
         with self._store.transaction() as session:
             rows = active_reservations(session)
@@ -119,7 +122,7 @@ class ReservationService:
                 elif row.name in waiting:
                     if row.state == "Promised":
                         row.move("Waiting")
-                    message = self._in_the_way(session, row)
+                    message = self._why_waiting(session, row)
                     row.set_condition("Scheduled", False, "InsufficientCapacity", message, now)
         return f"{current} reservations are held now"
 
@@ -134,19 +137,19 @@ class ReservationService:
         row.move("Active")
         row.set_condition("Scheduled", True, "Reserved", f"allocation {name_of(row.name)} has its nodes", now)
 
-    def _in_the_way(self, session: Session, row: ReservationRow) -> str:
-        """Why one whose start has come has none of its nodes; a few of those that are not free, each with why."""
+    def _why_waiting(self, session: Session, row: ReservationRow) -> str:
+        """Why a reservation whose start has come has no nodes, naming a few that are not free."""
         wanted = sorted(row.nodes)
         obstacles = {str(node.node_name): obstacle_in_words(node) for node in self._store.nodes(session, wanted)}
         short = [f"{name} ({why})" for name in wanted if (why := obstacles.get(name, "Gone"))]
         shown = ", ".join(short[:SHORT_SHOWN]) + (f" and {more} more" if (more := len(short) - SHORT_SHOWN) > 0 else "")
-        lacks = f"of its nodes not free: {shown}; " if short else ""
-        return f"its start has come; {lacks}there is no other place"
+        lacks = f"these of its nodes are not free: {shown}; " if short else ""
+        return f"its start has come; {lacks}nowhere else has room"
 
     def claim(self, session: Session, reservation: str, name: str, request: PlacementRequest, now: float) -> Placement:
-        """Take from a reservation that is held; its nodes are nobody's until the caller carries the place out.
+        """Take from an active reservation. Its nodes have no holder until the caller applies the placement.
 
-        Raises Conflict before its start and InsufficientCapacity when what is left of it does not hold the spec.
+        Raises Conflict before its start, and InsufficientCapacity if what is left of it cannot satisfy the spec.
         """
         row = find(session, ReservationRow, reservation)
         allocation = session.get(AllocationRow, reservation)
@@ -154,23 +157,21 @@ class ReservationService:
             waits = row.find_condition("Scheduled") if row.state == "Waiting" else None
             why = f": {waits['message']}" if waits is not None else ""
             raise Conflict(
-                f"reservation {reservation!r} is {row.state}, nothing can be taken from it{why}", field="reservation"
+                f"reservation {reservation!r} is {row.state} and cannot be drawn on{why}", field="reservation"
             )
         if allocation.bound or allocation.state != "Reserved":
-            raise Conflict(
-                f"allocation {reservation!r} is in use itself, nothing can be taken from it", field="reservation"
-            )
+            raise Conflict(f"allocation {reservation!r} is in use itself and cannot be drawn on", field="reservation")
         self._ledger.touched()
         ledger = self._ledger.ledger
         place = ledger_reserving.claim(ledger, reservation, name, request, now)
         if place is None:
             has = describe_request(ledger.allocations[reservation].request, ledger.shape.npus)
-            why = f"reservation {reservation!r} has {has} left, as they lie"
+            why = f"what is left of reservation {reservation!r} is {has}, not placed suitably"
             raise InsufficientCapacity(f"{does_not_fit(request, ledger.shape.npus)}: {why}", field="reservation")
         left = ledger.allocations.get(reservation)
         stays = set() if left is None else {*self._ledger.nodes(left.place), *self._ledger.spares(left.place)}
         for node in self._store.allocated_to(session, reservation):
-            if node.node_name not in stays:  # taken whole, or in part: then the rest of it is a part, too
+            if node.node_name not in stays:  # taken whole or in part; in the latter case the rest becomes a part
                 node.holder = node.role = node.rank = None
         if left is None:
             for part in self._store.parts(session, reservation):
@@ -178,15 +179,15 @@ class ReservationService:
             session.delete(allocation)
             row.move("Ended")
             return place
-        self._part_again(session, allocation, left.place)
-        self._rest(session, allocation, left.request)
+        self._update_parts(session, allocation, left.place)
+        self._describe_remainder(session, allocation, left.request)
         self._status.reconcile(session, allocation, now)
         row.place = self._ledger.written(left.place)
         return place
 
-    def _rest(self, session: Session, allocation: AllocationRow, request: PlacementRequest) -> None:
-        """What is left says of itself what it is: so many members, ranks without gaps, spares as members where nobody
-        else is left. Members of unlike size count with the largest share of a node that each of them has."""
+    def _describe_remainder(self, session: Session, allocation: AllocationRow, request: PlacementRequest) -> None:
+        """Make the allocation's spec describe what is left: members with consecutive ranks, and spares as members if no
+        member is left. Members of different sizes count as the largest share of a node that all of them have."""
         nodes = self._store.allocated_to(session, allocation.name)
         parts = [part for part in self._store.parts(session, allocation.name) if part.dies]
         if not parts and all(node.role == "spare" for node in nodes):
@@ -212,7 +213,7 @@ class ReservationService:
             "memoryGibByNode": {self._ledger.name(node): gib for node, gib in request.mem_by_node},
         }
 
-    def _part_again(self, session: Session, allocation: AllocationRow, left: Placement) -> None:
+    def _update_parts(self, session: Session, allocation: AllocationRow, left: Placement) -> None:
         wanted = self._ledger.parts(left)
         for part in self._store.parts(session, allocation.name):
             new = wanted.pop(NodeName(part.node), None)

@@ -1,4 +1,4 @@
-"""Resizing: the place of an allocation that is to have another size in place, and what is said of how it grew."""
+"""Resizing: the placement of an allocation whose size changes in place, and the record of how it grew."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matrixresource.store.store import ResourceStore
 
 
 class Resizing:
-    """Chooses who stays and who is promoted. The ledger is open."""
+    """Chooses which members stay and which spares are promoted. The caller has opened the ledger."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync) -> None:
         self._store = store
@@ -31,8 +31,8 @@ class Resizing:
         excluded: Sequence[NodeName],
         now: float,
     ) -> tuple[Placement | None, list[str]]:
-        """Who stays keeps its place; where there are to be fewer, those excluded go first, then the last ranks. Where
-        there are to be more, spares that stand ready come before free nodes. And whom it preempts."""
+        """The new placement, and whom it preempts. Remaining members stay where they are. When shrinking, excluded
+        nodes leave first, then the highest ranks; when growing, ready spares are used before free nodes."""
         ledger = self._ledger
         before = ledger.ledger.allocations[allocation.name].request
         nodes = self._store.allocated_to(session, allocation.name)
@@ -51,7 +51,7 @@ class Resizing:
         return ledger.resize(allocation.name, request, keep, now, warm)
 
     def missing(self, allocation: AllocationRow, request: PlacementRequest) -> PlacementRequest:
-        """What is asked beyond what is held, for a refusal to speak of."""
+        """What is requested beyond what is held, for the text of a refusal."""
         before = self._ledger.ledger.allocations[allocation.name].request
         return changed_to(
             request,
@@ -62,13 +62,13 @@ class Resizing:
         )
 
     def roles(self, session: Session, allocation: AllocationRow) -> dict[str, str | None]:
-        """What each of its whole nodes is, by name."""
+        """The role of each of its whole nodes, by name."""
         return {node.name: node.role for node in self._store.allocated_to(session, allocation.name)}
 
     def note(self, session: Session, allocation: AllocationRow, before: dict[str, str | None], now: float) -> None:
-        """Into the condition Grown, of this generation: how many of the members that it has more were spares `before`.
+        """Record in the condition Grown, for this generation, how many of the new members had been spares `before`.
 
-        It is written with the change itself, so that who asked hears of it after any crash.
+        It is written in the same transaction as the change, so that it survives any crash.
         """
         roles = self.roles(session, allocation)
         new: Collection[str] = [name for name, role in roles.items() if role == "member" and before.get(name) != role]

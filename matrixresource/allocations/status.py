@@ -1,4 +1,4 @@
-"""How an allocation stands: its state, conditions and members, read off its nodes and what their agents reported."""
+"""The status of an allocation: state, conditions and members, derived from its nodes and their agents' reports."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ NODES_ARE = {"On": "active", "Off": "off"}
 
 
 class AllocationStatus:
-    """Settles allocations after anything about them or their nodes has changed."""
+    """Updates allocations after anything about them or their nodes has changed."""
 
     def __init__(self, store: ResourceStore, assignments: NodeAssignments) -> None:
         self._store = store
         self._assignments = assignments
 
     def reconcile(self, session: Session, allocation: AllocationRow, now: float) -> bool:
-        """Read the state off. True when it was released and is gone."""
-        self._let_go_of_wiped_parts(session, allocation)
+        """Derive the state. Return True if the allocation was released and is gone."""
+        self._forget_wiped_parts(session, allocation)
         if allocation.state == "Releasing" and self._released(session, allocation):
             self._end_reservation(session, allocation.name)
             session.delete(allocation)
@@ -49,7 +49,8 @@ class AllocationStatus:
         return False
 
     def _end_reservation(self, session: Session, name: str) -> None:
-        """What a reservation held is gone with the allocation of its name; the next of that name is somebody else's."""
+        """End the reservation together with the allocation of its name; a later allocation of that name is
+        unrelated."""
         reservation = session.get(ReservationRow, name)
         if reservation is not None and reservation.state == "Active":
             reservation.move("Ended")
@@ -67,8 +68,8 @@ class AllocationStatus:
         return views + [part.member_view(node, specs[node.supernode].npu.dies) for part, node in of_parts]
 
     def _released(self, session: Session, allocation: AllocationRow) -> bool:
-        # A node that cannot answer is fenced by its generation and quarantined until it proves to be clean; one that
-        # gave up and is kept out is checked, which has it cleaned, before it comes back.
+        # An unreachable node is fenced by its generation and quarantined until it proves to be clean. One whose agent
+        # gave up and that is out of service is checked, which includes cleaning, before it returns.
         left = self._store.allocated_to(session, allocation.name)
         for node in left:
             failed = node.status == "Failed" and node.in_sync and node.desired_state != AVAILABLE
@@ -79,7 +80,7 @@ class AllocationStatus:
             session, allocation.name
         )
 
-    def _let_go_of_wiped_parts(self, session: Session, allocation: AllocationRow) -> None:
+    def _forget_wiped_parts(self, session: Session, allocation: AllocationRow) -> None:
         going = [part for part in self._store.parts(session, allocation.name) if part.releasing]
         nodes = {node.name: node for node in self._store.nodes(session, [part.node for part in going])} if going else {}
         for part in going:

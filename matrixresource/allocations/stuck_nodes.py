@@ -1,4 +1,4 @@
-"""Which nodes do not get on: a passing state has outlived its deadline. With what to do next."""
+"""Stuck nodes: those past the deadline of a passing state, with what to do next."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 
 NEXT = {
-    "Verifying": "look at its agent; :quarantine keeps it out, :retire takes it out for good",
-    "Inspecting": "look at its agent; :quarantine keeps it out, :retire takes it out for good",
-    "Deploying": "the instance replaces it when its agent gives up; :quarantine with force has it replaced now",
-    "Stopping": "look at its agent; :quarantine with force has it replaced now",
-    "Cleaning": "look at its agent; :service or :quarantine keeps it out until :recover",
-    "Draining": "see the events of who has it for what keeps it there; :quarantine with force has it replaced now, "
-    ":recover leaves it where it is",
+    "Verifying": "check its agent; :quarantine takes it out of service, :retire does so for good",
+    "Inspecting": "check its agent; :quarantine takes it out of service, :retire does so for good",
+    "Deploying": "the instance replaces it once its agent gives up; :quarantine with force replaces it now",
+    "Stopping": "check its agent; :quarantine with force replaces it now",
+    "Cleaning": "check its agent; :service or :quarantine takes it out of service until :recover",
+    "Draining": "see its holder's events for what delays it; :quarantine with force replaces it now, "
+    ":recover cancels the drain",
 }
-"""By state, what helps."""
+"""What to do, by state."""
 
 
 def stuck_nodes(store: ResourceStore, session: Session, now: float) -> list[StuckView]:
-    """By name."""
+    """Sorted by name."""
     return [_stuck(node, now) for node in store.nodes(session) if node.overdue(now)]
 
 

@@ -37,7 +37,7 @@ from matrixresource.store.tables import NodeRow, SupernodeRow
 from matrixresource.store.topology_versions import TopologyVersionRow
 
 HOLDERS = ("allocation", "allocations")
-"""Fields that name who holds something."""
+"""Fields that name holders."""
 
 NODES = ResourceKind(
     "nodes",
@@ -55,7 +55,7 @@ NPUS = ResourceKind(
 )
 EVENTS = ResourceKind("events", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeEventView, row=NodeEventRow)
 OPERATIONS = operations_of(OperationRow, Scope.PROJECT, ADMINS)
-"""Theirs who may defragment."""
+"""The routes that need the right to defragment."""
 WORKFLOW_DRAINS = drains_of(WorkflowDrains)
 STUCK = ResourceKind("stuck", Scope.PHYSICAL, {"LIST": VIEWERS}, view=StuckView)
 SPARES = ResourceKind("spares", Scope.PHYSICAL, {"LIST": VIEWERS}, view=NodeView, holders=HOLDERS)

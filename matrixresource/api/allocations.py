@@ -1,4 +1,4 @@
-"""Allocations over HTTP, and what limits them: reservations of capacity and quotas of projects."""
+"""Routes for allocations, reservations of capacity, and project quotas."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from matrixresource.store.store import ResourceStore
 def allocation_routes(
     store: ResourceStore, allocator: Allocator, lifecycle: NodeLifecycle, replenish: Callable[[], None]
 ) -> APIRouter:
-    """The routes over one allocator. `replenish` nudges the watcher that refills spares."""
+    """The routes over one allocator. `replenish` wakes the watcher that refills spares."""
     api = ResourceRoutes(store.records)
     allocations = api.of(access.ALLOCATIONS)
     allocations.list()
@@ -32,7 +32,7 @@ def allocation_routes(
 
     @allocations.change("POST :renew")
     def renew(name: str, body: RenewRequest) -> AllocationView:
-        """Let the lease start again."""
+        """Restart the lease."""
         return allocator.renew(name, body.lease_s)
 
     _reservations(api.of(access.RESERVATIONS), allocator.reservations)
@@ -47,16 +47,14 @@ def _moves(allocations: KindRoutes, allocator: Allocator) -> None:
 
 
 def _members(allocations: KindRoutes, allocator: Allocator, lifecycle: NodeLifecycle) -> None:
-    """What is done about one member."""
-    allocations.change("POST :relocate", summary="Take a successor for one member on a node that is named")(
-        allocator.relocate
-    )
+    """Verbs on a single member."""
+    allocations.change("POST :relocate", summary="Begin moving one member to a named node")(allocator.relocate)
 
     @allocations.change("POST :replace")
     def replace(name: str, body: ReplaceRequest) -> AllocationView:
         return allocator.replace(name, body.node, body.reason)
 
-    @allocations.change("POST :repair", summary="Have a member's agent repair it where it stands")
+    @allocations.change("POST :repair", summary="Have a member's agent repair it in place")
     def repair(name: str, body: RepairRequest) -> AllocationView:
         return lifecycle.repair(name, body.node, body.task)
 

@@ -23,11 +23,11 @@ def defragmentation_routes(
     kind = api.of(DEFRAGMENTATIONS)
     kind.list()
     kind.get()
-    kind.change("CREATE", status_code=201, summary="A plan of moves that make room; nothing moves yet")(plans.propose)
+    kind.change("CREATE", status_code=201, summary="Plan moves that make room; nothing moves yet")(plans.propose)
     kind.change("POST :approve", status_code=202, after=carry_on)(plans.approve)
-    kind.change("POST :cancel", status_code=202, after=carry_on, summary="Stop after the move under way")(plans.cancel)
+    kind.change("POST :cancel", status_code=202, after=carry_on, summary="Stop after the current move")(plans.cancel)
     kind.change("DELETE", name="delete_defragmentation")(plans.delete)
-    summary = "For MatrixCompute: the move under way cannot be carried out"
+    summary = "For MatrixCompute: report that the current move cannot be carried out"
     kind.change("POST :refuse", name="refuse", after=carry_on, summary=summary)(plans.refused)
     operation_routes(api, OPERATIONS, WORKFLOW_DRAINS, operations)
     return api.router

@@ -1,4 +1,4 @@
-"""Nodes and their NPUs over HTTP: what they are, who may come there, and what an administrator has them do."""
+"""Routes for nodes and their NPUs: views, cordons, and administrators' verbs."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 from matrixresource.store.topology_versions import spec_at, specs_at
 
-CordonOwner = Annotated[str, Query(pattern=RESOURCE_NAME.pattern, description="whose cordon it is")]
+CordonOwner = Annotated[str, Query(pattern=RESOURCE_NAME.pattern, description="the owner of the cordon")]
 
 
 def node_routes(
@@ -41,7 +41,7 @@ def node_routes(
     lifecycle: NodeLifecycle,
     replenish: Callable[[], None],
 ) -> APIRouter:
-    """The routes over one store's nodes. `replenish` nudges the watcher that refills spares."""
+    """The routes over one store's nodes. `replenish` wakes the watcher that refills spares."""
     api = ResourceRoutes(store.records)
     nodes = api.of(access.NODES)
     _inventory(nodes, store)
@@ -56,7 +56,7 @@ def _inventory(nodes: KindRoutes, store: ResourceStore) -> None:
     nodes.list()
     nodes.get()
 
-    @nodes.ask("GET /inventory", summary="What the node reported to consist of, and how that differs")
+    @nodes.ask("GET /inventory", summary="The inventory a node reported, and how it differs from what is expected")
     async def get_inventory(name: NodeName) -> InventoryView:
         with store.reading() as session:
             node = store.node(session, name)
@@ -66,18 +66,18 @@ def _inventory(nodes: KindRoutes, store: ResourceStore) -> None:
 def _cordons(api: ResourceRoutes, nodes: KindRoutes, allocator: Allocator, replenish: Callable[[], None]) -> None:
     @nodes.change("POST :cordon")
     def cordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
-        """Keep newcomers off it; each owner has a cordon of its own."""
+        """Keep new work off a node; each owner has its own cordon."""
         return allocator.cordon(name, True, by)
 
     @nodes.change("POST :uncordon", after=replenish)
     def uncordon(name: NodeName, by: CordonOwner = ADMIN) -> NodeView:
-        """Take that owner's cordon back; those of others stay."""
+        """Lift that owner's cordon; those of others stay."""
         return allocator.cordon(name, False, by)
 
     @api.of(access.NODE_CORDONS).change("CREATE")
     def cordon_nodes(body: CordonRequest) -> CordonView:
-        """Keep newcomers off all of these, or off none; who does not exist any more is left out,
-        unless that is everybody."""
+        """Cordon all of these, in one transaction. Those that do not exist are left out; if none exists, that is an
+        error."""
         return CordonView(nodes=allocator.cordon_all(body.nodes, body.cabinets, body.by))
 
 
@@ -109,7 +109,7 @@ def _npus(npus: KindRoutes, store: ResourceStore, reports: NodeReportProcessor, 
         "POST :release",
         row=lambda name: (NodeRow, name.node),
         after=replenish,
-        summary="Revoke that frequent faults separated this NPU",
+        summary="Release this NPU from its separation for frequent faults",
     )
     def release_npu(name: NpuName) -> NpuView:
         node = reports.release(name)

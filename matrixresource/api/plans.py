@@ -1,4 +1,4 @@
-"""What would fit, how what is free is scattered, and how full the machine is, over HTTP. Nothing here writes."""
+"""Routes for plans, fragmentation and capacity. Nothing here writes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def plan_routes(store: ResourceStore, planner: Planner, capacity: CapacityReport
     api = ResourceRoutes(store.records)
 
     @api.of(access.PLANS).ask(
-        "CREATE", summary="Would this fit; if not, why not and what would help? Nothing is created."
+        "CREATE", summary="Whether this would fit; if not, why not and what would help. Nothing is created."
     )
     async def plan(body: PlanRequest, caller: CallerOf) -> PlanView:
         _, request = caller.claim(caller.key("plan"), body)
@@ -36,7 +36,7 @@ def plan_routes(store: ResourceStore, planner: Planner, capacity: CapacityReport
     async def fragmentation() -> FragmentationView:
         return planner.fragmentation()
 
-    @api.router.get("/capacity", summary="How full the machine is and how what is free lies, per cabinet and supernode")
+    @api.router.get("/capacity", summary="Utilisation and distribution of free capacity, per cabinet and supernode")
     async def show_capacity() -> CapacityView:
         return capacity.view()
 

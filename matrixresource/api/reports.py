@@ -1,4 +1,4 @@
-"""What agents are told and report, what happened, and what does not get on, over HTTP."""
+"""Routes for agents' assignments and reports, for events, and for what is stuck."""
 
 from __future__ import annotations
 
@@ -31,13 +31,14 @@ def report_routes(
         with store.reading() as session:
             return [*stuck_nodes(store, session, clock.now()), *stuck_operations()]
 
-    api.of(access.STUCK).list(stuck, description="Nodes and operations that take longer than they may.")
+    api.of(access.STUCK).list(stuck, description="Nodes and operations past the deadline of their state.")
 
     api.of(access.ASSIGNMENTS).list()
 
     @api.of(access.NODE_REPORTS).change("CREATE")
     async def take_reports(body: NodeReports, caller: Caller, validate_only: bool = False) -> ReportAnswers:
-        """Each by itself: one for a node that the token does not speak for is refused, the others are taken."""
+        """Each report by itself: one for a node that the token does not cover is refused, and the others are
+        accepted."""
 
         def answers() -> ReportAnswers:
             return ReportAnswers(answers=caller.answers_each(body.reports, reports.take, _refused))

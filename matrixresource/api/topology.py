@@ -1,4 +1,4 @@
-"""Supernodes, domains and topology versions over HTTP: one call in, one view out."""
+"""Routes for supernodes, domains and topology versions."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from matrixresource.supernodes.topology_manager import TopologyManager
 from matrixresource.topology.observed_graph import graph_as_found, graphml, node_link
 from matrixresource.topology.supernode import Supernode
 
-Drain = Annotated[bool, Query(description="whoever lies there is to leave; nobody is moved by MatrixResource itself")]
+Drain = Annotated[bool, Query(description="ask allocations there to leave; MatrixResource moves none itself")]
 
 
 def topology_routes(
     store: ResourceStore, topology_manager: TopologyManager, replenish: Callable[[], None]
 ) -> APIRouter:
-    """The routes over one store. `replenish` nudges the watcher that refills spares."""
+    """The routes over one store. `replenish` wakes the watcher that refills spares."""
     api = ResourceRoutes(store.records)
     kind = api.of(access.SUPERNODES)
     _supernodes(kind, store)
@@ -74,29 +74,29 @@ def _supernodes(kind: KindRoutes, store: ResourceStore) -> None:
 def _changes_of_supernodes(kind: KindRoutes, topology_manager: TopologyManager, replenish: Callable[[], None]) -> None:
     @kind.change("PUT", after=replenish)
     def ensure_supernode(name: str, body: SupernodeRequest, caller: Caller) -> SupernodeView:
-        """Have this supernode in the inventory."""
+        """Add this supernode to the inventory, or update it."""
         return topology_manager.ensure_supernode(name, body, by=_who(caller))
 
     @kind.change("DELETE")
     def remove_supernode(name: str, caller: Caller) -> None:
-        """Take it out of the inventory; refused while anything is held there."""
+        """Remove it from the inventory; refused while anything is held there."""
         topology_manager.remove_supernode(name, by=_who(caller))
 
 
 def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
-    """A supernode's graph: for people, and for whoever computes with it."""
+    """A supernode's graph, for people and for programs."""
 
     @kind.ask("GET /topology")
     async def get_topology(
         name: str,
         format: Annotated[str, Query(description="node-link or graphml")] = "node-link",
         level: Annotated[str, Query(description="package, die, or model: the graph itself")] = "package",
-        version: Annotated[str | None, Query(description="as of this topology version; without it, now")] = None,
+        version: Annotated[str | None, Query(description="as of this topology version; by default the newest")] = None,
     ) -> Response:
         if level not in ("package", "die", "model"):
-            raise InvalidField(f"{level!r} is no level; use package, die or model", field="level")
+            raise InvalidField(f"{level!r} is not a level; use package, die or model", field="level")
         if format not in ("node-link", "graphml"):
-            raise InvalidField(f"{format!r} is no format; use node-link or graphml", field="format")
+            raise InvalidField(f"{format!r} is not a format; use node-link or graphml", field="format")
         with store.reading() as session:
             supernode, called = _supernode(session, name, version), version or current_version(session)
             graph = graph_as_found(supernode, topology_at(session, version), called, level)
@@ -106,7 +106,7 @@ def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
 
     @kind.ask("GET /wiring")
     async def get_wiring(name: str) -> SupernodeWiring:
-        """All that it takes to draw this supernode's graph as it is now: how MatrixLink and the agents learn it."""
+        """Everything needed to draw this supernode's graph as it is now; MatrixLink and the agents read it here."""
         with store.reading() as session:
             supernode, version = _supernode(session, name, None), current_version(session)
             found = [each.local(name).wire() for each in topology_at(session).of(name).deviations]
@@ -115,7 +115,7 @@ def _drawings(kind: KindRoutes, store: ResourceStore) -> None:
 
 
 def _versions(versions: KindRoutes, store: ResourceStore) -> None:
-    versions.list(order_by="number", description="The oldest first, unless `orderBy` says otherwise.")
+    versions.list(order_by="number", description="Oldest first, unless `orderBy` says otherwise.")
 
     def version_view(name: str) -> TopologyVersionView:
         with store.reading() as session:
@@ -137,12 +137,12 @@ def _domains(domains: KindRoutes) -> None:
 def _changes_of_domains(domains: KindRoutes, topology_manager: TopologyManager, replenish: Callable[[], None]) -> None:
     @domains.change("POST :close")
     def close(name: str, caller: Caller, body: DomainRequest | None = None, drain: Drain = False) -> DomainView:
-        """Take nothing new there; what runs continues."""
+        """Close the domain: it accepts nothing new, and what runs there continues."""
         return topology_manager.close(name, by=_who(caller), reason=body.reason if body else "", drain=drain)
 
     @domains.change("POST :open", after=replenish)
     def open_domain(name: str, caller: Caller, body: DomainRequest | None = None) -> DomainView:
-        """Take newcomers there again."""
+        """Open the domain for new work again."""
         return topology_manager.open(name, by=_who(caller), reason=body.reason if body else "")
 
 
@@ -154,5 +154,5 @@ def _supernode(session: Session, name: str, version: str | None) -> Supernode:
 
 
 def _who(caller: Caller) -> str:
-    """The name of the token that asks."""
+    """The name of the calling token."""
     return caller.principal.name[:63]

@@ -1,4 +1,4 @@
-"""What goes over the wire to and from MatrixResource.
+"""The wire shapes of MatrixResource: what clients send and what they receive.
 
-Neighbours may import it; it imports no service code.
+Other packages may import it; it imports no service code.
 """

@@ -1,4 +1,4 @@
-"""agents."""
+"""Node agents: their assignments, their reports, and the answers to those."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ LOST_AFTER_LEASES = 2.0
 
 
 class DesiredPartition(ApiModel):
-    """A part of a node for one allocation: dies by number (2k and 2k+1 are NPU k, both also where it
-    is a single die; none for a pool), sockets, GiB."""
+    """A part of a node for one allocation: dies by number (NPU k is dies 2k and 2k+1, both even where the NPU is a
+    single die; none for a pool), CPU sockets and GiB of memory."""
 
     allocation: str = Field(max_length=127)
     rank: int | None = None
@@ -30,12 +30,12 @@ class DesiredPartition(ApiModel):
 
 
 class AssignmentView(ResourceView):
-    """What is requested of one node: Clean, Spare or Member of an allocation, and parts of it for several.
+    """The desired state of one node: Clean, Spare or Member of one allocation, or parts of it for several.
 
-    With `power` Off the node is kept for its allocation and switched off. Its generation fences older specs; any change
-    of the whole or of a part is a new one. A `task` is to be done once, when the node is clean: `taskGeneration` tells
-    it from the last one. For the task `update`, `firmware` is the version to write.
-    `traceparent` is the W3C context of the trace it was asked for in, where that is recorded.
+    With `power` Off the node stays with its allocation but is switched off. The generation fences older specs; any
+    change to the whole node or to a part increments it. A `task` is done once, when the node is clean; `taskGeneration`
+    tells it from the previous one. For the task `update`, `firmware` is the version to write. `traceparent` is the W3C
+    trace context of the request behind it, where that was recorded.
     """
 
     desired_role: Literal["Clean", "Spare", "Member"]
@@ -50,7 +50,7 @@ class AssignmentView(ResourceView):
 
 
 class ReportedFault(ApiModel):
-    """A fault code on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`), present at the time."""
+    """A fault code that is present on a component of the node (`npu5`, `npu5-die1`, `l1p3`, `node`)."""
 
     code: str = Field(max_length=40)
     component: str = Field(max_length=40)
@@ -59,7 +59,7 @@ class ReportedFault(ApiModel):
 
 
 class PartReport(ApiModel):
-    """How far a node is with one part; one that is requested no more is wiped and then no longer reported."""
+    """The agent's progress with one part. A part that is no longer assigned is wiped, then no longer reported."""
 
     allocation: str = Field(max_length=127)
     status: Literal["Preparing", "Active", "Releasing", "Failed"]
@@ -67,12 +67,13 @@ class PartReport(ApiModel):
 
 
 class NodeReport(ApiModel):
-    """What a resource agent says of its node.
+    """A resource agent's report on its node.
 
-    `epoch` counts the agent's lives and `sequence` its reports in this life: an older one is refused. `generation` is
-    the newest spec the agent has taken up, and `status` how far it is with it. `inventory` is reported once in each
-    life, when it changes, and when an answer asks for it. `ports` says who answers at a port (null: nobody): all of
-    them once in each life and whenever the inventory is asked for, else those where that has changed.
+    `epoch` counts the agent's restarts and `sequence` its reports since the last one; a report older than the newest is
+    refused. `generation` is the newest spec the agent has accepted, `status` its progress with that spec. `inventory`
+    is sent once after each start, when it changes, and when an answer asks for it. `ports` maps each port to its
+    neighbour (null: none answers): all ports once after each start and whenever the inventory is asked for, otherwise
+    those that changed.
     """
 
     node: NodeName
@@ -95,7 +96,7 @@ class NodeReport(ApiModel):
 
 
 class NodeReports(ApiModel):
-    """A batch: a fleet of agents shares one connection."""
+    """A batch of reports: the agents of a fleet share one connection."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {
@@ -116,9 +117,10 @@ class NodeReports(ApiModel):
 
 
 class ReportAnswer(ApiModel):
-    """Whether a report was taken, and the newest spec unless the agent holds it: lost watch events heal here.
+    """Whether the report was accepted, and the newest spec unless the agent has it already, so that a lost watch event
+    does no lasting harm.
 
-    `inventoryWanted`: nothing is known of what the node consists of; say it with the next report.
+    `inventoryWanted` asks the agent to send its inventory with the next report, because none is on record.
     """
 
     node: str
@@ -130,6 +132,6 @@ class ReportAnswer(ApiModel):
 
 
 class ReportAnswers(ApiModel):
-    """To each report of a batch, in its order."""
+    """One answer for each report of a batch, in the same order."""
 
     answers: list[ReportAnswer]

@@ -1,4 +1,4 @@
-"""How full the machine is and how its free capacity lies, as it is shown."""
+"""Views of utilisation and of how free capacity is distributed."""
 
 from __future__ import annotations
 
@@ -10,15 +10,16 @@ from matrixcommon.model.empty import empty_list
 from matrixcommon.model.resource_model import ApiModel
 
 Share = Annotated[float, AfterValidator(lambda share: round(share, 6))]
-"""0 to 1, to six places."""
+"""0 to 1, rounded to six places."""
 
 
 class DomainCapacity(ApiModel):
-    """One cabinet or supernode. `up` nodes are there for newcomers or their holders: not faulty, closed or kept.
+    """Capacity of one cabinet or supernode. A node is `up` when it is usable by new or present holders: not faulty,
+    closed or kept out.
 
-    `free` are whole free nodes, `held` nodes of which somebody has something, `spares` whole ones held beside members,
-    `kept` those a defragmentation needs. `utilisation` is the share of dies that is held, of nodes that are up, held or
-    kept; `largestBlock` the most whole nodes one gang could have here.
+    `free` counts nodes that are entirely free, `allocated` nodes that are held at least in part, `spares` whole nodes
+    held as spares, `kept` nodes set aside for a defragmentation. `utilisation` is the share of held dies among nodes
+    that are up, held or kept; `largestBlock` is the largest gang of whole nodes that fits here.
     """
 
     domain: str
@@ -35,8 +36,8 @@ class DomainCapacity(ApiModel):
 
 
 class PlaceableBlock(ApiModel):
-    """How many gangs of so many whole nodes fit beside one another inside domains of `level`, and the share of the free
-    nodes that none of them reaches."""
+    """How many gangs of `nodes` whole nodes fit side by side inside domains of `level`, and the share of free nodes
+    left over."""
 
     level: Literal["cabinet", "supernode"]
     nodes: int
@@ -45,11 +46,12 @@ class PlaceableBlock(ApiModel):
 
 
 class CapacityView(ApiModel):
-    """One moment. Shares run from 0 to 1; nodes that are down or closed belong to none, except that
-    `utilisation` counts those that somebody holds or a defragmentation keeps.
+    """Capacity at one moment. Shares run from 0 to 1. Nodes that are down or closed are left out, except that
+    `utilisation` counts those that are held or kept for a defragmentation.
 
-    `fragmentation`: of what is free the share on nodes in use (`node`); what the largest block of a cabinet or
-    supernode lacks of the one there would be if all free nodes lay together.
+    `fragmentation` has for `node` the share of free capacity that is on partly used nodes; for `cabinet` and
+    `supernode` it is how far the largest free block falls short of the one there would be if all free nodes were
+    together.
     """
 
     topology_version: str

@@ -1,4 +1,4 @@
-"""What a defragmentation is asked for, what it shows, and how one member is asked to lie elsewhere."""
+"""Defragmentations: requests, views, and the relocation of a single member."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ from matrixresource.contract.allocations import AllocationRequest, PlacementPoli
 from matrixresource.contract.fields import MEMBERS_MAX
 
 INSTANCE_LABEL = "cloudmatrix.io/instance"
-"""On an allocation that MatrixCompute made for an instance, and moves."""
+"""Set on an allocation that MatrixCompute made for an instance; MatrixCompute performs its moves."""
 POD_LABEL = "cloudmatrix.io/pod-group"
-"""On an allocation made for pods, which cannot be moved while they run."""
+"""Set on an allocation made for pods, which cannot be moved while the pods run."""
 
 Mover = Literal["MatrixCompute", "MatrixResource"]
 
 
 class DefragmentationRequest(ApiModel):
-    """The room to be made: a block of so many whole `nodes` in one `level`, or a `request` that is refused now.
+    """The room to make: a block of `nodes` whole nodes in one `level`, or enough for a `request` that is refused today.
 
-    Without a `name` it gets one. With `topologyVersion` it is planned on that version or refused.
+    Without a `name` one is generated. With `topologyVersion` it is planned on that version or refused.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 4},)
@@ -39,11 +39,11 @@ class DefragmentationRequest(ApiModel):
     @model_validator(mode="after")
     def _one_of_both(self) -> DefragmentationRequest:
         if (self.nodes is None) == (self.request is None):
-            raise ValueError("give either nodes (of a block) or a request")
+            raise ValueError("give either nodes (the size of a block) or a request, not both")
         return self
 
     def spec(self) -> AllocationRequest:
-        """As an allocation's spec; a block's is for whole nodes that lie in one domain."""
+        """As an allocation's spec; for a block, that of whole nodes packed into one domain."""
         if self.request is not None:
             return AllocationRequest.from_stored(self.request.spec_dict())
         placement = PlacementPolicy(policy="pack", level=self.level, required=True)
@@ -51,7 +51,7 @@ class DefragmentationRequest(ApiModel):
 
 
 class MoveView(ApiModel):
-    """One member that moves: the allocation, its rank, the nodes it is placed on before and after, and who moves it."""
+    """The move of one member: its allocation and rank, the nodes before and after, and who carries it out."""
 
     allocation: str
     rank: int
@@ -67,11 +67,11 @@ class MoveView(ApiModel):
 
 
 class DefragmentationView(ResourceView):
-    """A plan for review and how far it is. `moves` are done one after another; `room` are the nodes of the block.
+    """A plan for review, and its progress. `moves` run one after another; `room` lists the nodes of the block.
 
-    `blockBefore` and `blockAfter` are the most whole nodes free in one domain of `level` ("" for all there is).
-    `npus` is what was approved to be moved at the most, `npusMoved` what has been. `exact`: the search for fewer came
-    to its end.
+    `blockBefore` and `blockAfter` are the largest number of whole free nodes in one domain of `level` ("" for the whole
+    machine). `npus` is the most that may be moved under the approval, `npusMoved` what has been moved. `exact`: the
+    search proved that no smaller plan exists.
     """
 
     nodes: int
@@ -91,9 +91,10 @@ class DefragmentationView(ResourceView):
 
 
 class RelocateRequest(ApiModel):
-    """One member of an allocation shall lie on another node: `node` is where it is, `to` where it goes.
+    """Move one member of an allocation from `node` to `to`.
 
-    `defragmentation` names the plan whose move under way this is; such a move may cross what the plan keeps free.
+    `defragmentation` names the plan whose current move this is; only such a move may use nodes that the plan keeps
+    free.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "to": "sn0-c05-n0"},)
@@ -104,7 +105,7 @@ class RelocateRequest(ApiModel):
 
 
 class MoveRefused(ApiModel):
-    """A move of a defragmentation that its mover cannot carry out, and why."""
+    """A move of a defragmentation that whoever performs it cannot carry out, and why."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"allocation": "deepseek-r1", "node": "sn0-c00-n0", "to": "sn0-c05-n0", "reason": "Conflict"},

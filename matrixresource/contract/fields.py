@@ -1,4 +1,4 @@
-"""What MatrixResource is asked and what it shows: the wire shapes of nodes, NPUs, allocations and agent reports."""
+"""Field types and limits that several wire shapes share."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Annotated
 from pydantic import Field, PlainSerializer
 
 MEMBERS_MAX = 48 * 1024
-"""No request for more nodes than this is meaningful; it bounds what one request can make us compute."""
+"""The most nodes in one request: no larger one is meaningful, and it bounds the work that a request can cause."""
 
 PortName = Annotated[str, Field(max_length=40)]
 PartName = Annotated[str, Field(max_length=80)]
@@ -18,6 +18,6 @@ def _as_written(count: float) -> int | float:
 
 
 NpuCount = Annotated[float, PlainSerializer(_as_written, return_type=int | float)]
-"""NPUs with single dies as halves: 8, 0.5."""
+"""NPUs, a single die counting as a half: 8, 0.5."""
 
 DieNumber = Annotated[int, Field(ge=0, le=15)]

@@ -1,4 +1,4 @@
-"""nodes."""
+"""Nodes and NPUs: requests, views and inventories."""
 
 from __future__ import annotations
 
@@ -15,30 +15,30 @@ Power = Literal["On", "Off"]
 
 InPlaceRepair = Literal["restart", "reset-npu", "reboot"]
 IN_PLACE: tuple[str, ...] = get_args(InPlaceRepair)
-"""What an agent can do to a member that stays one, the lightest first: restart its processes, reset its NPUs, switch
-the node off and on."""
+"""What an agent can do to a member that stays a member, lightest first: restart its processes, reset its NPUs,
+power-cycle the node."""
 
 NodeTask = Literal["verify", "inspect", "clean", "update", InPlaceRepair]
 
 FIRMWARE_VERSION = r"^[\w.+-]+$"
-"""How a version of a node's firmware is written."""
+"""The pattern of a node's firmware version."""
 
 KEPT_OUT = ("Manageable", "Servicing", "Draining", "Quarantined", "Retired")
-"""States of nodes that take no newcomers, whatever their agents report."""
+"""States in which a node accepts no new work, whatever its agent reports."""
 
 ADMIN, KUBERNETES, MAINTENANCE, RECOVERY = "admin", "kubernetes", "maintenance", "recovery"
-"""Owners of cordons: who asks without saying who it is, who marks the mirrored Node unschedulable, a closed domain, and
-MatrixCompute's recovery, whose cordon ends by a health check alone."""
+"""Owners of cordons: a caller that names no owner; the mirror of an unschedulable Kubernetes Node; a closed domain; and
+MatrixCompute's recovery, whose cordon is lifted only by a health check."""
 
 MAINTENANCE_OF = "maintenance-"
-"""What the owners of the cordons of MatrixCompute's maintenances begin with; the name of the maintenance follows."""
+"""The prefix of cordon owners that are MatrixCompute maintenances; the maintenance's name follows."""
 
 
 class FaultView(ApiModel):
-    """A fault as an agent reported it, with the level the control plane gives it.
+    """A fault as an agent reported it, with the level the control plane assigned.
 
-    `raisedBy` names the rule (`Frequency`, `Duration`, `Uplinks`) where that is above the level of the code itself;
-    such a fault may be gone (`active` false) and still keep work away.
+    `raisedBy` names the rule (`Frequency`, `Duration`, `Uplinks`) that raised it above the level of its code. Such a
+    fault may be over (`active` false) and still keep new work away.
     """
 
     code: str
@@ -51,15 +51,15 @@ class FaultView(ApiModel):
 
 
 class CordonRequest(ApiModel):
-    """Keep newcomers off several nodes at once, as after a cabinet was lost."""
+    """Cordon several nodes at once, for example after a cabinet was lost."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0", "sn0-c00-n1"], "by": "rack-work"},)
 
     cabinets: list[CabinetName] = Field(
-        default_factory=empty_list, max_length=1_000, description="all nodes of these, beside those that are named"
+        default_factory=empty_list, max_length=1_000, description="all nodes of these, in addition to `nodes`"
     )
     nodes: list[NodeName] = Field(default_factory=empty_list, max_length=10_000, validate_default=True)
-    by: str = Field(ADMIN, pattern=RESOURCE_NAME.pattern, description="whose cordon it is; each owner has its own")
+    by: str = Field(ADMIN, pattern=RESOURCE_NAME.pattern, description="the owner of the cordon; each owner has its own")
 
     @field_validator("nodes")
     @classmethod
@@ -70,13 +70,13 @@ class CordonRequest(ApiModel):
 
 
 class CordonView(ApiModel):
-    """Who was cordoned: all that were named, but those that do not exist. Somebody does."""
+    """The nodes that were cordoned or uncordoned: all that were named, except those that do not exist."""
 
     nodes: list[NodeName]
 
 
 class NodeView(ResourceView):
-    """One node: its state, and beside it, never folded in, what else is true of it."""
+    """One node: its state, and separate from that its schedulability, power, health and agent."""
 
     supernode: str
     cabinet: str
@@ -84,7 +84,7 @@ class NodeView(ResourceView):
     cpus: int
     schedulable: bool
     unschedulable_reason: str | None = None
-    cordoned_by: list[str] = Field(default_factory=empty_list, description="who keeps newcomers off it; empty: nobody")
+    cordoned_by: list[str] = Field(default_factory=empty_list, description="owners of its cordons; empty if none")
     power: str
     health: str
     agent: str
@@ -96,38 +96,40 @@ class NodeView(ResourceView):
     desired_role: str
     assignment_generation: int
     observed_generation: int
-    stage: str | None = Field(None, description="at which stage of its work the agent is, or which one failed")
-    message: str = Field("", description="what the agent says of that stage")
-    desired_state: str = Field("Available", description="where an administrator or a rule wants the node")
-    state_reason: str | None = Field(None, description="why it is wanted there: Requested, Flapping, CheckFailed ...")
-    state_message: str = Field("", description="the same in words, with what it risks")
-    state_since: str | None = Field(None, description="since when it has been in its state")
-    firmware: str | None = Field(None, description="the version its agent last found on it")
-    task: NodeTask | None = Field(None, description="what its agent was asked to do once, until it has")
-    flap_score: float = Field(0.0, description="how often it came and went, as of its last change")
+    stage: str | None = Field(None, description="the stage the agent is at, or the one that failed")
+    message: str = Field("", description="details of that stage, from the agent")
+    desired_state: str = Field("Available", description="the state that an administrator or a rule has requested")
+    state_reason: str | None = Field(
+        None, description="why that state is requested: Requested, Flapping, CheckFailed ..."
+    )
+    state_message: str = Field("", description="the same as a sentence, with the risk")
+    state_since: str | None = Field(None, description="when it entered its present state")
+    firmware: str | None = Field(None, description="firmware version last reported by its agent")
+    task: NodeTask | None = Field(None, description="a one-time task its agent has not finished yet")
+    flap_score: float = Field(0.0, description="score of recent losses and returns, as of the last of them")
     faults: list[FaultView] = Field(default_factory=empty_list)
 
 
 class NodeVerbRequest(ApiModel):
-    """Why a node's state is to change, and whether also where somebody has the node and loses it by that."""
+    """Why to change the node's state, and whether to do so even if its holder loses the node."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"reason": "its fan is loud"},
         {"firmware": "emulated-2"},
     )
 
-    reason: str = Field("", max_length=200, description="shown with the node and its event")
-    force: bool = Field(False, description="also where somebody has the node, who then loses it")
+    reason: str = Field("", max_length=200, description="shown on the node and in its event")
+    force: bool = Field(False, description="do it even if the node is held; its holder then loses it")
     firmware: str | None = Field(
         None, min_length=1, max_length=80, pattern=FIRMWARE_VERSION, description="for `:update`: the version to write"
     )
 
 
 class NodeEventView(ResourceView):
-    """Something that happened to a node (`about`), in words a person can follow."""
+    """Something that happened to a node (`about`), described for people."""
 
     about: str
-    project: str | None = None  # type: ignore[assignment]  # what is physical is nobody's
+    project: str | None = None  # type: ignore[assignment]  # hardware belongs to no project
     at: str
     type: Literal["Normal", "Warning"]
     reason: str
@@ -135,7 +137,7 @@ class NodeEventView(ResourceView):
 
 
 class DieView(ApiModel):
-    """One die by its number in the node: its health, the worst level on it, whether new work may be placed on it."""
+    """One die by its number in the node: its health, the worst fault level on it, and whether new work may use it."""
 
     die: int
     health: str
@@ -144,8 +146,8 @@ class DieView(ApiModel):
 
 
 class NpuView(ResourceView):
-    """One NPU package and its dies, with its node's state; its health and level are the worst of what it and they
-    have."""
+    """One NPU package and its dies, with its node's state. Health and level are the worst among the package and its
+    dies."""
 
     node: str
     cabinet: str
@@ -157,20 +159,20 @@ class NpuView(ResourceView):
 
 
 class SupernodeView(ResourceView):
-    """One supernode and the version of its topology."""
+    """One supernode, its size and its topology version."""
 
-    topology_version: str = Field(description="the version of the machine's topology that this is of")
+    topology_version: str = Field(description="the topology version this describes")
     cabinets: int = Field(description="compute cabinets")
-    nodes: int = Field(description="nodes that its graph has")
+    nodes: int = Field(description="nodes in its graph")
     npus: int = Field(description="NPU packages")
     cpus: int = Field(description="CPU sockets")
-    available_nodes: int = Field(description="nodes that nobody holds and that take newcomers")
-    allocated_nodes: int = Field(description="nodes that an allocation holds")
-    lost_nodes: int = Field(description="nodes whose agents are not heard any more")
+    available_nodes: int = Field(description="nodes that are unallocated and schedulable")
+    allocated_nodes: int = Field(description="nodes held by allocations")
+    lost_nodes: int = Field(description="nodes whose agents are Lost")
 
 
 class NpuFound(ApiModel):
-    """An NPU package found in a node: its number, its dies by number in the node, and its HBM."""
+    """An NPU package found in a node: its number, its dies by number within the node, and its HBM."""
 
     npu: int = Field(ge=0, le=63)
     dies: list[int] = Field(max_length=8)
@@ -178,7 +180,8 @@ class NpuFound(ApiModel):
 
 
 class NodeInventory(ApiModel):
-    """What a node's agent finds in its node: packages, sockets, memory, ports by name, and whose hardware it is."""
+    """What a node's agent finds in the node: model, serial, firmware, NPU packages, CPU sockets, memory, and ports by
+    name."""
 
     model: str = Field(max_length=80)
     serial: str = Field("", max_length=80)
@@ -190,7 +193,7 @@ class NodeInventory(ApiModel):
 
 
 class InventoryView(ApiModel):
-    """The inventory a node last reported, and how it differs from what the supernode's spec expects (empty: not)."""
+    """The inventory a node last reported, and its differences from the supernode's spec (empty: none)."""
 
     node: str
     reported_at: str

@@ -1,4 +1,4 @@
-"""What is asked of plans and of the shape of what is free, and how it is answered."""
+"""Plans and fragmentation: requests and views."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from matrixresource.contract.fields import NpuCount
 
 
 class PlanRequest(AllocationRequest):
-    """What an allocation would ask for. With `topologyVersion` it is answered on that version or refused."""
+    """An allocation's spec to plan for. With `topologyVersion` it is planned on that version or refused."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 1},)
 
 
 class PlanDomain(ApiModel):
-    """A cabinet or supernode the request could lie in: nodes with room for a member, how many are missing, and on how
-    many of its nodes something stands in the way."""
+    """A cabinet or supernode that the request could use: how many nodes have room for a member, how many are missing,
+    and the obstacles with the number of nodes each affects."""
 
     domain: str
     level: Literal["cabinet", "supernode"]
@@ -30,11 +30,11 @@ class PlanDomain(ApiModel):
 
 
 class PlanChange(ApiModel):
-    """One thing that would make it fit.
+    """One change that would make the request fit.
 
-    `Fewer` members, a rule to `Relax` (`to` what it would have to be), allocations to `Release`, to `Preempt` (a
-    request with that right would put them out) or to `Move` first. `exact`: it is proven that no smaller change of the
-    kind would do.
+    `Fewer` members, a constraint to `Relax` (`to` is the value it would need), allocations to `Release`, to `Preempt`
+    (if the request were allowed to preempt) or to `Move` first. `exact`: proven that no smaller change of this kind
+    suffices.
     """
 
     kind: Literal["Fewer", "Relax", "Release", "Preempt", "Move"]
@@ -50,7 +50,8 @@ class PlanChange(ApiModel):
 
 
 class PlanLoss(ApiModel):
-    """The worst that the loss of one `over` takes: members lost whole, and the share of the members' UB bandwidth."""
+    """The worst case of losing one `over`: members lost entirely, and the share of the members' UB bandwidth that is
+    lost."""
 
     over: Literal["node", "cabinet", "supernode", "l1", "l2", "communication-cabinet"]
     members: int
@@ -58,10 +59,10 @@ class PlanLoss(ApiModel):
 
 
 class PlanView(ApiModel):
-    """Whether a request would fit now, and where; otherwise why not and what would help. Nothing was created.
+    """Whether a request would fit now, and where; otherwise why not and what would help. Nothing is created.
 
-    `blastRadius` says what the loss of one domain or switch would take at the most; `earliestStart` when it fits if
-    everybody leaves when they reported.
+    `blastRadius` gives the most that losing one domain or switch would take; `earliestStart` is when the request fits
+    if every lease and reservation ends when it is due.
     """
 
     fits: bool
@@ -81,7 +82,8 @@ class PlanView(ApiModel):
 
 
 class FragmentationView(ApiModel):
-    """How the free nodes lie: the largest block in one cabinet and supernode, and cabinets by the block they hold."""
+    """How free nodes are distributed: the largest free block in one cabinet and in one supernode, and the number of
+    domains by the block size that they can hold."""
 
     topology_version: str
     nodes: int

@@ -1,4 +1,4 @@
-"""What a reservation in time is asked for, and what it shows."""
+"""Reservations in time: requests and views."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from matrixresource.contract.allocations import AllocationRequest
 
 
 class ReservationRequest(AllocationRequest):
-    """What shall be kept from `startsAt` (RFC 3339, emulated time) for `durationS` seconds.
+    """What to reserve from `startsAt` (RFC 3339, emulated time) for `durationS` seconds.
 
-    It is an allocation's spec for later: without lease, without taking from another reservation.
+    It is an allocation's spec for later, without a lease and without drawing on another reservation.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
@@ -33,9 +33,9 @@ class ReservationRequest(AllocationRequest):
     @model_validator(mode="after")
     def _plain(self) -> ReservationRequest:
         if self.lease_s is not None or self.reservation is not None:
-            raise ValueError("leaseS and reservation are for allocations; a reservation has durationS")
+            raise ValueError("leaseS and reservation are only for allocations; a reservation has durationS")
         if self.preemption != "Never":
-            raise ValueError("a reservation puts nobody out")
+            raise ValueError("a reservation cannot preempt")
         return self
 
     @property
@@ -43,16 +43,16 @@ class ReservationRequest(AllocationRequest):
         return from_timestamp(self.starts_at)
 
     def spec(self) -> AllocationRequest:
-        """The allocation's spec in it."""
+        """The spec of the allocation it will become."""
         return AllocationRequest.from_stored(self.model_dump(exclude={"starts_at", "duration_s"}))
 
 
 class ReservationView(ResourceView):
-    """One reservation. `nodes` is where it lies now: promised, or held once its time has come. `request` is what was
-    asked for, and can be asked for again.
+    """One reservation. `nodes` are the nodes it has: promised before its start, held after. `request` is the spec, and
+    is itself a valid request.
 
-    States: Promised; Active (held under an allocation of the same name, of which others may take); Waiting (its time
-    has come, and not all of its nodes are free: condition Scheduled); Ended.
+    States: Promised; Active (held by an allocation of the same name, from which other allocations may draw); Waiting
+    (its start has passed and some of its nodes are not free yet; see condition Scheduled); Ended.
     """
 
     starts_at: str

@@ -1,4 +1,4 @@
-"""What MatrixResource is asked about its machine and what it shows: supernodes, domains, topology versions."""
+"""Supernodes, maintenance domains and topology versions: requests and views."""
 
 from __future__ import annotations
 
@@ -11,11 +11,12 @@ from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 
 class SupernodeRequest(ApiModel):
-    """A supernode that exists. `spec` is a document in the form of `cloudmatrix384.yaml`; without it, the service's.
+    """A supernode to add or to update. `spec` is a document in the form of `cloudmatrix384.yaml`; by default the
+    service's own.
 
-    `graph` is how it is wired: node-link JSON, GraphML text, or either as base64 of gzip, for a whole supernode is
-    larger than a body may be. Without it, as the spec says, or as it is wired already. Without labels it
-    keeps those it has.
+    `graph` is its wiring: node-link JSON, GraphML text, or either as base64 of gzip, since a whole supernode exceeds
+    the size limit of a body. By default it is wired as the spec says, or stays as it is wired already. Labels that are
+    left out are kept.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"labels": {"hall": "3"}},)
@@ -26,8 +27,8 @@ class SupernodeRequest(ApiModel):
 
 
 class SupernodeWiring(ApiModel):
-    """All that it takes to draw a supernode's graph: the numbers of its spec, where it is `drawn` otherwise than they
-    say, and where agents `found` it otherwise than drawn. Parts are named without the supernode."""
+    """Everything needed to draw a supernode's graph: the numbers of its spec, where the wiring was `drawn` differently,
+    and where agents `found` it different from the drawing. Parts are named without the supernode."""
 
     supernode: str
     topology_version: str
@@ -37,7 +38,7 @@ class SupernodeWiring(ApiModel):
 
 
 class DomainRequest(ApiModel):
-    """Why a domain is closed or opened."""
+    """Why the domain is being closed or opened."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"reason": "new power supplies"},)
 
@@ -45,10 +46,10 @@ class DomainRequest(ApiModel):
 
 
 class DomainView(ResourceView):
-    """A cabinet or a supernode as a domain of maintenance. Closed, it takes nothing new and keeps what it has.
+    """A cabinet or a supernode as a maintenance domain. A closed one accepts nothing new and keeps what it has.
 
-    `state` is Open, Closed, Draining (closed, and whoever lies there is to leave) or Drained (they have left);
-    `allocations` still lie there.
+    `state` is Open, Closed, Draining (closed, and its allocations are to leave) or Drained (they have left);
+    `allocations` are those still there.
     """
 
     level: Literal["cabinet", "supernode"]
@@ -59,7 +60,8 @@ class DomainView(ResourceView):
 
 
 class TopologyChange(ApiModel):
-    """What one version changed. `part` is a domain, a link or a switch; `peer` who answers where a cable was moved."""
+    """One change made by a topology version. `part` is a domain, a link or a switch; for a moved cable `peer` is the
+    new neighbour."""
 
     kind: Literal[
         "SupernodeAdded",
@@ -78,11 +80,11 @@ class TopologyChange(ApiModel):
 
 
 class TopologyVersionView(ResourceView):
-    """The machine as it was from `createdAt` until the next version. `state` is Current or Superseded; `summary` says
-    in a line what it changed.
+    """The machine from `createdAt` until the next version. `state` is Current or Superseded; `summary` describes the
+    change in a line.
 
-    `topology` has the supernodes with the fingerprints of their specs, the closed domains and the deviations from the
-    layout.
+    `topology` has the supernodes with fingerprints of their specs, the closed domains, and the deviations from the
+    spec's wiring.
     """
 
     number: int

@@ -1,4 +1,4 @@
-"""Periodic work: agents' reports taken in, approved defragmentations carried out.
+"""Periodic work: processing agents' reports, quarantining flapping nodes, ending outdated plans.
 
 It adds no verb of its own.
 """

@@ -1,4 +1,4 @@
-"""Ends plans for review that would be other plans by now."""
+"""Ends proposed defragmentation plans that are outdated."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ def _proposed(session: Session) -> list[DefragmentationRow]:
 
 
 class ProposedPlans:
-    """`reconcile` on a period."""
+    """`reconcile` runs periodically."""
 
     def __init__(self, store: ResourceStore, clock: Clock) -> None:
         self._store = store
         self._plans = PlanLifecycle(store, clock)
 
     async def reconcile(self) -> str:
-        """One look at every plan that nobody has approved yet."""
+        """Check every plan that has not been approved yet."""
         if not self._store.records.found(DefragmentationRow, _proposed):
             return "no plans for review"
         ended = 0

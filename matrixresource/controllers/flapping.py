@@ -1,8 +1,8 @@
-"""Keeps nodes out that come and go, and has them back when they have stood still for long enough; has those try again
-whose stage failed and that are not kept out for it.
+"""Quarantines nodes that flap, returns them when they have been stable for long enough, and retries nodes whose failed
+stage did not lead to quarantine.
 
-Only nodes that nobody has are kept out: one that is lost while it has a holder is replaced, and then free. How many may
-be quarantined at once is limited per cabinet and supernode; the limit never keeps a node from coming back.
+Only free nodes are quarantined: a node that is lost while it is held is replaced first, and is free after that. The
+number of nodes in quarantine is limited per cabinet and supernode; the limit never keeps a node from returning.
 """
 
 from __future__ import annotations
@@ -18,11 +18,11 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import NodeRow
 
 TOLERATED = "FlappingTolerated"
-"""Why a node is not quarantined that should be."""
+"""Why a flapping node is not quarantined."""
 
 
 class FlappingNodes:
-    """`reconcile` on a period."""
+    """`reconcile` runs periodically."""
 
     def __init__(self, store: ResourceStore, lifecycle: NodeLifecycle, clock: Clock) -> None:
         self._store = store
@@ -30,15 +30,15 @@ class FlappingNodes:
         self._clock = clock
 
     async def reconcile(self) -> str:
-        """Look at every node with a score to speak of."""
+        """Check every node with a significant score."""
         now, rules = self._clock.now(), flap_rules()
         names = self._store.records.found(NodeRow, _scored)
         if not names:
-            return "none flaps"
+            return "no node is flapping"
         with self._store.transaction() as session:
             for node in self._store.nodes(session, names):
                 self._judge(session, node, rules.faded(node.flap_score or 0.0, node.flapped_at, now))
-        return f"{len(names)} flap or have flapped"
+        return f"{len(names)} nodes are flapping or have flapped"
 
     def _judge(self, session: Session, node: NodeRow, score: float) -> None:
         rules = flap_rules()
@@ -48,22 +48,22 @@ class FlappingNodes:
                 self._lifecycle.try_again(session, node)
         elif node.desired_state == QUARANTINED:
             if node.state_reason == FLAPPING and node.agent == "Connected" and score < rules.return_below:
-                self._lifecycle.verify(session, node, "it no longer flaps")
+                self._lifecycle.verify(session, node, "it has stopped flapping")
         elif node.desired_state == AVAILABLE and not node.allocated and score >= rules.quarantine_at:
-            times = f"it came and went: {score:.1f} points of {rules.quarantine_at:g}"
+            times = f"flapping: score {score:.1f}, quarantined at {rules.quarantine_at:g}"
             others = [each.node_name for each in self._store.nodes(session) if each.desired_state == QUARANTINED]
             full = rules.full_domain(FLAPPING, node.node_name, others)
             if full is None:
                 self._lifecycle.quarantine(session, node, FLAPPING, times)
             elif node.state_reason != TOLERATED:
                 node.state_reason = TOLERATED
-                node.state_message = f"{times}; as many nodes of {full} as may be are quarantined already"
+                node.state_message = f"{times}; {full} has reached its limit of quarantined nodes"
         elif node.state_reason == TOLERATED and score < rules.quarantine_at:
             node.state_reason, node.state_message = None, ""
 
 
 def _scored(session: Session) -> list[str]:
-    """Names of nodes with a score to speak of, or of which it was noted that they flap."""
+    """Names of nodes with a significant score, or that were marked as flapping or as retrying a stage."""
     reasons = (FLAPPING, TOLERATED, STAGE_TOLERATED)
     scored = or_(NodeRow.flap_score >= flap_rules().quarantine_at, NodeRow.state_reason.in_(reasons))
     return [*session.scalars(select(NodeRow.name).where(scored).order_by(NodeRow.name))]

@@ -1,8 +1,8 @@
-"""Reads what resource agents report into the inventory.
+"""Processes the reports of resource agents.
 
-Reports come in batches; each node's is taken or refused by itself. A report of an earlier life of the agent, or older
-than the last one taken, is refused: lost updates break real fabric domains. Each taken report renews the node's lease
-(`leases`), and writes to the database only what changed.
+Reports come in batches; each node's is accepted or refused on its own. A report from before the agent's last restart,
+or older than the newest one accepted, is refused: acting on outdated reports has broken real fabrics. Each accepted
+report renews the node's lease (`leases`), and only what changed is written to the database.
 """
 
 from __future__ import annotations
@@ -44,31 +44,30 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class ReportBatch:
-    """What taking a batch of reports needs from the database, asked for once, and what came of it."""
+    """What a batch of reports needs from the database, read once, and the results of processing it."""
 
     session: Session
     records: FaultRecords
     inventoried: set[str]
     steady: set[str]
-    """Nodes whose report says nothing new."""
+    """Nodes whose report contains nothing new."""
     leases: dict[str, Lease] = field(default_factory=dict)
-    """By node, of the reports that were taken."""
+    """By node, from the reports that were accepted."""
     news: set[str] = field(default_factory=set)
     """Nodes that a report has changed."""
     judged: list[tuple[NodeRow, int, NodeReport]] = field(default_factory=list)
-    """Rows by the version that they had, and what was reported, where that row and that report are all there is to
-    judge by."""
+    """(row, its version before, report) for reports that were judged by nothing but the row and the report."""
 
 
 @dataclass
 class ChangedNodes:
-    """The nodes of which something new is known, and the allocations that have them or parts of them."""
+    """Nodes that changed, and the allocations that hold them or parts of them."""
 
     nodes: list[NodeRow] = field(default_factory=list)
     allocations: set[str] = field(default_factory=set)
 
     def add(self, node: NodeRow, released: Collection[str] = ()) -> None:
-        """`released`: allocations whose part of this node was seen wiped just now."""
+        """`released`: allocations whose part of this node has just been wiped."""
         self.nodes.append(node)
         self.allocations.update(node.reported_partitions or {}, released)
         if node.holder is not None:
@@ -76,7 +75,7 @@ class ChangedNodes:
 
 
 class NodeReportProcessor:
-    """Takes reports in, and tells from their absence which agents are stale or lost."""
+    """Processes reports, and derives from missing ones which agents are Stale or Lost."""
 
     def __init__(
         self,
@@ -89,8 +88,9 @@ class NodeReportProcessor:
         nudge: Callable[[], None],
         watch_period_s: Seconds = math.inf,
     ) -> None:
-        """`grace_s`: how long after our own start an agent that has not reported yet is not held against it.
-        `watch_period_s`: how often leases are watched; where that comes late, this process was too busy to hear."""
+        """`grace_s`: how long after this process started an agent that has not reported yet is not considered silent.
+        `watch_period_s`: how often leases are checked; if a check is late, this process was too busy to receive
+        reports."""
         self._store = store
         self._allocator = allocator
         self._topology_manager = topology_manager
@@ -105,24 +105,24 @@ class NodeReportProcessor:
 
     @property
     def deaf_s(self) -> float:
-        """For how long, in all, leases were not judged since this process was behind; emulated seconds."""
+        """The total time for which leases were not enforced because this process was behind; emulated seconds."""
         return self._pauses.total_s
 
     def take(self, reports: list[NodeReport]) -> list[ReportAnswer]:
-        """An answer per report, in their order."""
+        """One answer per report, in the same order."""
         with self._store.transaction() as session:
             touched = ChangedNodes()
             names = [report.node for report in reports]
             self._leases.open(session, names)
             known = {node.name: node for node in self._store.nodes(session, names)}
-            once = len({*names}) == len(names)  # of two reports of one node the second may be the one that is known
+            once = len({*names}) == len(names)  # with two reports of one node, only the second may be the known one
             steady = self._steady.among(reports, known) if once else set()
             others = [name for name in names if name not in steady]
             batch = ReportBatch(session, FaultRecords(session, others), node_inventories.known(session, others), steady)
             answers = [self._take(batch, known.get(report.node), report, touched) for report in reports]
             self._leases.record_heartbeats(session, batch.leases, batch.news)
             self._reconcile(session, touched)
-        self._steady.add(batch.judged)  # what the transaction changed is numbered by now
+        self._steady.add(batch.judged)  # the transaction's changes have their version numbers now
         return answers
 
     def _take(
@@ -148,7 +148,7 @@ class NodeReportProcessor:
     def _judge(
         self, batch: ReportBatch, node: NodeRow, report: NodeReport, touched: ChangedNodes, now: float
     ) -> ReportAnswer:
-        """What is to be made of a report that says something, or that nobody knows to say nothing."""
+        """Process a report that may contain something new."""
         before, was_ready = _fault_summary(node), node.ready
         _write_changed(
             node,
@@ -167,15 +167,15 @@ class NodeReportProcessor:
         if parts != (node.reported_partitions or {}):
             node.reported_partitions = parts
         healthy = node.health != "Unhealthy"
-        _judged(node, batch.records.observe(node, report.faults, now))
+        _write_faults(node, batch.records.observe(node, report.faults, now))
         if healthy and node.health == "Unhealthy":
-            _flapped(node, "Unhealthy", now)
+            _raise_flap_score(node, "Unhealthy", now)
         if report.inventory is not None:
             spec = spec_at(batch.session, node.supernode)
             node_inventories.take(batch.session, node, report.inventory, spec, now)
         if report.ports:
             self._topology_manager.observe(batch.session, node.name, report.ports)
-        self._follow(batch.session, node)
+        self._apply_report(batch.session, node)
         if node.ready and not was_ready and node.holder:
             finished(TRACES.get(node.holder), "acknowledged", time.time_ns(), node=node.name, state=node.state)
         changed = _fault_summary(node) != before
@@ -192,8 +192,8 @@ class NodeReportProcessor:
             desired=row.view() if row else None,
         )
 
-    def _follow(self, session: Session, node: NodeRow) -> None:
-        """The node's state by this report, and what rules make of it: a check that failed, or one that is due."""
+    def _apply_report(self, session: Session, node: NodeRow) -> None:
+        """Update the node's state from this report and apply rules: a failed check, or one that is due."""
         before = node.state
         if node.task is not None and node.in_sync and node.status == "Clean":
             if node.task == "verify" and whole_node_fault(node) is None:
@@ -203,7 +203,7 @@ class NodeReportProcessor:
             node.task = None
         if node.status == "Failed" and node.in_sync and node.desired_state in (AVAILABLE, MANAGEABLE):
             if self._lifecycle.stage_failed(session, node, f"{node.stage}: {node.message}"):
-                _flapped(node, STAGE_FAILED, self._clock.now())
+                _raise_flap_score(node, STAGE_FAILED, self._clock.now())
         elif node.status == "Failed" and node.in_sync:
             node.task = None
             failed = f"{node.stage}: {node.message}"[:400]
@@ -214,27 +214,27 @@ class NodeReportProcessor:
         node.read_state()
         back = before == QUARANTINED != node.state and node.desired_state == AVAILABLE
         if back and node.task is None and not node.allocated:
-            self._lifecycle.verify(session, node, "it was lost or unhealthy, and is back")
+            self._lifecycle.verify(session, node, "it is back after it was lost or unhealthy")
         if RECOVERY in (node.cordoned_by or ()):
             self._clear_suspicion(session, node)
 
     def _clear_suspicion(self, session: Session, node: NodeRow) -> None:
-        """Of a node that recovery has cordoned and that reports: who has it sees it work, and the report is the check;
-        a free one is verified first. Dies that are still
-        faulty stay out by themselves."""
+        """Lift recovery's cordon from a node that reports. If the node is held, its holder sees it work and the report
+        is the check; a free node is verified first. Dies that are still faulty stay unavailable in any case."""
         if node.allocated and node.health != "Unhealthy" and node.state != QUARANTINED:
             node.cordon(RECOVERY, False)
         elif node.state == AVAILABLE and node.task is None and whole_node_fault(node) is None:
-            self._lifecycle.verify(session, node, "it was suspected when others failed")
+            self._lifecycle.verify(session, node, "recovery suspected it when other nodes failed")
 
     def release(self, npu: NpuName) -> NodeRow:
-        """Revoke that the rule of frequency separated this NPU or its dies: somebody has looked at it."""
+        """Release this NPU or its dies from separation by the frequency rule, after an administrator has looked at
+        it."""
         touched = ChangedNodes()
         with self._store.transaction() as session:
             node = self._store.node(session, npu.node)
             dies = dies_of(npu.removeprefix(f"{npu.node}-"))
             before = _fault_summary(node)
-            _judged(node, FaultRecords(session, [node.name]).release(node, dies))
+            _write_faults(node, FaultRecords(session, [node.name]).release(node, dies))
             node.read_state()
             if _fault_summary(node) != before:
                 touched.add(node)
@@ -242,19 +242,19 @@ class NodeReportProcessor:
         return node
 
     async def watch_leases(self) -> str:
-        """Mark the agents whose leases ran out. Run on a period."""
+        """Mark agents whose leases have expired. Runs periodically."""
         now = self._clock.now()
         late_s = self._pauses.beat()
         if self._pauses.stalled:
-            log.warning("behind: silence is not held against agents", extra={"late_s": round(late_s, 1)})
+            log.warning("running late: agents are not considered silent", extra={"late_s": round(late_s, 1)})
         touched = ChangedNodes()
         with self._store.transaction() as session:
             self._leases.open(session)
-            self._leases.forgive(late_s, now)  # what was written down before it, or meanwhile, is known now
+            self._leases.forgive(late_s, now)  # what was recorded before or meanwhile is known by now
             nodes = self._store.nodes(session)
             for node in nodes:
                 agent = self._leases.agent(node.name, now, new=now - self._started_at < seconds_now(self._grace_s))
-                # Only for the worse: what is better is reported by a report, to whichever replica.
+                # Only for the worse: recovery is detected from a report, by whichever replica receives it.
                 if agent is not None and WORSE[agent] > WORSE[node.agent]:
                     node.agent = agent
                     node.heard_at = self._leases.heard_at(node.name)
@@ -275,7 +275,7 @@ class NodeReportProcessor:
             self._nudge()
 
 
-def _judged(node: NodeRow, faults: list[FaultView]) -> None:
+def _write_faults(node: NodeRow, faults: list[FaultView]) -> None:
     shown = [fault.wire() for fault in faults]
     if shown != (node.faults or []):
         node.faults = shown
@@ -283,28 +283,29 @@ def _judged(node: NodeRow, faults: list[FaultView]) -> None:
 
 
 def _write_changed(node: NodeRow, **fields: object) -> None:
-    """Set what differs: nearly every report says what is known, and the database layer's books cost more than it."""
+    """Set only fields that differ: nearly every report repeats what is known, and the ORM's bookkeeping is the larger
+    cost."""
     for name, value in fields.items():
         if getattr(node, name) != value:
             setattr(node, name, value)
 
 
-def _flapped(node: NodeRow, reason: str, now: float) -> None:
-    """Count it against the node."""
+def _raise_flap_score(node: NodeRow, reason: str, now: float) -> None:
+    """Raise the node's flap score."""
     node.flap_score = flap_rules().after(node.flap_score or 0.0, node.flapped_at, now, reason)
     node.flapped_at = now
 
 
 def _count_losses(nodes: Iterable[NodeRow], changed: Iterable[NodeRow], now: float) -> None:
-    """Count lost agents against their nodes, but for supernodes of which more are silent than single nodes explain."""
+    """Raise the scores of lost nodes, except in supernodes where so many are silent that the cause must be shared."""
     silent = Counter(node.supernode for node in nodes if node.agent != "Connected" and node.status)
     for node in changed:
         if node.agent == "Lost" and node.status is not None and silent[node.supernode] <= flap_rules().together_max:
-            _flapped(node, "AgentLost", now)
+            _raise_flap_score(node, "AgentLost", now)
 
 
 def _fault_summary(node: NodeRow) -> tuple[object, ...]:
-    """What of a node an allocation's state depends on."""
+    """The properties of a node that an allocation's state depends on."""
     return (
         node.state,
         node.agent,

@@ -1,7 +1,7 @@
-"""What nodes reported last, where judging the same report again would change nothing.
+"""Remembers the reports that would change nothing if they were processed again.
 
-Agents report on a period, and nearly every report says what the one before it did. Of such a report only the lease is
-new, so it is not judged again: not before the agent says something else or the node's row changes, by whomever.
+Agents report periodically, and nearly every report repeats the previous one. Such a report only renews the lease. It is
+not processed again until the agent says something else or the node's row is changed, by anyone.
 """
 
 from __future__ import annotations
@@ -15,14 +15,14 @@ from matrixresource.store.tables import NodeRow
 
 
 class SteadyReports:
-    """By node, what was reported and the version of the node's row that it left as it was. Used inside transactions."""
+    """By node, the last report and the version of the node's row that it left unchanged. Used inside transactions."""
 
     def __init__(self, records: Database) -> None:
         self._records = records
         self._known: dict[str, tuple[int, dict[str, Any]]] = {}
 
     def among(self, reports: Iterable[NodeReport], nodes: dict[str, NodeRow]) -> set[str]:
-        """The nodes whose report of these says nothing that is not known. `nodes`: those that exist, by name."""
+        """The nodes whose report is a repetition. `nodes`: those that exist, by name."""
         found = set()
         for report in reports:
             known = self._known.get(report.node)
@@ -32,8 +32,9 @@ class SteadyReports:
         return found
 
     def add(self, judged: Iterable[tuple[NodeRow, int, NodeReport]]) -> None:
-        """Reports were judged, by all that is on a row, which was of that version; one counts if its row still is."""
-        self._records.on_rollback(self._known.clear)  # numbers of versions that came to nothing are given again
+        """Remember reports that were judged by the row alone, which was at that version; each counts if its row still
+        is."""
+        self._records.on_rollback(self._known.clear)  # version numbers of a rolled-back transaction are used again
         for node, version, report in judged:
             if node.version == version:
                 self._known[node.name] = version, _content(report)

@@ -1,4 +1,4 @@
-"""Defragmentations: planned, reviewed, carried to their end.
+"""Defragmentations: planned, reviewed, and carried out.
 
-It moves nobody itself: MatrixCompute does.
+MatrixCompute moves the members of instances; a workflow here moves the others.
 """

@@ -1,7 +1,7 @@
-"""Who may move an allocation when room is made, read off its labels.
+"""Who may move an allocation in a defragmentation, derived from its labels.
 
-What an instance is placed on is moved by MatrixCompute, with its slices; other whole nodes by MatrixResource itself.
-Pods cannot be moved while they run, and what a reservation holds has nobody to move yet.
+Allocations of instances are moved by MatrixCompute, with their slices; other whole nodes by MatrixResource itself. Pods
+cannot be moved while they run, and nobody moves what a reservation holds.
 """
 
 from __future__ import annotations
@@ -14,7 +14,8 @@ RESERVATION_LABEL = "cloudmatrix.io/reservation"
 
 
 def migration_owner(row: AllocationRow, parts: list[PartitionRow]) -> Mover | None:
-    """None for what is not moved: pods, parts of nodes and pools, what is moving already, leaving or broken."""
+    """None for allocations that are not moved: pods, parts of nodes, pools, and those that are moving, leaving or
+    broken."""
     settled = row.state in ("Reserved", "Binding", "Bound") and row.moving_to is None
     if not settled or parts or POD_LABEL in row.labels or row.labels.get(RESERVATION_LABEL) == row.name:
         return None

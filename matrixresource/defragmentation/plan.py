@@ -1,4 +1,4 @@
-"""Room: what it takes to make it, and whether a plan that makes it still holds. Nothing is written here."""
+"""What it takes to make room, and whether a plan is still valid. Nothing is written here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from matrixresource.store.tables import NodeRow, PartitionRow
 
 @dataclass(frozen=True)
 class RoomPlan:
-    """The nodes that will be free, and the moves to get there; `plan` is None where it is free without any."""
+    """The nodes that will be free, and the moves needed for that; `plan` is None if no move is needed."""
 
     nodes: list[NodeName]
     moves: list[MoveView]
@@ -33,8 +33,8 @@ class RoomPlan:
 
 
 def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, request: PlacementRequest) -> RoomPlan | None:
-    """The way to room for a spec that moves the fewest NPUs; None when none was found. What is being cleaned, or kept
-    by a defragmentation, counts as free."""
+    """The plan that makes room for a spec by moving the fewest NPUs; None if none was found. Nodes that are being
+    cleaned, or kept by a defragmentation, count as free."""
     movers = _movers(session, store)
     rows = {row.name: row for row in store.nodes(session)}
     with ledger.restored(), _reopened(ledger, list(rows.values())):
@@ -62,7 +62,7 @@ def plan_room(session: Session, store: ResourceStore, ledger: LedgerSync, reques
 
 
 def _holds(ledger: LedgerSync, plan: DefragmentationPlan | None) -> bool:
-    """Whether those who move are where they were, and all that they and the room need is free or theirs."""
+    """Whether everybody is still where the plan moves them from, and all that it needs is free or their own."""
     if plan is None:
         return True
     state = ledger.ledger
@@ -103,31 +103,31 @@ def _reopened(ledger: LedgerSync, rows: Sequence[NodeRow]) -> Iterator[None]:
 
 
 def has_moved(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
-    """Whether a member lies where its move was to take it."""
+    """Whether a member is on the node that its move leads to."""
     before, after = nodes.get(step.source), nodes.get(step.to)
     there = after is not None and (after.holder, after.role, after.rank) == (step.allocation, "member", step.rank)
     return there and (before is None or (before.holder, before.rank) != (step.allocation, step.rank))
 
 
 def move_started(step: MoveView, nodes: dict[str, NodeRow]) -> bool:
-    """Whether the node a member moves to is held for it."""
+    """Whether the target node is held for the member."""
     after = nodes.get(step.to)
     return after is not None and (after.holder, after.role) == (step.allocation, "successor")
 
 
 def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow], parted: Collection[str]) -> str | None:
-    """Why the moves that are left no longer make the room; None when they do. What is being cleaned will be free.
-    `parted`: nodes of whose NPUs somebody has a part, who does not move; memory of caches is in nobody's way."""
+    """Why the remaining moves no longer make the room; None if they do. Nodes being cleaned count as free. `parted`:
+    nodes of whose NPUs some are held in parts, which do not move; memory held for caches is not in the way."""
     holders = {name: node.holder for name, node in nodes.items()}
     for step in row.steps():
         if not step.open:
             continue
         member, target = nodes.get(step.source), nodes.get(step.to)
         if member is None or (holders[step.source], member.rank) != (step.allocation, step.rank):
-            return f"{step.allocation} no longer is placed on {step.source}"
+            return f"{step.allocation} is no longer placed on {step.source}"
         fault = "gone" if target is None else target.fault() or ("SharedByParts" if step.to in parted else None)
         if fault is not None:
-            return f"{step.to} cannot be taken: {fault}"
+            return f"{step.to} is not available: {fault}"
         if holders[step.to] is not None and not move_started(step, nodes):
             return f"{holders[step.to]} is placed on {step.to}"
         holders[step.to], holders[step.source] = step.allocation, None
@@ -135,14 +135,14 @@ def blocking_reason(row: DefragmentationRow, nodes: dict[str, NodeRow], parted: 
         node = nodes.get(name)
         fault = "gone" if node is None else node.fault() or ("SharedByParts" if name in parted else None)
         if fault is not None:
-            return f"{name} of the room is {fault}"
+            return f"{name}, which is part of the room, is {fault}"
         if holders[name] is not None:
             return f"{holders[name]} is placed on {name}"
     return None
 
 
 def split_allocations(session: Session, ledger_sync: LedgerSync, row: DefragmentationRow) -> list[str]:
-    """Allocations of which some members have moved and others not, and whose placement that breaks."""
+    """Allocations of which only some members have moved, and whose placement is violated by that."""
     steps = row.steps()
     moving = {step.allocation for step in steps if step.open} & {step.allocation for step in steps if not step.open}
     ledger = ledger_sync.open(session)

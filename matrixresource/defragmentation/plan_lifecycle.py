@@ -1,4 +1,4 @@
-"""What every verb does to a defragmentation's plan: keep what it needs, say how it stands, end it."""
+"""What every verb does to a plan: keep the nodes it needs, report its progress, end it."""
 
 from __future__ import annotations
 
@@ -14,36 +14,36 @@ from matrixresource.store.topology_versions import current_version
 
 
 class PlanLifecycle:
-    """Inside the caller's transaction."""
+    """Used inside the caller's transaction."""
 
     def __init__(self, store: ResourceStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def nodes(self, session: Session, row: DefragmentationRow) -> dict[str, NodeRow]:
-        """The nodes a plan is about, by name."""
+        """The nodes of a plan, by name."""
         steps = row.steps()
         names = {*row.room, *(step.source for step in steps), *(step.to for step in steps)}
         return {node.name: node for node in self._store.nodes(session, sorted(names))}
 
     def outdated(self, session: Session, row: DefragmentationRow) -> str | None:
-        """Why a plan for review is not what it was; None while it is."""
+        """Why a proposed plan is outdated; None if it is not."""
         if (version := current_version(session)) != row.topology_version:
-            return f"the topology is {version!r} by now, the plan was made on {row.topology_version!r}"
+            return f"the topology is now {version!r}, but the plan was made on {row.topology_version!r}"
         missing = [step for step in row.steps() if session.get(AllocationRow, step.allocation) is None]
         if missing:
             return f"{missing[0].allocation} is gone"
         return blocking_reason(row, self.nodes(session, row), self._store.parted(session))
 
     def keep(self, session: Session, row: DefragmentationRow) -> None:
-        """Newcomers take none of the nodes the plan needs."""
+        """Keep new work off the nodes that the plan needs."""
         wanted = {*row.room, *(step.to for step in row.steps() if step.open)} if row.state in UNDER_WAY else set[str]()
         for node in self._store.nodes(session):
             if node.name in wanted or node.reserved_for_plan == row.name:
                 node.reserved_for_plan = row.name if node.name in wanted else None
 
     def end(self, session: Session, row: DefragmentationRow, state: str, reason: str, message: str) -> None:
-        """What was kept is free again."""
+        """End the plan and release the nodes it kept."""
         row.move(state)
         row.cancelling = False
         steps = row.steps()

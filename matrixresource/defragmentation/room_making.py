@@ -1,8 +1,8 @@
-"""RoomMaking: one look at a plan that is under way: what has come true, what is next, and whether it still holds.
+"""RoomMaking: one check of a plan in progress: what has been done, what is next, and whether it is still valid.
 
-How far a plan is, is read off who lies where, so a look may be repeated at any point. It marks the move that is next;
-what MatrixCompute does not move, a workflow of its own moves here. Where something got in the way, the rest is planned
-anew within the NPUs that were approved, or the plan is stale.
+Progress is derived from where allocations are placed, so a check can be repeated at any time. It starts the next move;
+moves that MatrixCompute does not perform are run here as a workflow. If something got in the way, the rest is planned
+again within the approved NPUs, or the plan becomes stale.
 """
 
 from __future__ import annotations
@@ -27,17 +27,17 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.topology_versions import current_version
 
 MOVE_TRIES = 5
-"""How often one move is begun before the plan has failed."""
+"""The attempts at one move before the plan fails."""
 
 LOOK_S = 5.0
-"""How often it is looked who lies where, where no news says so before."""
+"""How often placements are checked when no event triggers it earlier."""
 
 OpenMove = Callable[[Session, AllocationRow, dict[str, str]], object]
 
 
 class RoomMaking:
-    """Over one store and its books. `open_move` opens the workflow of a move in the caller's transaction, `begin` has
-    it taken up."""
+    """Over one store and its ledger. `open_move` opens the workflow of a move in the caller's transaction, `begin`
+    starts it."""
 
     def __init__(
         self, store: ResourceStore, allocator: Allocator, clock: Clock, open_move: OpenMove, begin: Callable[[], None]
@@ -50,17 +50,17 @@ class RoomMaking:
         self._begin = begin
 
     def look(self, name: str, stopping: bool = False) -> StepPending | None:
-        """What is waited for; None when the room is there. `stopping`: nothing more is begun, but for allocations that
-        would else be left in two places; None when nothing is under way. Raises StalePlan where the plan no longer
-        holds and there is no other, and what a move was refused with for good."""
+        """Return what the plan waits for; None once the room is there. With `stopping`, start nothing more, except to
+        keep allocations from being left in two places; return None once no move is in progress. Raises StalePlan if the
+        plan is no longer valid and there is no other, and the error of a move that was refused for good."""
         with self._store.transaction() as session:
-            self._store.records.lock(session)  # one replica looks at a time
-            waiting = self._look(session, name, stopping)
+            self._store.records.lock(session)  # one replica at a time
+            waiting = self._check(session, name, stopping)
         if waiting is not None and waiting.on:
             self._begin()
         return waiting
 
-    def _look(self, session: Session, name: str, stopping: bool) -> StepPending | None:
+    def _check(self, session: Session, name: str, stopping: bool) -> StepPending | None:
         row = session.get(DefragmentationRow, name)
         if row is None or row.state not in UNDER_WAY:
             return None
@@ -72,48 +72,48 @@ class RoomMaking:
         row.write(sorted(steps, key=lambda step: step.open))
         step = row.step()
         if step is not None and move_started(step, nodes):
-            self._have_moved(session, row, step, insist=stopping)
-            coming = f"{step.allocation} is coming up on {step.to}; it is served on {step.source} meanwhile"
-            return self._waits(row, coming, step)
+            self._ensure_moving(session, row, step, insist=stopping)
+            coming = f"{step.allocation} is being deployed on {step.to}; {step.source} serves meanwhile"
+            return self._pending(row, coming, step)
         parted = self._store.parted(session)
         why = blocking_reason(row, nodes, parted)
         if stopping and (why is not None or not row.cancelling or not split_allocations(session, self._ledger, row)):
             return None
         if why is not None:
-            self._plan_anew(session, row, why)
+            self._replan(session, row, why)
             return StepPending(row.message, again_s=0)
         if step is not None:
             return self._next(session, row, step, nodes[step.to].obstacle_to_npus(step.to in parted))
         dirty = [name for name in row.room if nodes[name].obstacle_to_npus(name in parted) not in (None, "Kept")]
-        return self._waits(row, f"{', '.join(dirty)} are being cleaned") if dirty else None
+        return self._pending(row, f"{', '.join(dirty)} are being cleaned") if dirty else None
 
-    def _waits(self, row: DefragmentationRow, message: str, step: MoveView | None = None) -> StepPending:
+    def _pending(self, row: DefragmentationRow, message: str, step: MoveView | None = None) -> StepPending:
         self._plans.note(row, message)
         return StepPending(message, on=() if step is None else {step.allocation}, again_s=LOOK_S)
 
     def _next(self, session: Session, row: DefragmentationRow, step: MoveView, obstacle: str | None) -> StepPending:
         allocation = self._store.allocation(session, step.allocation)
         if obstacle not in (None, "Kept"):
-            return self._waits(row, f"{step.to} is {obstacle}; then {step.allocation} moves there")
+            return self._pending(row, f"{step.allocation} waits for {step.to}, which is {obstacle}")
         if allocation.state not in ("Reserved", "Binding", "Bound"):
-            return self._waits(row, f"{step.allocation} is {allocation.state}; it moves once that is over")
+            return self._pending(row, f"{step.allocation} is {allocation.state} and moves after that")
         row.move("Running")
         steps = row.steps()
         for each in steps:
             if (each.allocation, each.source, each.to) == (step.allocation, step.source, step.to):
                 each.state = "Moving"
         row.write(steps)
-        self._have_moved(session, row, step)
-        return self._waits(row, f"{step.allocation} moves from {step.source} to {step.to} next, by {step.by}", step)
+        self._ensure_moving(session, row, step)
+        return self._pending(row, f"{step.allocation} moves from {step.source} to {step.to} next, by {step.by}", step)
 
-    def _have_moved(self, session: Session, row: DefragmentationRow, step: MoveView, insist: bool = False) -> None:
-        """That somebody makes this move: who owns it, or a workflow. Raises what that was refused with, where it was
-        cancelled or has been tried often enough, unless that is to `insist`."""
+    def _ensure_moving(self, session: Session, row: DefragmentationRow, step: MoveView, insist: bool = False) -> None:
+        """Make sure that somebody performs this move: its owner, or a workflow. Raises the error of the last attempt if
+        that was cancelled or there have been enough attempts, unless `insist`."""
         if step.by != "MatrixResource":
             return
         about = {"defragmentation": row.name, "node": str(step.source), "to": str(step.to)}
         wanted = select(OperationRow).where(OperationRow.target == step.allocation).order_by(OperationRow.version)
-        since = row.created_at  # a plan of this name that was deleted may have made the same move
+        since = row.created_at  # a deleted plan of this name may have made the same move
         tried = [each for each in session.scalars(wanted) if each.parameters == about and each.created_at >= since]
         refused = [from_problem(each.error, 500) for each in tried if each.error and each.state not in OPEN]
         if any(each.state in OPEN for each in tried):
@@ -122,22 +122,22 @@ class RoomMaking:
             raise refused[-1]
         self._open_move(session, self._store.allocation(session, step.allocation), about)
 
-    def _plan_anew(self, session: Session, row: DefragmentationRow, why: str) -> None:
-        """The rest planned anew within what was approved."""
+    def _replan(self, session: Session, row: DefragmentationRow, why: str) -> None:
+        """Plan the rest again within what was approved."""
         self._ledger.open(session)
         request = self._ledger.placement_request(row.spec(), self._clock.now())
         found = plan_room(session, self._store, self._ledger, request)
         moved = [step for step in row.steps() if not step.open]
         spent = sum(step.npus for step in moved)
         if found is None:
-            raise StalePlan(f"{why}, and no other way was found")
+            raise StalePlan(f"{why}, and no other plan was found")
         more = sum(step.npus for step in found.moves)
         if spent + more > row.npus:
             raise StalePlan(
-                f"{why}; with what has moved another way would move {spent + more:g} NPUs, {row.npus:g} were approved"
+                f"{why}; another plan would move {spent + more:g} NPUs in all, but {row.npus:g} were approved"
             )
         row.write([*moved, *found.moves])
         row.room = [*found.nodes]
         row.topology_version = current_version(session)
         self._plans.keep(session, row)
-        self._plans.say(row, True, "PlannedAnew", f"{why}: planned anew, {more:g} NPUs are left to move")
+        self._plans.say(row, True, "PlannedAnew", f"{why}: planned again, with {more:g} NPUs left to move")

@@ -1,7 +1,7 @@
-"""The verbs over defragmentations: propose, approve, cancel, forget.
+"""The verbs on defragmentations: propose, approve, cancel, delete.
 
-What is approved is carried out by the workflow `defragment` and, where instances move, by MatrixCompute. While a plan
-is under way its room and the nodes that members go to are kept from newcomers.
+An approved plan is carried out by the workflow `defragment` and, for instances, by MatrixCompute. While a plan is in
+progress its room, and the nodes that members move to, are kept from new work.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from matrixresource.store.topology_versions import checked_version
 
 
 class DefragmentationService:
-    """Over one store and its books."""
+    """Over one store and its ledger."""
 
     def __init__(
         self,
@@ -49,31 +49,31 @@ class DefragmentationService:
         self._plans = PlanLifecycle(store, clock)
 
     def propose(self, request: DefragmentationRequest) -> DefragmentationView:
-        """A plan for review. Asked again under the same name for the same it finds it. Raises InsufficientCapacity
-        when no moves make the room, Conflict when nothing has to move."""
+        """Make a plan for review. Repeated with the same name and spec, it returns the existing one. Raises
+        InsufficientCapacity if no moves make the room, Conflict if no move is needed."""
         name = checked_resource_name(request.name or f"defrag-{secrets.token_hex(4)}")
         with self._store.transaction() as session:
             kept = request.spec().spec_dict()
             if (there := session.get(DefragmentationRow, name)) is not None:
                 if there.request == kept:
                     return there.view()
-                raise Conflict(f"there is a defragmentation {name!r} for something else", field="name")
+                raise Conflict(f"defragmentation {name!r} exists with another spec", field="name")
             version = checked_version(session, request.topology_version)
             check_placement(request.spec())
             ledger = self._ledger.open(session)
             allocation_request = self._ledger.placement_request(request.spec(), self._clock.now())
             wanted = describe_request(allocation_request, ledger.shape.npus)
             if ledger.choose(allocation_request) is not None:
-                raise Conflict(f"there is room for {wanted} already; nothing has to move")
+                raise Conflict(f"there is already room for {wanted}; nothing needs to move")
             if limit := exceeded(self._ledger, allocation_request):
                 field = "nodes" if request.request is None else "request.placement.level"
                 start = does_not_fit(allocation_request, ledger.shape.npus)
                 raise ExceedsDomain(f"{start}: {limit}; no move can change that", field=field)
             found = plan_room(session, self._store, self._ledger, allocation_request)
             if found is None or found.plan is None:
-                why = f"no moves of whole nodes were found that make room for {wanted}"
+                why = f"no moves of whole nodes make room for {wanted}"
                 if found is not None:
-                    why = f"there will be room for {wanted} once {', '.join(found.nodes)} are clean"
+                    why = f"there will be room for {wanted} once these are clean: {', '.join(found.nodes)}"
                 elif promised := promises_in_the_way(self._ledger, allocation_request):
                     why = f"{does_not_fit(allocation_request, ledger.shape.npus)}: {promised}"
                 promised_to_others = promised_nodes(self._ledger, allocation_request)
@@ -98,7 +98,8 @@ class DefragmentationService:
         return row.view()
 
     def approve(self, name: str) -> DefragmentationView:
-        """Let it be carried out. Raises StalePlan where it no longer holds; the plan is then Stale."""
+        """Approve the plan, which is then carried out. Raises StalePlan, and marks it Stale, if it is no longer
+        valid."""
         with self._store.transaction() as session:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
@@ -106,7 +107,7 @@ class DefragmentationService:
             if row.state not in UNDER_WAY:
                 others = in_state(session, *UNDER_WAY)
                 if others and row.state == "Proposed":
-                    raise Conflict(f"defragmentation {others[0].name!r} is under way; one comes after the other")
+                    raise Conflict(f"defragmentation {others[0].name!r} is in progress; only one can run at a time")
                 if row.state == "Proposed":
                     why = self._plans.outdated(session, row) or self._promised(session, row)
                 if why is None:
@@ -116,18 +117,18 @@ class DefragmentationService:
                 else:
                     self._plans.end(session, row, "Stale", "StalePlan", why)
         if why is not None:
-            raise StalePlan(f"{why}; ask for a new plan")
+            raise StalePlan(f"{why}; request a new plan")
         return row.view()
 
     def _promised(self, session: Session, row: DefragmentationRow) -> str | None:
-        """What of the room and of where members go was promised to a reservation since the plan was made."""
+        """A node of the room or a move's target that has been promised to a reservation since the plan was made."""
         ledger, numbers = self._ledger.open(session), self._ledger.numbers
         nodes = [name for name in self._plans.nodes(session, row) if name not in {step.source for step in row.steps()}]
         promised = [name for name in nodes if is_promised(ledger, numbers[name], inf)]
         return f"{promised[0]} is promised to a reservation" if promised else None
 
     def cancel(self, name: str) -> DefragmentationView:
-        """Stop after the move under way; asked again, or once it has ended, it changes nothing."""
+        """Stop after the current move. Repeated, or after the end, it changes nothing."""
         with self._store.transaction() as session:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)
@@ -142,7 +143,7 @@ class DefragmentationService:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """Forget one that is not under way."""
+        """Delete a defragmentation that is not in progress."""
         with self._store.transaction() as session:
             row = find(session, DefragmentationRow, name)
             if row.state in UNDER_WAY:
@@ -150,7 +151,7 @@ class DefragmentationService:
             session.delete(row)
 
     def refused(self, name: str, reported: MoveRefused) -> DefragmentationView:
-        """The mover of the move under way cannot carry it out: planned anew where something has changed, else over."""
+        """Handle a current move that cannot be carried out: plan again if something has changed, else fail."""
         with self._store.transaction() as session:
             self._store.records.lock(session)
             row = find(session, DefragmentationRow, name)

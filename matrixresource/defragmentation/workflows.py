@@ -1,7 +1,7 @@
-"""The workflows of MatrixResource: a defragmentation, and the move of one member that it makes itself.
+"""The workflows of MatrixResource: a defragmentation, and the move of one member that MatrixResource makes itself.
 
-Their steps read off who lies where how far they are (`RoomMaking`); the engine keeps that they are under way, retries,
-and shows them. A defragmentation that is cancelled stops after the move under way: what has moved stays.
+Their steps derive their progress from where allocations are placed (`RoomMaking`); the engine records that they are in
+progress, retries, and shows them. A cancelled defragmentation stops after the current move: completed moves stay.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class RoomContext:
-    """What a step is given: the plan or the allocation it is about, and of a move from where to where."""
+    """What a step works on: the plan or the allocation, and for a move its source and target."""
 
     target: str
     about: dict[str, str]
@@ -45,7 +45,7 @@ class RoomContext:
     rooms: RoomMaking
 
     async def decide(self, verb: Callable[[], T]) -> T:
-        """What a verb decides, with its long searches outside of the event loop."""
+        """Run a verb, with its long searches outside the event loop."""
 
         async def decided() -> T:
             return verb()
@@ -53,13 +53,13 @@ class RoomContext:
         return await search_outside(decided, self.store.records.executor)
 
     async def look(self, stopping: bool = False) -> None:
-        """Raises StepPending while something is waited for."""
+        """Check the plan. Raises StepPending while something is waited for."""
         waiting = await self.decide(lambda: self.rooms.look(self.target, stopping))
         if waiting is not None:
             raise waiting
 
     def successor(self) -> str | None:
-        """How the node a member moves to is held for it: by its role, None where it is not."""
+        """The role for which the target node is held for the member; None if it is not held."""
         with self.store.reading() as session:
             there = self.store.node(session, NodeName(self.about["to"]))
             return there.role if there.holder == self.target else None
@@ -69,24 +69,24 @@ class RoomContext:
 
 
 async def keep_room(work: RoomContext) -> None:
-    """Newcomers take none of the nodes that the plan needs."""
+    """Keep new work off the nodes that the plan needs."""
     with work.store.transaction() as session:
         if (row := session.get(DefragmentationRow, work.target)) is not None:
             work.plans.keep(session, row)
 
 
 async def make_room(work: RoomContext) -> None:
-    """Until every move has been made and the room is clean; planned anew where something got in the way."""
+    """Wait until every move has been made and the room is clean; plan again if something got in the way."""
     await work.look()
 
 
 async def stop_moving(work: RoomContext) -> None:
-    """Until no move is under way, and nobody is left in two places who must keep together."""
+    """Wait until no move is in progress and no allocation that must stay together is split."""
     await work.look(stopping=True)
 
 
 async def mark_done(work: RoomContext) -> None:
-    """The room is free for whoever comes first."""
+    """Release the room, free for whoever comes first."""
     await work.look()
     with work.store.transaction() as session:
         row = session.get(DefragmentationRow, work.target)
@@ -99,19 +99,19 @@ async def mark_done(work: RoomContext) -> None:
 
 
 async def take_successor(work: RoomContext) -> None:
-    """The node that is named is held for the member, and deployed beside it."""
+    """Take the named node for the member, and deploy it beside the member."""
     request = RelocateRequest.from_stored(work.about)
     await work.decide(lambda: work.allocator.relocate(work.target, request))
 
 
 async def give_up_successor(work: RoomContext) -> None:
-    """The member stays where it is."""
+    """Leave the member where it is."""
     if work.successor() == "successor":
         await work.decide(lambda: work.allocator.abort_move(work.target))
 
 
 async def await_successor(work: RoomContext) -> None:
-    """Until the successor is ready; refused where it never will be."""
+    """Wait until the successor is ready; fail if it never will be."""
     with work.store.reading() as session:
         there = work.store.node(session, NodeName(work.about["to"]))
         assigned, fault, ready = there.holder == work.target, there.fault(), there.ready
@@ -124,7 +124,7 @@ async def await_successor(work: RoomContext) -> None:
 
 
 async def cut_over(work: RoomContext) -> None:
-    """The successor is the member, and the node it was on is let go."""
+    """Make the successor the member, and release the node that it replaces."""
     if work.successor() == "successor":
         with work.store.reading() as session:
             spec = work.store.allocation(session, work.target).spec()
@@ -150,7 +150,7 @@ WORKFLOWS: dict[str, Workflow[RoomContext]] = {each.verb: each for each in (DEFR
 
 
 class RoomHost(Host[RoomContext, OperationRow]):
-    """Workflows over defragmentations and over allocations."""
+    """Workflows over defragmentations and allocations."""
 
     row, drains = OperationRow, WorkflowDrains
 
@@ -162,7 +162,7 @@ class RoomHost(Host[RoomContext, OperationRow]):
         self._clock = clock
 
     def runner(self) -> WorkflowRunner[RoomContext, OperationRow]:
-        """What carries these workflows."""
+        """The runner of these workflows."""
         runner = WorkflowRunner(WORKFLOWS, self, self._clock)
 
         def open_move(session: Session, allocation: AllocationRow, about: dict[str, str]) -> None:
@@ -184,7 +184,7 @@ class RoomHost(Host[RoomContext, OperationRow]):
         return session.get(DefragmentationRow, row.target)
 
     def under_way(self, session: Session, target: Any) -> list[OperationRow]:
-        """A plan and an allocation may have one name."""
+        """A plan and an allocation may have the same name."""
         moves = isinstance(target, AllocationRow)
         found = open_workflows(session, OperationRow, target.name)
         return [row for row in found if (row.verb == MOVE_MEMBER.verb) == moves]
@@ -192,7 +192,7 @@ class RoomHost(Host[RoomContext, OperationRow]):
     def rolled_back(
         self, session: Session, workflow: Workflow[RoomContext], row: OperationRow, refused: MatrixError, now: float
     ) -> None:
-        """What the plan needed is free again, and what has moved lies where it came to."""
+        """Release the nodes that the plan kept; completed moves stay."""
         plan = self.target(session, row)
         if not isinstance(plan, DefragmentationRow) or plan.state not in UNDER_WAY:
             return

@@ -1,4 +1,4 @@
-"""Rules about one node: states, fault levels, what its faults mean, what it should consist of.
+"""Rules about one node: its states, fault levels, the meaning of its faults, and its expected inventory.
 
-Pure: no table, no clock of its own.
+Pure: no tables, and no clock of its own.
 """

@@ -1,7 +1,7 @@
-"""What a node must consist of, from the supernode's spec, and how what was found differs from it.
+"""What a node must consist of according to the supernode's spec, and how a reported inventory differs.
 
-Parts have names: `npu5`, `npu5-die1`, `cpu3`, `dimm7`, and the ports `ub-p3-k11` (an L1 chip's to an L2 chip),
-`npu5-die1-p2` (a die's to an L1 chip), `rdma-npu5-die0`, `vpc`.
+Parts are named `npu5`, `npu5-die1`, `cpu3`, `dimm7`; ports `ub-p3-k11` (an L1 chip's port to an L2 chip),
+`npu5-die1-p2` (a die's port to an L1 chip), `rdma-npu5-die0`, `vpc`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NAMES_SHOWN = 4
 
 
 def port_names(spec: SupernodeSpec) -> list[str]:
-    """The ports of a node by name: L1 uplinks, the dies' links to L1, RDMA ports, the VPC port."""
+    """The names of a node's ports: L1 uplinks, the dies' links to L1, RDMA ports, the VPC port."""
     uplinks = [f"ub-p{p}-k{k:02d}" for p in range(spec.ub.sub_planes) for k in range(spec.ub.l2_per_sub_plane)]
     dies = [f"npu{npu}-die{die}" for npu in range(spec.node.npus) for die in range(spec.npu.dies)]
     down = [f"{die}-p{p}" for die in dies for p in range(spec.ub.sub_planes)]
@@ -27,7 +27,7 @@ def port_names(spec: SupernodeSpec) -> list[str]:
 
 
 def part_names(spec: SupernodeSpec) -> list[str]:
-    """Everything a node can lack."""
+    """Every part that can be missing from a node."""
     npus = [f"npu{npu}" for npu in range(spec.node.npus)]
     dies = [f"{npu}-die{die}" for npu in npus for die in range(spec.npu.dies)]
     cpus = [f"cpu{cpu}" for cpu in range(spec.node.cpus)]
@@ -37,7 +37,7 @@ def part_names(spec: SupernodeSpec) -> list[str]:
 def inventory(
     spec: SupernodeSpec, missing: Collection[str] = (), serial: str = "", firmware: str = ""
 ) -> NodeInventory:
-    """What is found in a node built to `spec` that lacks these parts. A missing NPU or die takes its ports along."""
+    """The inventory of a node built to `spec` without these parts. A missing NPU or die takes its ports with it."""
 
     def there(part: str) -> bool:
         name = part.removeprefix("rdma-")
@@ -62,13 +62,13 @@ def inventory(
 
 
 _complete = lru_cache(maxsize=64)(inventory)
-"""Of a node that lacks nothing, once for each spec."""
+"""For a node with nothing missing, computed once per spec."""
 
 
 def mismatches(spec: SupernodeSpec, found: NodeInventory) -> list[str]:
-    """How it differs from the spec, part by part, as sentences of what was expected and found.
+    """Differences from the spec, part by part, as sentences with what was expected and what was found.
 
-    Serial and firmware are each node's own and are not compared.
+    Serial number and firmware are individual to each node and not compared.
     """
     expected = _complete(spec)
     reported = [_differs("model", expected.model, found.model), _npus(expected, found)]
@@ -96,7 +96,7 @@ def _names(what: str, expected: list[str], found: list[str]) -> str:
     without, besides = sorted(set(expected) - set(found)), sorted(set(found) - set(expected))
     if not without and not besides:
         return ""
-    how = [f"{word} {_listed(names)}" for word, names in (("without", without), ("besides", besides)) if names]
+    how = [f"{word} {_listed(names)}" for word, names in (("missing", without), ("unexpected", besides)) if names]
     return f"{what}: expected {len(expected)}, found {len(found)} ({'; '.join(how)})"
 
 

@@ -1,8 +1,8 @@
-"""Fault codes and their levels: what an agent's report means for health and for placing work.
+"""Fault codes and their levels: what a reported fault means for health and for placing work.
 
-The agent reports a code; the level is the control plane's judgement, read from `fault_levels.yaml` with its source. A
-code seen often within a window, or lasting long, means more than the code says: the rules for that are read here and
-applied in `fault_rules.py`.
+Agents report codes; the control plane assigns the level, from `fault_levels.yaml`, which names its source. A code that
+is seen often within a window, or that lasts long, is more serious than its own level: the rules for that are read here
+and applied in `fault_rules.py`.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ HEALTH_ORDER = ("Healthy", "SubHealthy", "Unhealthy")
 
 @dataclass(frozen=True)
 class FaultLevel:
-    """A level, the health it leaves a component in, and whether new work may be placed on it."""
+    """A level, the health of a component with such a fault, and whether new work may be placed on it."""
 
     name: str
     health: str
@@ -29,7 +29,8 @@ class FaultLevel:
 
 @dataclass(frozen=True)
 class FrequencyRule:
-    """Seen `times` within `window_s` seconds: raised to `level`; released `release_s` later, or by hand (None)."""
+    """A code seen `times` within `window_s` seconds is raised to `level`, and released `release_s` later, or manually
+    (None)."""
 
     times: int
     window_s: float
@@ -39,7 +40,8 @@ class FrequencyRule:
 
 @dataclass(frozen=True)
 class DurationRule:
-    """There for longer than `lasts_s` seconds: raised to `level`, until it was away for `recovers_s`."""
+    """A code present for longer than `lasts_s` seconds is raised to `level` until it has been absent for
+    `recovers_s`."""
 
     lasts_s: float
     recovers_s: float
@@ -48,7 +50,7 @@ class DurationRule:
 
 @dataclass(frozen=True)
 class FaultTable:
-    """The file, by code. `severity` orders the levels from harmless to worst."""
+    """The file's contents, by code. `severity` orders the levels from harmless to worst."""
 
     codes: dict[str, FaultLevel]
     levels: dict[str, FaultLevel]
@@ -95,7 +97,7 @@ def _named(entries: dict[str, Any]) -> dict[str, dict[str, str]]:
 
 
 def _by_code(rules: list[dict[str, Any]], chips: Iterable[str]) -> list[tuple[str, dict[str, Any]]]:
-    """A rule per code; where two rules name a code, the later one holds."""
+    """One rule per code; if several rules name a code, the last one applies."""
     return [
         (code, {key: value for key, value in rule.items() if key != "codes"})
         for rule in rules
@@ -104,26 +106,26 @@ def _by_code(rules: list[dict[str, Any]], chips: Iterable[str]) -> list[tuple[st
 
 
 def level_of(code: str, severity: str | None = None) -> FaultLevel:
-    """The level of a code. An unknown one is severe, unless its reporter calls it a hint or minor."""
+    """The level of a code. An unknown code is severe, unless its reporter calls it a hint or minor."""
     table = fault_table()
     return table.codes.get(code) or (table.unknown_minor if severity in ("hint", "minor") else table.unknown)
 
 
 def level_named(name: str) -> FaultLevel:
-    """A level by its name; one that no table has (any more) counts as unknown."""
+    """A level by its name; a name that no longer exists counts as unknown."""
     return fault_table().levels.get(name, fault_table().unknown)
 
 
 def worst_level(names: Iterable[str]) -> str | None:
-    """The worst of some levels; None of none."""
+    """The worst of some levels; None if there are none."""
     return max(names, key=fault_table().severity, default=None)
 
 
 def health_unheard(reported: str) -> str:
-    """The health of what nobody hears of any more: bad where that was said last, else unknown."""
+    """The health of a component that no longer reports: Unhealthy if that was its last report, else Unknown."""
     return reported if reported == "Unhealthy" else "Unknown"
 
 
 def worst_health(levels: Iterable[str]) -> str:
-    """The health that faults of these levels together leave."""
+    """The health of a component with faults of all these levels."""
     return max((level_named(name).health for name in levels), key=HEALTH_ORDER.index, default="Healthy")

@@ -1,11 +1,11 @@
-"""What a fault means for its chip, its NPU and its node, seen over time.
+"""What a fault means for its chip, its NPU and its node over time.
 
-A fault code has a level of its own. Seen often within a window, or lasting long, it is raised to a higher one: the
-incumbent's rules of frequency and duration (`fault_levels.yaml`). A record remembers, for one code on one component,
-just what these rules need; it is folded over what was observed, at the times the caller's clock gives, so a record that
-was kept across a restart continues as if there had been none.
+A fault code has a level of its own. If it is seen often within a window, or lasts long, it is raised to a higher one,
+by the incumbent's frequency and duration rules (`fault_levels.yaml`). A record holds, for one code on one component,
+just what these rules need. It is updated with each observation, using the caller's clock, so a record that survives a
+restart continues as if there had been none.
 
-A fault has a place: a die, an NPU (both dies), or the node as a whole. Only the last keeps the other NPUs from work.
+A fault affects a die, an NPU (both dies), or the node as a whole. Only the last keeps work off the other NPUs.
 """
 
 from __future__ import annotations
@@ -35,8 +35,9 @@ UPLINK = re.compile(r"ub-p(?P<sub_plane>\d)-k\d\d")
 class FaultRecord:
     """One code on one component. Times are the clock's seconds.
 
-    `times`: occurrences that still count, oldest first; `since`: present from then on (None: it is away), `gone_at`:
-    away from then on; `separated_at`: when the rule of frequency raised it; `prolonged`: the rule of duration has.
+    `times`: occurrences that still count, oldest first; `since`: when it became present (None: it is absent),
+    `gone_at`: when it became absent; `separated_at`: when the frequency rule raised it; `prolonged`: the duration rule
+    has raised it.
     """
 
     times: tuple[float, ...] = ()
@@ -47,14 +48,14 @@ class FaultRecord:
 
     @property
     def idle(self) -> bool:
-        """Whether nothing would be lost by forgetting it."""
+        """Whether the record carries no information any more."""
         return self.since is None and not self.times and self.separated_at is None and not self.prolonged
 
 
 def observed(
     record: FaultRecord, present: bool, now: float, frequency: FrequencyRule | None, duration: DurationRule | None
 ) -> FaultRecord:
-    """The record after one more look at `now`: the fault is present or it is not."""
+    """The record after one more observation at `now`: the fault is present, or it is not."""
     if frequency is not None:
         record = replace(record, times=tuple(time for time in record.times if time >= now - frequency.window_s))
         if record.separated_at is not None and frequency.release_s is not None:
@@ -77,14 +78,14 @@ def observed(
 
 
 def released(record: FaultRecord) -> FaultRecord:
-    """The record after somebody took the separation back: counting begins anew."""
+    """The record after the separation was released manually: counting starts from zero."""
     return replace(record, times=(), separated_at=None)
 
 
 def fault_view(
     code: str, component: str, record: FaultRecord, own_level: str, since: str, message: str = ""
 ) -> FaultView | None:
-    """The fault as it stands, at the worst level it has by itself or by a rule; None where nothing is left of it."""
+    """The fault at its present level, the worst of its own and those given by rules; None if nothing is left of it."""
     table = fault_table()
     levels = {}
     if record.prolonged and code in table.duration:
@@ -107,7 +108,7 @@ def fault_view(
 
 
 def lost_uplinks(components: Iterable[str], uplinks: int) -> list[str]:
-    """The L1 chips (`l1p3`) of which all `uplinks` L2-facing ports are among these components at fault."""
+    """The L1 chips (`l1p3`) all of whose `uplinks` ports to L2 chips are among these faulty components."""
     planes = [found["sub_plane"] for name in set(components) if (found := UPLINK.fullmatch(name))]
     return sorted(f"l1p{plane}" for plane in set(planes) if planes.count(plane) >= uplinks)
 
@@ -116,7 +117,8 @@ def lost_uplinks(components: Iterable[str], uplinks: int) -> list[str]:
 
 
 def dies_of(component: str) -> int:
-    """The dies a component's fault is confined to, bits 2k and 2k+1 for NPU k; 0: it is the whole node's."""
+    """The dies that a component's fault is confined to, as bits 2k and 2k+1 for NPU k; 0 if it affects the whole
+    node."""
     found = ON_CHIP.fullmatch(component)
     if found is None:
         return 0
@@ -125,19 +127,19 @@ def dies_of(component: str) -> int:
 
 
 class HasFaults(Protocol):
-    """What has faults: a node, in the database's words."""
+    """A node with faults, as stored in the database."""
 
     @property
     def faults(self) -> Any: ...
 
 
 def faults_of(node: HasFaults) -> list[FaultView]:
-    """The faults of a node as they were last judged."""
+    """The faults of a node as last evaluated."""
     return [FaultView.from_stored({"level": level_of(fault["code"]).name} | fault) for fault in node.faults or []]
 
 
 class HasLease(HasFaults, Protocol):
-    """A node with what is known of its agent's lease; times are seconds."""
+    """A node and what is known of its agent's lease; times are seconds."""
 
     agent: Any
     heard_at: Any
@@ -145,7 +147,7 @@ class HasLease(HasFaults, Protocol):
 
 
 def failure_times(node: HasLease) -> dict[str, str]:
-    """When a node that is lost or unhealthy failed, as far as reports tell, and when that was found (RFC 3339)."""
+    """When a lost or unhealthy node failed, as far as reports tell, and when that was detected (RFC 3339)."""
     if node.agent == "Lost":
         times = {"failed_at": node.heard_at, "detected_at": node.lost_at}
         return {name: timestamp(at) for name, at in times.items() if at is not None}
@@ -154,7 +156,7 @@ def failure_times(node: HasLease) -> dict[str, str]:
 
 
 def unusable_dies(node: HasFaults) -> int:
-    """The dies that nothing new may be placed on, though the node is otherwise fine: bits 2k and 2k+1 for NPU k."""
+    """Dies that cannot take new work although the rest of the node can: bits 2k and 2k+1 for NPU k."""
     mask = 0
     for fault in faults_of(node):
         if not level_named(fault.level).schedulable:
@@ -163,7 +165,7 @@ def unusable_dies(node: HasFaults) -> int:
 
 
 def whole_node_fault(node: HasFaults) -> str | None:
-    """Why a fault of the node as a whole keeps work off all of it; None where none does."""
+    """Why a fault of the node as a whole keeps new work off all of it; None if none does."""
     blocking = [
         level
         for fault in faults_of(node)
@@ -175,14 +177,14 @@ def whole_node_fault(node: HasFaults) -> str | None:
 
 
 def dies_shown(dies: int, per_npu: int) -> list[int]:
-    """The numbers within the node of these dies, of which an NPU has `per_npu`: where that is one, it stands for both
-    bits of its NPU."""
+    """The numbers, within the node, of these dies. With one die per NPU (`per_npu` 1), that die stands for both bits of
+    its NPU."""
     bits = [bit for bit in range(dies.bit_length()) if dies >> bit & 1]
     return sorted({bit // 2 * per_npu + min(bit % 2, per_npu - 1) for bit in bits})
 
 
 def die_views(npu: int, faults: Sequence[FaultView], per_npu: int) -> list[DieView]:
-    """The `per_npu` dies of an NPU, each with the health and the worst level that these faults leave it."""
+    """The `per_npu` dies of an NPU, each with its health and worst level, given these faults."""
     both, views = 3 << 2 * npu, []
     for die in dies_shown(both, per_npu):
         bits = both if per_npu == 1 else 1 << die

@@ -1,4 +1,4 @@
-"""How often a node came and went, as a score that fades, and what follows from it (`flap_rules.yaml`). Pure."""
+"""Node flapping: a decaying score of losses and returns, and what follows from it (`flap_rules.yaml`). Pure."""
 
 from __future__ import annotations
 
@@ -13,10 +13,10 @@ from matrixcommon.model.yaml_text import packaged_yaml
 
 @dataclass(frozen=True)
 class FlapRules:
-    """The file. `weights`: what an occurrence adds, by its reason.
+    """The file's contents. `weights`: what an occurrence adds to the score, by reason.
 
-    `limits`: by the reason for which a rule quarantines, of each kind of domain, how many nodes may be quarantined
-    before it adds no more; `retry_s`: when a node whose stage failed and that is not quarantined for it tries again.
+    `limits`: for each reason to quarantine, how many nodes of a domain may be quarantined before the rule stops adding
+    more; `retry_s`: when a node whose stage failed, and that was not quarantined for it, tries again.
     """
 
     weights: dict[str, float]
@@ -28,7 +28,7 @@ class FlapRules:
     retry_s: float
 
     def faded(self, score: float, at: float | None, now: float) -> float:
-        """What is left of a score as of `at`."""
+        """What is left at `now` of a score as of `at`."""
         return score if at is None else score * 0.5 ** (max(0.0, now - at) / self.half_life_s)
 
     def after(self, score: float, at: float | None, now: float, reason: str) -> float:
@@ -36,8 +36,8 @@ class FlapRules:
         return self.faded(score, at, now) + self.weights[reason]
 
     def full_domain(self, reason: str, node: NodeName, quarantined: Iterable[NodeName]) -> str | None:
-        """The domain of a node of which no more may be quarantined for this reason; None where it may. A cabinet of
-        which nothing is left is no reason to stop: that is the supernode's limit."""
+        """The node's cabinet or supernode if that has reached its limit of quarantines for this reason, else None. A
+        cabinet may be quarantined entirely; only the supernode's limit stops that."""
         names, limits = [each for each in quarantined if each != node], self.limits[reason]
         if sum(each.cabinet == node.cabinet for each in names) >= limits["cabinet"]:
             return node.cabinet

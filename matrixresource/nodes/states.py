@@ -1,7 +1,7 @@
-"""The states of a node: one table of them, of the moves between them and of who makes each.
+"""The node state machine: states, transitions, and what causes each.
 
-A node's state is read off: from what is requested (who holds it, and the state that an administrator or a rule wants it
-in), and from what its agent reported. `schedulable`, `power`, `health` and `agent` stand beside it.
+A node's state is derived, not set: from what is requested (its holder, and the state that an administrator or a rule
+wants) and from what its agent reports. `schedulable`, `power`, `health` and `agent` are separate from it.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from matrixcommon.model.state_machine import State, StateMachine, Verb
 
 REPORT, ALLOCATOR, RULE = "report", "allocator", "rule"
-"""Who moves a node besides verbs: its agent's report or silence, who takes and gives back nodes, a rule of ours."""
+"""What moves a node besides verbs: its agent's reports or silence, the allocator, a rule of this service."""
 
 AVAILABLE, MANAGEABLE, SERVICING, QUARANTINED, RETIRED = (
     "Available",
@@ -20,16 +20,16 @@ AVAILABLE, MANAGEABLE, SERVICING, QUARANTINED, RETIRED = (
     "Quarantined",
     "Retired",
 )
-"""The states that a node can be wanted in; whoever wants it Available lets allocations have it."""
+"""The states that can be requested for a node; Available means that allocations may have it."""
 
 STAGE_FAILED = "StageFailed"
-"""The reason of a node whose agent could not finish its work; the words name the stage."""
+"""The reason for a node whose agent could not finish its work; the message names the stage."""
 STAGE_TOLERATED = "StageFailedTolerated"
-"""Why a node whose stage failed is not quarantined: as many of its domain are out as may be."""
+"""Why a node with a failed stage is not quarantined: its domain has reached its limit of nodes out of service."""
 
 ALLOCATED = ("Reserved", "Deploying", "Spare", "Active", "Stopping")
 PASSING = {"verify": "Verifying", "inspect": "Inspecting", "clean": "Cleaning", "update": "Servicing"}
-"""The state of a node that does a task."""
+"""The state of a node while it does a task."""
 
 
 def _to(after: str, *before: str) -> dict[str, str]:
@@ -41,20 +41,20 @@ NODE_STATES = StateMachine(
     start="Enrolled",
     states=[
         State("Enrolled", "known from the topology; its agent has not reported yet"),
-        State("Verifying", "its agent proves which node it is, and that what it has works", 600),
-        State("Inspecting", "the agent compares what it finds with what was expected", 1200),
-        State("Manageable", "verified, and kept out until it is cleaned or recovered"),
+        State("Verifying", "its agent proves the node's identity and that its parts work", 600),
+        State("Inspecting", "its agent compares what it finds with what is expected", 1200),
+        State("Manageable", "verified, and out of service until it is cleaned or recovered"),
         State("Available", "clean, powered and free to be allocated"),
-        State("Reserved", "held by an allocation that does not use it now: not yet, or switched off"),
-        State("Stopping", "held; its work is stopped and it is switched off", 600),
-        State("Deploying", "the image is written, the node boots and joins", 1800),
-        State("Spare", "deployed and idle, held beside an allocation to step in"),
+        State("Reserved", "held by an allocation that is not using it: not bound yet, or switched off"),
+        State("Stopping", "held; its work is being stopped, then it is switched off", 600),
+        State("Deploying", "its image is written, then it boots and joins the planes", 1800),
+        State("Spare", "deployed and idle, held by an allocation to replace a member"),
         State("Active", "serving its allocation"),
-        State("Draining", "to be serviced; whoever has it is to leave first", 7200),
+        State("Draining", "waiting for its holder to leave before it is serviced", 7200),
         State("Cleaning", "being wiped after use", 1800),
-        State("Servicing", "kept out for somebody to work on it"),
-        State("Quarantined", "kept out: lost, faulty, flapping, or not proven to work"),
-        State("Retired", "no part of the capacity any more; the record is kept"),
+        State("Servicing", "out of service for maintenance"),
+        State("Quarantined", "out of service: lost, faulty, flapping, or not proven to work"),
+        State("Retired", "removed from the capacity; its record is kept"),
     ],
     moves={
         "Enrolled": dict.fromkeys(
@@ -69,7 +69,7 @@ NODE_STATES = StateMachine(
         | {"Available": ALLOCATOR, "Cleaning": ALLOCATOR},
         "Deploying": dict.fromkeys(("Spare", "Active", "Stopping", "Reserved", "Available", "Quarantined"), REPORT)
         | {"Cleaning": ALLOCATOR},
-        # Released, it may be seen again only once it is clean: reports in between can be lost.
+        # After a release it may be seen again only once it is clean: reports in between can be lost.
         "Spare": dict.fromkeys(("Active", "Deploying", "Stopping", "Reserved", "Available", "Quarantined"), REPORT)
         | {"Cleaning": ALLOCATOR},
         "Active": dict.fromkeys(("Stopping", "Deploying", "Reserved", "Available", "Quarantined"), REPORT)
@@ -78,55 +78,55 @@ NODE_STATES = StateMachine(
         | {"Cleaning": ALLOCATOR},
         "Draining": {"Servicing": ALLOCATOR, "Quarantined": REPORT},
         "Cleaning": dict.fromkeys(("Available", "Reserved", "Deploying", "Active", "Quarantined", "Verifying"), REPORT),
-        # Asked to recover while its agent was away, it is wiped first; one that is shared has never been given up.
+        # If recovery was requested while its agent was away, it is wiped first; a shared node was never given up.
         "Quarantined": {"Verifying": RULE} | dict.fromkeys(("Cleaning", "Deploying", "Active", "Available"), REPORT),
     },
     verbs=[
-        Verb("enrol", "Have a retired node again: it reports, is verified and Available", _to("Enrolled", "Retired")),
+        Verb("enrol", "Return a retired node: it reports, is verified and is Available", _to("Enrolled", "Retired")),
         Verb(
             "verify",
-            "Take it out and have its agent prove which node it is and that what it has works; then it is Manageable",
+            "Take it out of service and have its agent verify its identity and parts; then it is Manageable",
             _to("Verifying", "Available", "Manageable"),
         ),
         Verb(
             "inspect",
-            "Take it out and have its agent report what it finds anew; then it is Manageable",
+            "Take it out of service and have its agent report its inventory again; then it is Manageable",
             _to("Inspecting", "Available", "Manageable"),
         ),
-        Verb("clean", "Wipe a node that is Manageable; then it is Available", _to("Cleaning", "Manageable")),
+        Verb("clean", "Wipe a Manageable node; then it is Available", _to("Cleaning", "Manageable")),
         Verb(
             "service",
-            "Keep it out for somebody to work on it. Whoever has it moves away first: until then it is Draining",
+            "Take it out of service for maintenance. It is Draining until its holder has moved away",
             _to("Draining", *ALLOCATED) | _to("Servicing", "Available", "Manageable", "Cleaning", "Quarantined"),
         ),
         Verb(
             "update",
-            "Have its agent write the firmware that is named, while it is serviced; then `:recover` has it checked",
+            "Have its agent write the given firmware while it is serviced; `:recover` then has it checked",
             _to("Servicing", "Servicing"),
         ),
         Verb(
             "quarantine",
-            "Keep it out at once, until a check by its agent has passed",
+            "Take it out of service at once, until a check by its agent has passed",
             _to(
                 "Quarantined", "Enrolled", "Verifying", "Inspecting", "Manageable", "Available", *ALLOCATED, "Draining",
                 "Cleaning", "Servicing",
             ),
-            "whoever has it loses it, with what is only there, and has it replaced as a lost node",
+            "its holder loses it, with all data that is only there, and replaces it as a lost node",
         ),
         Verb(
             "recover",
-            "Have it back: its agent verifies it, and only when that has passed it is Available; one that fails is "
-            "Quarantined. One that is Draining stays as it was",
+            "Return it to service: its agent verifies it, and it is Available once that has passed; if it fails, it is "
+            "Quarantined. A Draining node continues as before",
             _to("Verifying", "Manageable", "Servicing", "Quarantined") | {"Draining": "Active"},
         ),
         Verb(
             "retire",
-            "Take it out of the capacity for good; its record is kept",
+            "Remove it from the capacity permanently; its record is kept",
             _to(
                 "Retired", "Enrolled", "Manageable", "Available", *ALLOCATED, "Draining", "Cleaning", "Servicing",
                 "Quarantined", "Verifying", "Inspecting",
             ),
-            "whoever has it loses it, with what is only there, and has it replaced as a lost node",
+            "its holder loses it, with all data that is only there, and replaces it as a lost node",
         ),
     ],
 )  # fmt: skip
@@ -141,13 +141,13 @@ _SEEN = {
     "Stopping": "Stopping",
     "Off": "Reserved",
     "Cleaning": "Cleaning",
-    "Updating": "Verifying",  # recovered meanwhile: what is being written is written, then it is checked
+    "Updating": "Verifying",  # recovered meanwhile: the write is finished, then the node is checked
     "Failed": "Quarantined",
 }
 
 _FOR_A_HOLDER = {"Preparing", "Deploying", "Spare", "Active", "Stopping", "Off"}
-"""What an agent does for whoever holds the node. It may go on for a stage after nobody does: the node is then on its
-way to being cleaned."""
+"""Statuses that serve a holder. One may continue for a stage after the node was released; the node is then on its way
+to being cleaned."""
 
 
 def node_state(
@@ -165,12 +165,11 @@ def node_state(
 ) -> str:
     """The state of a node.
 
-    `current`: held by an allocation, or `shared` by several; `agent` Connected, Stale or Lost; `health` Healthy,
-    SubHealthy or Unhealthy; `status` as last reported (None: never); `caught_up` when the report answers the newest
-    spec; `parts` how far the agent is with what several allocations have of it; `desired` the state it is wanted in,
-    and `task` what its agent was asked to do for that; `tolerated`: a stage that failed is no reason to keep it out. A
-    held node keeps the state it was last seen in while its agent is away: whether to give it up is MatrixCompute's
-    decision, not an appearance.
+    `current`: held by an allocation, or `shared` by several; `agent`: Connected, Stale or Lost; `health`: Healthy,
+    SubHealthy or Unhealthy; `status`: as last reported (None: never); `caught_up`: the report answers the newest spec;
+    `parts`: the agent's progress with each allocation's part; `desired`: the requested state, and `task` what the agent
+    was asked to do for it; `tolerated`: a failed stage does not take the node out of service. A held node keeps its
+    last state while its agent is away: whether to give it up is MatrixCompute's decision.
     """
     if desired == RETIRED:
         return RETIRED

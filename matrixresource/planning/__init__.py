@@ -1,4 +1,4 @@
-"""Answers that write nothing: plans, fragmentation, capacity reports.
+"""Read-only answers: plans, fragmentation, capacity reports.
 
 It never changes the ledger or a table.
 """

@@ -1,4 +1,5 @@
-"""CapacityReport: how full the machine is, counted from the ledger; counted anew only where something has changed."""
+"""CapacityReport: utilisation and free capacity, computed from the ledger, and again only after something has
+changed."""
 
 from __future__ import annotations
 
@@ -22,7 +23,7 @@ EVERYWHERE = "all"
 
 
 class CapacityReport:
-    """Over one store and its books."""
+    """Over one store and its ledger."""
 
     def __init__(self, store: ResourceStore, ledger: LedgerSync) -> None:
         self._store = store
@@ -31,7 +32,7 @@ class CapacityReport:
         self._view: CapacityView | None = None
 
     def view(self) -> CapacityView:
-        """As of the newest change."""
+        """Capacity as of the newest change."""
         newest = self._store.records.latest()
         if self._view is None or newest != self._counted:
             with self._store.reading() as session:
@@ -102,7 +103,7 @@ class CapacityReport:
         return {self._ledger.numbers[name] for name in names if name in self._ledger.numbers}
 
     def _used(self, kept: set[int]) -> dict[int, tuple[int, int]]:
-        """(dies held, dies there are) of every node that is up, held or kept."""
+        """(dies held, dies in all) of every node that is up, held or kept."""
         index = self._ledger.ledger.index
         each = index.shape.dies.bit_count()
         found = {}

@@ -1,4 +1,4 @@
-"""Planner: the questions about requests that nobody has made yet. It reads the ledger and writes nothing."""
+"""Planner: answers questions about requests that have not been made. It reads the ledger and writes nothing."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class Planner:
         self._clock = clock
 
     def plan(self, request: PlanRequest) -> PlanView:
-        """Whether a new allocation would fit now. Raises StaleTopology when it was meant for another topology."""
+        """Whether a new allocation would fit now. Raises StaleTopology if the request was made for another topology."""
         with self._store.reading() as session:
             version = checked_version(session, request.topology_version)
             check_placement(request)
@@ -76,14 +76,14 @@ class Planner:
             reason = what_is_in_the_way(self._ledger, allocation_request)
             view.message = f"{does_not_fit(allocation_request, ledger.shape.npus)}: {reason}"
             view.blocking = self._blocking(session, answer.why)
-            view.changes = [self._described(change) for change in answer.changes]
+            view.changes = [self._change_view(change) for change in answer.changes]
             if allocation_request.preempts:
                 view.preempts = [name for each in view.changes if each.kind == "Preempt" for name in each.allocations]
                 view.fits = bool(view.preempts)
             return view
 
     def fragmentation(self) -> FragmentationView:
-        """How the free nodes lie."""
+        """How free nodes are distributed."""
         with self._store.reading() as session:
             index = self._ledger.open(session).index
             whole = [mask.bit_count() for mask in index.whole]
@@ -103,7 +103,7 @@ class Planner:
             )
 
     def _blocking(self, session: Session, domains: tuple[DomainDiagnosis, ...]) -> list[PlanDomain]:
-        """The domains by name, what stands in the way in the words of the nodes."""
+        """The domains by name, with the obstacles on their nodes in words."""
         rows = {row.name: row for row in self._store.nodes(session)}
         found = []
         shape = self._ledger.ledger.shape
@@ -126,7 +126,7 @@ class Planner:
             )
         return found
 
-    def _described(self, change: Suggestion) -> PlanChange:
+    def _change_view(self, change: Suggestion) -> PlanChange:
         rule, to = RULES.get(change.rule), change.to
         names = ", ".join(change.names)
         fewer = counted(change.nodes, "node") if change.nodes else f"{change.cpus} CPU sockets and {change.mem} GiB"
@@ -135,7 +135,7 @@ class Planner:
             "relax": f"it would fit with {rule} changed to {to}" if to else f"it would fit without {rule}",
             "release": f"it would fit without {names} ({counted(change.npus, 'NPU')})",
             "move": f"it would fit after moving {names} ({counted(change.npus, 'NPU')})",
-            "preempt": f"with the right to preempt it would preempt {names} ({counted(change.npus, 'NPU')})",
+            "preempt": f"with `preemption: LowerPriority` it would preempt {names} ({counted(change.npus, 'NPU')})",
         }[change.kind]
         return PlanChange(
             kind=KINDS[change.kind],

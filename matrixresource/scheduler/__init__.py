@@ -1,14 +1,14 @@
 """Where a request fits: an index of free capacity, the policies that choose from it, and who holds what.
 
-Integers only: nodes, cabinets and supernodes are counted through, names are the caller's. `Ledger` is the way in.
-`FORM` says whether these modules are the sources beside this file or what was compiled from them.
+Works on integers only: nodes, cabinets and supernodes are numbered, and names are opaque. `Ledger` is the entry point.
+`FORM` says whether these modules run from the sources beside this file or were compiled from them.
 """
 
 from pathlib import Path
 
 from matrixcommon.native.loader import Package, activate
 
-# What a loss would take is asked of the topology in Python.
+# Failure impacts are computed from the topology, in plain Python.
 ALLOCATOR = Package(
     "matrixresource.scheduler",
     Path(__file__).parent,

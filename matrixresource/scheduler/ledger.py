@@ -1,6 +1,6 @@
-"""Who holds what: requests in, places out, all or nothing; failures and their repair.
+"""Ledger: takes requests, returns placements, all or nothing; handles failures and their repair.
 
-The index is kept in step with every change. Times are seconds on the caller's clock.
+The index is updated with every change. Times are seconds on the caller's clock.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ class Ledger(LedgerState):
     """The verbs over one machine."""
 
     def copy(self) -> Ledger:
-        """The same ledger for itself: what is done to the one is not done to the other."""
+        """An independent copy of the ledger."""
         made = Ledger(self.shape, self.chooser.policy)
         self.fill_copy(made)
         return made
@@ -33,10 +33,10 @@ class Ledger(LedgerState):
         now: float,
         victims: Callable[[], list[str] | None] | None = None,
     ) -> tuple[Placement | None, list[str]]:
-        """The place taken, or None; and whom it preempted of theirs. `victims` finds whom it may preempt, by default by
-        a search here."""
+        """Allocate; return the placement, or None, and the allocations that were preempted for it. `victims` finds whom
+        to preempt; by default the search runs here."""
         if name in self.allocations or name in self.reservations:
-            raise ValueError(f"{name}: held already")
+            raise ValueError(f"{name}: already allocated or reserved")
         self.chooser.observe_size(request)
         place = choose(self, request)
         evicted: list[str] = []
@@ -51,15 +51,15 @@ class Ledger(LedgerState):
         return place, evicted
 
     def choose(self, request: PlacementRequest) -> Placement | None:
-        """A place that keeps every rule of the request on what is free now, or None."""
+        """A placement on what is free now that satisfies every constraint of the request, or None."""
         return choose(self, request)
 
     def replace(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
-        """The place with another node for this one; None when there is none."""
+        """The placement with another node in place of `node`, or None if there is none."""
         return self.change(name, self.allocations[name].request, resizing.replace(self, name, node, avoid))
 
     def refill(self, name: str) -> Placement:
-        """The place with missing spares, as many as can be had."""
+        """The placement with as many of its missing spares as can be found."""
         place = resizing.refill(self, name)
         self.change(name, self.allocations[name].request, place)
         return place
@@ -67,12 +67,12 @@ class Ledger(LedgerState):
     # ---- nodes
 
     def set_up(self, node: int, up: bool) -> None:
-        """Open or close a node for newcomers; nobody is moved."""
+        """Open or close a node for new work; what runs there stays."""
         self.index.set_up(node, up)
 
     def fail_over(self, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
-        """The place with another node for a lost one, by the rules of the request, else with its domain and spread as
-        preferences; None, and nothing changed, when there is none. Nobody else moves."""
+        """Replace a lost node: within the constraints of the request or, if that fails, with its domain and spread only
+        preferred. None, and nothing changed, if there is no node. No other member moves."""
         place = self.replace(name, node, avoid)
         if place is not None:
             return place

@@ -1,4 +1,4 @@
-"""Tables of MatrixResource and the questions asked of them.
+"""Tables of MatrixResource and queries on them.
 
 It decides nothing.
 """

@@ -1,9 +1,9 @@
-"""Leases of node agents: when each was last heard, for how long that holds, and how far its reports have come.
+"""Leases of node agents: when each was last heard, how long that is valid, and which report was the newest.
 
-A replica knows exactly what it heard itself. For the others, and for its own next life, it writes that down whenever a
-report changed anything, and else once in half a lease. That is enough to refuse what is stale: the reports since the
-last one written reported nothing new, so to take one of them again would change nothing. And it is enough to judge by:
-what only the table says is granted the half lease by which it may be behind.
+A replica knows exactly what it heard itself. For other replicas, and for its own restart, it records that whenever a
+report changed anything, and otherwise once per half lease. That is enough to refuse outdated reports: those since the
+last record contained nothing new, so accepting one of them again would change nothing. And it is enough to detect
+silence: a lease known only from the table is granted the half lease by which it may be behind.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WORSE = {"Connected": 0, "Stale": 1, "Lost": 2}
 
 
 class LeaseRow(Base):
-    """A lease as it was written down last. Times are the clock's seconds."""
+    """A lease as last recorded. Times are the clock's seconds."""
 
     __tablename__ = "agent_leases"
 
@@ -37,7 +37,7 @@ class LeaseRow(Base):
 
 
 _TABLE: Table = LeaseRow.__table__  # type: ignore[assignment]
-# Of the table and not of the class: the ORM works out the statement and each row anew, at every batch of reports.
+# On the table, not on the class: the ORM would rebuild the statement and each row for every batch of reports.
 _INSERT = insert(_TABLE)
 _UPDATE = (
     update(_TABLE)
@@ -67,20 +67,20 @@ class Lease:
 
 
 class Leases:
-    """What this replica heard, beside what was written down. Used under the journal's lock, from `open` to the end of
-    that transaction. Where nobody else writes, the table is read once."""
+    """What this replica heard, and what was recorded. Used under the change log's lock, from `open` to the end of that
+    transaction. If no other process writes, the table is read only once."""
 
     def __init__(self, records: Database) -> None:
         self._records = records
         self._heard: dict[str, Lease] = {}
         self._written: dict[str, Lease] | None = None
-        """As the table has them: all of them where nobody else writes, or else those last opened."""
+        """As in the table: all leases if no other process writes, otherwise those opened last."""
         self._forgiven_s = 0.0
         self._first_read: dict[str, tuple[float, float]] = {}
-        """By node, when the lease in the table is of, and what was forgiven in all until we first read it."""
+        """By node, the time of the recorded lease, and the total time forgiven before it was first read."""
 
     def open(self, session: Session, nodes: Sequence[str] | None = None) -> None:
-        """Know what was written down of these nodes, or of all."""
+        """Read the recorded leases of these nodes, or of all."""
         self._records.on_rollback(self._restore(dict(self._heard)))
         if self._written is not None and not self._records.shared:
             return
@@ -101,15 +101,15 @@ class Leases:
         return undo
 
     def _known(self, node: str) -> tuple[Lease | None, Lease | None]:
-        """As heard and as written down."""
+        """As heard, and as recorded."""
         return self._heard.get(node), (self._written or {}).get(node)
 
     def reached(self, node: str) -> tuple[int, int] | None:
-        """Life and number of the newest report that is known; None where none is."""
+        """Epoch and sequence of the newest known report; None if there is none."""
         return max((lease.reached for lease in self._known(node) if lease is not None), default=None)
 
     def record_heartbeats(self, session: Session, leases: dict[str, Lease], news: Container[str]) -> None:
-        """Reports were taken, by node; those of `news` changed something."""
+        """Record reports that were accepted, by node; those of nodes in `news` changed something."""
         self._heard |= leases
         written = self._written = {} if self._written is None else self._written
         due = {node: lease for node, lease in leases.items() if node in news or self._behind(written.get(node), lease)}
@@ -119,22 +119,23 @@ class Leases:
         ):
             if nodes:
                 session.execute(statement, [{key: str(node), **vars(due[node])} for node in sorted(nodes)])
-        written |= {node: replace(lease) for node, lease in due.items()}  # what is heard may be forgiven later
+        written |= {node: replace(lease) for node, lease in due.items()}  # heard leases may be forgiven later
 
     @staticmethod
     def _behind(written: Lease | None, heard: Lease) -> bool:
-        """Whether what is written down would be further behind than others count on."""
+        """Whether the record would be further behind than others rely on."""
         if written is None or written.epoch != heard.epoch:
             return True
         return heard.heard_at - written.heard_at >= BEHIND_LEASES * heard.lease_s
 
     def heard_at(self, node: str) -> float | None:
-        """When it was last heard, as far as is known; None where that was never."""
+        """When the agent was last heard, as far as is known; None if never."""
         return max((lease.heard_at for lease in self._known(node) if lease is not None), default=None)
 
     def forgive(self, seconds: float, now: float) -> None:
-        """Nobody could be heard for that long: it is not held against them, nor against whom another replica hears.
-        What stopped us may have stopped that one too; it gives up itself whom it hears no more."""
+        """Do not count a time in which nothing could be heard, neither against agents this replica hears nor against
+        those another hears. What stopped this process may have stopped that one too, and it detects lost agents of its
+        own itself."""
         self._forgiven_s += seconds
         for lease in self._heard.values():
             lease.heard_at = min(lease.heard_at + seconds, now)
@@ -142,11 +143,12 @@ class Leases:
     def agent(self, node: str, now: float, *, new: bool) -> str | None:
         """Connected, Stale or Lost by all that is known; None while it is too early to say.
 
-        `new`: this replica is young, so that an agent may not have found it yet; only what it heard itself counts.
+        `new`: this replica has just started, so that an agent may not have found it yet; only what it heard itself
+        counts.
         """
         heard, written = self._known(node)
         reported = [heard.agent(now)] if heard is not None else []
-        # Only of what another replica heard after us the table knows more than we do.
+        # The table is ahead only if another replica heard the agent later than this one.
         later = written is not None and (heard is None or written.reached > heard.reached)
         if written is not None and later and not new:
             forgiven_s = self._forgiven_s - self._first_read[node][1]

@@ -1,4 +1,4 @@
-"""The states of an allocation: what one owner holds, from reservation to release."""
+"""The states of an allocation, from reservation to release."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ ALLOCATION_STATES = StateMachine(
     "allocation",
     start="Reserved",
     states=[
-        State("Reserved", "nodes are held; nothing is asked of their agents yet"),
+        State("Reserved", "its nodes are held; their agents have not been asked for anything yet"),
         State("Binding", "agents are deploying the members and preparing the spares", 3600),
         State("Bound", "every member's agent has reported it active"),
         State("Degraded", "bound, but a member is lost or unhealthy"),
-        State("Releasing", "agents are cleaning; the nodes are still held", 3600),
+        State("Releasing", "agents are cleaning its nodes, which are held until then", 3600),
     ],
     moves={
         "Reserved": ["Binding", "Releasing"],

@@ -1,4 +1,4 @@
-"""Tables of what is asked for: `allocations`, who holds what, and `assignments`, what each node's agent is to do."""
+"""The tables `allocations` (who holds what) and `assignments` (what each node's agent is to do)."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from matrixresource.store.allocation_states import ALLOCATION_STATES
 from matrixresource.store.tables import Base
 
 TRACES = TraceBook()
-"""In which trace an allocation was last asked for."""
+"""The trace in which an allocation was last requested."""
 
 
 class AssignmentRow(ResourceRow, Base):
-    """What is requested of one node's agent; watched by the agents."""
+    """What is requested of one node's agent; agents watch these."""
 
     __tablename__ = "assignments"
     kind = "assignment"
@@ -32,17 +32,17 @@ class AssignmentRow(ResourceRow, Base):
     power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
     task: Mapped[str | None] = mapped_column(String(10))
     task_generation: Mapped[int] = mapped_column(BigInteger, default=0, server_default="0")
-    """Of which generation the task is: an agent does it once. `firmware` is what the task update writes."""
+    """The generation that the task belongs to: an agent does it once. `firmware` is for the task update."""
     firmware: Mapped[str | None] = mapped_column(String(80))
     parts: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
-    """What is requested of parts of the node: a `DesiredPartition` each, in its wire form."""
+    """What is requested of parts of the node: one `DesiredPartition` each, in wire form."""
 
     def view(self) -> AssignmentView:
         return self.view_as(AssignmentView, traceparent=TRACES.get(self.allocation))
 
 
 class AllocationRow(ResourceRow, Base):
-    """Who holds what, as asked. The members are the nodes whose holder this is."""
+    """One allocation and its spec. Its members are the nodes whose holder it is."""
 
     __tablename__ = "allocations"
     kind = "allocation"
@@ -53,19 +53,19 @@ class AllocationRow(ResourceRow, Base):
     spares: Mapped[int] = mapped_column(Integer)
     npus: Mapped[float] = mapped_column(Float)
     request: Mapped[dict[str, Any]] = mapped_column(JSON)
-    """The spec as it was granted last, without labels."""
+    """The spec as last granted, without labels."""
     moving_to: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """The spec that a move under way is for."""
+    """The spec of the move in progress."""
     expires_at: Mapped[float | None] = mapped_column(Float)
     topology_version: Mapped[str] = mapped_column(String(200))
     bound: Mapped[bool] = mapped_column(Boolean, default=False)
     power: Mapped[str] = mapped_column(String(10), default="On", server_default="On")
     members: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     preempts: Mapped[list[str]] = mapped_column(JSON, default=list)
-    """Whom it preempted when it came."""
+    """The allocations it preempted."""
 
     def spec(self) -> AllocationRequest:
-        """The spec, read once; nobody changes it."""
+        """The spec, parsed once; read-only."""
         text, read = self.__dict__.get("_read", (None, None))
         if read is None or text is not self.request:
             read = AllocationRequest.from_stored(self.request)

@@ -1,4 +1,4 @@
-"""Defragmentations: plans that make room, each a row with its moves, and the states it goes through."""
+"""Defragmentations: one row per plan, with its moves, and their states."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ DEFRAGMENTATION_STATES = StateMachine(
     "defragmentation",
     start="Proposed",
     states=[
-        State("Proposed", "for review; nothing is kept and nothing moves"),
-        State("Approved", "its room and the nodes that members go to are kept from newcomers"),
-        State("Running", "members move one after another, each served until the next node has taken over", 86_400),
-        State("Done", "the room was made and is free for whoever comes first"),
-        State("Cancelled", "stopped by somebody; what had moved lies where it came to"),
-        State("Failed", "a move could not be carried out; the condition Progressing says why"),
-        State("Stale", "the machine has changed and the plan with it would cost more, or there is none: ask anew"),
+        State("Proposed", "waiting for review; nothing is kept and nothing moves"),
+        State("Approved", "its room and the targets of its moves are kept from new work"),
+        State("Running", "members move one after another, each serving until its successor has taken over", 86_400),
+        State("Done", "the room is free for whoever comes first"),
+        State("Cancelled", "cancelled; completed moves stay"),
+        State("Failed", "a move could not be carried out; see condition Progressing"),
+        State("Stale", "the machine has changed, and the plan would cost more or is impossible: request a new one"),
     ],
     moves={
         "Proposed": ["Approved", "Cancelled", "Stale"],
@@ -40,7 +40,7 @@ UNDER_WAY = ("Approved", "Running")
 
 
 class DefragmentationRow(ResourceRow, Base):
-    """One plan. `moves` are `MoveView`s in their wire form, those done first; `room` names the nodes of the block."""
+    """One plan. `moves` are `MoveView`s in wire form, completed ones first; `room` names the nodes of the block."""
 
     __tablename__ = "defragmentations"
     kind = "defragmentation"
@@ -66,7 +66,7 @@ class DefragmentationRow(ResourceRow, Base):
         return [MoveView.from_stored(move) for move in self.moves]
 
     def step(self) -> MoveView | None:
-        """The first move that is not done; None when all are."""
+        """The first move that is not complete; None if all are."""
         return next((step for step in self.steps() if step.open), None)
 
     def write(self, steps: list[MoveView]) -> None:
@@ -87,6 +87,6 @@ class DefragmentationRow(ResourceRow, Base):
 
 
 def in_state(session: Session, *states: str) -> list[DefragmentationRow]:
-    """Those in any of these states, by name."""
+    """Plans in any of these states, by name."""
     wanted = select(DefragmentationRow).where(DefragmentationRow.state.in_(states)).order_by(DefragmentationRow.name)
     return list(session.scalars(wanted))

@@ -1,7 +1,7 @@
-"""FaultRecords: the memory behind the judgement of faults, one record per node, component and code.
+"""FaultRecords: the history behind the evaluation of faults, one record per node, component and code.
 
-Records are read and written in the transaction that takes the report, so what was counted and what was shown for it are
-durable together. A record of which nothing is left is deleted.
+Records are read and written in the transaction that processes the report, so that counts and the resulting view are
+durable together. A record without information is deleted.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from matrixresource.store.topology_versions import spec_at
 
 
 class FaultRecordRow(Base):
-    """A `FaultRecord` as it lies in the database."""
+    """A `FaultRecord` as stored in the database."""
 
     __tablename__ = "fault_records"
 
@@ -68,11 +68,11 @@ class FaultRecords:
                 self._rows.setdefault(row.node, {})[row.component, row.code] = row
 
     def of(self, node: str) -> bool:
-        """Whether there are any of this node."""
+        """Whether there are any for this node."""
         return bool(self._rows.get(node))
 
     def observe(self, node: NodeRow, reported: Sequence[ReportedFault], now: float) -> list[FaultView]:
-        """Take in what is present on a node at `now` and everything that is not; the faults as they stand then."""
+        """Take in which faults are present on a node at `now`; all others are absent. Return the resulting faults."""
         if not reported and node.name not in self._rows:
             return []
         rows, present = self._rows.setdefault(node.name, {}), {(each.component, each.code): each for each in reported}
@@ -86,7 +86,8 @@ class FaultRecords:
         return self._current(node, present)
 
     def release(self, node: NodeRow, dies: int) -> list[FaultView]:
-        """Take separations of these dies (a mask) back, and count anew; the faults of the node as they stand then."""
+        """Release separations of these dies (a mask) and restart their counts. Return the resulting faults of the
+        node."""
         for row in self._rows.get(node.name, {}).values():
             if dies_of(row.component) & dies:
                 row.keep(released(row.record))
@@ -104,7 +105,7 @@ class FaultRecords:
             record, seen = row.record, present.get(key)
             if record.idle:
                 del rows[key]
-                if row in self._session.new:  # come and gone within a batch
+                if row in self._session.new:  # appeared and disappeared within a batch
                     self._session.expunge(row)
                 else:
                     self._session.delete(row)
@@ -118,7 +119,7 @@ class FaultRecords:
         return views + self._uplinks(node, views)
 
     def _uplinks(self, node: NodeRow, faults: list[FaultView]) -> list[FaultView]:
-        """A fault of the node for every L1 chip that has lost its last way to the L2 switches."""
+        """A fault of the node for every L1 chip that has lost its last path to the L2 switches."""
         table, active = fault_table(), [each for each in faults if each.active and UPLINK.fullmatch(each.component)]
         if not active:
             return []

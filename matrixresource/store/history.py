@@ -1,5 +1,5 @@
-"""What has ended and nobody asks about any more: operations, versions of the topology, reservations. All are kept for
-as long after their end; of node events as many as are worth keeping."""
+"""Deletes history: operations, topology versions and reservations that ended long ago, each kept for the same time, and
+node events beyond a fixed number."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matrixresource.store.topology_versions import forget_versions
 
 
 def forget_history(store: ResourceStore, before: float) -> None:
-    """Drop what had ended by then (s, emulated), except what is still referred to."""
+    """Delete what had ended by then (s, emulated), except what is still referred to."""
     forget_events(store)
     with store.transaction() as session:
         forget_workflows(session, OperationRow, before)

@@ -1,7 +1,7 @@
-"""Domains of maintenance: the compute cabinets and the supernodes, each open or closed for newcomers.
+"""Maintenance domains: the compute cabinets and the supernodes, each open or closed for new work.
 
-What runs in a closed domain continues. Nobody is moved from here: a domain that drains says which allocations still lie
-in it, and whoever owns them moves them.
+What runs in a closed domain continues. Nobody is moved from here: a draining domain shows which allocations are still
+in it, and their owners move them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from matrixresource.topology.supernode import Supernode
 
 
 class DomainRow(ResourceRow, Base):
-    """One domain and whether it takes newcomers."""
+    """One domain and whether it is open."""
 
     __tablename__ = "domains"
     kind = "domain"
@@ -40,7 +40,7 @@ class DomainRow(ResourceRow, Base):
 
 
 def domains_of(supernode: Supernode) -> list[DomainRow]:
-    """A new supernode's domains, all open."""
+    """The domains of a new supernode, all open."""
     whole = DomainRow(name=supernode.name, level="supernode", supernode=supernode.name, state="Open")
     cabinets = [
         DomainRow(name=name, level="cabinet", supernode=supernode.name, state="Open")
@@ -50,7 +50,7 @@ def domains_of(supernode: Supernode) -> list[DomainRow]:
 
 
 def closed_cabinets(session: Session) -> set[str]:
-    """The cabinets that take nobody, by themselves or with their supernode."""
+    """Cabinets that are closed, by themselves or with their supernode."""
     closed = session.scalars(select(DomainRow).where(DomainRow.closed)).all()
     whole = [row.supernode for row in closed if row.level == "supernode"]
     under = select(DomainRow.name).where(DomainRow.level == "cabinet", DomainRow.supernode.in_(whole))
@@ -68,7 +68,7 @@ def allocations_on(session: Session, node: str) -> list[str]:
 
 
 def lying(session: Session) -> dict[str, list[str]]:
-    """By domain the allocations that hold anything there; domains where nobody does are left out."""
+    """By domain, the allocations that hold anything there; empty domains are left out."""
     found: dict[str, set[str]] = defaultdict(set)
     for node, holder in _holdings(session):
         found[node.cabinet].add(holder)
@@ -77,8 +77,8 @@ def lying(session: Session) -> dict[str, list[str]]:
 
 
 def _holdings(session: Session, prefix: str = "", supernode: str | None = None) -> list[tuple[NodeName, str]]:
-    """(node, allocation) wherever anything is held, of one supernode if given. The one place that knows how that is
-    remembered."""
+    """(node, allocation) for everything held, in one supernode if given. The only place that knows how holdings are
+    stored."""
     current = select(NodeRow.name, NodeRow.holder).where(NodeRow.holder.is_not(None), NodeRow.name.startswith(prefix))
     if supernode is not None:
         current = current.where(NodeRow.supernode == supernode)

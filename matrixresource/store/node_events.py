@@ -1,4 +1,4 @@
-"""What happened to nodes, in words: what was asked of them, and what a rule decided."""
+"""Events of nodes, described for people: verbs that were called, and decisions of rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matrixresource.store.store import ResourceStore
 from matrixresource.store.tables import Base
 
 EVENTS_MAX = 2000
-"""So many are kept; the oldest go first."""
+"""The number of events kept; the oldest are deleted first."""
 
 
 class NodeEventRow(EventColumns, ResourceRow, Base):
@@ -29,13 +29,13 @@ class NodeEventRow(EventColumns, ResourceRow, Base):
 
 
 def note(session: Session, node: str, reason: str, message: str, at: float, *, warning: bool = False) -> None:
-    """Add an event of what is physical, and so nobody's."""
+    """Add an event on hardware, which belongs to no project."""
     type = "Warning" if warning else "Normal"
     NodeEventRow.note(session, at, type, reason, message[:1000], about=node, project="")
 
 
 def forget_events(store: ResourceStore) -> None:
-    """Drop the oldest beyond what is kept."""
+    """Delete the oldest events beyond that number."""
     with store.transaction() as session:
         over = (session.scalar(select(func.count()).select_from(NodeEventRow)) or 0) - EVENTS_MAX
         for row in session.scalars(select(NodeEventRow).order_by(NodeEventRow.at).limit(max(0, over))):

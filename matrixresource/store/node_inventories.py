@@ -1,4 +1,4 @@
-"""What nodes were found to consist of, and the condition on a node that follows from comparing it with the spec."""
+"""Reported inventories of nodes, and the condition that results from comparing them with the spec."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matrixresource.topology.spec import SupernodeSpec
 
 
 class InventoryRow(Base):
-    """The last inventory a node reported: a `NodeInventory` in its wire form."""
+    """The last inventory of a node: a `NodeInventory` in wire form."""
 
     __tablename__ = "inventories"
 
@@ -36,7 +36,7 @@ def known(session: Session, nodes: Iterable[str]) -> set[str]:
 
 
 def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeSpec, now: float) -> None:
-    """Keep what a node reported, and say in its conditions whether that is what `spec` expects."""
+    """Store a reported inventory, and set the node's condition by whether it matches `spec`."""
     row = session.get(InventoryRow, node.name)
     if row is None:
         row = InventoryRow(node=node.name)
@@ -49,15 +49,15 @@ def take(session: Session, node: NodeRow, found: NodeInventory, spec: SupernodeS
 
 
 def forget(session: Session, nodes: Iterable[str]) -> None:
-    """Of nodes that are taken out: one that comes back under such a name is asked what it consists of."""
+    """Delete the inventories of nodes that are removed: a node that returns under such a name is asked for its own."""
     session.execute(delete(InventoryRow).where(InventoryRow.node.in_([*map(str, nodes)])))
 
 
 def inventory_view(session: Session, node: NodeRow, spec: SupernodeSpec) -> InventoryView:
-    """What is known of a node's parts. Raises NotFound where it has reported none."""
+    """The last inventory of a node. Raises NotFound if it has reported none."""
     row = session.get(InventoryRow, node.name)
     if row is None:
-        raise NotFound(f"{node.name} has not reported what it consists of", field="name")
+        raise NotFound(f"{node.name} has not reported an inventory", field="name")
     found = NodeInventory.from_stored(row.found)
     return InventoryView(
         node=node.name, reported_at=timestamp(row.reported_at), found=found, mismatches=mismatches(spec, found)

@@ -1,4 +1,4 @@
-"""The NPUs of a node as they are shown, read off the node's row."""
+"""Views of the NPUs of a node, derived from the node's row."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matrixresource.topology import SupernodeSpec
 
 
 def npu_views(node: NodeRow, spec: SupernodeSpec) -> list[NpuView]:
-    """One view per NPU; a fault on one of its dies is the NPU's too. `spec`: what the node's supernode is built to."""
+    """One view per NPU; a fault on a die is also the NPU's. `spec`: the spec of the node's supernode."""
     faults, views = faults_of(node), []
     for index in range(node.npus):
         name = node.node_name.npu(index)

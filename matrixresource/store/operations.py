@@ -1,4 +1,4 @@
-"""Tables of MatrixResource's workflows: those under way over defragmentations and their moves, and drains of them."""
+"""Tables of MatrixResource's workflows: runs over defragmentations and their moves, and drains of the engine."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from matrixresource.store.tables import Base
 
 
 class OperationRow(WorkflowRow, Base):
-    """One run of a workflow over a defragmentation, or over an allocation of which it moves a member."""
+    """One run of a workflow over a defragmentation, or over an allocation one of whose members it moves."""
 
     __tablename__ = "operations"
 
 
 class WorkflowDrains(WorkflowDrainRow, Base):
-    """Drains of this service's engine."""
+    """Drains of this service's workflow engine."""
 
     __tablename__ = "workflow_drains"

@@ -1,9 +1,9 @@
-"""What nodes say of their ports, kept until it has settled.
+"""Reported port neighbours, held back until they have settled.
 
-Only what is not as built is kept, port by port: who was last seen there, since when, and what was taken up last. A port
-counts once it has stayed the same for a while (`SETTLE_S`), so that one that flaps makes no version after version; and
-what happens together is taken up together: as long as another port is on its way, those that are due wait for it, but
-not for ever (`SETTLE_S_MOST`).
+Only ports that are not as built are stored: who was last seen there, since when, and what was adopted last. A port
+counts once it has been stable for a while (`SETTLE_S`), so that a flapping port does not make version after version.
+Changes that happen together are adopted together: while another port is changing, those that are due wait for it, up to
+`SETTLE_S_MOST`.
 """
 
 from __future__ import annotations
@@ -18,20 +18,20 @@ from sqlalchemy.orm import Mapped, mapped_column
 from matrixresource.store.tables import Base
 
 SETTLE_S = 30.0
-"""Three heartbeats of the agents: a switch's loss is reported by all its nodes before it is judged."""
+"""Three heartbeats of the agents: all nodes have reported a switch's loss before it is judged."""
 
 SETTLE_S_MOST = 150.0
-"""So long at the most does a settled port wait for others that still move."""
+"""The longest that a settled port waits for others that are still changing."""
 
 
 @dataclass
 class ObservedPort:
-    """One port that is, was, or is about to be counted as otherwise. `usual` marks one seen as built again."""
+    """One port that is, was, or may become a deviation. `usual` marks one that is seen as built again."""
 
     seen: str | None
     since: float
     usual: bool = False
-    taken: bool = False  # whether it counts as otherwise by now
+    taken: bool = False  # whether it counts as a deviation now
     taken_as: str | None = None
 
     @property
@@ -40,7 +40,7 @@ class ObservedPort:
 
 
 class ObservedPortsRow(Base):
-    """One node that has ever reported its ports. `digest` is of the last report, to know a repeated one."""
+    """One node that has ever reported its ports. `digest` is that of the last report, to recognise a repeated one."""
 
     __tablename__ = "observed_ports"
 
@@ -54,20 +54,20 @@ class ObservedPortsRow(Base):
         return {name: ObservedPort(**port) for name, port in self.ports.items()}
 
     def write(self, ports: Mapping[str, ObservedPort]) -> None:
-        """Keep what is not plainly as built."""
+        """Store the ports that are not plainly as built."""
         kept = {name: port for name, port in sorted(ports.items()) if not port.usual or port.taken}
         self.ports = {name: asdict(port) for name, port in kept.items()}
         self.moving = any(port.moving for port in kept.values())
 
     def taken(self) -> dict[str, str | None]:
-        """The ports that count as otherwise, with who answers."""
+        """The ports that count as deviations, with their neighbours."""
         return {name: port.taken_as for name, port in self.read().items() if port.taken}
 
 
 def record_report(
     ports: dict[str, ObservedPort], report: Mapping[str, str | None], usual: Mapping[str, str], now: float
 ) -> dict[str, ObservedPort]:
-    """The ports after a report. Of a port that it leaves out nothing new is known; unknown ports are nobody's."""
+    """The ports after a report. Nothing is concluded from ports that it leaves out; unknown ports are ignored."""
     after = dict(ports)
     for name, peer in report.items():
         if name not in usual:
@@ -82,14 +82,14 @@ def record_report(
 
 
 def due(moving: Iterable[ObservedPort], now: float) -> bool:
-    """Whether it is time to take up the ports that have settled."""
+    """Whether it is time to adopt the ports that have settled."""
     waits = [now - port.since for port in moving]
     settled = [wait for wait in waits if wait >= SETTLE_S]
     return bool(settled) and (len(settled) == len(waits) or max(settled) >= SETTLE_S_MOST)
 
 
 def taken_up(ports: dict[str, ObservedPort], now: float) -> dict[str, ObservedPort]:
-    """The ports with those taken up that have settled."""
+    """The ports after adopting those that have settled."""
     return {
         name: ObservedPort(port.seen, port.since, port.usual, not port.usual, None if port.usual else port.seen)
         if port.moving and now - port.since >= SETTLE_S

@@ -1,7 +1,7 @@
-"""Reservations in time: promised now, kept from whoever would still be there, held when their time comes.
+"""Reservations in time: promised now, protected until their start, then held.
 
-Until its start a reservation is a promise in the ledger. Then it becomes an allocation of its own name that nobody has
-bound; whoever says `reservation` in a spec takes from that. At its end what nobody took is released.
+Until its start a reservation is a promise in the ledger. Then it becomes an unbound allocation of the same name;
+requests that name it in `reservation` draw on that. At its end, what nobody took is released.
 """
 
 from __future__ import annotations
@@ -27,13 +27,13 @@ RESERVATION_STATES = StateMachine(
     "reservation",
     start="Promised",
     states=[
-        State("Promised", "kept from whoever would still be there at its start"),
+        State("Promised", "protected from allocations that would still be there at its start"),
         State(
             "Waiting",
-            "its start has come; not all of its nodes are free, and there is no other place",
+            "its start has come; not all of its nodes are free, and nowhere else has room",
         ),
-        State("Active", "an allocation of its name, for others to take from"),
-        State("Ended", "its end has come, or all of it was taken"),
+        State("Active", "held by an allocation of the same name, from which others may draw"),
+        State("Ended", "its end has come, or all of it has been drawn"),
     ],
     moves={
         "Promised": ["Waiting", "Active", "Ended"],
@@ -45,7 +45,7 @@ RESERVATION_STATES = StateMachine(
 
 
 class ReservationRow(ResourceRow, Base):
-    """One reservation. `place` names the nodes and says what of them."""
+    """One reservation. `place` names its nodes and what it has of each."""
 
     __tablename__ = "reservations"
     kind = "reservation"
@@ -61,7 +61,7 @@ class ReservationRow(ResourceRow, Base):
         return self.state in ("Promised", "Waiting")
 
     def lies_at(self, start: float, end: float) -> bool:
-        """Whether it is from then until then, as far as it is shown: a moment in whole milliseconds."""
+        """Whether it has this start and end, compared as they are shown: in whole milliseconds."""
         return abs(self.starts_at - start) < 1e-3 and abs(self.ends_at - end) < 2e-3
 
     def spec(self) -> AllocationRequest:
@@ -69,7 +69,7 @@ class ReservationRow(ResourceRow, Base):
 
     @property
     def nodes(self) -> set[str]:
-        """Of which it has anything."""
+        """The nodes of which it has anything."""
         return {entry[0] for entries in self.place.values() for entry in entries}
 
     def view(self) -> ReservationView:
@@ -84,7 +84,7 @@ class ReservationRow(ResourceRow, Base):
 
 
 def active_reservations(session: Session) -> list[ReservationRow]:
-    """Those whose end has not come, by start."""
+    """Reservations whose end has not come, ordered by start."""
     rows = (row for row in all_rows(session, ReservationRow) if row.state != "Ended")
     return sorted(rows, key=lambda row: (row.starts_at, row.name))
 
@@ -95,7 +95,7 @@ def promised_on(session: Session, nodes: Set[str]) -> list[str]:
 
 
 def forget_reservations(session: Session, before: float) -> int:
-    """Drop those that had ended by then (s, emulated) and of which no allocation has anything; how many."""
+    """Delete reservations that had ended by then (s, emulated) and have no allocation. Return how many."""
     rows = all_rows(session, ReservationRow)
     ended = {row.name: row for row in rows if row.state == "Ended" and row.updated_at < before}
     if not ended:
@@ -109,7 +109,8 @@ def forget_reservations(session: Session, before: float) -> int:
 
 
 def placement_to_json(place: Placement, name: Any, offsets: Any, width: int) -> dict[str, list[list[Any]]]:
-    """A place as JSON: by kind, entries of a node's name and how much of it. `name` gives a node's name by number."""
+    """A placement as JSON: by kind, entries of a node's name and how much of it. `name` maps a node's number to its
+    name."""
 
     def nodes(masks: list[tuple[int, int]]) -> list[list[Any]]:
         return [[name(cabinet * width + offset), 1] for cabinet, mask in masks for offset in offsets(mask)]
@@ -127,7 +128,7 @@ def placement_to_json(place: Placement, name: Any, offsets: Any, width: int) -> 
 
 
 def placement_from_json(document: dict[str, list[list[Any]]], number: Any, width: int) -> Placement:
-    """The reverse of `written`; nodes that are there no more are left out."""
+    """The inverse of `placement_to_json`; nodes that no longer exist are left out."""
     place = Placement()
     for kind in ("whole", "spares"):
         masks: dict[int, int] = {}

@@ -1,4 +1,4 @@
-"""ResourceStore: the questions asked of MatrixResource's tables, in the words of the domain."""
+"""ResourceStore: the queries on MatrixResource's tables."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def _name(row: ResourceRow) -> str:
 
 
 class ResourceStore(Store):
-    """Nodes, allocations, and what agents are asked for."""
+    """Nodes, allocations and assignments."""
 
     def __init__(self, records: Database) -> None:
         super().__init__(records)
@@ -31,12 +31,12 @@ class ResourceStore(Store):
         )
 
     def nodes(self, session: Session, names: Sequence[str] | None = None) -> list[NodeRow]:
-        """All nodes, or those of these names that exist, by name."""
+        """All nodes, or the existing ones of these names, sorted by name."""
         found = all_rows(session, NodeRow) if names is None else rows_where(session, NodeRow, "name", *names)
         return sorted(found, key=_name)
 
     def names_in(self, session: Session, cabinet: CabinetName) -> list[str]:
-        """Of the nodes of a cabinet."""
+        """The names of the nodes in a cabinet."""
         within = NodeRow.supernode == cabinet.supernode, NodeRow.name.startswith(f"{cabinet}-")
         return list(session.scalars(select(NodeRow.name).where(*within)))
 
@@ -51,7 +51,7 @@ class ResourceStore(Store):
         )
 
     def parts(self, session: Session, allocation: str | None = None, node: str | None = None) -> list[PartitionRow]:
-        """Parts of nodes, of one allocation or node if given, in rank order and then by node."""
+        """Parts of nodes, of one allocation or node if given, by rank and then by node."""
         if allocation is not None:
             found = rows_where(session, PartitionRow, "allocation", allocation)
         elif node is not None:
@@ -62,7 +62,7 @@ class ResourceStore(Store):
         return sorted(found, key=lambda part: (part.rank is None, part.rank or 0, part.node, part.allocation))
 
     def parted(self, session: Session) -> frozenset[str]:
-        """Nodes of whose NPUs somebody has some; sockets and memory that are lent lie beside NPUs and do not count."""
+        """Nodes of which some NPUs are held in parts; sockets and memory alone do not count."""
         return frozenset(part.node for part in all_rows(session, PartitionRow) if part.dies)
 
     def allocation(self, session: Session, name: str) -> AllocationRow:

@@ -1,7 +1,7 @@
-"""Tables of MatrixResource, and of these the machine as it was observed: supernodes, and nodes with their parts.
+"""Tables of the machine as observed: supernodes, nodes, and parts of nodes.
 
-A node has one `holder` column, so two holders of a whole node are not a state the database can be in; what is shared
-are `parts`. One transaction per verb.
+A node has one `holder` column, so the database cannot represent two holders of a whole node; shared nodes have `parts`.
+One transaction per verb.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from matrixresource.nodes.fault_rules import dies_shown, failure_times, faults_o
 from matrixresource.nodes.states import AVAILABLE, NODE_STATES, QUARANTINED, RETIRED, STAGE_TOLERATED, node_state
 
 INVENTORY_MATCHES = "InventoryMatches"
-"""The condition of a node that says whether it consists of what the supernode's spec expects."""
+"""The condition of a node that says whether its inventory matches the supernode's spec."""
 
 
 class Base(DeclarativeBase):
@@ -38,7 +38,7 @@ leader_table(Base.metadata)
 
 
 class SupernodeRow(ResourceRow, Base):
-    """One supernode of the inventory and the version of its topology."""
+    """One supernode of the inventory and its topology version."""
 
     __tablename__ = "supernodes"
     kind = "supernode"
@@ -64,11 +64,11 @@ class SupernodeRow(ResourceRow, Base):
 
 
 class PartitionRow(Base):
-    """What an allocation holds of a node that is not its own: dies, sockets, GiB. Sets of dies are numbers, die k is
-    bit k.
+    """What an allocation holds of a node that is not entirely its own: dies, sockets, GiB. Sets of dies are integers,
+    die k being bit k.
 
-    `generation` is that of the node's assignment that asks for it, or, once `going`, that asks for it no more: until
-    the agent has answered it, what is held stays held.
+    `generation` is that of the node's assignment that requests it or, once it is `releasing`, of the one that no longer
+    does: it stays held until the agent has answered that.
     """
 
     __tablename__ = "parts"
@@ -92,12 +92,12 @@ class PartitionRow(Base):
         )
 
     def ready(self, node: NodeRow) -> bool:
-        """Whether the node's agent has reported it prepared."""
+        """Whether the node's agent has reported it as prepared."""
         seen = (node.reported_partitions or {}).get(self.allocation)
         return node.agent == "Connected" and node.observed_generation >= self.generation and seen == "Active"
 
     def gone(self, node: NodeRow) -> bool:
-        """Whether the node's agent has wiped it, or can no longer be asked."""
+        """Whether the node's agent has wiped it, or can no longer be asked to."""
         if node.agent == "Lost":
             return True
         return node.observed_generation >= self.generation and self.allocation not in (node.reported_partitions or {})
@@ -138,10 +138,10 @@ class NodeRow(TimedStateRow, Base):
     rank: Mapped[int | None] = mapped_column(Integer)
     shared_by: Mapped[int] = mapped_column(Integer, default=0)
     cordoned_by: Mapped[list[str]] = mapped_column(JSON, default=list, server_default="[]")
-    """Who keeps newcomers off it; each lifts only its own cordon."""
+    """Owners of its cordons; each lifts only its own."""
     domain_closed: Mapped[bool] = mapped_column(Boolean, default=False)
     reserved_for_plan: Mapped[str | None] = mapped_column(String(253))
-    """The defragmentation under way that needs this node."""
+    """The defragmentation in progress that needs this node."""
     power: Mapped[str] = mapped_column(String(10), default="Unknown")
     health: Mapped[str] = mapped_column(String(12), default="Unknown")
     agent: Mapped[str] = mapped_column(String(10), default="Lost")
@@ -154,27 +154,28 @@ class NodeRow(TimedStateRow, Base):
     wanted_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     assignment_generation: Mapped[int] = mapped_column(BigInteger, default=1)
     faults: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
-    """As last judged: a `FaultView` each, in its wire form."""
+    """As last evaluated: one `FaultView` each, in wire form."""
     reported_partitions: Mapped[dict[str, str]] = mapped_column(JSON, default=dict)
-    """The status last reported of each part, by the allocation it is for."""
+    """The last reported status of each part, by allocation."""
 
     message: Mapped[str] = mapped_column(String(300), default="", server_default="")
-    """What its agent says of its stage."""
+    """Details of its stage, from its agent."""
     desired_state: Mapped[str] = mapped_column(String(12), default=AVAILABLE, server_default=AVAILABLE)
-    """Where an administrator or a rule wants it: Available, Manageable, Servicing, Quarantined or Retired."""
+    """The state that an administrator or a rule has requested: Available, Manageable, Servicing, Quarantined or
+    Retired."""
     state_reason: Mapped[str | None] = mapped_column(String(40))
     state_message: Mapped[str] = mapped_column(String(400), default="", server_default="")
-    """Why it is wanted there, and what that risks."""
+    """Why that state is requested, and the risk."""
     task: Mapped[str | None] = mapped_column(String(10))
-    """What its agent was asked to do, verify, inspect, clean or update, until it has done that."""
+    """The task of its agent (verify, inspect, clean or update), until that is done."""
     firmware: Mapped[str | None] = mapped_column(String(80))
     wanted_firmware: Mapped[str | None] = mapped_column(String(80))
-    """As its agent last reported, and what it was last asked to be updated to."""
+    """As last reported by its agent, and as last requested."""
     flap_score: Mapped[float] = mapped_column(Float, default=0.0, server_default="0")
     flapped_at: Mapped[float | None] = mapped_column(Float)
     heard_at: Mapped[float | None] = mapped_column(Float)
     lost_at: Mapped[float | None] = mapped_column(Float)
-    """Of an agent that is silent: when it was heard last, and when it was declared lost."""
+    """For a silent agent: when it was last heard, and when it was declared lost."""
 
     @property
     def node_name(self) -> NodeName:
@@ -182,12 +183,12 @@ class NodeRow(TimedStateRow, Base):
 
     @property
     def allocated(self) -> bool:
-        """Whether anybody has it, or a part of it."""
+        """Whether any allocation holds it or a part of it."""
         return self.holder is not None or bool(self.shared_by)
 
     @property
     def in_sync(self) -> bool:
-        """Whether the agent has taken up who has the node to itself; parts have generations of their own."""
+        """Whether the agent has accepted the assignment of the whole node; parts have their own generations."""
         return self.observed_generation >= self.wanted_generation
 
     @property
@@ -199,7 +200,7 @@ class NodeRow(TimedStateRow, Base):
         return self.in_sync and self.status == desired and self.agent == "Connected"
 
     def read_state(self) -> None:
-        """The state follows from what is requested and what was reported; nobody sets it."""
+        """Derive the state from what is requested and what was reported; nobody sets it."""
         before = self.state
         self.state = node_state(
             current=self.holder is not None,
@@ -216,9 +217,9 @@ class NodeRow(TimedStateRow, Base):
         self.state_changed(before)
 
     def cordon(self, by: str, cordoned: bool) -> None:
-        """Have this owner's cordon or not. Raises InvalidField."""
+        """Set or lift this owner's cordon. Raises InvalidField."""
         if by == MAINTENANCE:
-            raise InvalidField("a node is in maintenance with its domain: close or open that", field="by")
+            raise InvalidField("this owner's cordons follow the node's domain: close or open that instead", field="by")
         before = self.cordoned_by or []
         owners = sorted({*before, by} if cordoned else {*before} - {by})
         if owners != before:
@@ -226,12 +227,12 @@ class NodeRow(TimedStateRow, Base):
 
     @property
     def open(self) -> bool:
-        """Whether newcomers may have of it what nobody holds."""
+        """Whether new work may use what is free on it."""
         settled = self.holder is not None or (self.status == "Clean" and self.in_sync)
         return settled and self.reserved_for_plan is None and self.whole_fault() is None
 
     def obstacle(self) -> str | None:
-        """Why this node cannot be taken whole now; None where it can."""
+        """Why this node cannot be taken as a whole now; None if it can."""
         if self.holder is not None:
             return "Held"
         if self.shared_by:
@@ -240,15 +241,15 @@ class NodeRow(TimedStateRow, Base):
         return self.fault() or (kept if self.state == "Available" else self.state)
 
     def obstacle_to_npus(self, parted: bool) -> str | None:
-        """The same of its NPUs alone. `parted`: some of them are held in parts; sockets and memory that are lent, as to
-        caches, lie beside the NPUs and are in nobody's way."""
+        """The same for its NPUs alone. `parted`: some of them are held in parts; sockets and memory held for caches are
+        not in the way."""
         if self.holder is not None or not self.shared_by or parted:
             return self.obstacle()
         kept = "Kept" if self.reserved_for_plan is not None else None
         return self.fault() or (kept if self.status == "Clean" and self.in_sync else self.state)
 
     def fault(self) -> str | None:
-        """What keeps it out whoever holds it; None when nothing does."""
+        """What keeps it out of service regardless of its holder; None if nothing does."""
         whole = self.whole_fault()
         if whole is None and self.health == "Unhealthy":
             return "Unhealthy"
@@ -256,12 +257,13 @@ class NodeRow(TimedStateRow, Base):
 
     @property
     def unhealthy_because(self) -> str:
-        """The part, code and level of each fault that makes it unhealthy."""
+        """The component, code and level of each fault that makes it unhealthy."""
         faults = (fault for fault in faults_of(self) if worst_health([fault.level]) == "Unhealthy")
         return "; ".join(f"{fault.component} {fault.code} ({fault.level})" for fault in faults)
 
     def whole_fault(self) -> str | None:
-        """What keeps all of it out, whoever holds it; faults of single NPUs do not: those are `unusable_dies`."""
+        """What keeps all of it out of service regardless of its holder. Faults of single NPUs do not: see
+        `unusable_dies`."""
         if (self.desired_state or AVAILABLE) != AVAILABLE:
             return self.state
         if self.agent != "Connected":
@@ -273,7 +275,7 @@ class NodeRow(TimedStateRow, Base):
 
     @property
     def usable_npus(self) -> int:
-        """NPUs that could be placed on, whoever holds them now: none where all of the node is out."""
+        """NPUs that can be used, whoever holds them now; 0 if the whole node is out."""
         if self.whole_fault() is not None:
             return 0
         bad = unusable_dies(self)
@@ -315,7 +317,8 @@ class NodeRow(TimedStateRow, Base):
 
     @property
     def progress(self) -> dict[str, str]:
-        """For the view of a member: its stage, what is said of that, or why it is kept out; and when it failed."""
+        """For the view of a member: its stage and the details of that, or why it is out of service; and when it
+        failed."""
         kept = self.state in (QUARANTINED, RETIRED) or self.state_reason == STAGE_TOLERATED
         message = (self.state_message if kept else "") or self.message
         shown = {"stage": self.stage, "message": message} | failure_times(self)

@@ -1,9 +1,9 @@
-"""The history of the topology: one row per version, never changed again but for being superseded, and dropped a while
-after that.
+"""The history of the topology: one row per version, immutable except for being superseded, and deleted some time after
+that.
 
-Each version holds the whole content, and specs are kept by fingerprint, so any of them can be rebuilt from its own row.
-A version is recorded in the transaction of the change that makes it. `topology_head` is the one row that
-names the newest.
+Each version holds the whole content, and specs are stored by fingerprint, so any version can be rebuilt from its own
+row. A version is recorded in the transaction of the change that makes it. `topology_head` is the single row that names
+the newest.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ class TopologyHeadRow(Base):
 
 
 class SpecRow(Base):
-    """A graph by its fingerprint: the numbers of its spec, and where it is drawn otherwise than they say. Sources of
-    the figures stay in the file they came from."""
+    """A graph by its fingerprint: the numbers of its spec, and how its drawing deviates from them. The sources of the
+    figures stay in the original file."""
 
     __tablename__ = "topology_specs"
 
@@ -71,10 +71,10 @@ def current_version(session: Session) -> str:
 
 
 def checked_version(session: Session, asked: str | None) -> str:
-    """The name of the newest version. Raises StaleTopology where `asked` was made on a machine of other content."""
+    """The name of the newest version. Raises StaleTopology if `asked` is a version with different content."""
     current = current_version(session)
     if not matches(asked, current):
-        text = f"the topology is {current!r} by now; plan anew on that version"
+        text = f"the topology is now {current!r}; plan again on that version"
         raise StaleTopology(text, field="topologyVersion")
     return current
 
@@ -96,12 +96,12 @@ def topology_at(session: Session, version: str | None = None) -> Topology:
 
 
 _newest: tuple[str, Topology] = ("", Topology())
-"""The version last read as the newest. A name tells the content, by its digest, whatever database it stands in; and of
-many supernodes, whose every node reports, it would be read for every report."""
+"""A cache of the version last read as the newest. A name includes the digest of the content, so it is valid for any
+database; with many supernodes the content would otherwise be read for every report."""
 
 
 def supernode_at(session: Session, name: str) -> Supernode:
-    """One supernode, which exists, as it is built now."""
+    """One existing supernode, as it is built now."""
     return Supernode(name, topology=graph_of(session, topology_at(session).supernodes[name]))
 
 
@@ -113,24 +113,24 @@ def supernodes(session: Session, version: str | None = None) -> dict[str, Supern
 
 
 def supernodes_as_found(session: Session, version: str | None = None) -> dict[str, Supernode]:
-    """The same with what agents found to be otherwise."""
+    """The same, with the deviations that agents found."""
     topology = topology_at(session, version)
     built = supernodes(session, version)
     return {name: supernode.deviating(topology.of(name).deviations) for name, supernode in built.items()}
 
 
 def spec_at(session: Session, supernode: str) -> SupernodeSpec:
-    """What a supernode that exists is built to."""
+    """The spec of an existing supernode."""
     return graph_of(session, topology_at(session).supernodes[supernode]).spec
 
 
 def specs_at(session: Session, supernodes: Iterable[str]) -> dict[str, SupernodeSpec]:
-    """What each of these supernodes is built to, looked up once for however many of its nodes are shown."""
+    """The specs of these supernodes, each looked up once."""
     return {name: spec_at(session, name) for name in dict.fromkeys(supernodes)}
 
 
 def head_of(session: Session) -> TopologyHeadRow:
-    """The head. Who writes holds the journal's lock, so nobody else changes the topology meanwhile."""
+    """The head row. A writer holds the change log's lock, so nobody else changes the topology meanwhile."""
     head = session.get(TopologyHeadRow, 1)
     if head is None:
         head = TopologyHeadRow(id=1, number=0, name="")
@@ -139,7 +139,7 @@ def head_of(session: Session) -> TopologyHeadRow:
 
 
 def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str) -> str:
-    """Make the next version, unless nothing changed; the name of what is then the newest."""
+    """Make the next version, unless nothing changed. Return the name of the newest version."""
     before = topology_at(session)
     if head.name and after == before:
         return head.name
@@ -165,8 +165,8 @@ def record(session: Session, head: TopologyHeadRow, after: Topology, *, by: str)
 
 
 def forget_versions(session: Session, before: float) -> int:
-    """Drop versions that others had superseded by then (s, emulated), except those that allocations or
-    defragmentations were made on, and graphs that no version has any more; how many versions."""
+    """Delete versions that had been superseded by then (s, emulated), except those on which allocations or
+    defragmentations were made, and graphs that no version has any more. Return how many versions."""
     old = select(TopologyVersionRow.name).where(
         TopologyVersionRow.state == "Superseded",
         TopologyVersionRow.updated_at < before,
@@ -186,7 +186,7 @@ def forget_versions(session: Session, before: float) -> int:
 
 
 def keep_graph(session: Session, topology: CompiledTopology) -> str:
-    """Remember a graph; its fingerprint."""
+    """Store a graph; return its fingerprint."""
     if session.get(SpecRow, topology.fingerprint) is None:
         document = topology.document()
         numbers, drawn = json.dumps(document["spec"]), json.dumps(document["drawn"])
@@ -195,7 +195,7 @@ def keep_graph(session: Session, topology: CompiledTopology) -> str:
 
 
 def graph_of(session: Session, fingerprint: str) -> CompiledTopology:
-    """The compiled graph of that fingerprint; one for all supernodes that are alike."""
+    """The compiled graph of that fingerprint, shared by all identical supernodes."""
     if (known := _graphs.pop(fingerprint, None)) is not None:
         return _graphs.setdefault(fingerprint, known)  # the last to go
     row = session.get(SpecRow, fingerprint)
@@ -207,4 +207,4 @@ def graph_of(session: Session, fingerprint: str) -> CompiledTopology:
 
 
 _graphs: dict[str, CompiledTopology] = {}
-"""By fingerprint, which tells the content: the same whatever database it was read from."""
+"""By fingerprint, which identifies the content: valid for any database."""

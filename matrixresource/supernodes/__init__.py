@@ -1,4 +1,4 @@
-"""The machine as it changes: supernodes, closed domains, versions of the topology.
+"""Changes of the machine: supernodes, closed domains, versions of the topology.
 
-It places nobody.
+It places no allocations.
 """

@@ -1,8 +1,8 @@
-"""TopologyManager: what the machine consists of, what of it is closed, and how it is really wired.
+"""TopologyManager: what the machine consists of, which parts are closed, and how it is actually wired.
 
-Supernodes come and go and domains are closed and opened by request; cables and switches are found to be otherwise from
-what agents report of their ports. Every change makes the next version of the topology, in the same transaction. Asked
-twice for the same, it finds what it did and makes no version.
+Supernodes are added and removed, and domains closed and opened, by request; differences in cables and switches are
+found in what agents report of their ports. Every change makes the next version of the topology, in the same
+transaction. Repeating a request changes nothing and makes no version.
 """
 
 from __future__ import annotations
@@ -47,12 +47,12 @@ from matrixresource.topology.supernode import Supernode
 from matrixresource.topology.versions import Topology
 
 ALIKE = ("supernode.compute_cabinets", "cabinet.nodes", "node.npus", "node.cpus", "node.dram_gib")
-"""What of a spec the supernodes of one machine have in common: free capacity is counted in one shape."""
+"""Figures that the supernodes of one machine must share, because free capacity is counted in one shape."""
 
 
 class TopologyManager:
-    """The verbs over the machine. `spec` is what a supernode is built to when nothing else is asked for, and `topology`
-    the graph it is wired by; without one, as the spec says."""
+    """The verbs on the machine. `spec` is the default spec of a supernode and `topology` its default graph; without a
+    graph it is wired as the spec says."""
 
     def __init__(
         self, store: ResourceStore, clock: Clock, spec: SupernodeSpec, topology: CompiledTopology | None = None
@@ -65,7 +65,7 @@ class TopologyManager:
     # -- by request ----------------------------------------------------------------------------------------------
 
     def seed(self, names: Iterable[str]) -> None:
-        """Know the machine: on an empty database these supernodes, else what it knows already. Run at start."""
+        """Add these supernodes to an empty database; otherwise keep what it has. Run at start."""
         with self._store.transaction() as session:
             head = head_of(session)
             if head.name:
@@ -76,9 +76,9 @@ class TopologyManager:
             record(session, head, Topology(self._fingerprints(session, built)), by="start")
 
     def ensure_supernode(self, name: str, request: SupernodeRequest, *, by: str) -> SupernodeView:
-        """Have a supernode of that name, wired by that graph, with its nodes enrolled and nothing on them. Raises
-        Conflict when it exists with another spec, or when somebody holds nodes that another graph lacks; InvalidField
-        where spec, graph or name cannot be."""
+        """Add a supernode of that name, wired by that graph, with its nodes enrolled and empty; or update it. Raises
+        Conflict if it exists with another spec, or if allocations hold nodes that the new graph lacks; InvalidField if
+        spec, graph or name are not valid."""
         spec = self._spec if request.spec is None else _parsed(request.spec)
         topology = self._topology if request.spec is None else compiled_spec(spec)
         if request.graph is not None:
@@ -90,7 +90,7 @@ class TopologyManager:
                 assert row is not None
                 built = supernode_at(session, name)
                 if request.spec is not None and built.spec.fingerprint != spec.fingerprint:
-                    raise Conflict(f"{name} is built to another spec; remove it first", field="spec")
+                    raise Conflict(f"{name} exists with another spec; remove it first", field="spec")
                 if "labels" in request.model_fields_set and row.labels != request.labels:
                     row.labels, row.generation = request.labels, row.generation + 1
                 if request.graph is not None and topology.fingerprint != before.supernodes[name]:
@@ -110,17 +110,19 @@ class TopologyManager:
         return row.view_of(nodes)
 
     def _redraw(self, session: Session, before: Supernode, after: Supernode) -> set[str]:
-        """Nodes and domains as another graph of the same supernode has them; the cabinets that it has not. What was
-        found of its ports is judged by that graph, and settles anew: agents say of ports what changes, and would not
-        say it again."""
+        """Change nodes and domains to another graph of the same supernode. Return the cabinets that it no longer has.
+        What was found of its ports is compared with the new graph and settles again: agents only report changes of
+        ports, and would not repeat it."""
         if before.spec.fingerprint != after.spec.fingerprint:
-            raise Conflict(f"{before.name} is built to another spec; remove it first", field="spec")
+            raise Conflict(f"{before.name} exists with another spec; remove it first", field="spec")
         gone = set(before.nodes()) - set(after.nodes())
         holders = [(node, holder) for node in sorted(gone) for holder in allocations_on(session, node)]
         if holders:
             blocking = [{"domain": node, "allocations": [holder]} for node, holder in holders]
-            raise Conflict(f"{holders[0][1]} lies on {holders[0][0]}, which the graph lacks", blocking=blocking)
-        _refuse_promised(session, before.name, gone, "the graph lacks some of its nodes")
+            raise Conflict(
+                f"{holders[0][1]} is placed on {holders[0][0]}, which the new graph lacks", blocking=blocking
+            )
+        _refuse_promised(session, before.name, gone, "the new graph lacks some of its nodes")
         for node in gone:
             session.delete(find(session, NodeRow, node))
         node_inventories.forget(session, gone)
@@ -139,11 +141,10 @@ class TopologyManager:
         return emptied
 
     def remove_supernode(self, name: str, *, by: str) -> None:
-        """Forget a supernode, once nobody holds anything in it or is promised it. Raises Conflict with who is in
-        `blocking`.
+        """Remove a supernode in which nothing is held or promised. Raises Conflict with the holders in `blocking`.
 
-        The specs of its nodes stay: their generations go on counting if it ever comes back, so that no agent takes an
-        old spec for a new one.
+        The assignments of its nodes are kept: if it ever returns, their generations continue, so that no agent mistakes
+        an old spec for a new one.
         """
         with self._store.transaction() as session:
             head, before = head_of(session), topology_at(session)
@@ -152,7 +153,7 @@ class TopologyManager:
             if holders:
                 blocking = [{"domain": name, "allocations": holders}]
                 raise Conflict(
-                    f"{name} holds {counted(len(holders), 'allocation')}; release or move what lies there",
+                    f"{name} holds {counted(len(holders), 'allocation')}; release or move what is placed there",
                     blocking=blocking,
                 )
             inside: list[Any] = [node for node in self._store.nodes(session) if node.supernode == name]
@@ -171,11 +172,11 @@ class TopologyManager:
             record(session, head, after, by=by)
 
     def close(self, name: str, *, by: str, reason: str = "", drain: bool = False) -> DomainView:
-        """Take nothing new in a cabinet or supernode; with `drain` whoever lies there is to leave."""
+        """Accept nothing new in a cabinet or supernode; with `drain`, allocations there are to leave."""
         return self._set(name, "Draining" if drain else "Closed", by, reason)
 
     def open(self, name: str, *, by: str, reason: str = "") -> DomainView:
-        """Take newcomers again."""
+        """Accept new work again."""
         return self._set(name, "Open", by, reason)
 
     def _set(self, name: str, state: str, by: str, reason: str) -> DomainView:
@@ -198,7 +199,8 @@ class TopologyManager:
         return row.view_of(allocations)
 
     def finish_drains(self) -> list[str]:
-        """Draining domains that nobody lies in any more are Drained: their watchers hear of it. Run on a period."""
+        """Mark draining domains as Drained once no allocation is left in them, so that their watchers learn of it. Runs
+        periodically."""
         draining = [row.name for row in self._store.records.found(DomainRow, _draining)]
         if not draining:
             return []
@@ -215,10 +217,11 @@ class TopologyManager:
     # -- by what agents report -----------------------------------------------------------------------------------
 
     def observe(self, session: Session, node: str, ports: Mapping[str, str | None]) -> None:
-        """Note who a node's ports are answered by (None: nobody). It makes a version once it has settled (`settle`).
+        """Record the neighbours of a node's ports (None: dark). Differences make a version once they have settled
+        (`reconcile`).
 
-        Ports as the layout names them (`ub-p3-k11`, `npu5-die1-p2`); of one left out nothing new is known. A node that
-        does not exist is left alone.
+        Ports are named as in the layout (`ub-p3-k11`, `npu5-die1-p2`); nothing is concluded from a port that is left
+        out. An unknown node is ignored.
         """
         row = session.get(ObservedPortsRow, node)
         digest = hashlib.sha256(json.dumps(sorted(ports.items())).encode()).hexdigest()
@@ -235,7 +238,8 @@ class TopologyManager:
         row.write(record_report(row.read(), ports, as_built(built.links(node)), self._clock.now()))
 
     def reconcile(self) -> str | None:
-        """Take up what has stayed the same for long enough; the new version's name, or None. Run on a period."""
+        """Make a version of the changes that have been stable for long enough. Return its name, or None. Runs
+        periodically."""
         now = self._clock.now()
         with self._store.reading() as session:
             if not due(_moving(session), now):
@@ -256,7 +260,7 @@ class TopologyManager:
     # -- parts of verbs ------------------------------------------------------------------------------------------
 
     def _enrol(self, session: Session, supernode: Supernode) -> SupernodeRow:
-        """Rows for a supernode, its nodes and its domains, as far as there are none yet."""
+        """Insert the rows of a supernode, its nodes and its domains that do not exist yet."""
         node = supernode.spec.node
         row = session.get(SupernodeRow, supernode.name)
         if row is None:
@@ -301,12 +305,11 @@ def _new_node(name: str, supernode: Supernode, generation: int) -> NodeRow:
 
 
 def _refuse_promised(session: Session, supernode: str, nodes: Set[str], why: str) -> None:
-    """Raises Conflict where any of these nodes of a supernode is promised to a reservation, which would be left without
-    it."""
+    """Raises Conflict if any of these nodes of a supernode is promised to a reservation, which would lose it."""
     reservations = promised_on(session, nodes)
     if reservations:
         blocking = [{"domain": supernode, "reservations": reservations}]
-        text = f"{reservations[0]} is promised nodes of {supernode}, and {why}; delete the reservation"
+        text = f"reservation {reservations[0]} is promised nodes of {supernode}, and {why}; delete the reservation"
         raise Conflict(text, blocking=blocking)
 
 
@@ -333,12 +336,14 @@ def _parsed(document: Mapping[str, Any]) -> SupernodeSpec:
 
 
 def _check_fits(name: str, spec: SupernodeSpec, others: Mapping[str, Supernode]) -> None:
-    """InvalidField for a name or spec that this machine cannot have."""
+    """Raises InvalidField for a name or spec that this machine cannot have."""
     checked_supernode_name(name)
     for other, path in product(others.values(), ALIKE):
         here, there = _figure(spec, path), _figure(other.spec, path)
         if here != there:
-            raise InvalidField(f"{here} beside {there} of {other.name}; supernodes are alike", field=f"spec.{path}")
+            raise InvalidField(
+                f"{here} differs from the {there} of {other.name}; all supernodes must be alike", field=f"spec.{path}"
+            )
 
 
 def _figure(spec: SupernodeSpec, path: str) -> int:

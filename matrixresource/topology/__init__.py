@@ -1,4 +1,4 @@
-"""Where things are: the numbers of a CloudMatrix384, its three planes as graphs, and questions asked of them."""
+"""Where things are: the numbers of a CloudMatrix384, its three planes as graphs, and queries on them."""
 
 from matrixresource.topology.layout import Layout, Link, Vertex
 from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec

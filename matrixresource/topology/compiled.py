@@ -1,12 +1,12 @@
-"""CompiledTopology: what a supernode's graph says, in the tables that decisions read.
+"""CompiledTopology: a supernode's graph in the form of tables that decisions read.
 
-Compiled from the graph and from nothing else: which nodes there are and in which cabinet, the switches, the links of
-every node and leaf, and where the graph departs from the regular machine that the spec describes: nodes and switches it
-lacks, cables it lacks or leads elsewhere. Names are kept without the supernode's, so that all supernodes that are alike
-share one graph and one compiled form; only what deviates is kept for each that does.
+Compiled from the graph alone: which nodes there are and in which cabinet, the switches, the links of every node and
+leaf, and where the graph departs from the regular machine of the spec, that is, missing nodes and switches, and cables
+that are missing or lead elsewhere. Names omit the supernode, so that all identical supernodes share one graph and one
+compiled form; only deviations are stored for each supernode that has them.
 
-`rewired` is what arrays over ports need to know: by owner and port, the port in whose place its cable leads (that of
-the same switch in the regular machine), or None where it leads nowhere that its plane could use.
+`rewired` is what arrays over ports need: by owner and port, the port in whose place the cable leads (that of the same
+switch in the regular machine), or None if it leads nowhere that its plane could use.
 """
 
 from __future__ import annotations
@@ -29,21 +29,21 @@ from matrixresource.topology.spec import SupernodeSpec
 
 SWITCHES = ("l1", "l2", "leaf", "spine")
 STANDARD = "sn0"
-"""The supernode that shared graphs are drawn of."""
+"""The name of the supernode in shared graphs."""
 
 Rewired = Mapping[str, Mapping[str, str | None]]
 
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """The regular machine of a spec, by local names: what a graph is compared with."""
+    """The regular machine of a spec, with local names: what a graph is compared with."""
 
     vertices: dict[str, Vertex]
     links: dict[str, Link]
     node_slots: dict[str, tuple[int, int]]
-    """Every node that the spec has room for, with the numbers of its cabinet and of its place there."""
+    """Every node position of the spec, with the numbers of its cabinet and of its place there."""
     port_towards: dict[tuple[str, str], str]
-    """By the near end and the far end of a link, its port."""
+    """By near end and far end of a link, its port."""
     bus_devices: dict[str, str]
     leaves: dict[tuple[str, int], str]
     """By compute cabinet and subnet."""
@@ -51,14 +51,15 @@ class Frame:
 
 @dataclass(frozen=True, eq=False)
 class CompiledTopology:
-    """One supernode's graph, ready to be asked. `deviations` are the graph's from the regular machine of `spec`."""
+    """One supernode's graph, ready for queries. `deviations` are those of the graph from the regular machine of
+    `spec`."""
 
     spec: SupernodeSpec
     fingerprint: str
     compute_cabinets: tuple[str, ...]
     communication_cabinets: tuple[str, ...]
     nodes: dict[str, tuple[int, int]]
-    """By name: the number of the cabinet and of the place in it."""
+    """By name: the numbers of the cabinet and of the place in it."""
     switches: dict[str, Vertex]
     links: dict[str, tuple[Link, ...]]
     """By owner: a node, or an RDMA leaf for its trunks."""
@@ -68,12 +69,12 @@ class CompiledTopology:
     """By node and kind (npu, die, cpu), the names."""
     cabinet_of: dict[str, str] = field(default_factory=dict)
     bus_devices: dict[str, str] = field(default_factory=dict)
-    """By L2 switch, the box it sits in."""
+    """By L2 switch, the bus device that contains it."""
 
     @property
     def graph(self) -> nx.MultiGraph:
-        """Drawn of `STANDARD`; nobody writes into it. It takes as much memory as everything compiled from it and is
-        asked for rarely, so only the one that was drawn last is kept."""
+        """The graph, drawn for `STANDARD`; read-only. It takes as much memory as everything compiled from it and is
+        rarely needed, so only the last one drawn is kept."""
         return _drawn(self.spec, self.deviations)
 
     @functools.cached_property
@@ -99,8 +100,8 @@ class CompiledTopology:
         return found
 
     def ports_of(self, element: str) -> dict[str, set[str]]:
-        """The ports, by owner, that go with an element (`matrixlink/fabric/condition/elements.py` lists
-        them); none where there is none."""
+        """The ports, by owner, that belong to an element (`matrixlink/fabric/condition/elements.py` lists the
+        elements); empty for an unknown one."""
         if "." in element:
             owner, _, port = element.partition(".")
             if match := re.fullmatch(r"ub-p(\d+)", port):
@@ -115,7 +116,7 @@ class CompiledTopology:
         return together(self.ports_at.get(part, {}) for part in self._parts(element))
 
     def _parts(self, element: str) -> list[str]:
-        """The dies and switches that an element consists of."""
+        """The dies and switches of an element."""
         if element in self.compute_cabinets:
             dies = [die for node in self.nodes if self.cabinet_of[node] == element for die in self._inside(node)]
             return [*dies, *(each.name for each in self.switches.values() if each.cabinet == element)]
@@ -140,7 +141,7 @@ class CompiledTopology:
 
     @functools.cached_property
     def node_uplink_gbps(self) -> dict[str, float]:
-        """By node, what all its uplinks of the UB plane carry together."""
+        """By node, the combined rate of its UB uplinks."""
         every = [each.name for each in self.switches.values() if each.kind == "l2"]
         return dict.fromkeys(self.nodes, 0.0) | self.uplink_gbps(every)
 
@@ -157,7 +158,7 @@ class CompiledTopology:
         return found
 
     def uplink_gbps(self, switches: Iterable[str]) -> dict[str, float]:
-        """By node, the rate of its uplinks that end at any of those switches."""
+        """By node, the combined rate of its uplinks that end at any of those switches."""
         found: dict[str, float] = {}
         for switch in switches:
             for link in self._uplinks.get(switch, ()):
@@ -166,14 +167,14 @@ class CompiledTopology:
         return found
 
     def document(self) -> dict[str, Any]:
-        """Spec and deviations: all that it takes to draw the graph again."""
+        """Spec and deviations: everything needed to draw the graph again."""
         numbers = self.spec.model_dump(exclude={"figures"})
         ordered = sorted(self.deviations, key=lambda each: (each.kind, each.part, each.peer or ""))
         return {"spec": numbers, "drawn": [each.wire() for each in ordered]}
 
 
 def together(each: Iterable[Mapping[str, Iterable[str]]]) -> dict[str, set[str]]:
-    """The ports of several parts, by owner: each once."""
+    """The ports of several parts, by owner, each once."""
     found: dict[str, set[str]] = {}
     for ports in each:
         for owner, names in ports.items():
@@ -217,12 +218,12 @@ def local_link(link: Link, cut: int) -> Link:
 
 
 def compiled_spec(spec: SupernodeSpec) -> CompiledTopology:
-    """The compiled graph of a supernode built to `spec` throughout, one for all who ask in this process."""
+    """The compiled graph of a supernode built exactly to `spec`, shared within this process."""
     return _compiled_deviating(spec, frozenset())
 
 
 def compiled_document(document: Mapping[str, Any]) -> CompiledTopology:
-    """The reverse of `CompiledTopology.document`."""
+    """The inverse of `CompiledTopology.document`."""
     spec = _spec(json.dumps(document["spec"]))
     return compiled_deviating(spec, [Deviation(**each) for each in document.get("drawn", ())])
 
@@ -238,8 +239,7 @@ def _spec(numbers: str) -> SupernodeSpec:
 
 
 GRAPHS_KEPT = 8
-"""Compiled graphs that are kept for whoever asks again; one takes a fifth of a megabyte beside the others, and half a
-second to make."""
+"""Compiled graphs to cache; each takes a fifth of a megabyte on top of the others, and half a second to compile."""
 
 
 @functools.lru_cache(maxsize=GRAPHS_KEPT)
@@ -248,8 +248,8 @@ def _compiled_deviating(spec: SupernodeSpec, found: frozenset[Deviation]) -> Com
 
 
 def _compiled_regular(spec: SupernodeSpec) -> CompiledTopology:
-    """What the graph of the regular machine says, of the records that it would be drawn of: nothing deviates there, and
-    the graph of a large machine takes many times as long and as much memory as they do."""
+    """The compiled form of the regular machine, made from the records from which its graph would be drawn: nothing
+    deviates there, and the graph of a large machine takes many times their time and memory."""
     frame, layout, cut = frame_of(spec), Layout(spec, STANDARD), len(STANDARD) + 1
     by_owner: dict[str, list[Link]] = {}
     for name, link in frame.links.items():
@@ -279,7 +279,7 @@ _drawn = functools.lru_cache(maxsize=1)(_draw)
 
 
 def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology:
-    """What a checked graph says. `spec` is the regular machine that it is drawn on."""
+    """Compile a checked graph. `spec` is the regular machine that it is drawn on."""
     name = graph.graph.get("supernode", STANDARD)
     if name != STANDARD:
         graph = renamed(graph, STANDARD)
@@ -314,7 +314,8 @@ def compile_graph(graph: nx.MultiGraph, spec: SupernodeSpec) -> CompiledTopology
 
 
 def combined(drawn: Iterable[Deviation], found: Iterable[Deviation]) -> frozenset[Deviation]:
-    """What deviates when agents found `found` on a machine drawn with `drawn`: of one part the newer word."""
+    """All deviations when agents found `found` on a machine drawn with `drawn`; for the same part, what was found
+    counts."""
     newer = {each.part: each for each in found}
     return frozenset([*newer.values(), *(each for each in drawn if each.part not in newer)])
 
@@ -325,7 +326,7 @@ def _read_links(
     drawn: Mapping[str, tuple[str, str]],
     nodes: Mapping[str, Any],
 ) -> tuple[dict[str, tuple[Link, ...]], Rewired, list[Deviation]]:
-    """By owner the links there are; the ports that lead elsewhere; and the cables that deviate, told once each."""
+    """By owner the links that exist; the ports that lead elsewhere; and the cables that deviate, each once."""
     by_owner: dict[str, list[Link]] = {}
     rewired: dict[str, dict[str, str | None]] = {}
     cables: list[Deviation] = []
@@ -364,7 +365,7 @@ def _endpoints(
 
 
 def _fingerprint(spec: SupernodeSpec, found: frozenset[Deviation]) -> str:
-    """The spec's own where nothing deviates, else twelve hex digits of both."""
+    """The spec's own fingerprint if nothing deviates, else twelve hex digits of both."""
     if not found:
         return spec.fingerprint
     ordered = sorted([each.kind, each.part, each.peer or ""] for each in found)
@@ -372,7 +373,7 @@ def _fingerprint(spec: SupernodeSpec, found: frozenset[Deviation]) -> str:
 
 
 def renamed(graph: nx.MultiGraph, name: str) -> nx.MultiGraph:
-    """The graph of another supernode that is alike."""
+    """The graph of another, identical supernode."""
     former = graph.graph.get("supernode", STANDARD)
     if former == name:
         return graph

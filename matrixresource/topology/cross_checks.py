@@ -1,8 +1,8 @@
-"""The sums and products that the numbers of a supernode must obey.
+"""Consistency checks on the numbers of a supernode.
 
-Each check states a relation in a sentence and compares a figure of the file with what follows from the others:
-cabinets from nodes, rates from links, cables counted at one end against the other, optical modules against cables.
-`spec.py` refuses a file in which one does not hold.
+Each check states a relation as a sentence and compares a figure of the file with the one derived from others: cabinets
+from nodes, rates from links, cables counted at both ends, optical modules against cables. `spec.py` refuses a file in
+which one of them fails.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matrixresource.topology.spec import SupernodeSpec
 
 @dataclass(frozen=True, slots=True)
 class CrossCheck:
-    """One relation the numbers must obey: what the file states against what follows from other figures."""
+    """One relation between the numbers: what the file states, and what follows from other figures."""
 
     field: str
     sentence: str
@@ -27,7 +27,7 @@ class CrossCheck:
 
 
 def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
-    """Every sum and product of the file, as sentences with the stated and the derived number."""
+    """Every relation, as a sentence with the stated and the derived number."""
     die, npu, node, cabinet, total, ub, rdma = (
         spec.die, spec.npu, spec.node, spec.cabinet, spec.supernode, spec.ub, spec.rdma,
     )  # fmt: skip
@@ -90,10 +90,10 @@ def cross_checks(spec: SupernodeSpec) -> list[CrossCheck]:
 
 
 def _of_uplinks(spec: SupernodeSpec) -> list[CrossCheck]:
-    """What holds where the UB plane leads from node to node."""
+    """Relations where the UB plane connects nodes."""
     node, ub = spec.node, spec.ub
     if not ub.between_nodes:
-        return [CrossCheck("ub.uplink_gbps", "no uplinks where there are no L2 switches", ub.uplink_gbps, 0)]
+        return [CrossCheck("ub.uplink_gbps", "without L2 switches there are no uplinks", ub.uplink_gbps, 0)]
     return [
         CrossCheck("node.ub_gbps", "uplinks of a node", node.ub_gbps, ub.sub_planes * ub.l1_uplink_gbps),
         CrossCheck("node.ub_optical_port_gbps", "optics of a node", node.ub_gbps,

@@ -1,9 +1,9 @@
-"""Where the machine is wired otherwise than its graph says, worked out from what nodes report of their ports.
+"""Where the actual wiring differs from the graph, derived from what nodes report about their ports.
 
-A node says of each of its ports who answers at the other end, or that nobody does. A port that is answered by somebody
-else is a moved cable. Dark ports are explained by as few parts as can be: a switch in another cabinet has failed when
-every node that is heard finds all its ports towards it dark, an L1 switch when all its uplinks are; what is then left
-dark is a cable each. Pure: who is heard, and since when a report counts, is the caller's to say.
+A node reports for each port who answers at the other end, or that nobody does. A port answered by someone unexpected is
+a moved cable. Dark ports are explained by as few parts as possible: a switch in another cabinet has failed if every
+node that reports finds all its ports towards it dark, an L1 switch if all its uplinks are dark; each remaining dark
+port is a dark cable. Pure: the caller decides whose reports count, and since when.
 """
 
 from __future__ import annotations
@@ -17,18 +17,18 @@ from typing import Protocol
 from matrixresource.topology.layout import Link
 
 WITNESSES_LEAST = 2
-"""One node alone cannot tell a dark cable from a failed switch."""
+"""A single node cannot tell a dark cable from a failed switch."""
 
 
 class Wiring(Protocol):
-    """Who can say what links a node has a port of."""
+    """Knows the links of each node."""
 
     def links(self, node: str) -> list[Link]: ...
 
 
 @dataclass(frozen=True, slots=True)
 class Deviation:
-    """`part` is the link's name or the switch's; `peer` who answers where a cable was moved."""
+    """`part` is the name of the link or switch; `peer` the new neighbour of a moved cable."""
 
     kind: str
     part: str
@@ -39,12 +39,12 @@ class Deviation:
         return found | {"peer": self.peer} if self.peer is not None else found
 
     def of(self, supernode: str) -> Deviation:
-        """The same of one supernode, where parts were named without any."""
+        """The same in one supernode, for parts named without one."""
         peer = self.peer
         return replace(self, part=f"{supernode}-{self.part}", peer=peer and _inside(supernode, peer))
 
     def local(self, supernode: str) -> Deviation:
-        """The reverse of `of`."""
+        """The inverse of `of`."""
         prefix = f"{supernode}-"
         return replace(self, part=self.part.removeprefix(prefix), peer=self.peer and self.peer.removeprefix(prefix))
 
@@ -54,7 +54,7 @@ def _inside(supernode: str, peer: str) -> str:
 
 
 def as_built(links: Iterable[Link]) -> dict[str, str]:
-    """Who answers at each port of a node that has these links, wired as its graph says. The far end is the second of a
+    """The neighbour at each port of a node with these links, wired as its graph says. The far end is the second of a
     link's `ends`."""
     return {link.port: link.ends[1] for link in links}
 
@@ -62,8 +62,8 @@ def as_built(links: Iterable[Link]) -> dict[str, str]:
 def deviations(
     supernode: Wiring, found: Mapping[str, Mapping[str, str | None]], heard: Collection[str]
 ) -> frozenset[Deviation]:
-    """What is otherwise. `found` has for every node that ever reported the ports that are not as built (peer, or None
-    for dark; maybe none at all); `heard` are the nodes whose agents are there to be believed."""
+    """All deviations. `found` has, for every node that ever reported, the ports that are not as built (the peer, or
+    None for dark; possibly no ports); `heard` are the nodes whose agents are currently trusted."""
     witnesses = {node for node in found if node in heard}
     if len(witnesses) < WITNESSES_LEAST:
         witnesses = set(found)
@@ -87,7 +87,7 @@ def deviations(
 
 
 def _failed_far_switches(dark: Mapping[str, Link], heard: Iterable[Link]) -> set[str]:
-    """L2 switches, leaves and the VPC fabric that no heard node's port sees any more."""
+    """L2 switches, leaves and the VPC fabric that no reporting node can see any more."""
     suspects = {link.ends[1] for link in dark.values() if _far(link)}
     nodes: dict[str, set[str | None]] = defaultdict(set)
     cleared: set[str] = set()
@@ -101,7 +101,7 @@ def _failed_far_switches(dark: Mapping[str, Link], heard: Iterable[Link]) -> set
 
 
 def _failed_l1_switches(dark: Mapping[str, Link], failed: set[str], links: Iterable[Link]) -> set[str]:
-    """L1 switches without one of their uplinks, unless every uplink is missed for its L2 switch's sake."""
+    """L1 switches that have lost all their uplinks, unless each loss is explained by a failed L2 switch."""
     uplinks: dict[str, list[Link]] = defaultdict(list)
     for link in dark.values():
         if link.kind == "l1-l2":
@@ -115,5 +115,5 @@ def _failed_l1_switches(dark: Mapping[str, Link], failed: set[str], links: Itera
 
 
 def _far(link: Link) -> bool:
-    """Whether the far end stands outside the node."""
+    """Whether the far end is outside the node."""
     return link.kind in ("l1-l2", "die-leaf", "qingtian-fabric")

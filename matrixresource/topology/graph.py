@@ -1,14 +1,14 @@
-"""The supernode as a NetworkX graph: the model that everything else is compiled from, and the views drawn of it.
+"""The supernode as a NetworkX graph: the model that everything else is compiled from, and simpler views of it.
 
 `supernode_graph` builds the graph of a supernode that is wired as its spec says; a drawn one is read by
-`graph_document.py` and checked by `graph_checks.py`. It is a multigraph, for two cables may lead to one chip, and a
-link's key is its name. Vertices bear `kind`, `cabinet`, `node`, `plane`, `sub_plane`; links `name`, `kind`,
-`capacity_gbps` (GB/s each way), `plane`, `sub_plane`, `node`. What stands in what (cabinet, node, part) is joined by
-edges of the kind `contains`, which carry nothing. Attributes that do not apply are left out, so that GraphML can carry
+`graph_document.py` and checked by `graph_checks.py`. It is a multigraph, because two cables may lead to one chip, and a
+link's key is its name. Vertices have `kind`, `cabinet`, `node`, `plane`, `sub_plane`; links `name`, `kind`,
+`capacity_gbps` (GB/s each way), `plane`, `sub_plane`, `node`. Containment (cabinet, node, part) is expressed by edges
+of the kind `contains`, which carry no traffic. Attributes that do not apply are left out, so that GraphML can represent
 every graph.
 
-`at_level` draws a plain graph of one plane or all: `die` has one vertex per die, `package` one per NPU with 56 GB/s
-links. Links between the same two vertices are then one edge with the sum of their rates.
+`at_level` draws a plain graph of one plane or of all: `die` has one vertex per die, `package` one per NPU with 56 GB/s
+links. Links between the same two vertices become one edge with the sum of their rates.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ LINK_ATTRIBUTES = ("name", "kind", "capacity_gbps", "latency_us", "plane", "sub_
 
 
 def supernode_graph(spec: SupernodeSpec, name: str = "sn0") -> nx.MultiGraph:
-    """The graph of a supernode built to `spec`: 1,553 vertices and 13,488 links of the published one."""
+    """The graph of a supernode built to `spec`: 1,553 vertices and 13,488 links for the published machine."""
     layout = Layout(spec, name)
     graph = nx.MultiGraph(supernode=name, model=spec.model)
     graph.add_nodes_from((vertex.name, present(vertex, VERTEX_ATTRIBUTES)) for vertex in every_vertex(layout))
@@ -46,7 +46,7 @@ def supernode_graph(spec: SupernodeSpec, name: str = "sn0") -> nx.MultiGraph:
 
 
 def every_vertex(layout: Layout) -> Iterator[Vertex]:
-    """Everything that a supernode consists of, on die level."""
+    """Every part of a supernode, at die level."""
     for cabinet in (*layout.compute_cabinets(), *layout.communication_cabinets()):
         yield Vertex(cabinet, "cabinet")
     for cabinet in layout.compute_cabinets():
@@ -59,7 +59,7 @@ def every_vertex(layout: Layout) -> Iterator[Vertex]:
 
 
 def every_link(layout: Layout) -> Iterator[Link]:
-    """Every link on die level: node by node, then the trunks between RDMA switches."""
+    """Every link at die level: node by node, then the trunks between RDMA switches."""
     for node in layout.nodes():
         yield from layout.ub_links(node)
         yield from layout.rdma_links(node)
@@ -72,14 +72,14 @@ def present(record: Vertex | Link, names: tuple[str, ...]) -> dict[str, Any]:
 
 
 def link_edges(graph: nx.MultiGraph) -> Iterator[tuple[str, str, str, dict[str, Any]]]:
-    """The links: both ends, the name, the attributes. What only says what stands in what is left out."""
+    """The links: both ends, name, attributes. Containment edges are left out."""
     for a, b, key, about in graph.edges(keys=True, data=True):
         if about.get("kind") != CONTAINS:
             yield a, b, key, about
 
 
 def ends_of_links(graph: nx.MultiGraph) -> dict[str, tuple[str, str]]:
-    """By name of link, its ends."""
+    """The ends of each link, by name."""
     return {key: (a, b) for a, b, key, _ in link_edges(graph)}
 
 
@@ -87,9 +87,9 @@ def ends_of_links(graph: nx.MultiGraph) -> dict[str, tuple[str, str]]:
 
 
 def at_level(graph: nx.MultiGraph, level: str = "die", plane: str | None = None) -> nx.Graph:
-    """A plain graph of the planes (or one) with dies or with NPUs."""
+    """A plain graph of all planes (or one) with dies or with NPUs."""
     if level not in LEVELS:
-        raise InvalidField(f"{level!r} is neither package nor die", field="level")
+        raise InvalidField(f"level must be package or die, not {level!r}", field="level")
     drawn = nx.Graph(**graph.graph, level=level)
     for vertex, about in graph.nodes(data=True):
         if about["kind"] not in CONTAINERS and (plane is None or plane in planes_of(about)):
@@ -102,7 +102,7 @@ def at_level(graph: nx.MultiGraph, level: str = "die", plane: str | None = None)
 
 
 def planes_of(about: dict[str, Any]) -> tuple[str, ...]:
-    """The planes that a vertex is on: a switch's own, a die's two, a CPU's one."""
+    """The planes of a vertex: a switch has its own, a die two, a CPU one."""
     if "plane" in about:
         return (about["plane"],)
     return {"die": ("ub", "rdma"), "npu": ("ub", "rdma"), "cpu": ("ub",)}.get(about["kind"], ())

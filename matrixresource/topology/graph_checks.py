@@ -1,9 +1,9 @@
-"""What is wrong with a drawn supernode, one sentence for each fault found.
+"""Checks of a drawn supernode, with one sentence per fault.
 
 A drawing is compared with the regular machine of its spec: every part has the name, kind and attributes that it has
-there, and every link ends at its own port and at a switch that its plane can use, at its kind's rate and latency. It
-may have fewer nodes, switches and cables, and cables may lead to another switch of their sub-plane; on every plane that
-it has, all parts are joined.
+there, and every link ends at its own port and at a switch that its plane can use, at the rate and latency of its kind.
+It may have fewer nodes, switches and cables, and cables may lead to another switch of their sub-plane; on each plane,
+all its parts must be connected.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from matrixresource.topology.spec import SupernodeSpec
 
 KINDS = ("cabinet", "node", "die", "cpu", "l1", "l2", "leaf", "spine", "qingtian", "fabric")
 NODE_PARTS = ("die", "cpu", "qingtian")
-"""Without these a node is not drawn whole; an L1 switch it may lack."""
+"""Parts that every drawn node must have; an L1 switch may be missing."""
 
 Attributes = Mapping[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
 class GraphFault:
-    """`where`: the vertex or link at fault; empty for the drawing as a whole."""
+    """`where`: the faulty vertex or link; empty for the drawing as a whole."""
 
     where: str
     sentence: str
@@ -37,7 +37,7 @@ class GraphFault:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A document as it was read, before anybody believes it: parts drawn twice are in it twice."""
+    """A document as it was read, before any check: parts drawn twice appear twice."""
 
     supernode: str
     vertices: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
@@ -49,22 +49,22 @@ class Drawing:
 
 
 def faults(drawing: Drawing, spec: SupernodeSpec) -> list[GraphFault]:
-    """Every fault of a drawing, in its order; none where it can be taken up."""
+    """Every fault of a drawing, in order; empty if it can be used."""
     frame, name = frame_of(spec), drawing.supernode
     if not drawing.vertices:
-        return [GraphFault("", "nothing is drawn")]
+        return [GraphFault("", "the drawing is empty")]
     drawn = dict(drawing.vertices)
-    found = [*_doubled((vertex for vertex, _ in drawing.vertices), "is drawn twice")]
+    found = [*_duplicates((vertex for vertex, _ in drawing.vertices), "is drawn twice")]
     for vertex, about in drawing.vertices:
         found += _vertex_faults(vertex, about, frame, name)
     found += _node_faults(frame, name, drawn)
-    found += _doubled((str(about["name"]) for _, _, about in drawing.links if about.get("name")), "names two links")
+    found += _duplicates((str(about["name"]) for _, _, about in drawing.links if about.get("name")), "names two links")
     for a, b, about in drawing.links:
         found += _link_faults(a, b, about, frame, name, drawn)
-    return found or list(_separate(drawing))
+    return found or list(_disconnected(drawing))
 
 
-def _doubled(names: Iterable[str], what: str) -> list[GraphFault]:
+def _duplicates(names: Iterable[str], what: str) -> list[GraphFault]:
     return [GraphFault(name, f"{name} {what}") for name, count in Counter(names).items() if count > 1]
 
 
@@ -74,20 +74,20 @@ def _doubled(names: Iterable[str], what: str) -> list[GraphFault]:
 def _vertex_faults(vertex: str, about: Attributes, frame: Frame, name: str) -> Iterator[GraphFault]:
     kind = about.get("kind")
     if kind is None:
-        yield GraphFault(vertex, f"{vertex} has no kind; one of {', '.join(KINDS)}")
+        yield GraphFault(vertex, f"{vertex} has no kind; it must be one of {', '.join(KINDS)}")
         return
     if kind not in KINDS:
-        text = "is an NPU: draw its dies" if kind == "npu" else f"is of the kind {kind!r}; one of {', '.join(KINDS)}"
+        text = "is an NPU: draw its dies" if kind == "npu" else f"has kind {kind!r}; use one of {', '.join(KINDS)}"
         yield GraphFault(vertex, f"{vertex} {text}")
         return
     if not vertex.startswith(f"{name}-"):
-        yield GraphFault(vertex, f"{vertex} is no part of {name}, which is drawn here")
+        yield GraphFault(vertex, f"{vertex} is not a part of {name}, the supernode drawn here")
         return
     usual = frame.vertices.get(vertex.removeprefix(f"{name}-"))
     if usual is None:
-        yield GraphFault(vertex, f"{vertex} has no place: the spec has no {kind} of that name")
+        yield GraphFault(vertex, f"{vertex} does not belong: the spec has no {kind} of that name")
     elif usual.kind != kind:
-        yield GraphFault(vertex, f"{vertex} is drawn as {kind}, the spec has it as {usual.kind}")
+        yield GraphFault(vertex, f"{vertex} is drawn as {kind}, but the spec says {usual.kind}")
     else:
         yield from _attribute_faults(vertex, about, usual, name)
 
@@ -99,13 +99,13 @@ def _attribute_faults(vertex: str, about: Attributes, usual: Vertex, name: str) 
             continue
         expected = f"{name}-{value}" if key in CONTAINERS else value
         if key not in about:
-            yield GraphFault(vertex, f"{vertex} has no {key}; it is {expected}")
+            yield GraphFault(vertex, f"{vertex} has no {key}; it must be {expected}")
         elif about[key] != expected:
-            yield GraphFault(vertex, f"{vertex} is drawn with {key} {about[key]!r}, its name says {expected}")
+            yield GraphFault(vertex, f"{vertex} is drawn with {key} {about[key]!r}, but its name says {expected}")
 
 
 def _node_faults(frame: Frame, name: str, drawn: Attributes) -> Iterator[GraphFault]:
-    """A node is drawn whole or not at all."""
+    """A node must be drawn completely or not at all."""
     present = {about.get("node") for about in drawn.values()}
     for local, usual in frame.vertices.items():
         if usual.kind in NODE_PARTS and f"{name}-{usual.node}" in present and f"{name}-{local}" not in drawn:
@@ -126,7 +126,7 @@ def _link_faults(a: str, b: str, about: Attributes, frame: Frame, name: str, dra
             return
     usual = frame.links.get(str(link).removeprefix(f"{name}-"))
     if usual is None:
-        yield GraphFault(link, f"{link} is at a port that nothing in the spec has")
+        yield GraphFault(link, f"{link} is not the name of any port in the spec")
         return
     yield from _number_faults(str(link), about, usual)
     near, far = f"{name}-{usual.ends[0]}", f"{name}-{usual.ends[1]}"
@@ -142,9 +142,9 @@ def _number_faults(link: str, about: Attributes, usual: Link) -> Iterator[GraphF
     for key in ("kind", "plane", "sub_plane"):
         expected = getattr(usual, key)
         if expected is not None and key not in about:
-            yield GraphFault(link, f"{link} has no {key}; it is {expected}")
+            yield GraphFault(link, f"{link} has no {key}; it must be {expected}")
         elif expected is not None and about[key] != expected:
-            yield GraphFault(link, f"{link} is drawn with {key} {about[key]!r}, its name says {expected}")
+            yield GraphFault(link, f"{link} is drawn with {key} {about[key]!r}, but its name says {expected}")
     for key, unit in (("capacity_gbps", "GB/s"), ("latency_us", "us")):
         number, expected = about.get(key), getattr(usual, key)
         if number is None:
@@ -155,22 +155,22 @@ def _number_faults(link: str, about: Attributes, usual: Link) -> Iterator[GraphF
 
 
 def _far_faults(link: str, there: str, frame: Frame, name: str, usual: Link) -> Iterator[GraphFault]:
-    """A cable may lead to another switch of the kind and sub-plane that it leads to on a regular machine."""
+    """A cable may lead to another switch of the same kind and sub-plane as in the regular machine."""
     other, regular = frame.vertices.get(there.removeprefix(f"{name}-")), frame.vertices[usual.ends[1]]
     if usual.kind != "l1-l2":
         yield GraphFault(
-            link, f"{link} leads to {there}; only an uplink may lead to another than {name}-{regular.name}"
+            link, f"{link} leads to {there}; only uplinks may be moved, so it must lead to {name}-{regular.name}"
         )
     elif other is None or (other.kind, other.sub_plane) != (regular.kind, regular.sub_plane):
-        text = f"{link} leads to {there}, which is no L2 switch of sub-plane {regular.sub_plane}"
+        text = f"{link} leads to {there}, which is not an L2 switch of sub-plane {regular.sub_plane}"
         yield GraphFault(link, text)
 
 
 # ---- the whole ------------------------------------------------------------------------------------------------------
 
 
-def _separate(drawing: Drawing) -> Iterator[GraphFault]:
-    """On each plane all that is drawn of it is joined."""
+def _disconnected(drawing: Drawing) -> Iterator[GraphFault]:
+    """On each plane, everything drawn must be connected."""
     for plane in ("ub", "rdma", "vpc"):
         graph = nx.Graph()
         graph.add_nodes_from(vertex for vertex, about in drawing.vertices if plane in planes_of(dict(about)))
@@ -179,5 +179,5 @@ def _separate(drawing: Drawing) -> Iterator[GraphFault]:
         if len(parts) > 1:
             apart = min(parts[1])
             others = f" and {len(parts[1]) - 1} more" if len(parts[1]) > 1 else ""
-            text = f"the {plane} plane is in {len(parts)} parts: {apart}{others} not joined to {min(parts[0])}"
+            text = f"the {plane} plane is in {len(parts)} pieces: {apart}{others} not connected to {min(parts[0])}"
             yield GraphFault(apart, text)

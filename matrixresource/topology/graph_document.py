@@ -1,8 +1,8 @@
-"""A supernode that somebody drew, read from a file or a request: node-link JSON or GraphML.
+"""Reads a supernode that somebody drew, from a file or a request: node-link JSON or GraphML.
 
-Either is read as it stands, so that a name that is there twice is found, then checked (`graph_checks.py`), and only a
-drawing without faults becomes a graph and its compiled form. What is wrong is told whole in `InvalidGraph`, a sentence
-for each fault. `packed` makes a document small enough for a request.
+A document is read as it stands, so that duplicate names are found, then checked (`graph_checks.py`); only a drawing
+without faults becomes a graph and its compiled form. `InvalidGraph` lists everything that is wrong, one sentence per
+fault. `packed` makes a document small enough for a request.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ SENTENCES_SHOWN = 10
 
 
 class InvalidGraph(InvalidField):
-    """A drawing that cannot be taken up: `faults` says where, a sentence each."""
+    """A drawing that cannot be used; `faults` lists each fault with its place."""
 
     def __init__(self, found: list[GraphFault]) -> None:
         self.faults = found
@@ -51,26 +51,27 @@ def compile_document(document: Any, spec: SupernodeSpec) -> CompiledTopology:
 
 
 def compiled_drawing(drawing: Drawing, spec: SupernodeSpec) -> CompiledTopology:
-    """The same of a drawing that was read. Raises InvalidGraph."""
+    """The same for a drawing that has been read. Raises InvalidGraph."""
     if found := faults(drawing, spec):
         raise InvalidGraph(found)
     compiled = compile_graph(graph_of(drawing), spec)
-    return compiled_deviating(spec, compiled.deviations)  # one for all that are alike
+    return compiled_deviating(spec, compiled.deviations)  # shared by all that are identical
 
 
 def read_file(path: Path) -> Drawing:
-    """A drawing from a file of either form. Raises InvalidField."""
+    """A drawing from a file in either form. Raises InvalidField."""
     if not path.is_file():
         raise InvalidField(f"there is no file {path}", field="--file")
     try:
         text = path.read_text(encoding="utf-8")
     except UnicodeDecodeError as error:
-        raise _unreadable("it is no text") from error
+        raise _unreadable("it is not text") from error
     return read(text)
 
 
 def read(document: Any) -> Drawing:
-    """A drawing from a document: node-link JSON (also as the service exports it), GraphML text, or either packed."""
+    """A drawing from a document: node-link JSON (also as the service exports it), GraphML text, or either one
+    packed."""
     if isinstance(document, str):
         text = document.strip()
         if text.startswith("<"):
@@ -80,7 +81,7 @@ def read(document: Any) -> Drawing:
         try:
             document = json.loads(text)
         except (ValueError, RecursionError) as error:
-            raise _unreadable(f"it is no JSON: {error}") from error
+            raise _unreadable(f"it is not valid JSON: {error}") from error
     if not isinstance(document, Mapping):
         raise _unreadable("it is neither node-link JSON nor GraphML")
     inner = document.get("graph")
@@ -88,7 +89,7 @@ def read(document: Any) -> Drawing:
 
 
 def graph_of(drawing: Drawing) -> nx.MultiGraph:
-    """The graph of a drawing without faults. Cabinets and nodes that only stand as attributes become vertices."""
+    """The graph of a drawing without faults. Cabinets and nodes that only appear as attributes become vertices."""
     graph = nx.MultiGraph(supernode=drawing.supernode)
     graph.add_nodes_from(drawing.vertices)
     for vertex, about in drawing.vertices:
@@ -110,14 +111,14 @@ def graph_of(drawing: Drawing) -> nx.MultiGraph:
 def _node_link(document: Mapping[str, Any]) -> Drawing:
     nodes, edges = document.get("nodes"), document.get("edges", document.get("links"))
     if not isinstance(nodes, list) or not isinstance(edges, list):
-        raise _unreadable("node-link JSON has a list of `nodes` and one of `edges`")
+        raise _unreadable("node-link JSON needs a list of `nodes` and one of `edges`")
     try:
         vertices = [(str(each["id"]), {k: v for k, v in each.items() if k != "id"}) for each in nodes]
         joined = [
             (str(each["source"]), str(each["target"]), _without(each, "source", "target", "key")) for each in edges
         ]
     except (TypeError, KeyError, AttributeError) as error:
-        raise _unreadable(f"a node has an `id`, an edge a `source` and a `target`: {error}") from error
+        raise _unreadable(f"a node needs an `id`, an edge a `source` and a `target`: {error}") from error
     about = document.get("graph")
     named = about.get("supernode") if isinstance(about, Mapping) else None
     return Drawing(_supernode(named, vertices), vertices, joined)
@@ -125,12 +126,12 @@ def _node_link(document: Mapping[str, Any]) -> Drawing:
 
 def _graphml(text: str) -> Drawing:
     if "<!DOCTYPE" in text or "<!ENTITY" in text:
-        raise _unreadable("GraphML has no DOCTYPE")
+        raise _unreadable("GraphML must not have a DOCTYPE")
     try:
         root = ElementTree.fromstring(text)
         graph = nx.parse_graphml(text, force_multigraph=True)
     except (ElementTree.ParseError, nx.NetworkXError, KeyError, ValueError) as error:
-        raise _unreadable(f"it is no GraphML: {error}") from error
+        raise _unreadable(f"it is not valid GraphML: {error}") from error
     listed = [each.get("id", "") for each in root.iter() if each.tag.rpartition("}")[2] == "node"]
     vertices = [(name, dict(graph.nodes[name])) for name in listed if name in graph]
     edges = [(a, b, _without(about, "id")) for a, b, about in graph.edges(data=True)]
@@ -142,7 +143,7 @@ def _without(about: Mapping[str, Any], *keys: str) -> dict[str, Any]:
 
 
 def _supernode(named: Any, vertices: list[tuple[str, dict[str, Any]]]) -> str:
-    """The supernode that is drawn: as the drawing says, else that of the first vertex."""
+    """The supernode that is drawn: as the drawing says, else that of its first vertex."""
     if isinstance(named, str) and named:
         return named
     first = re.match(r"sn\d+", vertices[0][0]) if vertices else None
@@ -157,7 +158,7 @@ def _unreadable(text: str) -> InvalidField:
 
 
 def packed(drawing: Drawing) -> str:
-    """A drawing as compressed text: a request's body has 1 MiB, a graph three."""
+    """A drawing as compressed text: a request body may have 1 MiB, a graph takes three."""
     document = {
         "graph": {"supernode": drawing.supernode},
         "nodes": [{"id": vertex, **about} for vertex, about in drawing.vertices],
@@ -167,7 +168,7 @@ def packed(drawing: Drawing) -> str:
 
 
 def unpacked(text: str) -> str:
-    """The reverse of `packed`. Raises InvalidField."""
+    """The inverse of `packed`. Raises InvalidField."""
     try:
         with gzip.GzipFile(fileobj=io.BytesIO(base64.b64decode(text, validate=True))) as stream:
             found = stream.read(UNPACKED_BYTES_MAX + 1)
@@ -178,7 +179,7 @@ def unpacked(text: str) -> str:
     try:
         inner = found.decode()
     except UnicodeDecodeError as error:
-        raise _unreadable("it is no text") from error
+        raise _unreadable("it is not text") from error
     if not inner.lstrip().startswith(("{", "<")):
         raise _unreadable("it is neither node-link JSON nor GraphML")
     return inner

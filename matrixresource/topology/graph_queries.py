@@ -1,8 +1,8 @@
-"""Questions that a person asks of a supernode's graph, answered by NetworkX's own algorithms.
+"""Queries on a supernode's graph for people, answered by NetworkX's own algorithms.
 
-Paths, neighbours, the least that parts two places, and the bisection of the UB plane. Everything asks the multigraph
-that decisions are compiled from, without the edges that only say what stands in what. A node or an NPU stands for its
-dies, so that one may ask for the way from node to node.
+Paths, neighbours, the minimum cut between two places, and the bisection of the UB plane. All of them use the multigraph
+that decisions are compiled from, without its containment edges. A node or an NPU stands for its dies, so one can ask
+for a path from node to node.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ PLANES = ("ub", "rdma", "vpc")
 
 @dataclass(frozen=True)
 class PathFound:
-    """The shortest way between two parts: what it passes, by which links, how many as short there are, what the
-    slowest of its links carries, GB/s each way, and how long its links take together, microseconds one way."""
+    """The shortest path between two parts: what it passes, the links it uses, the number of equally short paths, the
+    rate of its slowest link, GB/s each way, and the sum of its links' latencies, microseconds one way."""
 
     parts: list[str]
     links: list[str]
@@ -33,7 +33,7 @@ class PathFound:
 
 @dataclass(frozen=True)
 class Neighbour:
-    """What a part is joined to, by which links and at what rate together."""
+    """A neighbour of a part, the links to it, and their combined rate."""
 
     name: str
     kind: str
@@ -44,16 +44,17 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class CutFound:
-    """The least that parts two places: what flows between them at the most, and the links to take away for nothing."""
+    """The minimum cut between two places: the maximum flow between them, and the links whose removal separates them."""
 
     gbps: float
     links: list[str]
 
 
 def simple_graph(graph: nx.MultiGraph, plane: str | None = None) -> nx.Graph:
-    """Links of a plane (or all) as a plain graph: those between the same two parts are one edge, with their names."""
+    """The links of a plane (or all) as a plain graph: those between the same two parts become one edge with their
+    names."""
     if plane is not None and plane not in PLANES:
-        raise InvalidField(f"{plane!r} is no plane; use {', '.join(PLANES)}", field="--plane")
+        raise InvalidField(f"{plane!r} is not a plane; use {', '.join(PLANES)}", field="--plane")
     found = nx.Graph()
     for a, b, link, about in link_edges(graph):
         if plane in (None, about["plane"]):
@@ -80,21 +81,21 @@ def members(graph: nx.MultiGraph, name: str, plain: nx.Graph) -> list[str]:
     ]
     dies = [vertex for vertex in inside if graph.nodes[vertex]["kind"] == "die"]
     if not inside:
-        raise NotFound(f"{name[:80]!r} is no part of this graph, or not on this plane", field="name")
+        raise NotFound(f"{name[:80]!r} is not in this graph, or not on this plane", field="name")
     return dies or inside
 
 
 def path(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> PathFound:
-    """The shortest way from `a` to `b`. Raises NotFound where there is none."""
+    """The shortest path from `a` to `b`. Raises NotFound if there is none."""
     plain = simple_graph(graph, plane)
     starts, goals = members(graph, a, plain), members(graph, b, plain)
     if set(starts) & set(goals):
-        raise InvalidField(f"{a} and {b} are the same place", field="b")
+        raise InvalidField(f"{a} and {b} are the same part", field="b")
     start, goal = starts[0], goals[0]
     try:
         parts = nx.shortest_path(plain, start, goal)
     except nx.NetworkXNoPath as error:
-        raise NotFound(f"nothing joins {a} and {b}{_on(plane)}", field="b") from error
+        raise NotFound(f"{a} and {b} are not connected{_on(plane)}", field="b") from error
     ways = sum(1 for _ in nx.all_shortest_paths(plain, start, goal))
     steps = [plain.edges[pair] for pair in nx.utils.pairwise(parts)]
     slowest, latency_us = min(step[RATE] for step in steps), round(sum(step[LATENCY] for step in steps), 6)
@@ -102,7 +103,7 @@ def path(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> Path
 
 
 def neighbours(graph: nx.MultiGraph, name: str, plane: str | None = None) -> list[Neighbour]:
-    """What a part is joined to; of a node, what its parts are joined to outside of it."""
+    """The neighbours of a part; for a node, the parts outside of it that its own parts are connected to."""
     plain = simple_graph(graph, plane)
     try:
         inside = set(members(graph, name, plain))
@@ -124,11 +125,11 @@ def neighbours(graph: nx.MultiGraph, name: str, plane: str | None = None) -> lis
 
 
 def cut(graph: nx.MultiGraph, a: str, b: str, plane: str | None = None) -> CutFound:
-    """What flows at the most from one part to another, and the least set of links without which nothing does."""
+    """The maximum flow from one part to another, and a minimum set of links whose removal stops it."""
     plain = simple_graph(graph, plane)
     starts, goals = members(graph, a, plain), members(graph, b, plain)
     if set(starts) & set(goals):
-        raise InvalidField(f"{a} and {b} are the same place", field="b")
+        raise InvalidField(f"{a} and {b} are the same part", field="b")
     value, (side, _) = nx.minimum_cut(_with_terminals(plain, starts, goals), SOURCE, SINK, capacity=RATE)
     return CutFound(float(value), _links_across(plain, side))
 
@@ -137,7 +138,7 @@ SOURCE, SINK = "", " "
 
 
 def _with_terminals(plain: nx.Graph, starts: Iterable[str], goals: Iterable[str]) -> nx.Graph:
-    """The graph with all that one side starts from joined to one vertex, without a limit."""
+    """The graph with all starting points joined to one vertex without a capacity limit, and all goals to another."""
     flows = plain.copy()
     flows.add_edges_from((SOURCE, start) for start in starts)
     flows.add_edges_from((goal, SINK) for goal in goals)
@@ -150,7 +151,7 @@ def _links_across(plain: nx.Graph, side: set[str]) -> list[str]:
 
 
 def bisection(graph: nx.MultiGraph, plane: str = "ub") -> CutFound:
-    """What half of the nodes can send to the other half at the most, the halves taken in the order of names."""
+    """The maximum flow from one half of the nodes to the other, halved in the order of their names."""
     plain = simple_graph(graph, plane)
     nodes = sorted({about["node"] for vertex, about in graph.nodes(data=True) if "node" in about and vertex in plain})
     if len(nodes) < 2:
@@ -165,7 +166,7 @@ def bisection(graph: nx.MultiGraph, plane: str = "ub") -> CutFound:
     if plane != "ub":
         value, (side, _) = nx.minimum_cut(_with_terminals(plain, starts, goals), SOURCE, SINK, capacity=RATE)
         return CutFound(float(value), _links_across(plain, side))
-    # Sub-planes share nothing but the dies, which have no limit of their own: each is a problem by itself.
+    # Sub-planes share only the dies, which have no capacity limit, so each is a separate problem.
     total, links = 0.0, list[str]()
     d2d = [(a, b) for a, b in plain.edges if {graph.nodes[a]["kind"], graph.nodes[b]["kind"]} == {"die"}]
     plain.remove_edges_from(d2d)

@@ -1,12 +1,12 @@
-"""The builder of the regular machine: the vertices and links of a supernode by name, from the counts of its spec.
+"""Builder of the regular machine: the vertices and links of a supernode by name, from the counts of its spec.
 
-`graph.py` makes the graph of these records, and nobody else asks them: what decides reads the compiled graph. A
-sub-plane has one L1 switch in every node and 16 L2 switches in the communication cabinets, an L1 switch has one link to
-each die and CPU of its node and one uplink to each L2 switch of its sub-plane; an NPU's two dies reach the RDMA plane
-through leaves of different subnets; a node's Qingtian card reaches the VPC plane.
+Only `graph.py` and the compiler use these records; decisions read the compiled graph. A sub-plane has one L1 switch in
+every node and 16 L2 switches in the communication cabinets; an L1 switch has one link to each die and CPU of its node
+and one uplink to each L2 switch of its sub-plane. An NPU's two dies reach the RDMA plane through leaves of different
+subnets; a node's Qingtian card reaches the VPC plane.
 
-A link is named by the node it belongs to and its port there: `sn0-c03-n2.ub-p3-k11` is the uplink of sub-plane 3 to L2
-switch 11, `sn0-c03-n2.npu5-die1-p2` a die's link, `sn0-c03-n2.cpu0-p2` a CPU's, `sn0-c03-n2.rdma-npu5-die0` an RDMA
+A link is named after the node it belongs to and its port there: `sn0-c03-n2.ub-p3-k11` is the uplink of sub-plane 3 to
+L2 switch 11, `sn0-c03-n2.npu5-die1-p2` a die's link, `sn0-c03-n2.cpu0-p2` a CPU's, `sn0-c03-n2.rdma-npu5-die0` an RDMA
 port, `sn0-c03-n2.vpc` the Qingtian card's, `sn0-c03-n2.npu5-d2d` the link between the dies of one package. Links
 between RDMA switches belong to the leaf: `sn0-c03-leaf1.spine4`. Every link is full duplex, at its rate each way.
 """
@@ -21,7 +21,7 @@ from matrixresource.topology.spec import SupernodeSpec
 
 @dataclass(frozen=True, slots=True)
 class Vertex:
-    """A piece of hardware. `plane` and `sub_plane` are set on switches, `node` on what sits in one."""
+    """A piece of hardware. `plane` and `sub_plane` are set on switches, `node` on parts inside a node."""
 
     name: str
     kind: str  # npu, die, cpu, l1, l2, leaf, spine, qingtian, fabric
@@ -68,7 +68,7 @@ class Layout:
         return [self._cabinet(first + c) for c in range(self.spec.supernode.communication_cabinets)]
 
     def _cabinet(self, number: int) -> str:
-        """As many digits for all, at least two, so that names sort in the order of the machine."""
+        """All cabinets have the same number of digits, at least two, so that names sort in the order of the machine."""
         digits = max(2, len(str(self.spec.supernode.cabinets - 1)))
         return f"{self.name}-c{number:0{digits}d}"
 
@@ -101,8 +101,8 @@ class Layout:
         return cabinets[device % len(cabinets)]
 
     def bus_device(self, sub_plane: int, index: int) -> str:
-        """The box an L2 switch sits in, for example `sn0-c13-bus4`: numbered within its cabinet, sub-plane by
-        sub-plane."""
+        """The bus device that contains an L2 switch, for example `sn0-c13-bus4`: numbered within its cabinet, sub-plane
+        by sub-plane."""
         cabinets = self.spec.supernode.communication_cabinets
         per_plane = self.spec.ub.bus_devices_per_sub_plane // cabinets
         device = index // self.spec.ub.bus_device_l2_switches

@@ -1,7 +1,6 @@
-"""A supernode's spec from its YAML file: every section, figure and sum checked before anybody reads a number.
+"""Loads a supernode's spec from its YAML file and checks every section, figure and sum first.
 
-The files that lie beside this one are the machines that are built in, each under its file's name
-(`matrixresource/machines.py`).
+The files beside this one are the built-in machines, each named like its file (`matrixresource/machines.py`).
 """
 
 from __future__ import annotations
@@ -21,32 +20,32 @@ from matrixresource.topology.spec import Figure, InvalidSpec, SupernodeSpec, UbS
 MARKS = ("C2", "C1", "DER", "REC", "ASSUMED")
 NAMEABLE = {"cabinet.nodes": 10, "supernode.cabinets": 1000, "node.npus": 10, "ub.sub_planes": 10,
             "ub.l2_per_sub_plane": 100, "npu.dies": 10, "rdma.subnets": 10}  # fmt: skip
-"""How many of each the names of parts can tell apart."""
+"""The most parts of each kind that names can distinguish."""
 
 ABSENT = frozenset(
     {"die.die_to_die_gbps", "node.ub_optical_ports", "node.ub_optical_port_gbps", "cabinet.ub_optical_links"}
     | {"supernode.communication_cabinets", "supernode.l2_switches"}
     | {f"ub.{figure}" for figure in UbSpec.model_fields if figure != "sub_planes"}
 )
-"""What a machine may have none of: one whose UB plane ends at the node, or whose NPUs are of one die."""
+"""Figures that may be 0: the UB plane may end at the node, and NPUs may have one die."""
 
 
 def load_spec(path: Path | str | None = None) -> SupernodeSpec:
     """The spec in the file `path`, or of the built-in machine of that name; by default the published CloudMatrix384.
-    Raises InvalidSpec with the field's path, InvalidField where there is neither."""
+    Raises InvalidSpec with the field's path, or InvalidField if there is neither."""
     file = spec_file(path)
     if file in built_in().values():
         return _built_in(file.name)
     try:
         return _read(file.read_text(encoding="utf-8"))
     except (NotYaml, UnicodeDecodeError) as wrong:
-        raise InvalidSpec("", f"{file.name} is no YAML: {wrong}") from wrong
+        raise InvalidSpec("", f"{file.name} is not valid YAML: {wrong}") from wrong
 
 
 def parse_spec(document: Any) -> SupernodeSpec:
-    """A spec from the loaded YAML document, checked whole. Raises InvalidSpec with the field's path."""
+    """A spec from the loaded YAML document, fully checked. Raises InvalidSpec with the field's path."""
     if not isinstance(document, Mapping):
-        raise InvalidSpec("", "a spec is a mapping of sections")
+        raise InvalidSpec("", "a spec must be a mapping of sections")
     figures = tuple(_figures(document))
     sections = SupernodeSpec.sections()
     numbers: dict[str, Any] = {key: value for key, value in document.items() if key not in sections}
@@ -62,7 +61,7 @@ def parse_spec(document: Any) -> SupernodeSpec:
     for path, most in NAMEABLE.items():
         section, _, figure = path.partition(".")
         if getattr(getattr(spec, section), figure) > most:
-            raise InvalidSpec(path, f"at most {most}, or its parts could not be named")
+            raise InvalidSpec(path, f"at most {most}, the most that part names can distinguish")
     for check in cross_checks(spec):
         if not check.holds:
             raise InvalidSpec(check.field, f"{check.sentence}: {check.stated:g} stated, {check.derived:g} derived")
@@ -75,26 +74,28 @@ def _figures(document: Mapping[str, Any]) -> Iterator[Figure]:
         if section in ("sources", "model"):
             continue
         if not isinstance(cells, Mapping):
-            raise InvalidSpec(str(section), "a section is a mapping of figures")
+            raise InvalidSpec(str(section), "a section must be a mapping of figures")
         for key, cell in cells.items():
             yield _figure(f"{section}.{key}", cell, titles)
 
 
 def _figure(path: str, cell: Any, titles: Mapping[str, str]) -> Figure:
     if not isinstance(cell, Mapping) or "value" not in cell:
-        raise InvalidSpec(path, "a figure has a value, its source and a mark")
+        raise InvalidSpec(path, "a figure needs a value, its source and a mark")
     for key in cell:
         if key not in ("value", "source", "mark", "note"):
             raise InvalidSpec(f"{path}.{key}", "unknown field")
     value = cell["value"]
     least = 0 if path in ABSENT else 1e-12
     if isinstance(value, bool) or not isinstance(value, int | float) or not least <= value < float("inf"):
-        raise InvalidSpec(path, "a figure is a positive number" + (", or 0 where there is none" if not least else ""))
+        raise InvalidSpec(
+            path, "a figure must be a positive number" + (", or 0 where there is none" if not least else "")
+        )
     mark, codes = cell.get("mark"), cell.get("source")
     if mark not in MARKS:
-        raise InvalidSpec(f"{path}.mark", f"one of {', '.join(MARKS)}")
+        raise InvalidSpec(f"{path}.mark", f"must be one of {', '.join(MARKS)}")
     if not isinstance(codes, list) or (not codes and mark not in ("ASSUMED", "REC")):
-        raise InvalidSpec(f"{path}.source", "a published figure names its source")
+        raise InvalidSpec(f"{path}.source", "a published figure must name its source")
     for code in codes:
         if code not in titles:
             raise InvalidSpec(f"{path}.source", f"{code} is not among the sources")
@@ -108,5 +109,5 @@ def _built_in(name: str) -> SupernodeSpec:
 
 @functools.lru_cache(maxsize=8)
 def _read(text: str) -> SupernodeSpec:
-    """Of the same text the same spec: several parts of one process ask for it, and none can change it."""
+    """Cached by text: several parts of a process need the same spec, and none can change it."""
     return parse_spec(parse_yaml(text))

@@ -1,8 +1,8 @@
-"""The graph of a supernode in a version of the topology, as people are shown it.
+"""The graph of a supernode in a version of the topology, as shown to people.
 
-What agents found to be otherwise is in it (`rewiring.py`), vertices of a closed domain bear `closed`, and the graph's
-own attributes say what was changed. At package level a cable of one die is half of its NPU's edge, and the edge keeps
-what the other die has.
+It includes what agents found to be different (`rewiring.py`); vertices in a closed domain have the attribute `closed`,
+and the graph's own attributes list the changes. At package level a cable of one die is half of its NPU's edge, and if
+one is dark the edge keeps the other die's half.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from matrixresource.topology.versions import Topology
 
 
 def graph_as_found(supernode: Supernode, topology: Topology, version: str, level: str = "package") -> nx.Graph:
-    """The graph at `level` (`model`, or drawn as `package` or `die`) of one supernode in the given topology, called
+    """The graph at `level` (`model`, or drawn as `package` or `die`) of one supernode in the topology called
     `version`."""
     mine = topology.of(supernode.name)
     graph = apply_deviations(supernode.model_graph(), mine.deviations)
@@ -47,7 +47,7 @@ def node_link(graph: nx.Graph) -> dict[str, Any]:
 
 
 def graphml(graph: nx.Graph) -> str:
-    """The graph as GraphML, whose attributes are plain: lists are written as JSON text."""
+    """The graph as GraphML, which only has scalar attributes: lists are written as JSON text."""
     lists = {key: json.dumps(value) for key, value in graph.graph.items() if isinstance(value, list)}
     plain = graph.copy()
     plain.graph.update(lists)

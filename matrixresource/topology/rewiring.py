@@ -1,8 +1,8 @@
-"""The graph with what deviates: cables that are dark or lead elsewhere, switches and nodes that are not there.
+"""Applies deviations to the graph: cables that are dark or lead elsewhere, missing switches and nodes.
 
-It does not matter whether agents found it so or a user drew it so: both come out as the same deviations, and
-`apply_deviations` makes the one graph of the other. A failed switch and a dark cable are not in the graph, so that no
-path crosses them; a moved cable joins the port to who answers there and keeps its name.
+It makes no difference whether agents found a deviation or a user drew it: `apply_deviations` turns the regular graph
+into the actual one. A failed switch or dark cable is not in the graph, so no path uses it; a moved cable connects the
+port to its new neighbour and keeps its name.
 """
 
 from __future__ import annotations
@@ -16,13 +16,13 @@ from matrixresource.topology.graph import ends_of_links
 
 
 def apply_deviations(graph: nx.MultiGraph, found: Iterable[Deviation]) -> nx.MultiGraph:
-    """The graph with those deviations. The one that is given stays as it is."""
+    """The graph with those deviations; the given graph is not modified."""
     found = list(found)
     graph = graph.copy()
     if not found:
         return graph
     ends, taken = ends_of_links(graph), []
-    for each in found:  # first everything is unplugged, so that two cables may be exchanged
+    for each in found:  # unplug everything first, so that two cables can be exchanged
         if each.part in ends and each.kind in ("CableDark", "CableMoved"):
             a, b = ends[each.part]
             near = a if a != _far_end(graph, a, b) else b
@@ -45,6 +45,6 @@ RANK = {"die": 0, "cpu": 0, "qingtian": 0, "l1": 1, "leaf": 1, "l2": 2, "spine":
 
 
 def _far_end(graph: nx.MultiGraph, a: str, b: str) -> str:
-    """Of a cable's ends the one that is further from the endpoints: who answers there is what may change."""
+    """The end of a cable that is further from the endpoints: this is the one that may change."""
     here, there = (RANK.get(graph.nodes[end]["kind"], 3) for end in (a, b))
     return b if there >= here else a

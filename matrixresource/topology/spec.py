@@ -1,10 +1,9 @@
-"""What one CloudMatrix384 is made of, in numbers.
+"""The numbers that make up one CloudMatrix384.
 
-`SupernodeSpec` is loaded (`loading.py`) from a YAML file in which every figure stands beside its public source and a
-mark of confidence. On load each section is checked for unknown and missing fields and for types, each figure for a
-known source and mark, and then every sum and product that the hardware must obey is recomputed (`cross_checks.py`): a
-spec that does not add up is refused with the field's path. What the numbers mean as vertices and edges is left to
-`layout.py`.
+`SupernodeSpec` is loaded (`loading.py`) from a YAML file in which every figure is listed with its public source and a
+confidence mark. Loading checks each section for unknown and missing fields and for types, each figure for a known
+source and mark, and then recomputes every sum and product that the hardware must obey (`cross_checks.py`): a spec that
+does not add up is refused with the field's path. `layout.py` turns the numbers into vertices and edges.
 
 Rates are GB/s (10^9 bytes per second) one way, written `_gbps`; latencies are microseconds one way, written `_us`.
 """
@@ -22,7 +21,7 @@ from matrixcommon.model.errors import InvalidField
 
 
 class InvalidSpec(InvalidField):
-    """The spec file cannot be believed. `field` is the path of the figure at fault, for example `die.ub_links`."""
+    """The spec file is inconsistent. `field` is the path of the offending figure, for example `die.ub_links`."""
 
     def __init__(self, field: str, message: str) -> None:
         super().__init__(f"{field}: {message}" if field else message, field=field or None)
@@ -30,7 +29,7 @@ class InvalidSpec(InvalidField):
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One number of the file with where it comes from: `path` such as `node.npus`, source titles, mark, note."""
+    """One number of the file and its origin: `path` such as `node.npus`, source titles, mark, note."""
 
     path: str
     value: float
@@ -127,7 +126,7 @@ class UbSpec(Section):
 
     @property
     def between_nodes(self) -> bool:
-        """Whether the plane leads from node to node; else it ends at the node, which then has no uplinks."""
+        """Whether the plane connects nodes; otherwise it ends at the node, which then has no uplinks."""
         return self.l2_per_sub_plane > 0
 
 
@@ -144,7 +143,7 @@ class VpcSpec(Section):
 
 
 class LatencySpec(Section):
-    """Of one link each, the switch that it leads to included."""
+    """Latency of one link of each kind, including the switch that it leads to."""
 
     die_die_us: float
     die_l1_us: float
@@ -155,12 +154,12 @@ class LatencySpec(Section):
     qingtian_fabric_us: float
 
     def of(self, kind: str) -> float:
-        """Of a link of that kind (`layout.Link.kind`)."""
+        """The latency of a link of that kind (`layout.Link.kind`)."""
         on_die = kind.replace("npu-", "die-")
         return float(getattr(self, f"{on_die.replace('-', '_')}_us"))
 
     def between_nodes_us(self, plane: str) -> float:
-        """Of the links of a path between two nodes, through the switches of the plane and back down."""
+        """The sum over the links of a path between two nodes, up through the switches of the plane and down again."""
         up = {
             "ub": self.die_l1_us + self.l1_l2_us,
             "rdma": self.die_leaf_us + self.leaf_spine_us,
@@ -170,8 +169,8 @@ class LatencySpec(Section):
 
 
 class SupernodeSpec(Section):
-    """Counts and rates of one supernode. Sections are plain numbers; `figures` says where each comes from. Two with the
-    same numbers are equal wherever they were read, so what was compiled of one is found again by the other."""
+    """Counts and rates of one supernode. Sections are plain numbers; `figures` has their origins. Specs with the same
+    numbers are equal wherever they were read, so that they share what was compiled."""
 
     model: str
     die: DieSpec

@@ -1,8 +1,8 @@
-"""Supernode: read-only questions asked of one CloudMatrix384.
+"""Supernode: read-only queries on one CloudMatrix384.
 
-What is in it, what is wired to what, and how fast a link is. Answers come from the compiled form of its graph
-(`compiled.py`), which supernodes that are alike share; here they get the supernode's name. Nothing here knows of health
-or holders: that is the inventory's and MatrixLink's.
+What it contains, how it is wired, and how fast each link is. Answers come from the compiled form of its graph
+(`compiled.py`), which identical supernodes share; here the supernode's name is added. Health and holders are not known
+here: they belong to the inventory and to MatrixLink.
 """
 
 from __future__ import annotations
@@ -34,14 +34,14 @@ if TYPE_CHECKING:
     import networkx as nx
 
 FOREIGN = re.compile(r"sn\d+-")
-"""The name of a part of another supernode: local names have none before them."""
+"""Matches the name of a part of another supernode; local names have no supernode in front."""
 
 
 class UnknownPart(NotFound):
     """No cabinet, node, switch or link of that name is in this supernode."""
 
     def __init__(self, part: str) -> None:
-        super().__init__(f"{part[:80]!r} is no part of this supernode", field="name")
+        super().__init__(f"{part[:80]!r} is not in this supernode", field="name")
 
 
 class Supernode:
@@ -91,7 +91,7 @@ class Supernode:
 
     @functools.cached_property
     def slots(self) -> dict[str, int]:
-        """Every node that the spec has room for, drawn or not, with its number: what arrays over nodes count by."""
+        """Every node position of the spec, drawn or not, with its number: the index used by arrays over nodes."""
         return {self._named(node): number for number, node in enumerate(frame_of(self.spec).node_slots)}
 
     def cabinet_of(self, node: str) -> str:
@@ -99,13 +99,13 @@ class Supernode:
 
     @functools.cached_property
     def leaves(self) -> dict[str, tuple[str, ...]]:
-        """By compute cabinet the RDMA leaves that the spec has in it, drawn or not, one for each subnet."""
+        """By compute cabinet, the RDMA leaves of the spec, drawn or not, one per subnet."""
         leaves, subnets = frame_of(self.spec).leaves, range(self.spec.rdma.subnets)
         cabinets = dict.fromkeys(cabinet for cabinet, _ in leaves)
         return {self._named(each): tuple(self._named(leaves[each, subnet]) for subnet in subnets) for each in cabinets}
 
     def owns(self, part: str) -> bool:
-        """Whether a name is that of a part of this supernode, be it there or not."""
+        """Whether the name is that of a part of this supernode, existing or not."""
         return part == self.name or part.startswith((f"{self.name}-", f"{self.name}."))
 
     def npus(self, node: str) -> list[str]:
@@ -137,13 +137,13 @@ class Supernode:
         return [self._vertex(each) for each in self.topology.switches.values() if plane in (None, each.plane)]
 
     def bus_device(self, l2: str) -> str:
-        """The box that an L2 switch sits in, for example `sn0-c13-bus4`."""
+        """The bus device that contains an L2 switch, for example `sn0-c13-bus4`."""
         return self._named(self.topology.bus_devices[self._local(l2)])
 
     # ---- what is wired to what --------------------------------------------------------------------------------------
 
     def links(self, node: str | None = None, plane: str | None = None) -> list[Link]:
-        """Links on die level: a node's own, or everybody's and the trunks between RDMA switches; of one plane if
+        """Links at die level: a node's own, or all links including the trunks between RDMA switches; of one plane if
         given."""
         if node is not None:
             owners: Iterable[str] = [self._local(self._known(node))]
@@ -153,13 +153,13 @@ class Supernode:
         return [self._link(link) for owner in owners for link in every[owner] if plane in (None, link.plane)]
 
     def own_links(self, node: str) -> tuple[Link, ...]:
-        """A node's own links of all planes; made once, for every emulated node holds them for as long as it is."""
+        """A node's own links on all planes; built once, because every emulated node keeps them for its lifetime."""
         if node not in self._own_links:
             self._own_links[node] = tuple(self.links(node))
         return self._own_links[node]
 
     def link_names_after(self, after: str, plane: str | None = None) -> Iterator[str]:
-        """In order, the names of links, of one plane if given, that come after that one."""
+        """The names of links, of one plane if given, that come after this one in order."""
         names, prefix = self.topology.link_names.get(plane, ()), f"{self.name}-"
         if after.startswith(prefix):
             first = bisect_right(names, after.removeprefix(prefix))
@@ -184,13 +184,13 @@ class Supernode:
 
     @functools.cached_property
     def rewired(self) -> dict[str, dict[str, str | None]]:
-        """By node or leaf, the ports whose cable leads elsewhere, with the port in whose place it leads; None: to
+        """By node or leaf, the ports whose cable leads elsewhere, with the port in whose place it leads; None if to
         nothing."""
         return {self._named(owner): dict(ports) for owner, ports in self.topology.rewired.items()}
 
     def ports_of(self, element: str) -> dict[str, set[str]]:
-        """The ports, by node or leaf, that go with an element of this supernode, or with all of it; none where it has
-        no such element."""
+        """The ports, by node or leaf, that belong to an element of this supernode, or to all of it; none for an unknown
+        element."""
         local = "" if element == self.name else self._local(element)
         if local:
             found = self.topology.ports_of(local)
@@ -201,18 +201,18 @@ class Supernode:
     # ---- as a graph -------------------------------------------------------------------------------------------------
 
     def model_graph(self) -> nx.MultiGraph:
-        """The graph itself, named for this supernode. Nobody writes into it."""
+        """The graph itself, with this supernode's name; read-only."""
         return renamed(self.topology.graph, self.name)
 
     def graph(self, level: str = "die", plane: str | None = None) -> nx.Graph:
-        """The graph of one plane, or of all three, drawn plain. `level` is `die` or `package`."""
+        """The graph of one plane, or of all three, as a plain graph. `level` is `die` or `package`."""
         return at_level(self.model_graph(), level, plane)
 
     # ---- small helpers ----------------------------------------------------------------------------------------------
 
     @functools.cached_property
     def _nodes(self) -> dict[str, str]:
-        """With the cabinet of each."""
+        """The full name of each node, with that of its cabinet."""
         return {self._named(node): self._named(self.topology.cabinet_of[node]) for node in self.topology.nodes}
 
     def _named(self, local: str) -> str:

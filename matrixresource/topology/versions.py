@@ -1,7 +1,8 @@
-"""Versions of the topology: what the machine consisted of at one moment, its name, and what changed in between.
+"""Versions of the topology: what the machine consisted of at one moment, its name, and the changes in between.
 
-A version is called `v7-<hash>`: the number only grows, the hash is of the content. Two versions with the same hash are
-the same machine (a cabinet closed and opened again), so a plan made on one holds on the other.
+A version is named `v7-<hash>`: the number only grows, and the hash is that of the content. Two versions with the same
+hash are the same machine (for example after a cabinet was closed and opened again), so a plan made on one is valid on
+the other.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ NAME = re.compile(r"v(\d+)-([0-9a-f]{12})")
 
 @dataclass(frozen=True)
 class Topology:
-    """Supernodes with the fingerprint of their graph, the domains closed for newcomers, and what is wired otherwise."""
+    """Supernodes with the fingerprints of their graphs, closed domains, and deviations in the wiring."""
 
     supernodes: Mapping[str, str] = field(default_factory=dict)
     closed: frozenset[str] = frozenset()
@@ -39,7 +40,7 @@ class Topology:
 
     @classmethod
     def parse(cls, document: Mapping[str, Any]) -> Topology:
-        """The reverse of `wire`."""
+        """The inverse of `wire`."""
         return cls(
             dict(document["supernodes"]),
             frozenset(document["closed"]),
@@ -47,7 +48,7 @@ class Topology:
         )
 
     def of(self, supernode: str) -> Topology:
-        """The part of it that concerns one supernode."""
+        """The part that concerns one supernode."""
         prefixes = (f"{supernode}-", f"{supernode}.")
         return Topology(
             {name: spec for name, spec in self.supernodes.items() if name == supernode},
@@ -57,7 +58,7 @@ class Topology:
 
 
 def changes(before: Topology, after: Topology) -> list[dict[str, str]]:
-    """What makes the second of the first: `kind`, `part`, and `peer` where a cable was moved to somebody."""
+    """The changes from the first to the second: `kind`, `part`, and `peer` for a cable that was moved."""
     reported = [
         *(("SupernodeRemoved", name) for name in sorted(before.supernodes.keys() - after.supernodes.keys())),
         *(("SupernodeAdded", name) for name in sorted(after.supernodes.keys() - before.supernodes.keys())),
@@ -87,8 +88,8 @@ def summary(changes: list[dict[str, str]]) -> str:
 
 
 def matches(asked: str | None, current: str) -> bool:
-    """Whether what was decided on version `asked` holds on `current`: the same version, or one of the same content.
-    Nothing asked is always fine."""
+    """Whether a decision made on version `asked` is valid on `current`: the same version, or one with the same content.
+    True if no version was given."""
     if not asked or asked == current:
         return True
     theirs, ours = NAME.fullmatch(asked), NAME.fullmatch(current)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from pydantic import Field
 
 from matrixcommon.api.filters import parse_filter
 from matrixcommon.model.clock import ScaledClock
@@ -17,7 +18,7 @@ from matrixcommon.model.errors import (
 )
 from matrixcommon.model.hardware_names import DieName, NodeName, checked_resource_name
 from matrixcommon.model.quantities import counted, duration_text, from_timestamp, timestamp
-from matrixcommon.model.resource_model import condition
+from matrixcommon.model.resource_model import ApiModel, condition
 from matrixcompute.model.states import INSTANCE_STATES
 
 
@@ -174,3 +175,22 @@ def test_a_scaled_clock_keeps_guards_of_the_host_in_wall_time():
     clock = ScaledClock(60.0)
     assert clock.at_least_wall(30.0, 2.0) == 120.0
     assert ScaledClock(1.0).at_least_wall(30.0, 2.0) == 30.0
+
+
+def test_a_bare_schema_changes_with_what_is_accepted_and_not_with_the_wording():
+    def schema(wording, most=9):
+        class Part(ApiModel):
+            description: int = Field(1, le=most, description=wording)
+
+        class Whole(ApiModel):
+            parts: list[Part] = Field(default=[Part()], description=wording)
+
+        Part.__doc__ = wording
+        Whole.model_rebuild(force=True, _types_namespace={"Part": Part})
+        return Whole.bare_schema()
+
+    assert schema("one") == schema("another")
+    assert schema("one") != schema("one", most=8)
+    part = schema("one")["$defs"]["Part"]
+    assert part["properties"]["description"]["default"] == 1, "a field of that name is not prose"
+    assert schema("one")["properties"]["parts"]["default"] == [{"description": 1}]

@@ -205,7 +205,7 @@ async def test_who_asks_does_not_learn_whether_another_projects_slice_exists(sta
             ]
         )
     assert answers[0] == answers[1] == answers[2]
-    assert answers[0][0]["message"] == "waits for project blue to accept"
+    assert answers[0][0]["message"] == "waiting for project blue to accept"
     assert "there is no slice" in (await accept(stack, code=422, name="p2"))["detail"], "its owner is told"
     assert "blue/c-vpc on vpc" in (await accept(stack, code=422, name="p3"))["detail"]
     await stack.client.withdraw("blue/c-vpc")

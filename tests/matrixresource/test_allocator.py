@@ -143,7 +143,7 @@ def test_a_quota_holds_whatever_is_asked(machine):
     machine.quotas.put("team", QuotaRequest(npus=24, cpus=4))
     machine.have("one", project="team", nodes=2)
     with pytest.raises(
-        QuotaExceeded, match="may have 24 NPUs, of which it has 16 elsewhere, and 16 are asked for here"
+        QuotaExceeded, match="has a quota of 24 NPUs, of which 16 are in use elsewhere, but needs 16 here"
     ):
         machine.ask("two", project="team", nodes=2)
     with pytest.raises(QuotaExceeded):
@@ -230,7 +230,7 @@ def test_affinity_that_goes_round_is_refused(machine):
     machine.have("b", nodes=1, affinity={"allocations": ["a"]})
     machine.allocator.release("a")
     machine.obey()
-    with pytest.raises(InvalidField, match="a is near b is near a"):
+    with pytest.raises(InvalidField, match="affinity forms a cycle: a -> b -> a"):
         machine.ask("a", nodes=1, affinity={"allocations": ["b"]})
 
 

@@ -51,7 +51,9 @@ def test_what_cannot_grow_where_it_is_is_not_said_to_fit_nowhere(tmp_path, level
     placement = {"policy": "pack", "level": level, "required": True}
     size = 4 if level == "cabinet" else 48
     machine.have("full", nodes=size, placement=placement)
-    with pytest.raises(InsufficientCapacity, match="1 node does not fit: there is room, but none beside what it has"):
+    with pytest.raises(
+        InsufficientCapacity, match="1 node does not fit: there is room, but its placement or reservations prevent"
+    ):
         machine.ask("full", nodes=size + 1, placement=placement)
     machine.check()
 

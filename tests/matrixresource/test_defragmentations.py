@@ -104,9 +104,9 @@ def test_a_plan_says_what_it_would_do_and_keeps_nothing(tmp_path: Path) -> None:
         {("c", "MatrixResource", "Waiting"), ("d", "MatrixResource", "Waiting")},
     )
     assert machine.propose() == plan
-    with pytest.raises(Conflict, match="something else"):
+    with pytest.raises(Conflict, match="exists with another spec"):
         machine.propose(nodes=3)
-    with pytest.raises(Conflict, match="room for 2 nodes already"):
+    with pytest.raises(Conflict, match="already room for 2 nodes"):
         machine.propose(name="q", nodes=2)
     with pytest.raises(ExceedsDomain, match="no move can change that"):
         machine.propose(name="q", nodes=5, level="cabinet")
@@ -297,15 +297,17 @@ def test_an_old_plan_is_refused(tmp_path: Path) -> None:
 
 def test_no_moves_are_looked_for_where_none_can_help(tmp_path):
     machine = Scattered(tmp_path)
-    with pytest.raises(ExceedsDomain, match="a cabinet has 4 nodes, and 5 are to lie in one; no move can") as refused:
+    with pytest.raises(ExceedsDomain, match="a cabinet has 4 nodes, but 5 are required in one; no move can") as refused:
         machine.propose(nodes=5)
     assert refused.value.field == "nodes"
     request = {"nodes": 4, "placement": CABINET | {"level": "supernode"}}
-    with pytest.raises(ExceedsDomain, match="a supernode has 48 nodes, and 60 are to lie in one") as refused:
+    with pytest.raises(ExceedsDomain, match="a supernode has 48 nodes, but 60 are required in one") as refused:
         machine.propose(request=request | {"nodes": 60})
     assert refused.value.field == "request.placement.level"
     begins = timestamp(machine.clock.now() + 600)
     promised = {"nodes": 3, "startsAt": begins, "durationS": 600}
     machine.allocator.reservations.put("soon", ReservationRequest.model_validate(promised))
-    with pytest.raises(InsufficientCapacity, match="4 nodes do not fit: what is free is promised to reservation soon"):
+    with pytest.raises(
+        InsufficientCapacity, match="4 nodes do not fit: the free capacity is promised to reservation soon"
+    ):
         machine.propose(request=request)

@@ -71,12 +71,12 @@ def test_who_reports_an_older_generation_is_behind_and_reported_the_newest_spec(
 @pytest.mark.parametrize(
     ("missing", "sentence"),
     [
-        ("npu5", "NPUs: expected 8, found 7 (without npu5)"),
+        ("npu5", "NPUs: expected 8, found 7 (missing npu5)"),
         ("npu5-die1", "npu5 dies: expected 10, 11, found 10; npu5 HBM: expected 128 GB, found 64 GB"),
         ("cpu3", "CPUs: expected 4, found 3"),
         ("dimm7", "memory: expected 2048 GiB, found 1984 GiB"),
-        ("rdma-npu2-die0", "ports: expected 241, found 240 (without rdma-npu2-die0)"),
-        ("vpc", "ports: expected 241, found 240 (without vpc)"),
+        ("rdma-npu2-die0", "ports: expected 241, found 240 (missing rdma-npu2-die0)"),
+        ("vpc", "ports: expected 241, found 240 (missing vpc)"),
     ],
 )
 def test_a_node_that_lacks_a_part_is_kept_out_until_it_has_it(tmp_path, missing, sentence):
@@ -104,7 +104,7 @@ def test_whatever_is_missing_is_noticed_and_nothing_else_is():
         assert mismatches(SPEC, inventory(SPEC, [name])), name
     extra = inventory(SPEC)
     assert mismatches(SPEC, extra.model_copy(update={"ports": [*extra.ports, "usb"]})) == [
-        "ports: expected 241, found 242 (besides usb)"
+        "ports: expected 241, found 242 (unexpected usb)"
     ]
 
 

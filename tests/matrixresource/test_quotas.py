@@ -73,7 +73,7 @@ def test_two_nodes_are_promised_of_four(machine, sentence, verb, spec, fits):
     assert machine.quotas.get("team").used_npus == 16
     if not fits:
         with pytest.raises(
-            QuotaExceeded, match=r"'team' may have 32 NPUs, of which it has 16 elsewhere, and 24 are asked for here"
+            QuotaExceeded, match=r"'team' has a quota of 32 NPUs, of which 16 are in use elsewhere, but needs 24 here"
         ):
             verb(machine, "next", **spec)
         return

@@ -37,7 +37,7 @@ def test_a_defragmentation_and_its_moves_show_their_steps(tmp_path: Path) -> Non
     machine.carry_on()
     (whole,) = machine.listed("defragment")
     assert (whole.target, whole.state, whole.step) == ("p", "Running", "make_room")
-    assert "is coming up on" in whole.message or "next, by MatrixResource" in whole.message
+    assert "is being deployed on" in whole.message or "next, by MatrixResource" in whole.message
     (move,) = machine.listed("move-member")
     assert (move.target, move.step) == (plan.moves[0].allocation, "await_successor")
     assert [(step.name, step.state) for step in move.steps] == [

@@ -99,7 +99,7 @@ async def parts_and_dies(stack: Stack) -> None:
 
     await stack.until(mismatch, "what is missing is noticed", within_s=15)
     found = await stack.resource.get(f"/v1/nodes/{NODE}/inventory")
-    assert "NPUs: expected 8, found 7 (without npu5)" in found["mismatches"]
+    assert "NPUs: expected 8, found 7 (missing npu5)" in found["mismatches"]
     for occasion in range(2):
         stack.impair(f"ecc-{occasion}", "npu-fault", OTHER, npu=2, die=1, code="80E39200")
 

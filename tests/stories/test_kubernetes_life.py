@@ -321,7 +321,7 @@ async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
         await cluster.tick()
         messages = [e["message"] for e in (await cluster.kube.list(EVENT))[0] if e["reason"] == "FailedScheduling"]
         assert len(messages) == 5, "reported once for each pod"
-        assert all("a cabinet has 4 nodes, and 5 are to lie in one" in message for message in messages)
+        assert all("a cabinet has 4 nodes, but 5 are required in one" in message for message in messages)
         assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())
 
 

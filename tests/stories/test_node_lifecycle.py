@@ -112,7 +112,7 @@ async def test_who_cannot_move_away_says_why_and_keeps_nobody_else(tmp_path):
         await until_state(stack, "Servicing", other)
         items = (await stack.get("compute", "/v1/events", params={"filter": "instance=guest"})).json()["items"]
         blocked = [each["message"] for each in items if each["reason"] == "DrainBlocked"]
-        assert blocked == [f"{guest} cannot leave: there is no allocation 'home' for the affinity"]
+        assert blocked == [f"{guest} cannot leave: affinity refers to allocation 'home', which does not exist"]
         assert (await view(stack, guest))["state"] == "Draining"
         await stack.active("guest", 2)
 
@@ -127,7 +127,7 @@ async def test_retiring_a_node_that_somebody_has_takes_force_and_is_a_loss(tmp_p
         capacity = (await stack.get("resource", "/v1/capacity")).json()["nodesUp"]
         retired = await ask(stack, node, "retire", force=True)
         assert (retired["state"], retired["stateReason"]) == ("Retired", "Forced")
-        assert "who had it lost it" in retired["stateMessage"]
+        assert "its holder lost it" in retired["stateMessage"]
         await stack.restart("resource")
 
         async def replaced() -> bool:

@@ -1,4 +1,4 @@
-"""What links and planes carry, as built and as they are.
+"""Rates of links and planes, as built and at present.
 
-It shares nothing out.
+Nothing is shared out here.
 """

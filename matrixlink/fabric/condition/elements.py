@@ -30,7 +30,7 @@ ACCEPTED = "a link, switch, node, NPU, cabinet, bus device, sub-plane (sn0-ub-p3
 
 
 def ports_of(fabric: Fabric, element: str) -> Ports:
-    """The ports, by owner, that go with an element, as the supernode's graph has them. Raises UnknownPart."""
+    """The ports, by owner, that belong to an element in the supernode's graph. Raises UnknownPart."""
     if element in set(Plane):
         return together(each.ports_of(f"{each.name}-{element}") for each in fabric.supernodes.values())
     supernode = fabric.supernode_with(element)
@@ -41,20 +41,20 @@ def ports_of(fabric: Fabric, element: str) -> Ports:
 
 
 def all_ports(fabric: Fabric, elements: Iterable[str], field: str) -> Ports:
-    """The ports of all elements together. Raises InvalidField with the place in the list."""
+    """The ports of all elements together. Raises InvalidField with the position in the list."""
     found: list[Ports] = []
     for at, element in enumerate(elements):
         try:
             found.append(ports_of(fabric, element))
         except UnknownPart as unknown:
             raise InvalidField(
-                f"the fabric has no {element[:80]!r}; name {ACCEPTED}", field=f"{field}[{at}]"
+                f"the fabric has no {element[:80]!r}; give {ACCEPTED}", field=f"{field}[{at}]"
             ) from unknown
     return together(found)
 
 
 def ports_left(fabric: Fabric, elements: Iterable[str]) -> Ports:
-    """The ports of all elements together that the fabric still has."""
+    """The ports of all elements together, among those that the fabric still has."""
     found: list[Ports] = []
     for element in elements:
         with suppress(UnknownPart):
@@ -63,5 +63,5 @@ def ports_left(fabric: Fabric, elements: Iterable[str]) -> Ports:
 
 
 def by_plane(fabric: Fabric, ports: Mapping[str, Iterable[str]]) -> Counter[Plane]:
-    """How many of some ports each plane has."""
+    """The number of these ports on each plane."""
     return Counter(fabric.ports.plane_of[port] for names in ports.values() for port in names)

@@ -1,16 +1,16 @@
-"""The links of the fabric as they are now: what each was built for and what it carries at the moment.
+"""The links of the fabric in their present condition: their built rates and what they carry now.
 
-Built rates come from the supernodes' graphs and change with them (`set_topology`). What a link carries now is what the
-agents last reported of their ports: a port that nobody reports below its rate is at its rate. The fabric knows ports by
-node and name; both ends of a cable are one link, so a lost port takes the cable with it in both directions. Trunks
-belong to their RDMA leaf.
+Built rates come from the supernodes' graphs and change with them (`set_topology`). What a link carries now is what
+agents last reported of their ports; a port that nobody reports below its rate has its full rate. The fabric identifies
+ports by node and name; both ends of a cable are one link, so a lost port takes the cable with it in both directions.
+Trunks belong to their RDMA leaf.
 
 Arrays over ports have a place for every switch that a node can reach. On a regular machine that is the port's own
-number; where a graph lacks a cable its place is empty, and a cable that leads to another switch of its plane counts in
-that one's place (`Supernode.rewired`). So what a user drew and what agents found comes to the same vectors.
+number. Where a graph lacks a cable its place is empty, and a cable that leads to another switch of its plane counts in
+that switch's place (`Supernode.rewired`). So drawings by users and findings of agents result in the same vectors.
 
-Beside what links carry stands what may be used of them: links that are drained for maintenance carry on until the last
-route has left them, and no new one is chosen over them.
+What may be used is separate from what links carry: links being drained for maintenance carry traffic until the last
+route has left them, but no new route uses them.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from matrixresource.topology.supernode import UnknownPart
 UP, DEGRADED, DOWN = "Up", "Degraded", "Down"
 
 Ports = Mapping[str, float]
-"""GB/s each way of a node's ports that are below their built rate."""
+"""By port, the rate in GB/s each way of a node's ports that are below their built rate."""
 
 
 def health(gbps: float, built_gbps: float) -> str:
@@ -48,7 +48,7 @@ class Fabric:
         self._leaves: dict[str, Supernode] = {}
         self._rewired: dict[str, dict[str, str | None]] = {}
         self.wirings = 0
-        """How often what there is has changed; not how it is."""
+        """Increases whenever the topology changes, but not with its condition."""
         for supernode in self.supernodes.values():
             self._know(supernode)
         self.ports = port_order(self.spec)
@@ -63,7 +63,7 @@ class Fabric:
             self._whole[plane, of_leaf] = rates
 
     def copy(self) -> Fabric:
-        """The same fabric in the same condition, to change and look at."""
+        """An independent copy in the same condition."""
         other = object.__new__(Fabric)
         other.__dict__.update(self.__dict__)
         other._below = {owner: dict(ports) for owner, ports in self._below.items()}
@@ -72,7 +72,7 @@ class Fabric:
         return other
 
     def as_built(self) -> Fabric:
-        """The same fabric with everything whole and in use."""
+        """The same fabric with everything at full rate and in use."""
         other = self.copy()
         other._below, other._drained, other._usable = {}, {}, {}
         return other
@@ -87,17 +87,17 @@ class Fabric:
         self._rewired |= supernode.rewired
 
     def ensure_supernode(self, name: str) -> None:
-        """Know a supernode of that name, of the shape that all of this fabric's have."""
+        """Add a supernode of that name, with the shape that all supernodes of this fabric have."""
         if name not in self.supernodes:
             self._know(Supernode(name, self.spec))
 
     def set_topology(self, supernode: Supernode) -> bool:
-        """Take up a supernode's graph. True when it is another than the one before."""
+        """Adopt a supernode's graph. Return True if it differs from the one before."""
         before = self.supernodes.get(supernode.name)
         if before is not None and before.topology is supernode.topology:
             return False
         if supernode.spec.fingerprint != self.spec.fingerprint:
-            text = f"{supernode.name} is built to another spec than this fabric's"
+            text = f"{supernode.name} has another spec than this fabric"
             raise InvalidField(text, field="spec")
         gone = set() if before is None else {*before.nodes(), *before.rewired}
         for owner in gone:
@@ -110,7 +110,7 @@ class Fabric:
         return True
 
     def forget_supernode(self, name: str) -> None:
-        """Know it no longer, nor the condition of its ports."""
+        """Remove a supernode and the condition of its ports."""
         gone = self.supernodes.pop(name)
         self.wirings += 1
         for of_owner in (self._nodes, self._leaves, self._rewired, self._below, self._drained):
@@ -130,32 +130,32 @@ class Fabric:
         return self._nodes[node]
 
     def supernode_name(self, node: str) -> str:
-        """Of the supernode that a node is in; empty for one that no graph has any more."""
+        """The supernode of a node; empty for a node that is no longer in any graph."""
         return self._nodes[node].name if node in self._nodes else ""
 
     def supernode_with(self, part: str) -> Supernode | None:
-        """Whose part has that name."""
+        """The supernode that a part of that name belongs to."""
         return next((each for each in self.supernodes.values() if each.owns(part)), None)
 
     def cabinet_of(self, node: str) -> str:
         return self._nodes[node].cabinet_of(node) if node in self._nodes else ""
 
     def leaves_at(self, node: str) -> tuple[str, ...]:
-        """The leaves that a node hangs on, one for each subnet."""
+        """The leaves that a node is connected to, one per subnet."""
         return self._nodes[node].leaves[self.cabinet_of(node)] if node in self._nodes else ()
 
     def is_leaf(self, owner: str) -> bool:
-        """Whether the owner of a link is an RDMA leaf and no node."""
+        """Whether the owner of a link is an RDMA leaf and not a node."""
         return owner in self._leaves
 
     def links(self, node: str | None = None, plane: str | None = None) -> list[Link]:
-        """Links by name of plane and node; trunks between RDMA switches come with nobody's node."""
+        """Links by plane and node; trunks between RDMA switches belong to no node."""
         if node is not None:
             return self.supernode_of(node).links(node, plane)
         return [link for supernode in self.supernodes.values() for link in supernode.links(None, plane)]
 
     def link_names_after(self, after: str, plane: str | None = None) -> Iterator[str]:
-        """In order, the names of links, of one plane if given, that come after that one."""
+        """The names of links, of one plane if given, that come after this one in order."""
         for supernode in sorted(self.supernodes.values(), key=lambda each: f"{each.name}-"):
             yield from supernode.link_names_after(after, plane)
 
@@ -173,12 +173,12 @@ class Fabric:
 
     @functools.cached_property
     def built(self) -> dict[str, float]:
-        """Built rate of each port that a node has, by the port's name."""
+        """The built rate of each port that a node has, by port name."""
         node = Supernode(spec=self.spec)
         return {link.port: link.capacity_gbps for link in node.links(node.nodes()[0])}
 
     def full(self, port: str) -> float:
-        """Built rate of a port of a node, or of a leaf."""
+        """The built rate of a port of a node or leaf."""
         return self.built.get(port, self.spec.rdma.leaf_spine_gbps)
 
     # ---- how it is --------------------------------------------------------------------------------------------------
@@ -188,7 +188,7 @@ class Fabric:
         return self._below.get(node, {})
 
     def set_ports(self, node: str, ports: Ports) -> bool:
-        """Take in which of a node's (or leaf's) ports are below their rate. True when that is news."""
+        """Set which of a node's (or leaf's) ports are below their rate. Return True if that changes anything."""
         kept = {port: gbps for port, gbps in ports.items() if gbps < self.full(port)}
         if kept == self._below.get(node, {}):
             return False
@@ -200,27 +200,27 @@ class Fabric:
         return True
 
     def check_port(self, port: str, gbps: float, field: str) -> None:
-        """InvalidField unless a node has that port and the rate is one it can have."""
+        """Raises InvalidField unless a node has that port and the port can have that rate."""
         if port not in self.built:
             raise InvalidField(
                 f"a node has no port {port[:40]!r}; it has ub-p3-k11, npu5-die1-p2 and so on", field=field
             )
         if not 0 <= gbps <= self.built[port]:
-            raise InvalidField(f"{port} carries 0 to {self.built[port]:g} GB/s", field=field)
+            raise InvalidField(f"{port} must carry from 0 to {self.built[port]:g} GB/s", field=field)
 
     def rate(self, node: str, port: str) -> float:
         return self.degraded_ports(node).get(port, self.built[port])
 
     def capacity(self, link: str) -> float:
         """GB/s each way that a link carries now, by its name. Trunks between RDMA switches have no agent to report on
-        them: they are at their built rate unless a question supposes otherwise."""
+        them: they have their built rate, except in what-ifs."""
         owner, _, port = link.partition(".")
         return self.degraded_ports(owner).get(port, self.full(port))
 
     # ---- what may be used -------------------------------------------------------------------------------------------
 
     def drained(self, owner: str) -> frozenset[str]:
-        """The ports of a node or leaf that are taken out of use, or on their way out."""
+        """The ports of a node or leaf that are out of use or being drained."""
         return self._drained.get(owner, frozenset())
 
     def all_drained(self) -> dict[str, frozenset[str]]:
@@ -228,11 +228,12 @@ class Fabric:
         return dict(self._drained)
 
     def touched(self) -> set[str]:
-        """Nodes and leaves of which something is below its rate, drained, or wired otherwise than is regular."""
+        """Nodes and leaves with anything below its rate, drained, or wired irregularly."""
         return {*self._below, *self._drained, *self._rewired}
 
     def set_drained(self, links: Mapping[str, Collection[str]]) -> bool:
-        """Take in which ports, by node or leaf, are to be out of use; all others are in use. True when that is news."""
+        """Set which ports, by node or leaf, are out of use; all others are in use. Return True if that changes
+        anything."""
         wanted = {owner: frozenset(ports) for owner, ports in links.items() if ports}
         if wanted == self._drained:
             return False
@@ -243,8 +244,8 @@ class Fabric:
         return True
 
     def unavailable_ports(self, owner: str) -> Ports:
-        """The places of a node or leaf in which new routes have something else than a whole port: what they have there,
-        by the port that is there on a regular machine. Below its rate, drained, without a cable, or with two."""
+        """The places of a node or leaf in which new routes do not have exactly one port at full rate, with the rate
+        they have there, by the port of a regular machine: below its rate, drained, without a cable, or with two."""
         if owner in self._rewired:
             found = self.in_place(owner)
             return {port: gbps for port, (gbps, _) in found.items() if gbps != self.full(port)}
@@ -256,8 +257,8 @@ class Fabric:
         )
 
     def in_place(self, owner: str, out: bool = True) -> dict[str, tuple[float, bool]]:
-        """By place that is not as a regular machine's: GB/s there, and whether all of it is drained. `out`: what is
-        drained does not count."""
+        """For places that differ from a regular machine's: GB/s there, and whether all of it is drained. `out`: do not
+        count drained ports."""
         rewired = self._rewired.get(owner, {})
         below, drained = self.degraded_ports(owner), self.drained(owner)
         ports = {*below, *drained, *rewired, *(to for to in rewired.values() if to)}
@@ -275,12 +276,12 @@ class Fabric:
         }
 
     def place(self, owner: str, port: str) -> tuple[Plane, int] | None:
-        """The plane and place of a port in vectors; None for one that has none, or whose cable leads nowhere."""
+        """The plane and place of a port in vectors; None for a port without one, or whose cable leads nowhere."""
         to = self._rewired.get(owner, {}).get(port, port)
         return None if to is None else self.ports.place(to)
 
     def link_names(self, plane: Plane, owner: str) -> list[str]:
-        """By place the name of the link there; of two the first, and of none the regular one."""
+        """By place, the name of the link there: the first if there are two, the regular one if there is none."""
         names = [f"{owner}.{port}" for port in self.ports.of(plane, self.is_leaf(owner))]
         for port, to in self._rewired.get(owner, {}).items():
             place = self.ports.place(to) if to is not None and to != port else None
@@ -308,7 +309,7 @@ class Fabric:
         return self._whole[plane, of_leaf]
 
     def share(self, owner: str, port: str) -> float:
-        """The part of its built rate that routes may use of a port, 0 to 1."""
+        """The share of a port's built rate that routes may use, 0 to 1."""
         return self.unavailable_ports(owner).get(port, self.full(port)) / self.full(port)
 
     def _forget(self, owner: str) -> None:

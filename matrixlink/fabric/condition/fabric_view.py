@@ -1,9 +1,9 @@
 """FabricView: what one instance may use of the fabric right now.
 
-It is what MatrixLink tells a workload: for each plane and each member node, how much of each sub-plane's uplink the
-instance's slice holds, how fast one endpoint of that node is on each sub-plane, and how long the switches between two
-nodes take. The workload computes flows from it with the same `share` that admitted the slice. `generation` moves when
-anything in the view does, so a reader that holds an older one knows to look again.
+This is what MatrixLink tells a workload: for each plane and each member node, how much of each sub-plane's uplink the
+instance's slice has, how fast one endpoint of that node is on each sub-plane, and the latency of the switches between
+two nodes. The workload computes flows from it with the same `share` that admitted the slice. `generation` changes
+whenever anything in the view does, so a reader with an older one knows that it is outdated.
 
 All rates are GB/s (10^9 bytes per second) each way; all latencies are microseconds, one way.
 """
@@ -20,10 +20,10 @@ from matrixcommon.model.resource_model import ApiModel
 class NodePorts(ApiModel):
     """One node's ports on one plane, an entry per sub-plane.
 
-    `uplink_gbps`: what the instance may send out of, or take into, the whole node. UB has seven entries, 448.0 each
-    when healthy and alone; RDMA one, 400.0; VPC one, 50.0.
-    `endpoint_gbps`: what one endpoint has. UB: a die's seven links of 28.0; RDMA: a die's port, 25.0; VPC: the node's
-    card, 50.0. It is that of the slowest endpoint of the node, so a collective over all of them is not flattered.
+    `uplink_gbps`: what the instance may send out of, or receive into, the whole node. UB has seven entries, 448.0 each
+    when healthy and not shared; RDMA one, 400.0; VPC one, 50.0. `endpoint_gbps`: what one endpoint has. UB: a die's
+    seven links of 28.0; RDMA: a die's port, 25.0; VPC: the node's card, 50.0. It is that of the node's slowest
+    endpoint, so that a collective over all of them is not overestimated.
     """
 
     uplink_gbps: list[float]
@@ -31,15 +31,15 @@ class NodePorts(ApiModel):
 
 
 class PlaneView(ApiModel):
-    """One plane as the instance sees it. `latency_us` is the one-way path through the switches between two nodes."""
+    """One plane as the instance sees it. `latency_us` is the one-way latency through the switches between two nodes."""
 
     nodes: dict[str, NodePorts]
     latency_us: float
 
 
 class FabricView(ApiModel):
-    """The planes an instance holds slices on. `slice` names the slice, or all of them joined by a comma; `machine` is
-    the model of its supernodes, as their spec names it."""
+    """The planes on which an instance has slices. `slice` names the slice, or all of them joined by commas; `machine`
+    is the model of its supernodes, as named in their spec."""
 
     slice: str
     instance: str
@@ -49,7 +49,7 @@ class FabricView(ApiModel):
 
 
 def joined(instance: str, views: list[FabricView]) -> FabricView:
-    """One view of all the slices of an instance. Its generation is the sum of theirs: it moves when any of them."""
+    """One view of all slices of an instance. Its generation is the sum of theirs, so it changes with any of them."""
     planes: dict[Plane, PlaneView] = {}
     for view in views:
         planes |= view.planes

@@ -1,9 +1,9 @@
-"""PlaneModel: what each of the three planes is to its users: sub-planes, rates, hops, latency, measured payload.
+"""PlaneModel: the three planes as their users see them: sub-planes, rates, hops, latency, measured payload rates.
 
-Rates and latencies are those of the supernode's links, measured payload rates come from `calibration.yaml`, where every
-number has its source; what was measured of latency stands there too, and the links of a path add up to it. Payload was
-measured on the CloudMatrix384: on another machine it is the same share of a port's rate. The three planes share one
-shape, so everything above this file treats them alike.
+Rates and latencies are those of the supernode's links. Measured payload rates come from `calibration.yaml`, where every
+number has its source; measured latencies are there too, and the links of a path add up to them. Payload was measured on
+the CloudMatrix384; on another machine it is the same share of a port's rate. The three planes have the same shape, so
+everything above this file treats them alike.
 """
 
 from __future__ import annotations
@@ -25,18 +25,18 @@ class PlaneModel:
 
     plane: Plane
     sub_planes: int
-    """Entries of `uplink_gbps` and `endpoint_gbps` in a FabricView."""
+    """The number of entries in `uplink_gbps` and `endpoint_gbps` of a FabricView."""
     uplink_gbps: float
-    """What a whole node has on one sub-plane."""
+    """The rate of a whole node in one sub-plane."""
     endpoint_gbps: float
-    """What one endpoint (die, or the node's card) has on one sub-plane."""
+    """The rate of one endpoint (a die, or the node's card) in one sub-plane."""
     endpoints_per_node: int
     npu_gbps: float
-    """The most that one NPU can ask for as a floor."""
+    """The largest floor that one NPU can have."""
     latency_us: float
-    """Between two nodes: what the links of a path take together."""
+    """Between two nodes: the sum over the links of a path."""
     payload_gbps: float
-    """Measured, of one endpoint over all sub-planes: what is left of the rate after headers and waiting."""
+    """Measured, for one endpoint over all sub-planes: what is left of the rate after headers and waiting."""
     switches: int
     """Switches between two nodes."""
     qos_mechanism: str
@@ -74,15 +74,17 @@ def _models(spec: SupernodeSpec, measured: dict[str, Any]) -> dict[Plane, PlaneM
 
 
 def taken(measured: dict[str, Any], plane: str, quantity: str, path: str) -> float:
-    """The entry of the calibration that is marked as used; exactly one must be."""
+    """The entry of the calibration that is marked as used; there must be exactly one."""
     found = [entry for entry in measured[plane][quantity] if entry["path"] == path and entry.get("used")]
     if len(found) != 1:
-        raise InvalidField(f"{len(found)} entries of {path} are used, not one", field=f"{plane}.{quantity}")
+        raise InvalidField(
+            f"{len(found)} entries of {path} are marked as used instead of one", field=f"{plane}.{quantity}"
+        )
     return float(found[0]["value"])
 
 
 def calibration() -> dict[str, Any]:
-    """The measured numbers with their sources, as loaded; every source it names is checked to be in its list."""
+    """The measured numbers with their sources; every source that they name is checked to be listed."""
     document: dict[str, Any] = packaged_yaml("matrixlink.fabric.condition", "calibration.yaml")
     for plane in Plane:
         for quantity in ("latency_us", "payload_gbps"):

@@ -1,4 +1,4 @@
-"""In which order a node's or an RDMA leaf's ports stand in a vector, plane by plane.
+"""The order of a node's or RDMA leaf's ports in vectors, plane by plane.
 
 Floors, capacities and shares are kept as one vector per owner and plane, so that a check over thousands of links is a
 few comparisons of arrays. UB: the 112 uplinks of a node, sub-plane by sub-plane, then the links of its 16 dies, die by
@@ -16,7 +16,7 @@ from matrixresource.topology.compiled import frame_of
 
 
 class PortOrder:
-    """Names and places of ports, for one spec: read off the links of a node and of a leaf of its regular machine."""
+    """Names and places of ports for one spec, taken from the links of a node and of a leaf of its regular machine."""
 
     def __init__(self, spec: SupernodeSpec) -> None:
         frame = frame_of(spec)
@@ -37,19 +37,18 @@ class PortOrder:
             Plane.VPC: tuple(link.port for link in links if link.plane == Plane.VPC),
         }
         self.outward = (*self.uplinks, *self.nodes[Plane.RDMA], *self.nodes[Plane.VPC])
-        """The ports by which a node reaches others: probes, counters and loads number them in this order."""
+        """The ports by which a node reaches others, in the order in which probes, counters and loads number them."""
         self.chips = spec.ub.l2_per_sub_plane
         self.dies = tuple(name.removeprefix(f"{node}-") for name in dies)
         self.npus = tuple(dict.fromkeys(die.rpartition("-")[0] for die in self.dies))
         self.trunks = tuple(link.port for link in trunks)
         self.plane_of = {link.port: Plane(link.plane) for link in (*links, *trunks)}
-        """The plane of every port that a node or a leaf has."""
+        """The plane of every port of a node or leaf."""
         beside: dict[str, list[str]] = defaultdict(list)
         for link in links:
             beside[link.ends[0] if link.kind != "die-leaf" else link.ends[0].rpartition("-")[0]].append(link.port)
         self.beside = {port: [other for other in ports if other != port] for ports in beside.values() for port in ports}
-        """By port of a node the others that its near end may use instead: of an L1 chip, a die, a CPU, or on RDMA an
-        NPU."""
+        """By port of a node, the other ports that its near end (L1 chip, die, CPU or, on RDMA, NPU) may use instead."""
 
     def of(self, plane: Plane, of_leaf: bool) -> tuple[str, ...]:
         """The ports of a node, or of an RDMA leaf, on a plane."""
@@ -61,7 +60,7 @@ class PortOrder:
         return found | {port: (Plane.RDMA, at) for at, port in enumerate(self.trunks)}
 
     def place(self, port: str) -> tuple[Plane, int] | None:
-        """The plane and the place of a port; None for those that carry no floors (CPU links, die to die)."""
+        """The plane and place of a port; None for ports that carry no floors (CPU links, die to die)."""
         return self._places.get(port)
 
 

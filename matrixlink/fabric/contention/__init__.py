@@ -1,4 +1,4 @@
-"""What traffic gets on ports that others use too.
+"""What traffic gets on ports that are shared with other traffic.
 
-It knows ports by number and programs by what they say, and asks nobody.
+Ports are numbers here, and programs are plain data; no service is called.
 """

@@ -1,4 +1,4 @@
-"""From a load on a slice to the pieces of it that take one way each, by what the members' programs say."""
+"""Divides the load on a slice into pieces that each take one way, as the members' programs say."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from matrixlink.fabric.contention.port_groups import Floats, PortGroups
 Ints = NDArray[np.int64]
 Program = Mapping[str, Any]
 """What a link agent holds of a slice: plane, isolation_key, weight, floor_gbps and ceiling_gbps of the whole node,
-peers, stripes, and detours for the peers and dies that are reached otherwise."""
+peers, stripes, and detours for peers and dies that are reached differently."""
 
 INSIDE = -1
 """The group of a piece that stays inside its node."""
@@ -24,7 +24,7 @@ INSIDE = -1
 @dataclass(frozen=True, slots=True, eq=False)
 class Offer:
     """What some members of a slice send in a pattern: GB/s out of each NPU. `programs`: of every member that has one,
-    receivers too; `senders`: who of them offers something."""
+    including receivers; `senders`: the members that offer traffic."""
 
     slice: str
     pattern: Pattern
@@ -36,8 +36,9 @@ class Offer:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pieces:
-    """Parts of what a slice's members send that take one way: out of `source` by a group of ports and into `target` by
-    the same, over a sub-plane (-1: not on UB). One entry each; `part`: of all that the source sends in this pattern."""
+    """The parts of a slice's traffic that take one way each: out of `source` by a group of ports and into `target` by
+    the same group, in a sub-plane (-1: not on UB). One entry each; `part`: the share of all that the source sends in
+    this pattern."""
 
     slice: str
     source: Ints
@@ -49,14 +50,14 @@ class Pieces:
     weight: Floats
     floor: Floats
     ceiling: Floats
-    """Of the slice on the whole source, GB/s."""
+    """For the slice on the whole source, GB/s."""
 
     def __len__(self) -> int:
         return len(self.source)
 
 
 class Ways:
-    """Turns offers into pieces on these ports. `index`: a node's row in the groups' arrays."""
+    """Converts offers into pieces on these ports. `index`: a node's row in the groups' arrays."""
 
     def __init__(self, groups: PortGroups, index: Mapping[str, int]) -> None:
         self.groups, self.index = groups, index
@@ -64,8 +65,8 @@ class Ways:
         self._kept: list[object] = []
 
     def of(self, offer: Offer) -> Pieces:
-        """The pieces of an offer; a source without a route to a target, or with a key that it does not let in, sends it
-        nothing."""
+        """The pieces of an offer. A source sends nothing to a target to which it has no route, or whose key it does not
+        have."""
         offered = offer.gbps_per_npu * self.groups.shape.npus
         rows = self._rows(offer, offered)
         return self.pieces(offer.slice, offer.programs, list(rows))
@@ -84,11 +85,11 @@ class Ways:
                 yield source, target, group, share * part, gbps * part
 
     def ways(self, plane: str, stripes: Sequence[Mapping[str, Any]]) -> list[tuple[int, float]]:
-        """Groups of ports and the part that stripes put on each, worked out once for the same stripes."""
+        """Groups of ports and the part that stripes put on each, cached by the identity of the stripes."""
         key = id(stripes), plane
         if key not in self._known:
             self._known[key] = list(self.groups.ways(plane, stripes))
-            self._kept.append(stripes)  # so that no others come to have their id
+            self._kept.append(stripes)  # keep them, so that their id is not reused
         return self._known[key]
 
     def pieces(
@@ -98,7 +99,7 @@ class Ways:
         rows: Sequence[tuple[str, str, int, float, float]],
         planes: Sequence[int] | None = None,
     ) -> Pieces:
-        """Pieces of (source, target, group, part, GB/s); `planes`: of those that are INSIDE a node."""
+        """The pieces (source, target, group, part, GB/s); `planes`: sub-planes of those that are INSIDE a node."""
         source, target, group, part, gbps = zip(*rows, strict=True) if rows else ((), (), (), (), ())
         terms = {
             node: (float(program["weight"]), float(program["floor_gbps"]), _ceiling(program))

@@ -1,4 +1,4 @@
-"""Who sends how much to whom in each pattern of a load."""
+"""Who sends how much to whom in each traffic pattern."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ def demands(
 ) -> Iterator[tuple[str, str, float]]:
     """(source, target, GB/s) when each source offers `gbps`; nobody sends to itself.
 
-    all-to-all: each to all others alike; permutation: each to one, halfway round; ring: each to the next; incast: all
-    to the one of `targets`, by default the first member; pull: each member to all of `targets` alike.
+    all-to-all: each to all others evenly; permutation: each to one, halfway round; ring: each to the next; incast: all
+    to the single node of `targets`, by default the first member; pull: each member to all of `targets` evenly.
     """
     if pattern == "pull":
         yield from _pulled(members, sorted(targets), gbps)

@@ -1,8 +1,8 @@
-"""The ports of some nodes, in groups that carry the same, for sharing traffic over them.
+"""The ports of some nodes, grouped by equal rates, for sharing traffic over them.
 
-A node's ports outward are numbered: its uplinks, sub-plane by sub-plane and L2 chip by L2 chip, its dies' RDMA ports,
-its card on the VPC plane. The uplinks of a sub-plane that are whole on every node make one group, any other port one of
-its own. Inside a node its dies have, sub-plane by sub-plane, what their links carry together. GB/s each way.
+A node's outward ports are numbered: its uplinks, by sub-plane and L2 chip, its dies' RDMA ports, its card on the VPC
+plane. The uplinks of a sub-plane that have their full rate on every node form one group; any other port is a group of
+its own. Inside a node, its dies have per sub-plane the sum of their links. GB/s each way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class PortShape:
-    """How many ports a node has, and what each carries when it is whole."""
+    """How many ports a node has, and the full rate of each."""
 
     sub_planes: int
     chips: int
@@ -54,12 +54,12 @@ class PortShape:
         return self.uplinks + self.dies + 1
 
     def built(self) -> Floats:
-        """GB/s of each outward port when whole."""
+        """The full rate of each outward port, GB/s."""
         return np.array([self.uplink_gbps] * self.uplinks + [self.rdma_gbps] * self.dies + [self.vpc_gbps], np.float64)
 
 
 class Spec(Protocol):
-    """The numbers of a supernode, as far as ports go."""
+    """The numbers of a supernode that concern ports."""
 
     @property
     def ub(self) -> Any: ...
@@ -72,8 +72,9 @@ class Spec(Protocol):
 
 
 class PortGroups:
-    """`share`: of its built rate what each outward port carries (nodes x ports); `die_share`: the same of the dies'
-    links (nodes x dies x sub-planes). Nodes without `power` say nothing of which ports are whole."""
+    """`share`: the share of its built rate that each outward port carries (nodes x ports); `die_share`: the same for
+    the dies' links (nodes x dies x sub-planes). Nodes without `power` do not affect which ports count as being at full
+    rate."""
 
     def __init__(self, shape: PortShape, share: Floats, die_share: Floats, power: Bools | None = None) -> None:
         self.shape = shape
@@ -93,10 +94,10 @@ class PortGroups:
         self.groups += [[number] for number in range(shape.uplinks, shape.ports)]
         self.group_gbps: Floats = np.array([[node[group].sum() for group in self.groups] for node in self.carries])
         self.dies_gbps: Floats = die_share.sum(axis=1) * shape.die_gbps
-        """What the dies of a node have together on each sub-plane (nodes x sub-planes)."""
+        """The sum of the dies' links of a node in each sub-plane (nodes x sub-planes)."""
         self.die_share = die_share
         self.impaired_dies: Bools = (die_share != 1.0).any(axis=(1, 2))
-        """Nodes of which some die has lost something."""
+        """Nodes with some die that has lost something."""
 
     def ways(self, plane: str, stripes: Sequence[Mapping[str, Any]]) -> Iterator[tuple[int, float]]:
         """Groups of ports and the part of the traffic that a program's stripes put on each."""
@@ -115,11 +116,11 @@ class PortGroups:
                 yield len(self.groups) - 1, weight
 
     def sub_plane(self, group: int) -> int:
-        """The UB sub-plane that a group's ports belong to; -1 for those of other planes."""
+        """The UB sub-plane of a group's ports; -1 on other planes."""
         return self.groups[group][0] // self.shape.chips if group < self.first_rdma else -1
 
     def groups_of(self, plane: str) -> list[list[int]]:
-        """The numbers of a plane's groups, sub-plane by sub-plane; RDMA and VPC have one."""
+        """The numbers of a plane's groups, by sub-plane; RDMA and VPC have one sub-plane."""
         if plane == "ub":
             found: list[list[int]] = [[] for _ in range(self.shape.sub_planes)]
             for group in range(self.first_rdma):

@@ -1,4 +1,4 @@
-"""What slices' programs say on ports in some condition, for whoever has no MatrixLink: experiments.
+"""The programs of slices on ports in some condition, for experiments that run without MatrixLink.
 
 The stripes are those that `matrixlink.routing` chooses: a pair of endpoints spreads its traffic over sub-planes and L2
 chips in proportion to what both have left, with detours for nodes and dies that have lost something.
@@ -20,7 +20,7 @@ Stripes = list[dict[str, object]]
 
 @dataclass(frozen=True, slots=True)
 class Tenant:
-    """A slice on a plane: its members, its class's weight, and what each member node has promised, GB/s."""
+    """A slice on a plane: its members, its class's weight, and each member node's floor, GB/s."""
 
     slice: str
     plane: str
@@ -32,7 +32,7 @@ class Tenant:
 
 @dataclass(frozen=True, eq=False)
 class Condition:
-    """Ports of some nodes: shares of their built rates, as `PortGroups` takes them."""
+    """The ports of some nodes: shares of their built rates, as in `PortGroups`."""
 
     shape: PortShape
     names: tuple[str, ...]
@@ -45,7 +45,7 @@ class Condition:
         return cls(shape, names, np.ones((len(names), shape.ports)), np.ones(dies))
 
     def programs(self, tenant: Tenant) -> dict[str, Program]:
-        """By member, what its agent would hold of the tenant's slice."""
+        """By member, the program that its agent would hold for the tenant's slice."""
         index = {name: at for at, name in enumerate(self.names)}
         rows = {node: index[node] for node in tenant.members}
         known: dict[tuple[bytes, bytes, bytes], Stripes] = {}

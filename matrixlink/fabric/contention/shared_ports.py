@@ -1,12 +1,12 @@
-"""SharedPorts: what everybody's traffic gets on the ports there are, and what one more would get beside it.
+"""SharedPorts: what all present traffic gets on some ports, and what additional traffic would get.
 
-Rates are the fabric core's: floors first, the rest by weight, up to what is offered. Weight, floor and ceiling of a
-slice on a node are split over what it sends there. UB and RoCE are lossless: what is too much waits at the sender.
+Rates are those of the fabric core: floors first, the rest by weight, up to what is offered. Weight, floor and ceiling
+of a slice on a node are divided over what it sends there. UB and RoCE are lossless: excess traffic waits at the sender.
 
-`exchange_gbps` answers for a collective: an all-to-all that comes all at once, as dispatch and combine do, while others
-send what they send. Its pieces are in proportion to its bytes, so on the link that holds back the slowest of them
-nobody else of it is faster, the link stays full until the end, and one solve is the whole run. `left` answers for
-transfers that come one by one: what a slice gets of each port by itself.
+`exchange_gbps` is for a collective: an all-to-all that comes all at once, as dispatch and combine do, while others send
+as before. Its pieces are in proportion to its bytes, so on the link that holds back the slowest of them no other piece
+of it is faster; the link stays full until the end, and one solve covers the whole run. `left` is for transfers that
+come one by one: what a slice gets of each port separately.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ TINY_GBPS = 1e-9
 
 
 class SharedPorts:
-    """Some nodes' ports and what is offered on them. Nothing changes; a condition is a value of this class."""
+    """The ports of some nodes and the traffic offered on them. Immutable: another condition is another object."""
 
     def __init__(self, groups: PortGroups, names: Sequence[str], offers: Sequence[Offer]) -> None:
         self.groups, self.names = groups, list(names)
@@ -55,10 +55,10 @@ class SharedPorts:
     def exchange_gbps(
         self, slice: str, programs: Mapping[str, Program], without: Sequence[int] = (), *, inside: bool = True
     ) -> float:
-        """GB/s out of each die of these members when all exchange with all at once; 0 where some cannot reach others.
+        """GB/s out of each die of these members when all exchange with all at once; 0 if some cannot reach others.
 
-        `without`: the numbers of the offers that are this collective's own mean, which it does not contend with.
-        `inside`: whether dies of one node exchange too.
+        `without`: the numbers of the offers that are this collective's own average traffic, with which it does not
+        contend. `inside`: whether dies of the same node exchange too.
         """
         nodes = sorted(programs)
         burst = self._burst(slice, programs, nodes, inside)
@@ -70,7 +70,7 @@ class SharedPorts:
         sent = np.where(mine, 0.0, every.gbps)
         theirs = every.sent_by_slice(sent)
         part = np.where(mine, every.part, sent / np.maximum(theirs, TINY_GBPS))
-        # What the slice sends beside this comes out of its floor first.
+        # Other traffic of the same slice uses up its floor first.
         beside = np.where(mine & (every.slice == 0), theirs, 0.0)
         floor = np.maximum(every.floor - beside, 0.0) * part
         ceiling = every.ceiling * np.where(np.isinf(every.ceiling), 1.0, part)
@@ -79,7 +79,7 @@ class SharedPorts:
         return float((got[mine] / every.part[mine]).min()) / self.groups.shape.dies
 
     def _burst(self, slice: str, programs: Mapping[str, Program], nodes: Sequence[str], inside: bool) -> Pieces | None:
-        """The collective's pieces; None where some of them have no way."""
+        """The collective's pieces; None if some of them have no way."""
         dies = self.groups.shape.dies
         ranks = dies * len(nodes)
         rows: list[tuple[str, str, int, float, float]] = []
@@ -107,7 +107,7 @@ class SharedPorts:
         return self._ways.pieces(slice, programs, rows, planes) if rows else None
 
     def _inside(self, node: str) -> Iterator[tuple[int, float]]:
-        """Sub-planes that the slowest die of a node exchanges with its neighbours over, and the part of each."""
+        """Sub-planes over which the slowest die of a node exchanges with its neighbours, and the part of each."""
         left = self._slowest_die(self.index[node])
         total = float(left.sum())
         if total <= 0:
@@ -119,7 +119,8 @@ class SharedPorts:
         return shares[int(shares.sum(axis=1).argmin())]
 
     def _slowest_stripes(self, program: Program, source: str, target: str) -> Sequence[Mapping[str, object]]:
-        """Everybody waits for the die that has least left, so all of a node's traffic is taken to go as that one's."""
+        """Everybody waits for the die with the least left, so all of a node's traffic is assumed to go as that die's
+        does."""
         detours: Mapping[str, Sequence[Mapping[str, object]]] = program["detours"]
         usual = detours.get(target, program["stripes"])
         for owner, name in ((target, f"{target}-"), (source, "")):
@@ -133,7 +134,7 @@ class SharedPorts:
         return usual
 
     def _dies_of_slowest(self, nodes: Sequence[str]) -> Floats:
-        """What dies have by node and sub-plane, the members' all as slow as their slowest."""
+        """What dies have, by node and sub-plane, all members' dies being as slow as their slowest."""
         found = self.groups.dies_gbps.copy()
         for node in nodes:
             row = self.index[node]
@@ -144,8 +145,8 @@ class SharedPorts:
     # ---- what is left -----------------------------------------------------------------------------------------------
 
     def left(self, slice: str, programs: Mapping[str, Program]) -> dict[str, PortsLeft]:
-        """By member, what the slice gets of its ports, each port by itself, while others send what gets through when
-        the slice is still: its floor and its weight's part, or what they leave, whichever is more."""
+        """By member, what the slice gets of its ports, each port separately, while others send as they would without
+        this slice: its floor and its weight's part, or what they leave, whichever is more."""
         others = [each for each in self.pieces if each.slice != slice and len(each)]
         every, rates = _Joined(others), np.zeros(0)
         if others:
@@ -157,7 +158,7 @@ class SharedPorts:
     def _beside(
         self, every: _Joined, rates: Floats, out: bool, nodes: int, count: int
     ) -> tuple[Floats, Floats, Floats, Floats]:
-        """(GB/s, weight, floor) of others' on each group of ports, and GB/s on the dies by sub-plane."""
+        """The others' (GB/s, weight, floor) on each group of ports, and GB/s on the dies by sub-plane."""
         planes = self.groups.shape.sub_planes
         moved, weights, floors, dies = (np.zeros(size) for size in (nodes * count,) * 3 + (nodes * planes,))
         if len(every):
@@ -256,7 +257,7 @@ class _Joined:
         return len(self.slice)
 
     def sent_by_slice(self, gbps: Floats | None = None) -> Floats:
-        """For each piece, all that its slice offers from its source."""
+        """For each piece, everything that its slice offers from its source."""
         key = self.slice * (int(self.source.max(initial=0)) + 1) + self.source
         sums = np.bincount(key, self.gbps if gbps is None else gbps)
         found: Floats = sums[key]
@@ -267,8 +268,8 @@ class _Joined:
 
 
 def _one_link(has: Floats, part: Floats, program: Program, moved: Floats, weights: Floats, floors: Floats) -> Floats:
-    """What a slice gets of each port that has nobody else on it but flows that move so much, of such weights and floors
-    together: guarantee plus share, port by port."""
+    """What a slice gets of each port that it shares only with flows of that total traffic, weights and floors:
+    guarantee plus share, port by port."""
     ceiling = program.get("ceiling_gbps")
     most = has if ceiling is None else np.minimum(has, float(ceiling) * part)
     own = np.minimum(float(program["floor_gbps"]) * part, np.maximum(has - floors, 0.0))
@@ -280,8 +281,8 @@ def _one_link(has: Floats, part: Floats, program: Program, moved: Floats, weight
 
 
 def _fitting(capacity: Floats, paths: Ints, floor: Floats) -> Floats:
-    """Floors as far as the ports carry them: they were promised by the hose model and on links that were whole; where
-    more is asked of a port, all floors over it yield alike."""
+    """Floors as far as the ports carry them: they were promised by the hose model on links at full rate. Where a port
+    cannot carry them, all floors over it are reduced alike."""
     booked = on_links(traffic(capacity, paths, ceiling=np.inf), floor)
     fits = np.ones(len(capacity))
     np.divide(capacity, booked, out=fits, where=booked > capacity)

@@ -1,4 +1,4 @@
 """Fair rates: weighted max-min with floors and ceilings.
 
-It knows no topology.
+No topology is known here.
 """

@@ -1,12 +1,12 @@
 """share(flows, links): weighted max-min fair rates on shared links, with floors and ceilings.
 
-Nobody's rate can be raised without lowering that of somebody who has no more. All floors are set aside first; what is
-left of each link is shared max-min by weight, up to the ceilings; a flow's rate is its floor plus its share. Floors
-that do not fit on a link are refused (`Overcommitted`), never trimmed.
+No flow's rate can be raised without lowering that of one that has no more. All floors are set aside first; what is left
+of each link is shared max-min by weight, up to the ceilings; a flow's rate is its floor plus its share. Floors that do
+not fit on a link are refused (`Overcommitted`), never trimmed.
 
 The method is progressive filling: links wait in a heap by the level at which they would fill; the lowest is closed, its
-flows are fixed, and what they leave behind pushes other links' levels up. Each link is looked at again only when it
-comes to the top, so the cost is near (flows x path length) x log(links). Exact on Fractions.
+flows are fixed, and what they leave behind raises other links' levels. Each link is only re-evaluated when it reaches
+the top, so the cost is close to (flows x path length) x log(links). Exact on Fractions.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from matrixcommon.model.errors import InsufficientBandwidth, InvalidField
 from matrixlink.fabric.sharing.flow import Flow, Number
 
 ROUNDING = 1e-12
-"""How far, relative to a link's capacity, floats may miss it by rounding alone."""
+"""How far floats may exceed a link's capacity, relatively, through rounding alone."""
 
 
 class Overcommitted(InsufficientBandwidth):
-    """The floors on some links add up to more than they have. `links` are their keys, sorted."""
+    """The floors on some links add up to more than their capacity. `links` are their keys, sorted."""
 
     def __init__(self, links: list[Hashable], blocking: list[dict[str, object]]) -> None:
         super().__init__(f"floors exceed the capacity of {', '.join(map(str, links[:5]))}", blocking=blocking)
@@ -33,7 +33,7 @@ class Overcommitted(InsufficientBandwidth):
 
 
 def share(flows: Sequence[Flow], links: Mapping[Hashable, Number]) -> list[Number]:
-    """The rate of each flow, in order. Raises Overcommitted when floors do not fit, InvalidField for a bad flow."""
+    """The rate of each flow, in order. Raises Overcommitted if floors do not fit, InvalidField for an invalid flow."""
     paths = checked_paths(flows, links)
     left: dict[Hashable, Any] = dict(links)
     for flow, path in zip(flows, paths, strict=True):
@@ -47,8 +47,8 @@ def share(flows: Sequence[Flow], links: Mapping[Hashable, Number]) -> list[Numbe
 
 
 def checked_paths(flows: Sequence[Flow], links: Mapping[Hashable, Number]) -> list[tuple[Hashable, ...]]:
-    """The links of each flow, each once. Raises InvalidField for a bad flow, and Overcommitted naming every link whose
-    floors add up to more than it has."""
+    """The links of each flow, each once. Raises InvalidField for an invalid flow, and Overcommitted with every link
+    whose floors exceed its capacity."""
     paths = [_checked_path(number, flow, links) for number, flow in enumerate(flows)]
     booked: dict[Hashable, Number] = {}
     for flow in flows:
@@ -72,22 +72,22 @@ def _exceeds(load: Number, capacity: Number) -> bool:
 
 def _checked_path(number: int, flow: Flow, links: Mapping[Hashable, Number]) -> tuple[Hashable, ...]:
     if not flow.weight > 0:
-        raise InvalidField("a weight is above 0", field=f"flows[{number}].weight")
+        raise InvalidField("a weight must be above 0", field=f"flows[{number}].weight")
     if not 0 <= flow.floor <= flow.ceiling:
-        raise InvalidField("a floor is at least 0 and at most the ceiling", field=f"flows[{number}].floor")
+        raise InvalidField("a floor must be at least 0 and at most the ceiling", field=f"flows[{number}].floor")
     path = tuple(dict.fromkeys(flow.links))
     for key in path:
         if key not in links:
             raise InvalidField(f"there is no link {key!r}", field=f"flows[{number}].links")
     if not path and flow.ceiling == math.inf:
-        raise InvalidField("a flow over no link needs a ceiling", field=f"flows[{number}].links")
+        raise InvalidField("a flow without links needs a ceiling", field=f"flows[{number}].links")
     return path
 
 
 class Filling:
-    """One run of progressive filling, of flows without floors. Heap entries are (level, what, number): a link that
-    fills at that level, or a flow that reaches its ceiling there. Levels of links only rise while flows are fixed, so
-    an entry that is too low is put back."""
+    """One run of progressive filling, for flows without floors. Heap entries are (level, kind, number): a link that
+    fills at that level, or a flow that reaches its ceiling there. Levels of links only rise as flows are fixed, so an
+    entry that is too low is put back."""
 
     def __init__(
         self, flows: Sequence[Flow], paths: Sequence[tuple[Hashable, ...]], links: Mapping[Hashable, Number]
@@ -95,9 +95,9 @@ class Filling:
         self.flows = flows
         used: dict[Hashable, int] = {}
         self.path = [[used.setdefault(key, len(used)) for key in path] for path in paths]
-        self.left: list[Number] = [links[key] for key in used]  # capacity less what is fixed
-        self.pull: list[Number] = [0] * len(used)  # weight of the rising flows
-        self.active = [0] * len(used)  # how many they are: tells when the pull is nothing, rounding or not
+        self.left: list[Number] = [links[key] for key in used]  # capacity minus what is fixed
+        self.pull: list[Number] = [0] * len(used)  # total weight of the rising flows
+        self.active = [0] * len(used)  # the number of rising flows, which tells when the pull is zero despite rounding
         self.on: list[list[int]] = [[] for _ in used]
         self.rate: list[Number | None] = [None] * len(flows)
         self.rising = [True] * len(flows)
@@ -151,5 +151,5 @@ class Filling:
 
 
 def ratio(a: Number, b: Number) -> Number:
-    """a / b, kept exact where both are."""
+    """a / b, exact if both are."""
     return a / b if isinstance(a, float) or isinstance(b, float) else Fraction(a) / b

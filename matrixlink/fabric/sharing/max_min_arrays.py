@@ -1,11 +1,11 @@
 """The fair rates of `sharing.share` for a hundred thousand flows, in rounds over whole arrays.
 
 Each link would fill at some level if all its flows rose together. A link whose level is the lowest for every flow on it
-is a bottleneck whatever happens elsewhere, since levels of other links only rise; so all such links close in one round,
+is a bottleneck whatever happens elsewhere, since levels of other links only rise. All such links close in one round,
 however far apart, and their flows are fixed. Regular traffic (all-to-all with one path rule) takes a handful of rounds,
-hashed paths a hundred. A ceiling is a link of the flow's own.
+hashed paths a hundred. A ceiling is treated as a link of the flow's own.
 
-Answers agree with the exact ones to 1e-9 relative; a tie missed by rounding costs one more round, nothing else.
+Results agree with the exact ones to 1e-9 relative; a tie missed through rounding only costs one more round.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from matrixlink.fabric.sharing.max_min import ROUNDING, Overcommitted
 from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled
 
 TIE = 1e-12
-"""Levels this close, relative, are one."""
+"""Levels this close, relatively, are equal."""
 
 
 def fair_rates(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floats:
-    """GB/s of each flow. Raises Overcommitted, naming links by `keys` or else their numbers."""
+    """GB/s of each flow. Raises Overcommitted with the links' `keys`, or else their numbers."""
     if not traffic.floor.any():
         return _Rounds(traffic, traffic.capacity, traffic.ceiling).run()
     booked = refuse_overbooked(traffic, keys)
@@ -32,7 +32,7 @@ def fair_rates(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floa
 
 
 def refuse_overbooked(traffic: Traffic, keys: Sequence[Hashable] | None = None) -> Floats:
-    """GB/s of floors on each link. Raises Overcommitted where they exceed a capacity."""
+    """GB/s of floors on each link. Raises Overcommitted if they exceed a capacity."""
     booked = on_links(traffic, traffic.floor)
     over = np.flatnonzero(booked > traffic.capacity + ROUNDING * np.maximum(traffic.capacity, booked))
     if len(over):
@@ -49,7 +49,7 @@ def refuse_overbooked(traffic: Traffic, keys: Sequence[Hashable] | None = None) 
 
 
 def on_links(traffic: Traffic, values: Floats) -> Floats:
-    """The sum over each link of a value per flow: its load, when the values are rates."""
+    """The sum over each link of a value per flow: its load, if the values are rates."""
     sums = np.bincount(traffic.links, np.repeat(values, traffic.lengths), len(traffic.capacity))
     return sums.astype(float, copy=False)
 
@@ -87,7 +87,7 @@ class _Rounds:
         return self.rate
 
     def _levels(self) -> tuple[Floats, NDArray[np.bool_]]:
-        """The level at which each link fills, infinite where nothing rises; and where something does."""
+        """The level at which each link fills, infinite if nothing rises on it; and on which links something rises."""
         count = np.bincount(self.link, minlength=len(self.left))
         busy = count > 0
         each = None if self.weight is None else np.repeat(self.weight, self.length)

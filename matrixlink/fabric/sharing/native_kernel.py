@@ -1,7 +1,7 @@
-"""The kernel in C, where this machine has a C compiler. Nothing needs it: without it the same answers come from arrays.
+"""The kernel in C, if this machine has a C compiler. It is optional: without it arrays give the same results.
 
 `kernel()` compiles `kernel.c` once per version of its text into the user's cache and loads it; CLOUDMATRIX_KERNEL=off
-keeps it out. None means that there is none, whatever the reason.
+disables it. It returns None if there is none, for whatever reason.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ def kernel() -> Any:
 
 
 def _built() -> Path:
-    """Where the library is, compiled now if it is not there. OSError without a compiler or a place to write."""
+    """The path of the library, which is compiled if needed. Raises OSError without a compiler or a writable place."""
     version = hashlib.sha256(SOURCE.read_bytes() + " ".join(OPTIONS).encode()).hexdigest()[:16]
     target = cache() / f"fabric-{version}.so"
     if not target.exists():
@@ -68,5 +68,5 @@ def _built() -> Path:
             made = Path(folder) / "fabric.so"
             command = [with_what, *OPTIONS, "-o", str(made), str(SOURCE), "-lm"]
             subprocess.run(command, check=True, capture_output=True, timeout=DEADLINE_S)
-            made.replace(target)  # at once, so that another process never loads half a library
+            made.replace(target)  # atomic, so that another process never loads half a library
     return target

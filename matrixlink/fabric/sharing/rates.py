@@ -1,4 +1,4 @@
-"""Rates of many flows at this moment, by the faster way there is: the kernel in C, or rounds over whole arrays."""
+"""Rates of many flows at one moment, by the faster method available: the kernel in C, or rounds over whole arrays."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from matrixlink.fabric.sharing.native_kernel import kernel
 from matrixlink.fabric.sharing.traffic import Floats, Traffic, scaled
 
 REGULAR_FLOWS = 200_000
-"""From here on rounds over arrays are tried first: traffic this large is regular, and arrays need less memory."""
+"""From this size on, rounds over arrays are tried first: traffic this large is regular, and arrays need less memory."""
 
 WEIGHTS_APART = 1e6
-"""From here on a small weight is lost in the sums that the kernel keeps of a link's; arrays add them up anew."""
+"""From this ratio on, a small weight is lost in the kernel's running sums per link; arrays recompute the sums."""
 
 
 def rates_now(traffic: Traffic) -> Floats:
-    """`fair_rates` by the guarantee-plus-share rule, by the faster way there is."""
+    """`fair_rates` by the guarantee-plus-share rule, using the faster method available."""
     library = kernel()
     if library is None or len(traffic) >= REGULAR_FLOWS or _apart(traffic.weight):
         return fair_rates(traffic)
@@ -36,7 +36,7 @@ def _apart(weight: Floats) -> bool:
 
 
 def new_fabric(library: object, traffic: Traffic) -> int:
-    """The kernel's handle of these flows and links; whoever asks for it frees it."""
+    """The kernel's handle for these flows and links; the caller must free it."""
     width = int(traffic.lengths.max(initial=1))
     fabric = library.fabric_new(len(traffic), len(traffic.capacity), width, traffic.capacity)  # type: ignore[attr-defined]
     if not fabric:

@@ -1,4 +1,4 @@
 """Changes of what is allocated: resize, repair, preemption, reservations, batches.
 
-It calls no verb of the ledger, only its state.
+These functions use the ledger's state, not its verbs.
 """

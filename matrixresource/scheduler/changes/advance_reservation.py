@@ -1,9 +1,10 @@
-"""Reservations in time: a place chosen from what will be free, kept from whoever would still be there, then held.
+"""Reservations in time: a placement chosen from what will be free, protected from allocations that would still be
+there, then held.
 
-A reservation waits until `due` finds that its start has come; from then on it is held under its own name, and `claim`
-hands it over, whole or bit by bit. What was claimed is the claimer's: it does not go back to the reservation. Leases
-count as reported: who leaves by the start is taken to be gone by then. Nobody is preempted: who overstays stays, and
-the reservation is placed anew or reported; so is one that has lost nodes.
+A reservation waits until `activate_due` finds that its start has come. From then on it is held under its own name, and
+`claim` hands it over, in full or in pieces; what was claimed does not return to the reservation. Leases count as
+declared: whoever is due to leave by the start is assumed to be gone by then. Nobody is preempted: whoever overstays
+stays, and the reservation is placed again or reported as waiting; likewise one that has lost nodes.
 """
 
 from __future__ import annotations
@@ -26,9 +27,10 @@ from matrixresource.scheduler.placement.reserved_capacity import conflicts_with_
 
 
 def reserve(ledger: LedgerState, name: str, request: PlacementRequest, start: float, end: float) -> Placement | None:
-    """The place promised from `start` to `end`, or None. ValueError when the name is used or the end comes first."""
+    """Promise a placement from `start` to `end`, or return None. ValueError if the name is in use or `end` is not after
+    `start`."""
     if name in ledger.reservations or name in ledger.allocations or start >= end:
-        raise ValueError(f"{name}: the name is used already, or the end is not after the start")
+        raise ValueError(f"{name}: the name is in use, or the end is not after the start")
     request = replace(request, lease_end=end)
     place = place_between(ledger, request, start)
     if place is not None:
@@ -37,13 +39,13 @@ def reserve(ledger: LedgerState, name: str, request: PlacementRequest, start: fl
 
 
 def restore(ledger: LedgerState, name: str, reservation: Reservation) -> None:
-    """A reservation known from before, as it was."""
+    """Enter a stored reservation as it was."""
     ledger.reservations[name] = reservation
     ledger.promises = ReservedCapacity(ledger.reservations.values())
 
 
 def place_between(ledger: LedgerState, request: PlacementRequest, start: float) -> Placement | None:
-    """A place on what will be free from `start` to the end of the spec; nothing is promised yet."""
+    """A placement on what will be free from `start` to the end of the request; nothing is promised yet."""
     with leaving(ledger) as gone:
         gone.by(start)
         with hide_reservations(ledger, request, start):
@@ -51,7 +53,7 @@ def place_between(ledger: LedgerState, request: PlacementRequest, start: float) 
 
 
 def first_start(ledger: LedgerState, request: PlacementRequest, now: float, least: float) -> float | None:
-    """The first moment from `least` on at which it fits for as long as it stays, beside leases and reservations."""
+    """The first moment from `least` on at which it fits for its whole duration, given leases and reservations."""
     stay = request.lease_end - now
     ends = {allocation.request.lease_end for allocation in ledger.allocations.values()} | {
         r.end for r in ledger.promises.waiting
@@ -68,7 +70,7 @@ def first_start(ledger: LedgerState, request: PlacementRequest, now: float, leas
 
 @contextmanager
 def without_promises(ledger: LedgerState) -> Iterator[None]:
-    """As if nothing were promised."""
+    """Pretend that nothing is promised."""
     kept, ledger.promises = ledger.promises, ReservedCapacity()
     try:
         yield
@@ -77,7 +79,7 @@ def without_promises(ledger: LedgerState) -> Iterator[None]:
 
 
 class DepartureTimeline:
-    """Tenants in the order in which they leave, given back as time continues."""
+    """Releases tenants in the order in which they leave, as time advances."""
 
     def __init__(self, ledger: LedgerState) -> None:
         self.ledger = ledger
@@ -98,7 +100,7 @@ class DepartureTimeline:
 
 @contextmanager
 def leaving(ledger: LedgerState) -> Iterator[DepartureTimeline]:
-    """At the end everybody is back and everything as it was, hints about leaving times included."""
+    """Restores everything at the end, including hints about leaving times."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
     found = DepartureTimeline(ledger)
     try:
@@ -113,7 +115,7 @@ def leaving(ledger: LedgerState) -> Iterator[DepartureTimeline]:
 
 
 def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement], list[str]]:
-    """(places now held by reservations whose start has come, those for which there is none now)."""
+    """(placements now held by reservations whose start has come, names of those for which there is none now)."""
     current: dict[str, Placement] = {}
     failed: list[str] = []
     waiting = [name for name, r in ledger.reservations.items() if not r.holds and r.start <= now < r.end]
@@ -135,7 +137,7 @@ def activate_due(ledger: LedgerState, now: float) -> tuple[dict[str, Placement],
 
 
 def _is_complete(ledger: LedgerState, request: PlacementRequest, place: Placement) -> bool:
-    """Whether a promised place still has all that it was promised with: nodes may have been taken out since."""
+    """Whether a promised placement is still complete: nodes may have been closed since."""
     index = ledger.index
     counted = len(members_of(index, place)), len(nodes_in(index, place.spares))
     pooled = sum(amount for _, amount in place.cpus), sum(amount for _, amount in place.mem)
@@ -145,13 +147,15 @@ def _is_complete(ledger: LedgerState, request: PlacementRequest, place: Placemen
 def claim(
     ledger: LedgerState, name: str, allocation: str, request: PlacementRequest | None, now: float
 ) -> Placement | None:
-    """The held reservation's place for an allocation, or the part of it that its spec finds there; None if nothing.
+    """Hand the held reservation's placement to an allocation, or the part of it that the allocation's request fits;
+    None if none.
 
-    The rest stays with the reservation. ValueError when it does not hold its place, or the allocation's name is used.
+    The rest stays with the reservation. ValueError if it does not hold its placement, or the allocation's name is in
+    use.
     """
     reservation = ledger.reservations[name]
     if not reservation.holds or allocation in ledger.allocations or allocation in ledger.reservations:
-        raise ValueError(f"{name}: not held yet, or {allocation} is a name in use")
+        raise ValueError(f"{name} is not held yet, or the name {allocation} is in use")
     current = ledger.allocations[name]
     request = request or current.request
     ledger.give(name, current.place)
@@ -172,7 +176,7 @@ def claim(
 
 
 def extend(ledger: LedgerState, name: str, end: float) -> bool:
-    """A lease until another moment; False when what it holds is promised to somebody before that."""
+    """Extend a lease to `end`; False if what it holds is promised to a reservation before that."""
     allocation = ledger.allocations[name]
     if conflicts_with_reservations(ledger, name, allocation.place, end):
         return False
@@ -187,7 +191,7 @@ def extend(ledger: LedgerState, name: str, end: float) -> bool:
 
 @contextmanager
 def with_only(index: FreeCapacityIndex, place: Placement) -> Iterator[None]:
-    """Nothing is free but a place, which is, for a while."""
+    """Make a placement the only free capacity for a while."""
     mine = dict.fromkeys(nodes_in(index, place.whole + place.spares), index.shape.dies)
     for node, dies in place.parts:
         mine[node] = mine.get(node, 0) | dies
@@ -221,7 +225,7 @@ def _bits(mask: int) -> Iterator[int]:
 
 
 def remaining_request(ledger: LedgerState, request: PlacementRequest, rest: Placement) -> PlacementRequest:
-    """The request that a rest answers, for repairs; one for no nodes where its members differ in size."""
+    """The request that describes a remainder, used for repairs; one for no nodes if its members differ in size."""
     index = ledger.index
     sizes = {dies.bit_count() / 2 for _, dies in rest.parts} | ({float(index.npus)} if rest.whole else set())
     per = sizes.pop() if len(sizes) == 1 else request.npus_per_node

@@ -1,7 +1,8 @@
-"""Layouts that keep present nodes: which members stay, where others join them, and whether a place keeps the rules.
+"""Layouts that keep present nodes: which members stay, where others join them, and whether a placement satisfies the
+constraints.
 
-Present nodes come first, as many as the rules let stay; others are added in the supernodes and cabinets that are used
-already, then in the tightest that hold the rest.
+Present nodes come first, as many as the constraints let stay; others are added in supernodes and cabinets already in
+use, then in the tightest that hold the rest.
 """
 
 from __future__ import annotations
@@ -19,9 +20,9 @@ from matrixresource.scheduler.placement.block_distribution import CabinetCapacit
 
 
 def satisfies(ledger: LedgerState, request: PlacementRequest, place: Placement, stayed: set[int] | None = None) -> bool:
-    """Whether a place has the members asked for and keeps every required rule; fewer spares are no breach.
+    """Whether a placement has the requested members and satisfies every required constraint; it may have fewer spares.
 
-    Members that `stayed` need not be near to or apart from others: those may have moved since.
+    Members that `stayed` are exempt from affinity and anti-affinity: the other allocations may have moved since.
     """
     index, shape = ledger.index, ledger.shape
     members, spares = members_of(index, place), nodes_in(index, place.spares)
@@ -48,10 +49,10 @@ def satisfies(ledger: LedgerState, request: PlacementRequest, place: Placement, 
 def choose_members(
     ledger: LedgerState, request: PlacementRequest, own: set[int], scope: range, *, stay: bool, spares: int = 0
 ) -> set[int] | None:
-    """The members inside some cabinets, as many of `own` among them as can be; None when there are too few.
+    """The members inside some cabinets, with as many of `own` as possible; None if there are too few nodes.
 
-    With `stay` all of `own` are members, free or not, and so many `spares` find whole nodes beside them; otherwise they
-    count where they are free.
+    With `stay`, all of `own` are members, free or not, and `spares` whole nodes are found beside them; otherwise own
+    nodes count only where they are free.
     """
     index = ledger.index
     allowed = AffinityFilter(ledger, request)
@@ -66,10 +67,10 @@ def choose_members(
             free[cabinet] = free.get(cabinet, 0) | mask
     present = {cabinet: mask & free.get(cabinet, 0) for cabinet, mask in present.items()}
     limit, domain = constrained.spread_limit(index, request.spread)
-    each = limit if domain == 1 else index.nodes  # most of one cabinet
-    over_all = limit if domain > 1 else index.shape.of_supernode  # most of one supernode
+    each = limit if domain == 1 else index.nodes  # most members in one cabinet
+    over_all = limit if domain > 1 else index.shape.of_supernode  # most members in one supernode
     if request.cabinet_block > 1 or spares:
-        return _dealt(index, request, free, present, scope, spares if stay else None)
+        return _distributed(index, request, free, present, scope, spares if stay else None)
     room, had = Counter[int](), Counter[int]()
     for cabinet, mask in free.items():
         room[cabinet // index.cabinets] += min(mask.bit_count(), each)
@@ -87,7 +88,7 @@ def choose_members(
     return None if stay and own - found else found
 
 
-def _dealt(
+def _distributed(
     index: FreeCapacityIndex,
     request: PlacementRequest,
     free: dict[int, int],
@@ -95,7 +96,8 @@ def _dealt(
     scope: range,
     spares: int | None,
 ) -> set[int] | None:
-    """The same in cells, or beside spares. Present nodes stay when spares are counted, else as many as can be."""
+    """The same in cells, or with spares. Present nodes all stay when spares are counted; otherwise as many as
+    possible."""
     limit, domain = constrained.spread_limit(index, request.spread)
     each = limit if domain == 1 else index.nodes
     rooms: dict[int, CabinetCapacity] = {}
@@ -128,7 +130,7 @@ def shares(room: Counter[int], own: Counter[int], wanted: int, block: int) -> di
     for supernode, count in sorted(own.items(), key=lambda entry: (-entry[1], entry[0])):
         takes[supernode] = min(fits[supernode], min(count, wanted) // block * block)
         wanted -= takes[supernode]
-    for supernode in sorted(own, key=lambda s: (takes[s] - own[s], s)):  # a block of which some are its own
+    for supernode in sorted(own, key=lambda s: (takes[s] - own[s], s)):  # a block that contains some of its own
         if wanted and own[supernode] > takes[supernode] and fits[supernode] > takes[supernode]:
             takes[supernode] += block
             wanted -= block

@@ -1,6 +1,7 @@
-"""Whom a request may preempt: lower priorities only, the least work lost, nobody who need not go.
+"""Whom a request may preempt: only lower priorities, with the least work lost, and nobody unnecessarily.
 
-What a request avoids and what is promised to reservations stays out of reach, since the trials choose as requests do.
+Nodes that the request avoids and capacity promised to reservations stay out of reach, since trials choose as requests
+do.
 """
 
 from __future__ import annotations
@@ -15,10 +16,10 @@ from matrixresource.scheduler.placement.choose import choose
 
 
 def victims(ledger: LedgerState, request: PlacementRequest, now: float) -> list[str] | None:
-    """Allocations to release so that the request fits, or None when that would not help. Nothing is changed.
+    """Allocations to release so that the request fits, or None if that would not help. Nothing is changed.
 
-    They are released one after another on trial, the cheapest first, until it fits; then each that the place does not
-    need is kept after all, the dearest first.
+    They are released one after another on trial, the cheapest first, until it fits; then each that turns out not to be
+    needed is kept, the most expensive first.
     """
     return _victims(ledger, request, now, lambda: choose(ledger, request) is not None)
 
@@ -26,12 +27,12 @@ def victims(ledger: LedgerState, request: PlacementRequest, now: float) -> list[
 def victims_of_growth(
     ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], now: float
 ) -> list[str] | None:
-    """The same for an allocation that is to have another size."""
+    """The same for an allocation that changes its size."""
     return _victims(ledger, request, now, lambda: resizing.resize(ledger, name, request, keep) is not None, name)
 
 
 def suffice(ledger: LedgerState, names: list[str], request: PlacementRequest, name: str, keep: list[int]) -> bool:
-    """Whether these may be preempted and it fits without them: for a newcomer, or for `name`, which is there."""
+    """Whether these may be preempted and suffice: for a new allocation, or for the existing allocation `name`."""
     allocations = ledger.allocations
     if not all(each in allocations and allocations[each].request.priority < request.priority for each in names):
         return False
@@ -51,8 +52,8 @@ def resize(
     victims: Callable[[], list[str] | None],
     warm: Sequence[int] = (),
 ) -> tuple[Placement | None, list[str]]:
-    """`resize` for one that may put others out: the new place, or None, and whom of `victims` it preempted.
-    `warm` are its own spares that are to become members before free nodes do."""
+    """`resize` for an allocation that may preempt: the new placement, or None, and whom of `victims` it preempted.
+    `warm` are its own spares, to become members before free nodes do."""
     place = _resized(ledger, name, request, keep, warm)
     if place is not None or not request.preempts:
         return place, []
@@ -91,5 +92,5 @@ def _victims(
 
 
 def lost(allocation: HeldAllocation, now: float) -> float:
-    """The work that an eviction throws away, in weighted NPU-seconds, counting what a start costs as a minute."""
+    """The work that an eviction throws away, in weighted NPU-seconds; a restart is charged as a minute."""
     return (now - allocation.since + 60.0) * allocation.request.npus * allocation.request.weight

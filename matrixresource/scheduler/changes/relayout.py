@@ -1,4 +1,4 @@
-"""A place laid out anew near an old one: as many of the members, spares, sockets and GiB as can be stay."""
+"""A new placement close to an old one: as many of its members, spares, sockets and GiB as possible stay."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from matrixresource.scheduler.placement.spares import place_spares
 
 
 def relayout(ledger: LedgerState, old: Placement, request: PlacementRequest) -> Placement | None:
-    """In the domain where the most can stay; anywhere when none of them will do. The old place is given back."""
+    """Place it in the domain where the most can stay, or anywhere if none of them fits. The old placement is given
+    back."""
     index = ledger.index
     own, spares = members_of(index, old), nodes_in(index, old.spares)
     best: tuple[tuple[int, int], Placement] | None = None
@@ -55,7 +56,7 @@ def scopes_of(ledger: LedgerState, request: PlacementRequest, nodes: set[int]) -
 
 
 def trim_amounts(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) -> list[tuple[int, int]]:
-    """So much of what is held, on the members' nodes first."""
+    """The amount `wanted` out of what is held, on the nodes in `stay` first."""
     found = []
     for node, amount in sorted(amounts, key=lambda entry: (entry[0] not in stay, -entry[1], entry[0])):
         if wanted > 0:
@@ -65,7 +66,7 @@ def trim_amounts(amounts: list[tuple[int, int]], wanted: int, stay: set[int]) ->
 
 
 def pools_again(ledger: LedgerState, request: PlacementRequest, place: Placement) -> bool:
-    """Sockets and memory that lay on the lost node, from elsewhere."""
+    """Find elsewhere the sockets and memory that were on the lost node."""
     cpus = request.cpus - sum(amount for _, amount in place.cpus)
     mem = request.mem - sum(amount for _, amount in place.mem)
     if not cpus and not mem:
@@ -75,7 +76,7 @@ def pools_again(ledger: LedgerState, request: PlacementRequest, place: Placement
         size = ledger.shape.size_of(request.required_domain)
         kept = place.touched(ledger.shape.nodes)
         if not kept:
-            return False  # nothing says any more in which domain it lies
+            return False  # the domain can no longer be told
         first = min(kept) * ledger.shape.nodes // size * size
         around = range(first, first + size)
     for wanted, current, left in ((cpus, place.cpus, index.cpus), (mem, place.mem, index.mem)):

@@ -1,4 +1,4 @@
-"""After the loss of a node: what of a place is left, and who else may join its members."""
+"""After the loss of a node: what is left of a placement, and which nodes may join its members."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matrixresource.scheduler.placement.affinity import AffinityFilter
 
 
 def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
-    """What a place has on other nodes."""
+    """What a placement has on other nodes."""
     cabinet, offset = divmod(node, index.nodes)
     left = ~(1 << offset)
     kept = Placement(
@@ -25,7 +25,7 @@ def without(index: FreeCapacityIndex, place: Placement, node: int) -> Placement:
 
 
 def keeps_rules(ledger: LedgerState, request: PlacementRequest, members: set[int], node: int) -> bool:
-    """Whether a node may join the members, by its domain, spread, anti-affinity and affinity."""
+    """Whether a node may join the members, given domain, spread, anti-affinity and affinity."""
     size = ledger.shape.size_of(request.required_domain)
     if members and next(iter(members)) // size != node // size:
         return False

@@ -1,7 +1,7 @@
-"""Changes of an allocation in place: it grows, shrinks, gives a node up, is laid out anew, gets its spares back.
+"""Changes of an allocation in place: it grows, shrinks, gives up a node, is laid out again, or refills its spares.
 
-Each answers the whole new place, or None when there is none, and changes nothing; `Ledger` commits. What is required
-of the request holds for what stays and what is added together; preferences are kept where they fit.
+Each function returns the whole new placement, or None, and changes nothing; `Ledger` commits. Required constraints
+apply to what stays and what is added together; preferences are kept where they fit.
 """
 
 from __future__ import annotations
@@ -37,11 +37,11 @@ from matrixresource.scheduler.placement.spares import place_spares
 def resize(
     ledger: LedgerState, name: str, request: PlacementRequest, keep: list[int], warm: Sequence[int] = ()
 ) -> Placement | None:
-    """Where some of it grows and some shrinks: first what goes, then what is added.
+    """Apply a change in size: first what is released, then what is added.
 
-    Members that it lacks are those of its own spares that `warm` names, in that order and as far as rules and
-    preferences let them, before free nodes; other nodes take the places of these spares. Spares that it lacks already
-    keep it from nothing: they are taken when there are any.
+    Missing members are filled by its own spares in `warm`, in that order and as far as constraints and preferences
+    allow, before free nodes; other nodes replace these spares. Missing spares never prevent a resize: they are taken
+    when there are any.
     """
     index, old = ledger.index, ledger.allocations[name].place
     with hide_reservations(ledger, request):
@@ -62,7 +62,8 @@ def _with_spares_first(
     keep: list[int],
     warm: Sequence[int],
 ) -> Placement | None:
-    """With as many spares as may join the members under the rules of `firm`, then with whole blocks, then with none."""
+    """With as many spares as may join the members under the constraints of `firm`; else by whole blocks; else with
+    none."""
     joined, promoted = members_of(ledger.index, ledger.allocations[name].place), list[int]()
     for node in warm:
         if len(joined) < request.nodes and repair.keeps_rules(ledger, firm, joined, node):
@@ -100,7 +101,7 @@ def _resized(
 
 
 def _promoted(index: FreeCapacityIndex, place: Placement, spares: Sequence[int]) -> Placement:
-    """The place with these of its spares as members, all of each node."""
+    """The placement with these of its spares as members on whole nodes."""
     if not spares:
         return place
     found = copied(place)
@@ -110,16 +111,17 @@ def _promoted(index: FreeCapacityIndex, place: Placement, spares: Sequence[int])
 
 
 def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = frozenset()) -> Placement | None:
-    """A member or spare is given up, with what else is placed on its node: a held spare steps in, else a free node.
+    """Give up a member or spare, with everything else it has on that node: a spare takes over, or else a free node.
 
-    A spare that is given up is replaced by a free node. Nobody else moves. ValueError when nothing lies there.
+    A spare that is given up is replaced by a free node. No other member moves. ValueError if it has nothing on that
+    node.
     """
     index, allocation = ledger.index, ledger.allocations[name]
     request, old = allocation.request, allocation.place
     if node not in used_nodes(index, old):
-        raise ValueError(f"{name}: nothing of it is placed on node {node}")
+        raise ValueError(f"{name} has nothing on node {node}")
     if request.mem_by_node:
-        return None  # it is asked of this node and of no other
+        return None  # memory of a named node has no substitute
     kept = repair.without(index, old, node)
     count = len(nodes_in(index, old.spares))
     stayed = members_of(index, kept)
@@ -127,7 +129,7 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
         if not used_nodes(index, kept):
             return choose_unreserved(ledger, request)
         if node in members_of(index, old):
-            for stepped_in, spares in _stepped_in(index, kept, request, node, count):
+            for stepped_in, spares in _with_spare_promoted(index, kept, request, node, count):
                 found = grown(ledger, stepped_in, changed(request, spares=spares), stayed)
                 if found is not None:
                     return found
@@ -136,7 +138,7 @@ def replace(ledger: LedgerState, name: str, node: int, avoid: frozenset[int] = f
 
 
 def move(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement | None:
-    """A layout under the new spec that keeps as many of the present nodes as it can."""
+    """A layout for the new request that keeps as many of the present nodes as possible."""
     allocation = ledger.allocations[name]
     ledger.give(name, allocation.place)
     try:
@@ -147,7 +149,7 @@ def move(ledger: LedgerState, name: str, request: PlacementRequest) -> Placement
 
 
 def can_move(ledger: LedgerState, name: str, request: PlacementRequest, place: Placement) -> bool:
-    """Whether a layout that was found before may still be taken."""
+    """Whether a layout that was found earlier is still available."""
     allocation = ledger.allocations[name]
     ledger.give(name, allocation.place)
     try:
@@ -158,7 +160,7 @@ def can_move(ledger: LedgerState, name: str, request: PlacementRequest, place: P
 
 
 def refill(ledger: LedgerState, name: str) -> Placement:
-    """Missing spares taken, as many as can be had."""
+    """Take as many missing spares as possible."""
     allocation = ledger.allocations[name]
     place = copied(allocation.place)
     missing = allocation.request.spares - len(nodes_in(ledger.index, place.spares))
@@ -169,22 +171,23 @@ def refill(ledger: LedgerState, name: str) -> Placement:
     return normalise(ledger.index, place)
 
 
-# ---- more
+# ---- growing
 
 
 def grown(
     ledger: LedgerState, place: Placement, request: PlacementRequest, stayed: set[int] | None = None
 ) -> Placement | None:
-    """A place and what it lacks of a request; the index holds the place as taken. `stayed` is as in `satisfies`."""
+    """Add to a placement what it lacks of a request; the index has the placement as taken. `stayed` is as in
+    `satisfies`."""
     index = ledger.index
-    found = _widened(index, place, request.npus_per_node)
+    found = _with_larger_parts(index, place, request.npus_per_node)
     scopes = scopes_of(ledger, request, used_nodes(index, place))
     if found is None or len(scopes) != 1:
         return None
     missing = max(0, request.spares - len(nodes_in(index, found.spares)))
     for spares in (
         (0, missing) if missing and request.cabinet_block == 1 else (missing,)
-    ):  # rarely, members must leave them room
+    ):  # rarely, members must leave room for them
         wider = _with_members(ledger, found, request, scopes[0], spares)
         if wider is not None and (
             not missing or place_spares(index, changed(request, spares=missing), scopes[0], wider)
@@ -207,7 +210,7 @@ def grown(
 def _with_members(
     ledger: LedgerState, place: Placement, request: PlacementRequest, scope: range, spares: int
 ) -> Placement | None:
-    """The place with the members it lacks, which leave whole nodes for so many spares."""
+    """The placement with the members it lacks, leaving whole nodes for `spares` spares."""
     found, own = copied(place), members_of(ledger.index, place)
     if request.nodes <= len(own):
         return found
@@ -218,13 +221,13 @@ def _with_members(
     return found
 
 
-def _widened(index: FreeCapacityIndex, place: Placement, per: float) -> Placement | None:
-    """Each part grown on its node to so many NPUs, its own dies among them; None where a node is full or closed."""
+def _with_larger_parts(index: FreeCapacityIndex, place: Placement, per: float) -> Placement | None:
+    """Each part enlarged on its node to `per` NPUs, its own dies among them; None if a node is full or closed."""
     found = copied(place)
     found.parts = []
     whole: set[int] = set()
     for node, dies in place.parts:
-        wider = _wider(index.dies[node], dies, per)
+        wider = _larger_part(index.dies[node], dies, per)
         if wider is None or (wider != dies and not index.up[node]):
             return None
         if wider == index.shape.dies:
@@ -235,10 +238,10 @@ def _widened(index: FreeCapacityIndex, place: Placement, per: float) -> Placemen
     return found
 
 
-def _wider(free: int, own: int, per: float) -> int | None:
+def _larger_part(free: int, own: int, per: float) -> int | None:
     if own.bit_count() == int(2 * per):
         return own
-    pairs = own & EVEN | own >> 1 & EVEN  # the NPUs it has any die of
+    pairs = own & EVEN | own >> 1 & EVEN  # the NPUs of which it has any die
     both = (free | own) & (free | own) >> 1 & EVEN
     left = int(per) - pairs.bit_count()
     if pairs & ~both or left < 0:
@@ -252,14 +255,14 @@ def _wider(free: int, own: int, per: float) -> int | None:
     return pairs * 3
 
 
-# ---- less
+# ---- shrinking
 
 
 def shrunk(ledger: LedgerState, place: Placement, request: PlacementRequest, keep: list[int]) -> Placement:
     index = ledger.index
     members, stay = members_of(index, place), set(keep[: request.nodes])
     if not set(keep) <= members or len(stay) != request.nodes:
-        raise ValueError(f"{request.nodes} members are to stay, and {len(stay)} of {len(members)} are named")
+        raise ValueError(f"{request.nodes} members must stay, but `keep` names {len(stay)} of {len(members)}")
     found = Placement()
     dies = dict(place.parts) | dict.fromkeys(nodes_in(index, place.whole), index.shape.dies)
     add(index, found, stay, request.npus_per_node, {node: dies[node] for node in stay})
@@ -273,16 +276,17 @@ def shrunk(ledger: LedgerState, place: Placement, request: PlacementRequest, kee
     return found
 
 
-# ---- elsewhere
+# ---- replacing a node
 
 
-def _stepped_in(
+def _with_spare_promoted(
     index: FreeCapacityIndex, kept: Placement, request: PlacementRequest, node: int, count: int
 ) -> Iterable[tuple[Placement, int]]:
-    """The place with one or another of its spares as a member, the nearest first, and how many spares it is to have.
+    """Yield the placement with each of its spares in turn as a member, nearest first, and the number of spares it
+    should have.
 
-    A gang over several supernodes is repaired inside the lost member's as long as that is possible: once it has no
-    spare there, by a free node of it, before a spare from another.
+    A gang over several supernodes is repaired inside the lost member's supernode if possible: once it has no spare
+    there, by a free node there, before a spare from another supernode.
     """
     cabinet, supernode = node // index.nodes, node // index.shape.of_supernode
     sound = {spare: index.shape.dies & ~index.faulty_dies.get(spare, 0) for spare in nodes_in(index, kept.spares)}
@@ -304,7 +308,8 @@ def _stepped_in(
 def _with_free_node(
     index: FreeCapacityIndex, kept: Placement, request: PlacementRequest, node: int, count: int
 ) -> Iterable[tuple[Placement, int]]:
-    """The place with a whole free node of the same supernode as a member, from the fullest cabinet that lets it."""
+    """The placement with a free whole node of the same supernode as a member, from the fullest cabinet that allows
+    it."""
     supernode = node // index.shape.of_supernode
     cabinets = range(supernode * index.cabinets, (supernode + 1) * index.cabinets)
     for cabinet in sorted(cabinets, key=lambda c: (index.whole[c].bit_count(), c)):

@@ -1,4 +1,4 @@
-"""What would be if some allocations were gone: tried on the ledger itself, and revoked without a trace."""
+"""Trial releases: pretend on the ledger itself that some allocations are gone, and undo it without a trace."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.model.state import HeldAllocation, LedgerState
 from matrixresource.scheduler.placement.choose import choose
 
-MANY = 16  # allocations, from which on they come back several at a time
+MANY = 16  # from this many allocations on, they are restored several at a time
 
 
 class Trial:
-    """Allocations that are gone on trial, in order. Call it to let one more go."""
+    """Allocations released on trial, in order. Call it to release one more."""
 
     def __init__(self, ledger: LedgerState) -> None:
         self.ledger = ledger
@@ -32,7 +32,7 @@ class Trial:
             self.undo(name)
 
     def fits_without(self, names: Iterable[str], request: PlacementRequest) -> bool:
-        """Whether a request fits once these are gone too; they are back afterwards."""
+        """Whether a request fits once these are gone too; they are restored afterwards."""
         names = tuple(names)
         for name in names:
             self(name)
@@ -42,7 +42,7 @@ class Trial:
         return fits
 
     def whole_of(self, names: list[str]) -> int:
-        """How many nodes that are whole now these would take."""
+        """How many nodes that are entirely free now these would take."""
         index = self.ledger.index
         count, started = 0, set[int]()
         for name in names:
@@ -55,8 +55,8 @@ class Trial:
         return count + len(started)
 
     def minimal_subset(self, request: PlacementRequest, tests: float) -> list[str]:
-        """Those that have to be gone for the request: as many as can come back within so many tests, the largest
-        first; where there are very many, many at a time."""
+        """Those that must be gone for the request: restores as many as it can within `tests` tests, the largest first,
+        several at a time when there are very many."""
         names = sorted(self.gone, key=lambda each: -self.gone[each].request.npus)
         stride = max(1, len(names) // MANY)
         wanted = request.spares + (request.nodes if request.npus_per_node == self.ledger.shape.npus else 0)
@@ -81,7 +81,7 @@ class Trial:
 
 @contextmanager
 def trial(ledger: LedgerState) -> Iterator[Trial]:
-    """Let allocations go for a while; at the end everything is as it was, hints about leaving times included."""
+    """Release allocations for a while; everything is restored at the end, including hints about leaving times."""
     ends = list(ledger.chooser.node_ends), list(ledger.chooser.cabinet_ends)
     current, ledger.allocations = ledger.allocations, dict(ledger.allocations)
     released = Trial(ledger)

@@ -1,4 +1,4 @@
 """The cheapest moves that make room.
 
-It carries none of them out.
+Nothing here carries them out.
 """

@@ -1,8 +1,8 @@
 """Room for one more gang, or for a block, by moving others: the plan that moves the fewest NPUs.
 
-For each set of nodes the gang could have, the tenants there must go elsewhere. Sets are tried by what is placed on
-them, which no plan can undercut; `STEPS` bounds the search. `plan_defragmentation` makes a plan to be reviewed
-and carried out one member after another; `plan` for moves that happen all at once.
+For each set of nodes the gang could have, the tenants there must move elsewhere. Sets are tried in order of the NPUs on
+them, which no plan can undercut; `STEPS` bounds the search. `plan_defragmentation` makes a plan for review whose
+members move one after another; `plan` is for moves that happen all at once.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ STEPS = 120_000
 
 @dataclass(frozen=True)
 class MigrationStep:
-    """One member that moves; by the time its step comes, its new node has room."""
+    """One member's move; by the time its step comes, its new node has room."""
 
     name: str
     source: int
@@ -48,7 +48,7 @@ class MigrationStep:
 
 @dataclass(frozen=True)
 class PlacementMove:
-    """An allocation's place before and after."""
+    """An allocation's placement before and after."""
 
     name: str
     old: Placement
@@ -59,8 +59,8 @@ class PlacementMove:
 @dataclass(frozen=True)
 class DefragmentationPlan:
     """Moves that make `place` free. `before` and `after` are the largest blocks, in whole nodes, of a domain of that
-    level (cabinet, supernode, or "" for the machine); `npus` is how many move. `steps` can be done one after another.
-    `exact` says that the search came to its end on a machine of which it looks at everything."""
+    level (cabinet, supernode, or "" for the machine); `npus` is how many move. `steps` can be carried out one after
+    another. `exact`: the search was completed on a machine small enough to be searched entirely."""
 
     nodes: int
     over: str
@@ -75,8 +75,8 @@ class DefragmentationPlan:
 
 @dataclass
 class Plan:
-    """The gang's place and the new places of whom it moves; `moved` counts NPUs. `steps` are in an order that works,
-    none where only all at once does."""
+    """The gang's placement and the new placements of those it moves; `moved` counts NPUs. `steps` are in an executable
+    order, or empty if only moving all at once works."""
 
     place: Placement
     moves: dict[str, Placement]
@@ -92,10 +92,10 @@ def allow_all(name: str) -> bool:
 def plan_defragmentation(
     ledger: LedgerState, request: PlacementRequest, steps: int = STEPS, movable: Callable[[str], bool] = allow_all
 ) -> DefragmentationPlan | None:
-    """The moves, as few NPUs as were found, after which the gang fits: for a refused request, or for a block of so
-    many nodes as `Spec(nodes, within="cabinet")` or `"supernode"`. None when nothing is to be done or no way was found
-    within so many steps of the search. Only allocations that are `movable` are moved. Whole nodes only; nothing is
-    changed."""
+    """The moves, with as few NPUs as were found, after which the gang fits: for a refused request, or for a block
+    given as `PlacementRequest(nodes, required_domain="cabinet")` or `"supernode"`. None if there is nothing to do or
+    no way was found within the limit of steps. Only allocations that are `movable` move. Whole nodes only; nothing
+    is changed."""
     found = (
         None if choose(ledger, request) is not None else plan(ledger, request, steps, one_by_one=True, movable=movable)
     )
@@ -113,7 +113,7 @@ def plan_defragmentation(
 
 
 def _whole_after(ledger: LedgerState, moves: dict[str, Placement]) -> list[int]:
-    """The whole nodes of each cabinet as they will be."""
+    """The whole nodes of each cabinet after the moves."""
     shape, index = ledger.shape, ledger.index
     dies: dict[int, int] = {}
     for sign, places in ((1, [ledger.allocations[name].place for name in moves]), (-1, list(moves.values()))):
@@ -139,7 +139,7 @@ def plan(
     one_by_one: bool = False,
     movable: Callable[[str], bool] = allow_all,
 ) -> Plan | None:
-    """How to make room, or None when no plan was found. Gangs of whole nodes only; nothing is changed.
+    """How to make room, or None if no plan was found. Gangs of whole nodes only; nothing is changed.
 
     All moves happen at once unless they are to be made `one_by_one`.
     """
@@ -186,7 +186,7 @@ def _plan_on_open_nodes(
 
 
 def _plan(ledger: LedgerState, nodes: frozenset[int], moved: dict[Fragment, int]) -> Plan:
-    """The places after everybody has moved at once."""
+    """The placements after everybody has moved at once."""
     shape = ledger.shape
     dies = list(ledger.index.dies)
     for piece in moved:

@@ -1,8 +1,8 @@
 """Emptying nodes: where the tenants of a set of nodes could go, with the fewest NPUs moved.
 
-Whoever is in the way elsewhere may have to go too (a chain). The search branches over where each tenant goes and stops
-at what the best solution so far costs. On machines of more than `WIDE` nodes only the domains with the most free nodes
-are looked at, and tenants move to nodes in use, or to whole ones in the fullest cabinets.
+Tenants elsewhere may have to make room in turn (a chain). The search branches over the target of each tenant and stops
+at the cost of the best solution so far. On machines of more than `WIDE` nodes only the domains with the most free nodes
+are considered, and tenants move only to nodes in use, or to whole ones in the fullest cabinets.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from matrixresource.scheduler.model.placement_arithmetic import enough
 from matrixresource.scheduler.model.request import PlacementRequest
 from matrixresource.scheduler.model.state import LedgerState
 
-CHAIN = 3  # how many tenants may make room for one another
-DIRECT = 100  # steps below which nobody makes room for anybody
-CHEAPEST = 14  # how many nodes in use are considered for a gang that may lie anywhere
-SETS = 4000  # of nodes looked at in one domain
+CHAIN = 3  # the most tenants that may make room for one another
+DIRECT = 100  # in the first steps nobody makes room for anybody
+CHEAPEST = 14  # the number of nodes in use considered for a gang that may be anywhere
+SETS = 4000  # sets of nodes considered in one domain
 WIDE = 2048
-DOMAINS_SEEN = 32  # of a wide machine
+DOMAINS_SEEN = 32  # domains considered on a wide machine
 ROOMS_SEEN = 256
 
 
 class Fragment:
-    """What an allocation has on one node; one object for each of them, so that objects are compared, not values."""
+    """What an allocation has on one node. There is one object for each, so objects are compared by identity."""
 
     __slots__ = ("dies", "name", "node", "npus")
 
@@ -40,12 +40,12 @@ class Fragment:
 
 @dataclass
 class EvacuationSearch:
-    """The state of one search: dies free by node, pieces by node and by name, what has moved where."""
+    """The state of one search: dies free by node, fragments by node and by name, what has moved where."""
 
     ledger: LedgerState
     dies: list[int]
     pieces: dict[int, list[Fragment]]
-    rooms: list[int]  # nodes that pieces may move to
+    rooms: list[int]  # nodes that fragments may move to
     one_by_one: bool = False
     chain: int = CHAIN
     of: dict[str, list[Fragment]] = field(default_factory=dict)
@@ -57,7 +57,7 @@ class EvacuationSearch:
 
 
 def pieces_of(ledger: LedgerState) -> dict[int, list[Fragment]]:
-    """Every piece by node, with the dies that others may have after it; spares, sockets and memory stay."""
+    """Every fragment by node, with the dies that are allocatable once it is gone; spares, sockets and memory stay."""
     found: dict[int, list[Fragment]] = {}
     shape, index = ledger.shape, ledger.index
     for name, allocation in ledger.allocations.items():
@@ -75,7 +75,8 @@ def pieces_of(ledger: LedgerState) -> dict[int, list[Fragment]]:
 
 
 def immovable_allocations(ledger: LedgerState) -> set[str]:
-    """Whose members no search moves: with spares, cells or rules about where others are, and whom such rules name."""
+    """Allocations that no search moves: those with spares, cells, affinity or anti-affinity, and those that such rules
+    name."""
     found: set[str] = set()
     for name, allocation in ledger.allocations.items():
         request = allocation.request
@@ -91,8 +92,8 @@ def immovable_allocations(ledger: LedgerState) -> set[str]:
 def candidates(
     ledger: LedgerState, request: PlacementRequest, pieces: dict[int, list[Fragment]], bound: set[str], steps: int
 ) -> Iterator[tuple[float, tuple[int, ...]]]:
-    """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes where spares
-    or anybody `bound` to stay lies."""
+    """(NPUs that must leave, nodes) for each set the gang could have, the cheapest first; without nodes that hold
+    spares or allocations in `bound`, which must stay."""
     shape, index = ledger.shape, ledger.index
     size = shape.size_of(request.required_domain)
     if request.cabinet_block > 1 and request.nodes <= shape.nodes:
@@ -136,7 +137,7 @@ def whole(nodes: tuple[int, ...], size: int, each: int) -> bool:
 
 
 def _starts(ledger: LedgerState, size: int) -> list[int]:
-    """The first nodes of the domains to look at, those with the most free nodes where there are very many."""
+    """The first nodes of the domains to consider; on wide machines those with the most free nodes."""
     shape, index = ledger.shape, ledger.index
     starts = list(range(0, shape.all_nodes, size))
     if shape.all_nodes <= WIDE or len(starts) <= DOMAINS_SEEN:
@@ -147,7 +148,7 @@ def _starts(ledger: LedgerState, size: int) -> list[int]:
 
 
 def rooms_of(ledger: LedgerState) -> list[int]:
-    """Nodes that tenants may move to: all, or on a wide machine those in use with the least left."""
+    """Nodes that tenants may move to: all, or on a wide machine those in use with the least room."""
     shape, index = ledger.shape, ledger.index
     if shape.all_nodes <= WIDE:
         return list(range(shape.all_nodes))
@@ -164,7 +165,7 @@ def rooms_of(ledger: LedgerState) -> list[int]:
 def settle(
     search: EvacuationSearch, waiting: list[Fragment], cost: float, moved: dict[Fragment, int], steps: int, depth: int
 ) -> None:
-    """Find a node for each waiting piece; every whole solution cheaper than the best replaces it."""
+    """Find a node for each waiting fragment; every complete solution cheaper than the best replaces it."""
     search.steps += 1
     if search.steps > steps or cost + sum(piece.npus for piece in waiting) >= search.best:
         return
@@ -198,7 +199,7 @@ def settle(
 
 
 def _rooms(search: EvacuationSearch, piece: Fragment, moved: dict[Fragment, int]) -> list[int]:
-    """Nodes where a piece fits as they are, the tightest first; of those that look alike only one."""
+    """Nodes where a fragment fits now, the tightest first; of indistinguishable ones only one."""
     seen: set[tuple[int, int, bool]] = set()
     found: list[tuple[int, int]] = []
     shape, index = search.ledger.shape, search.ledger.index
@@ -220,7 +221,7 @@ def _rooms(search: EvacuationSearch, piece: Fragment, moved: dict[Fragment, int]
 def _makes_room(
     search: EvacuationSearch, piece: Fragment, moved: dict[Fragment, int], waiting: list[Fragment]
 ) -> list[tuple[int, list[Fragment]]]:
-    """(node, pieces that leave it) where few small ones make room for a larger one, the cheapest first."""
+    """(node, fragments that leave it) where a few small ones make room for a larger one, the cheapest first."""
     found: list[tuple[float, int, list[Fragment]]] = []
     index = search.ledger.index
     for node in search.rooms:
@@ -247,7 +248,7 @@ def _makes_room(
 
 
 def _may_go(search: EvacuationSearch, piece: Fragment, node: int, moved: dict[Fragment, int]) -> bool:
-    """A gang's pieces stay on different nodes, and inside the domain the others of it are in."""
+    """A gang's fragments stay on different nodes, and inside the domain that its others are in."""
     request, shape = search.ledger.allocations[piece.name].request, search.ledger.shape
     if node in request.excluded_nodes or piece.name in search.bound:
         return False
@@ -269,7 +270,7 @@ def _may_go(search: EvacuationSearch, piece: Fragment, node: int, moved: dict[Fr
 
 
 def executable_order(ledger: LedgerState, moved: dict[Fragment, int]) -> list[Fragment]:
-    """The pieces in an order in which each finds room on its new node; shorter than all of them when there is none."""
+    """The fragments in an order in which each finds room on its new node; if there is none, fewer than all of them."""
     dies = {node: ledger.index.dies[node] for piece, target in moved.items() for node in (piece.node, target)}
     waiting, order = list(moved), list[Fragment]()
     while waiting:

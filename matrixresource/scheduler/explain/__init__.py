@@ -1,4 +1,4 @@
-"""Why a request does not fit, what would help, when it would start.
+"""Why a request does not fit, what would help, and when it could start.
 
-It leaves the state as it found it.
+Nothing here changes the state.
 """

@@ -1,7 +1,8 @@
-"""Which nodes of a domain to empty: branch and bound over nodes, by the NPUs of everybody who would have to go.
+"""Which nodes of a domain to empty: branch and bound over nodes, minimising the NPUs of all allocations that must
+leave.
 
-A gang counts once however many of its nodes are emptied, and whole even if only one of them is wanted. The bound
-spreads each allocation's NPUs over its nodes in the domain, which no choice of nodes can undercut.
+A gang counts once however many of its nodes are emptied, and in full even if only one of them is needed. The bound
+divides each allocation's NPUs over its nodes in the domain, which no choice of nodes can undercut.
 """
 
 from __future__ import annotations
@@ -18,7 +19,7 @@ Holders = dict[int, dict[str, int]]
 
 
 def holders(ledger: LedgerState, cabinets: range | set[int]) -> Holders:
-    """By node of these cabinets: who holds which dies there, spares included."""
+    """For each node of these cabinets, who holds which dies, spares included."""
     shape, index = ledger.shape, ledger.index
     found: Holders = {}
     names = {name for cabinet in cabinets for name in ledger.tenants[cabinet]}
@@ -35,7 +36,8 @@ def holders(ledger: LedgerState, cabinets: range | set[int]) -> Holders:
 
 
 class DomainEvacuation:
-    """One domain: `size` nodes from `first` on, of which `wanted` are to be free. `here` are at least its holders."""
+    """One domain: `size` nodes from `first` on, of which `wanted` are to be free. `here` includes at least its
+    holders."""
 
     def __init__(self, ledger: LedgerState, first: int, size: int, wanted: int, here: Holders) -> None:
         index, nodes = ledger.index, ledger.shape.nodes
@@ -55,13 +57,14 @@ class DomainEvacuation:
         self.least = sum(sorted(self.shares.values())[: self.short])
 
     def search(self, below: float, effort: int) -> tuple[frozenset[str], float, bool]:
-        """(who goes, their NPUs, whether the effort sufficed to prove it); infinite when nothing is below `below`."""
+        """(allocations to evict, their NPUs, whether the effort sufficed to prove it optimal); infinite cost if nothing
+        is below `below`."""
         self.best, self.cost, self.left = frozenset[str](), below, effort
         self._branch(frozenset(), 0.0, self.owners)
         return self.best, self.cost if self.best else float("inf"), self.left > 0
 
     def _branch(self, names: frozenset[str], cost: float, waiting: dict[int, frozenset[str]]) -> None:
-        """`waiting` are the nodes still to decide on."""
+        """`waiting` are the nodes not decided yet."""
         self.left -= 1
         further: dict[int, frozenset[str]] = {}
         for node, owners in waiting.items():
@@ -91,9 +94,10 @@ class DomainEvacuation:
 
 
 def greedy_evacuation(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> tuple[set[str], float]:
-    """(who goes, a bound on the NPUs): the nodes that cost the least, as the rules allow, without a search.
+    """(allocations to evict, a lower bound on the NPUs): the cheapest nodes that the constraints allow, without a
+    search.
 
-    `size` nodes from `first` on are looked at. The bound holds for whole nodes without further rules.
+    Considers `size` nodes from `first` on. The bound holds for whole nodes without further constraints.
     """
     index, shape = ledger.index, ledger.shape
     nodes = shape.nodes
@@ -108,7 +112,7 @@ def greedy_evacuation(ledger: LedgerState, request: PlacementRequest, first: int
         scope.start,
         scope.stop,
     )
-    per = request.npus_per_node if parts else inf  # where there is room for a part nobody has to go
+    per = request.npus_per_node if parts else inf  # where there is room for a part, nobody has to leave
     for name in set().union(*ledger.tenants[low:high]):
         allocation = ledger.allocations[name]
         place = allocation.place

@@ -1,4 +1,4 @@
-"""When a request fits if everybody leaves when they reported."""
+"""When a request fits, if every lease ends as declared."""
 
 from __future__ import annotations
 
@@ -16,9 +16,9 @@ from matrixresource.scheduler.placement.choose import choose
 
 
 def earliest(ledger: LedgerState, request: PlacementRequest, now: float) -> float | None:
-    """The first moment at which it fits if everybody leaves as reported; None when that never happens.
+    """The first moment at which it fits if every lease ends as declared; None if that never happens.
 
-    Beside reservations it must fit for as long as it means to stay.
+    With reservations around, it must fit for its whole duration.
     """
     if not possible(ledger.shape, request):
         return None
@@ -37,7 +37,7 @@ def earliest(ledger: LedgerState, request: PlacementRequest, now: float) -> floa
 
 
 def _when_empty(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
-    """For requests that fit as soon as a domain has enough nodes that are entirely free."""
+    """For requests that fit as soon as some domain has enough entirely free nodes."""
     wanted, until, best = request.nodes + request.spares, _ready(ledger, request), inf
     for first in range(0, ledger.shape.all_nodes, size):
         best = min(best, sorted(until[first : first + size])[wanted - 1])
@@ -45,7 +45,8 @@ def _when_empty(ledger: LedgerState, request: PlacementRequest, size: int) -> fl
 
 
 def _in_a_domain(ledger: LedgerState, request: PlacementRequest, size: int) -> float:
-    """For any rules inside one cabinet or supernode: one after another, those whose nodes may be ready first."""
+    """For any constraints inside one cabinet or supernode: try the domains one by one, those that can be ready
+    first."""
     nodes = ledger.shape.nodes
     if size == ledger.shape.all_nodes:
         scope = range(ledger.shape.all_cabinets)
@@ -81,14 +82,15 @@ def _fits_in(ledger: LedgerState, request: PlacementRequest, scope: range) -> Ca
 
 
 def _missing(ledger: LedgerState, request: PlacementRequest, scope: range) -> int:
-    """How many whole nodes fewer than the request needs there are in these cabinets."""
+    """How many whole nodes these cabinets lack for the request."""
     wanted = request.spares + (request.nodes if request.npus_per_node == ledger.shape.npus else 0)
     whole = ledger.index.whole
     return wanted - sum([whole[cabinet].bit_count() for cabinet in scope]) if wanted else 0
 
 
 def _ready(ledger: LedgerState, request: PlacementRequest) -> list[float]:
-    """By node a moment before which it has no room for a member: when the last, or for parts the first, has left."""
+    """For each node, a time before which it has no room for a member: when its last tenant leaves or, for parts, its
+    first."""
     shape, index = ledger.shape, ledger.index
     nodes, last = shape.nodes, request.npus_per_node == shape.npus
     offsets = index.offsets
@@ -98,7 +100,7 @@ def _ready(ledger: LedgerState, request: PlacementRequest) -> list[float]:
         for cabinet, mask in place.whole + place.spares if place.spares else place.whole:
             base = cabinet * nodes
             for offset in offsets(mask):
-                until[base + offset] = end  # all of a node has one holder
+                until[base + offset] = end  # a whole node has one holder
         for node, _ in place.parts:
             if until[node] < end if last else until[node] > end:
                 until[node] = end
@@ -112,13 +114,17 @@ def _ready(ledger: LedgerState, request: PlacementRequest) -> list[float]:
 
 
 def _first(ledger: LedgerState, names: Iterable[str], before: float, fits: Callable[[], bool], missing: int) -> float:
-    """The first moment at which it fits as these leave: in growing strides, then in halves; infinite from `before`.
+    """The first moment at which it fits as these leave; infinite if not before `before`. Searches in growing strides,
+    then by bisection.
 
-    Before so many nodes are given back as are `missing` it is not tried.
+    Nothing is tried until as many nodes have been given back as are `missing`.
     """
     ends = ((ledger.allocations[name].request.lease_end, name) for name in names)
     leaving = sorted((end, name) for end, name in ends if end < before)
-    low, high = 0, len(leaving)  # it does not fit when the first `low` have left; it does, if at all, with `high`
+    low, high = (
+        0,
+        len(leaving),
+    )  # it does not fit when the first `low` have left, and if at all, then with the first `high`
     with trial(ledger) as released:
         while low < high and missing > (given := _nodes_of(ledger.allocations[leaving[low][1]].request)):
             released(leaving[low][1])
@@ -141,5 +147,5 @@ def _first(ledger: LedgerState, names: Iterable[str], before: float, fits: Calla
 
 
 def _nodes_of(request: PlacementRequest) -> int:
-    """The most nodes on which an allocation has anything."""
+    """The most nodes on which an allocation can hold anything."""
     return request.nodes + request.spares

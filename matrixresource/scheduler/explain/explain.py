@@ -1,12 +1,12 @@
-"""Would it fit, why not, what would help, and when: answers about a request, from which nothing is created.
+"""Answers about a request, none of which creates anything: would it fit, why not, what would help, and when.
 
-- `why`: for the domains nearest to serving it, how many nodes they have for it and what stands in the way there.
-- `changes`: the smallest of each kind: the request with fewer nodes or with one rule less strict, others moved,
-  others gone, others preempted by its priority.
-- `earliest`: when it fits if everybody leaves when they reported.
+- `why`: for the domains closest to fitting it, how many nodes they have for it and what blocks the others.
+- `changes`: the smallest change of each kind: fewer nodes, one constraint relaxed, other allocations moved, released or
+  preempted.
+- `earliest`: when it fits if every lease ends as declared.
 - `radius`: what one failure would take of the placement.
 
-Trials change the ledger and take every change back.
+Trials change the ledger and undo every change.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from matrixresource.scheduler.placement.reserved_capacity import hide_reservatio
 from matrixresource.topology.compiled import CompiledTopology
 
 DOMAINS_SHOWN = 16
-NARROW = 128  # nodes up to which moves are sought without being asked for
+NARROW = 128  # the largest machine, in nodes, on which moves are searched without being asked for
 
 
 @dataclass(frozen=True)
 class DomainDiagnosis:
-    """A cabinet or supernode by number: nodes with room for a member, nodes short, and obstacles with their counts.
+    """A cabinet or supernode by number: nodes with room for a member, nodes missing, and obstacles with their counts.
 
-    Obstacles are nodes that are `down`, `held` or `promised` to a reservation, that `apart`, `near` or `avoid` rule
-    out, that make up no `cell` or that a `spread` leaves unused; and whole nodes for `spares`, `cpus` (sockets) and
-    `mem` (GiB) that are short.
+    Obstacles are nodes that are `down`, `allocated` or `promised` to a reservation; that `anti_affinity`, `affinity` or
+    `avoid` rule out; that do not make up a whole `cell` (block in a cabinet), or that a `spread` leaves unused; and
+    missing whole nodes for `spares`, `cpus` (sockets) and `mem` (GiB).
     """
 
     over: str
@@ -49,14 +49,14 @@ class DomainDiagnosis:
 
 @dataclass(frozen=True)
 class Suggestion:
-    """One way to make it fit, of a `kind`:
+    """One way to make it fit, by `kind`:
 
-    - `fewer`: the request with so many `nodes` (or with so many sockets and GiB, `cpus` and `mem`);
+    - `fewer`: the request with this many `nodes` (or, for pools, sockets and GiB in `cpus` and `mem`);
     - `relax`: its `rule` changed to `to` ("" for none);
-    - `move`: the allocations `names`, `npus` in all, as `plan` says;
-    - `release`: the allocations `names`, `npus` in all, gone; `preempt`: those of lower priority it would preempt.
+    - `move`: move the allocations `names`, `npus` in all, as `plan` says;
+    - `release`: release the allocations `names`, `npus` in all; `preempt`: preempt those, which have a lower priority.
 
-    `exact` says that it is proven that no smaller change of the kind would do.
+    `exact`: proven that no smaller change of this kind suffices.
     """
 
     kind: str
@@ -73,8 +73,8 @@ class Suggestion:
 
 @dataclass(frozen=True)
 class SearchBudget:
-    """How long to look: steps of the search for a release, and for moves; and whether moves are sought also for gangs
-    larger than a cabinet and on machines of more than `NARROW` nodes (`wide`)."""
+    """How long to search: steps for a release and for moves, and whether moves are also searched for gangs larger than
+    a cabinet and on machines of more than `NARROW` nodes (`wide`)."""
 
     release: int
     moves: int
@@ -87,7 +87,7 @@ THOROUGH = SearchBudget(release=50_000, moves=defragmentation.STEPS, wide=True)
 
 @dataclass(frozen=True)
 class PlacementExplanation:
-    """`place` when it fits now, with the `radius` of what a loss would take; otherwise why not and what would help."""
+    """`place` if it fits now, with the failure impacts in `radius`; otherwise why not and what would help."""
 
     place: Placement | None
     why: tuple[DomainDiagnosis, ...] = ()
@@ -103,8 +103,8 @@ def answer(
     effort: SearchBudget = QUICK,
     topologies: Sequence[CompiledTopology] = (),
 ) -> PlacementExplanation:
-    """Everything there is to say about a request. `topologies`: the graphs of the supernodes, in their order; without
-    them the radius says nothing of switches."""
+    """Everything that can be said about a request. `topologies`: the graphs of the supernodes, in order; without them
+    `radius` has no switches."""
     place = choose(ledger, request)
     if place is not None:
         return PlacementExplanation(place, earliest=now, radius=blast_radius(ledger, place, topologies))
@@ -120,25 +120,25 @@ def answer(
 
 
 def blocking_domains(ledger: LedgerState, request: PlacementRequest) -> tuple[DomainDiagnosis, ...]:
-    """The domains nearest to serving it, the best first."""
+    """The domains closest to fitting it, best first."""
     shape = ledger.shape
     size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
     allowed = AffinityFilter(ledger, request)
     ruled = bool(allowed) or request.npus_per_node != shape.npus
     firsts = emptiest_domains(ledger, size, DOMAINS_SHOWN * (4 if ruled else 1))
     if not (allowed or request.excluded_nodes or ledger.promises):
-        found = [_counted(ledger, request, first, size) for first in firsts]
+        found = [_diagnose_by_count(ledger, request, first, size) for first in firsts]
     else:
         with hide_reservations(ledger, request):
             shown = [_rooms(ledger, request, first, size) for first in firsts]
-        walks = zip(firsts, shown, strict=True)
-        found = [_walked(ledger, request, first, size, allowed, room) for first, room in walks]
+        rooms = zip(firsts, shown, strict=True)
+        found = [_diagnose_by_node(ledger, request, first, size, allowed, room) for first, room in rooms]
     found.sort(key=lambda domain: (domain.short, domain.number))
     return tuple(found[:DOMAINS_SHOWN])
 
 
-def _counted(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> DomainDiagnosis:
-    """Without rules about single nodes."""
+def _diagnose_by_count(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> DomainDiagnosis:
+    """For requests without constraints on single nodes."""
     free = ledger.index.free[first : first + size]
     down = free.count(-1)
     rooms = _rooms(ledger, request, first, size)
@@ -151,17 +151,17 @@ def _counted(ledger: LedgerState, request: PlacementRequest, first: int, size: i
 
 
 def _rooms(ledger: LedgerState, request: PlacementRequest, first: int, size: int) -> list[bool]:
-    """Of each node whether it has room for a member."""
+    """For each node, whether it has room for a member."""
     free = ledger.index.free[first : first + size]
     if request.npus_per_node >= 1:
         return [npus >= request.npus_per_node for npus in free]
     return [npus >= 0 and dies > 0 for npus, dies in zip(free, ledger.index.dies[first : first + size], strict=True)]
 
 
-def _walked(
+def _diagnose_by_node(
     ledger: LedgerState, request: PlacementRequest, first: int, size: int, allowed: AffinityFilter, shown: list[bool]
 ) -> DomainDiagnosis:
-    """Node by node; `shown` says of each whether it has room beside what is promised and to be avoided."""
+    """Node by node; `shown` says for each whether it has room besides what is promised or to be avoided."""
     obstacles: dict[str, int] = {}
     usable: dict[int, int] = {}
     nodes, ruled, hidden = ledger.shape.nodes, bool(allowed), shown
@@ -194,7 +194,7 @@ def _domain(
     cut: int,
     obstacles: dict[str, int],
 ) -> DomainDiagnosis:
-    """`room` is in nodes of which `cut` make up no cell."""
+    """`room` is in nodes, of which `cut` do not make up a whole cell."""
     index = ledger.index
     obstacles["cell"] = cut
     room -= cut
@@ -223,7 +223,7 @@ def _domain(
 
 
 def changes(ledger: LedgerState, request: PlacementRequest, now: float, effort: SearchBudget) -> Iterator[Suggestion]:
-    """Each kind of change that helps, the smallest that was found."""
+    """The smallest change found of each kind that helps."""
     exact = request.unconstrained or request.nodes <= relaxation.FEW
     if nodes := relaxation.most_nodes(ledger, request):
         yield Suggestion("fewer", nodes=nodes, exact=exact)

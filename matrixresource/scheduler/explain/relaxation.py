@@ -1,7 +1,7 @@
-"""The smallest change of a request itself with which it would fit: fewer nodes, or one rule less strict.
+"""The smallest change of the request itself that makes it fit: fewer nodes, or one constraint relaxed.
 
-A rule yields as little as it can: a level goes up to the next, a spread allows as many nodes more as it must, spares
-are as many as there are, and of several neighbours to keep near or apart from as few as possible are dropped.
+A constraint is relaxed as little as possible: a level is raised to the next, a spread allows only as many more nodes as
+needed, spares drop to what is available, and of several affinities or anti-affinities the fewest are dropped.
 """
 
 from __future__ import annotations
@@ -16,17 +16,17 @@ from matrixresource.scheduler.model.state import LedgerState
 from matrixresource.scheduler.placement.choose import choose
 from matrixresource.scheduler.placement.named_memory import memory_short
 
-FEW = 8  # numbers that are tried one by one
+FEW = 8  # numbers up to this are tried one by one
 
 
 def most_nodes(ledger: LedgerState, request: PlacementRequest) -> int:
-    """The most nodes, in whole blocks and cells, that fit under the same rules; 0 for none."""
+    """The most nodes, in whole blocks and cells, that fit under the same constraints; 0 for none."""
     step = lcm(request.supernode_block, request.cabinet_block)
     return step * _most((request.nodes - 1) // step, lambda count: _fits(ledger, request.with_nodes(count * step)))
 
 
 def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementRequest | None:
-    """A request for sockets and memory alone, with what there is of each where most of it fits; None for nothing."""
+    """A request for sockets and memory alone, with the amounts available where most of it fits; None for nothing."""
     shape, index = ledger.shape, ledger.index
     if request.mem_by_node:
         short = memory_short(index, request)
@@ -45,7 +45,8 @@ def most_pools(ledger: LedgerState, request: PlacementRequest) -> PlacementReque
 
 
 def relaxed(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[str, str, PlacementRequest]]:
-    """(rule, what it would have to be, the request with it so) for each single rule that can yield far enough."""
+    """(constraint, the value it would need, the changed request) for each single constraint whose relaxation
+    suffices."""
     for rule, steps in (
         ("within", _levels(ledger, request)),
         ("spread", _spreads(ledger, request)),
@@ -67,7 +68,8 @@ def _fits(ledger: LedgerState, request: PlacementRequest) -> bool:
 
 
 def _most(high: int, fits: Callable[[int], bool]) -> int:
-    """The largest number from 1 to `high` that fits, 0 for none; for many, if less always fits when more does."""
+    """The largest number from 1 to `high` that fits, 0 for none. Beyond `FEW` this assumes that less fits whenever more
+    does."""
     if high <= FEW:
         return next((count for count in range(high, 0, -1) if fits(count)), 0)
     low, high = 0, high + 1
@@ -110,7 +112,7 @@ def _spares(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[st
 
 
 def _without(request: PlacementRequest, key: str) -> Iterator[tuple[str, PlacementRequest]]:
-    """The neighbours that are kept, by name, from all but one down to none."""
+    """The allocations kept in the rule, by name: from all but one down to none."""
     rule: DomainConstraint | None = getattr(request, key)
     if rule is None or not rule.required:
         return

@@ -1,9 +1,10 @@
-"""Whose end would make room: the allocations with the fewest NPUs without which a request fits.
+"""Whose release would make room: the allocations with the fewest NPUs without which a request fits.
 
-Three searches, by what decides whether it fits. Whole nodes without further rules: which nodes of one domain are
-emptied, branch and bound over nodes. A part of a node: which tenants of one node leave. Anything else: sets of
-allocations in order of their NPUs. Each says whether it is `exact`: that no fewer NPUs would do. Where the machine is
-too wide or the effort runs out, it names a set of which none could stay, though there may be a smaller one.
+Three searches, by what decides whether it fits. For whole nodes without further constraints: which nodes of one domain
+to empty, by branch and bound. For a part of a node: which tenants of one node leave. For anything else: sets of
+allocations in order of their NPUs. Each says whether its answer is `exact`: that no fewer NPUs would do. Where the
+machine is too large or the effort runs out, the set is minimal (none of its members could stay), but there may be a
+smaller one.
 """
 
 from __future__ import annotations
@@ -27,14 +28,14 @@ from matrixresource.scheduler.placement.emptiest_domains import emptiest_domains
 
 DOMAINS_TRIED = 16
 NODES_TRIED = 64
-MANY = 16  # nodes of a domain, from which on the cheapest are taken at once unless the effort is larger
-TRIAL = 4  # steps that a trial of a set of allocations counts for
-CROWD = 128  # allocations up to which all of them are tried
+MANY = 16  # in domains of this many nodes, the cheapest are taken greedily unless the effort is larger
+TRIAL = 4  # the steps that a trial of one set of allocations counts for
+CROWD = 128  # the most allocations for which all sets are tried
 
 
 @dataclass(frozen=True)
 class ReleaseSet:
-    """Allocations by name, their NPUs, and whether it is proven that no fewer would do."""
+    """Allocations by name, their NPUs, and whether no smaller set is proven to exist."""
 
     names: tuple[str, ...]
     npus: float
@@ -42,7 +43,7 @@ class ReleaseSet:
 
 
 def least(ledger: LedgerState, request: PlacementRequest, effort: int) -> ReleaseSet | None:
-    """The cheapest release found for a refused request; None when it would not fit on an empty machine either.
+    """The cheapest release found for a refused request; None if it would not fit on an empty machine either.
 
     `effort` bounds the steps of each search. Nothing is changed.
     """
@@ -50,13 +51,15 @@ def least(ledger: LedgerState, request: PlacementRequest, effort: int) -> Releas
     if not possible(ledger.shape, request):
         return None
     if size := domain_of_whole(ledger, request):
-        found = _emptied(ledger, request, size, effort)
+        found = _release_in_domain(ledger, request, size, effort)
     elif request.unconstrained and request.nodes == 1:
-        found = _vacated(ledger, request)
+        found = _release_on_one_node(ledger, request)
     with trial(ledger) as released:
         if found is not None and found.exact and released.fits_without(found.names, request):
             return found
-        if found is not None and (needed := _enough(ledger, request, [*found.names], len(found.names), released, inf)):
+        if found is not None and (
+            needed := _sufficient(ledger, request, [*found.names], len(found.names), released, inf)
+        ):
             return ReleaseSet(
                 tuple(sorted(needed)), sum(allocation.request.npus for allocation in released.gone.values()), False
             )
@@ -65,7 +68,8 @@ def least(ledger: LedgerState, request: PlacementRequest, effort: int) -> Releas
 
 
 def domain_of_whole(ledger: LedgerState, request: PlacementRequest) -> int:
-    """The nodes of a domain in which it fits as soon as so many are entirely free; 0 for requests with other rules."""
+    """The size of the domains in which the request fits as soon as enough nodes are entirely free; 0 if other
+    constraints decide."""
     shape = ledger.shape
     ruled = (
         request.spread
@@ -85,7 +89,7 @@ def domain_of_whole(ledger: LedgerState, request: PlacementRequest) -> int:
 
 
 def possible(shape: ClusterShape, request: PlacementRequest) -> bool:
-    """Whether its own numbers let it fit on an empty machine of this shape."""
+    """Whether its own numbers fit an empty machine of this shape."""
     sizes = {over: shape.size_of(over) for over in ("node", "cabinet", "supernode", "")}
     size = sizes[request.required_domain]
     step = lcm(request.supernode_block, request.cabinet_block)
@@ -105,10 +109,10 @@ def possible(shape: ClusterShape, request: PlacementRequest) -> bool:
 # ---- whole nodes
 
 
-def _emptied(ledger: LedgerState, request: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
+def _release_in_domain(ledger: LedgerState, request: PlacementRequest, size: int, effort: int) -> ReleaseSet | None:
     shape = ledger.shape
     if size > MANY and effort < size:
-        return _emptied_at_once(ledger, request, size)
+        return _release_greedily(ledger, request, size)
     starts = [0] if size == shape.all_nodes else emptiest_domains(ledger, size, DOMAINS_TRIED)
     here = holders(ledger, {c for first in starts for c in range(first // shape.nodes, (first + size) // shape.nodes)})
     domains = [DomainEvacuation(ledger, first, size, request.nodes + request.spares, here) for first in starts]
@@ -125,10 +129,10 @@ def _emptied(ledger: LedgerState, request: PlacementRequest, size: int, effort: 
     return ReleaseSet(tuple(sorted(best)), cost, exact) if best else None
 
 
-def _emptied_at_once(ledger: LedgerState, request: PlacementRequest, size: int) -> ReleaseSet | None:
+def _release_greedily(ledger: LedgerState, request: PlacementRequest, size: int) -> ReleaseSet | None:
     shape = ledger.shape
     if shape.all_nodes > WIDE and request.nodes + request.spares <= shape.of_supernode:
-        size = min(size, shape.of_supernode)  # all of a wide machine is not looked at
+        size = min(size, shape.of_supernode)  # a very large machine is not searched entirely
     starts = [0] if size == shape.all_nodes else emptiest_domains(ledger, size, 2)
     found = []
     for first in starts:
@@ -142,7 +146,7 @@ def _emptied_at_once(ledger: LedgerState, request: PlacementRequest, size: int) 
 # ---- a part of a node
 
 
-def _vacated(ledger: LedgerState, request: PlacementRequest) -> ReleaseSet | None:
+def _release_on_one_node(ledger: LedgerState, request: PlacementRequest) -> ReleaseSet | None:
     index, shape = ledger.index, ledger.shape
     nodes: list[int] = []
     for free in range(shape.npus - 1, -1, -1):
@@ -179,7 +183,7 @@ def _room(index: FreeCapacityIndex, here: Holders, node: int, names: tuple[str, 
 
 
 def by_npus(ledger: LedgerState, names: list[str], below: float) -> Iterator[tuple[float, tuple[str, ...]]]:
-    """Every set of these allocations with fewer NPUs than `below`, in order of their NPUs."""
+    """Every set of these allocations with fewer NPUs than `below`, in order of NPUs."""
     sizes = {name: ledger.allocations[name].request.npus for name in names}
     order = sorted(names, key=lambda name: (sizes[name], name))
     waiting: list[tuple[float, tuple[int, ...]]] = [(sizes[order[0]], (0,))] if order else []
@@ -196,13 +200,13 @@ def by_npus(ledger: LedgerState, names: list[str], below: float) -> Iterator[tup
 
 
 def _searched(ledger: LedgerState, request: PlacementRequest, effort: int, released: Trial) -> ReleaseSet | None:
-    """First a set found by domain, of which none could stay; then smaller ones, as far as the effort goes."""
+    """First a minimal set found by domain; then smaller ones, as far as the effort allows."""
     best: list[str] | None = None
     cost = inf
     crowded = len(ledger.allocations) > CROWD
-    for likely in (_owners, _smallest_first, _anybody):
+    for likely in (_owners, _smallest_first, _all_tenants):
         for names, stride in likely(ledger, request):
-            chosen = _enough(ledger, request, names, stride, released, effort if crowded else inf)
+            chosen = _sufficient(ledger, request, names, stride, released, effort if crowded else inf)
             released.restore()
             if chosen is not None and (npus := npus_of(ledger, chosen)) < cost:
                 best, cost = chosen, npus
@@ -219,7 +223,7 @@ def _searched(ledger: LedgerState, request: PlacementRequest, effort: int, relea
 
 
 def _domains(ledger: LedgerState, request: PlacementRequest) -> list[tuple[int, int]]:
-    """(first node, nodes) of a few domains near to serving it, the last the largest that it may span."""
+    """(first node, size) of a few domains close to fitting it; the last one is the largest it may span."""
     shape = ledger.shape
     size = shape.nodes if request.required_domain == "cabinet" else shape.of_supernode
     found = [(first, size) for first in emptiest_domains(ledger, size, 2)]
@@ -228,14 +232,14 @@ def _domains(ledger: LedgerState, request: PlacementRequest) -> list[tuple[int, 
 
 
 def _owners(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
-    """(who is on the nodes of a domain that cost the least, how many go at a time)."""
+    """(tenants of the cheapest nodes of a domain, how many to release at a time)."""
     for first, size in _domains(ledger, request):
         names, _ = greedy_evacuation(ledger, request, first, size)
         yield sorted(names), max(1, len(names))
 
 
 def _smallest_first(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
-    """(tenants of a domain, the smallest first, how many go at a time)."""
+    """(tenants of a domain, the smallest first, how many to release at a time)."""
     shape = ledger.shape
     for first, size in _domains(ledger, request):
         cabinets = range(first // shape.nodes, (first + size) // shape.nodes)
@@ -243,16 +247,16 @@ def _smallest_first(ledger: LedgerState, request: PlacementRequest) -> Iterator[
         yield sorted(here, key=lambda name: (ledger.allocations[name].request.npus, name)), 2
 
 
-def _anybody(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
-    """Everybody at once, where there are few."""
+def _all_tenants(ledger: LedgerState, request: PlacementRequest) -> Iterator[tuple[list[str], int]]:
+    """All allocations at once, if there are few."""
     if len(ledger.allocations) <= CROWD:
         yield sorted(ledger.allocations), len(ledger.allocations)
 
 
-def _enough(
+def _sufficient(
     ledger: LedgerState, request: PlacementRequest, names: list[str], stride: int, released: Trial, tests: float
 ) -> list[str] | None:
-    """As many of the first as it takes, in growing strides, without those that could stay."""
+    """Release the first ones, in growing strides, until it fits; return them without those that could stay."""
     done = 0
     while done < len(names):
         for name in names[done : done + stride]:

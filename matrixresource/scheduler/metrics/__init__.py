@@ -1,4 +1,4 @@
 """Read-only views: capacity, blast radius, the state as a graph.
 
-It changes nothing.
+Nothing here changes the state.
 """

@@ -1,8 +1,8 @@
-"""What one failure would take of a placement: members, and the share of its bandwidth on the UB plane.
+"""The impact of one failure on a placement: members lost, and the share of its bandwidth on the UB plane.
 
-Nodes, cabinets and supernodes take the members that lie there. Switches take no member but bandwidth of many: an L1
-switch a part of one node's, an L2 switch or a communication cabinet a part of every node's in its supernode. How large
-these parts are is read off the supernode's graph, as agents found it (`SwitchLosses`).
+The loss of a node, cabinet or supernode takes the members there. The loss of a switch takes no member but bandwidth
+from many: an L1 switch a part of one node's, an L2 switch or a communication cabinet a part of that of every node in
+its supernode. The sizes of these parts come from the supernode's graph, as agents found it (`SwitchLosses`).
 """
 
 from __future__ import annotations
@@ -19,9 +19,10 @@ from matrixresource.topology.compiled import CompiledTopology, frame_of
 
 @dataclass(frozen=True)
 class FailureImpact:
-    """The worst that the loss of one `over` (node, cabinet, supernode, l1, l2, communication-cabinet) takes.
+    """The worst case of losing one `over` (node, cabinet, supernode, l1, l2, communication-cabinet).
 
-    `members` are the members lost whole; `ub_share` (0 to 1) is of the UB bandwidth of all members, by their NPUs.
+    `members` are lost entirely; `ub_share` (0 to 1) is the share of the UB bandwidth of all members, weighted by their
+    NPUs.
     """
 
     over: str
@@ -31,10 +32,10 @@ class FailureImpact:
 
 @dataclass(frozen=True, eq=False)
 class SwitchLosses:
-    """What the loss of a switch takes of a node's UB bandwidth, as shares, by the node's number in its supernode.
+    """The share of a node's UB bandwidth that the loss of a switch takes, by the node's number in its supernode.
 
-    `l1`: of each node, with the worst of its own. `others`: by kind, for each L2 switch or communication cabinet, what
-    most nodes lose, and those that lose something else.
+    `l1`: for each node, the worst among its own L1 switches. `others`: by kind, for each L2 switch or communication
+    cabinet, the share that most nodes lose, and the nodes that lose another.
     """
 
     l1: dict[int, float]
@@ -43,7 +44,7 @@ class SwitchLosses:
 
 @cache
 def switch_losses(topology: CompiledTopology, nodes: int) -> SwitchLosses:
-    """Compiled from a supernode's graph; alike supernodes share them. `nodes` to a cabinet, as they are counted."""
+    """Compiled from a supernode's graph; identical supernodes share it. `nodes` is the number of nodes per cabinet."""
     slots = {node: cabinet * nodes + place for node, (cabinet, place) in frame_of(topology.spec).node_slots.items()}
     whole = topology.node_uplink_gbps
 
@@ -72,8 +73,8 @@ def _with_exceptions(shares: dict[int, float]) -> tuple[float, dict[int, float]]
 def blast_radius(
     ledger: LedgerState, place: Placement, topologies: Sequence[CompiledTopology]
 ) -> tuple[FailureImpact, ...]:
-    """For each kind of failure, the worst one. Spares, sockets and memory do not count. `topologies`: the graphs of the
-    supernodes, in their order; of switches nothing is said without."""
+    """The worst failure of each kind. Spares, sockets and memory do not count. `topologies`: the graphs of the
+    supernodes, in order; without them there are no switches in the result."""
     shape = ledger.shape
     npus = {c * shape.nodes + o: float(shape.npus) for c, mask in place.whole for o in ledger.index.offsets(mask)}
     for node, dies in place.parts:

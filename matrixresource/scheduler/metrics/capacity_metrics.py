@@ -1,8 +1,8 @@
-"""How full a machine is, and how its free capacity lies: what metrics and pages show of a ledger.
+"""How full a machine is and how its free capacity is distributed, as shown by metrics and pages.
 
 Read from the index in time proportional to the cabinets, the nodes in partial use and the allocations; nothing is
-remembered. Dies are counted, so half an NPU is no rounding matter. What is free on a node that is down or closed
-belongs to no total, nor does a broken die that nobody holds.
+cached. Dies are counted, so half NPUs cause no rounding. Free capacity on a node that is down or closed belongs to no
+total, nor does a broken die that nobody holds.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from matrixresource.scheduler.model.state import LedgerState
 
 @dataclass(frozen=True)
 class Block:
-    """A size in whole nodes inside one cabinet or supernode: how many such gangs fit at once, and what share of the
-    whole free nodes they cannot reach (0 when all can be used, 1 when none fits)."""
+    """A size in whole nodes inside one cabinet or supernode: how many such gangs fit at once, and the share of whole
+    free nodes left over (0 if all can be used, 1 if none fits)."""
 
     level: str
     nodes: int
@@ -27,11 +27,12 @@ class Block:
 
 @dataclass(frozen=True)
 class CapacitySnapshot:
-    """One moment. `largest` is in nodes, inside a cabinet, inside a supernode and in all ("" as in a spec).
+    """Capacity at one moment. `largest` is in nodes, inside a cabinet, inside a supernode and overall ("", as in a
+    request).
 
-    `fragmentation`, from 0 to 1: of the free dies those on nodes in use ("node"); what the largest block lacks of the
-    one there would be if all free nodes lay together ("cabinet", "supernode"). `npus_free` counts a single free die as
-    a half.
+    `fragmentation`, from 0 to 1: for "node", the share of free dies that is on nodes in use; for "cabinet" and
+    "supernode", how far the largest block falls short of the one there would be if all free nodes were together.
+    `npus_free` counts a single free die as a half.
     """
 
     nodes_up: int
@@ -44,7 +45,7 @@ class CapacitySnapshot:
 
 
 def views(ledger: LedgerState, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32, 48)) -> CapacitySnapshot:
-    """Everything at once. `sizes` are the blocks, in nodes, that are counted inside supernodes; cabinets have all."""
+    """All metrics at once. `sizes` are the blocks, in nodes, counted inside supernodes; cabinets have every size."""
     index, shape = ledger.index, ledger.shape
     whole, dies_free, largest = sum(index.left), free_dies(index), largest_blocks(index)
     return CapacitySnapshot(
@@ -65,13 +66,13 @@ def views(ledger: LedgerState, sizes: tuple[int, ...] = (1, 2, 4, 8, 16, 24, 32,
 
 
 def largest_blocks(index: FreeCapacityIndex) -> dict[str, int]:
-    """The most whole nodes that one gang can have inside a cabinet, a supernode, and in all."""
+    """The most whole nodes that one gang can have inside a cabinet, inside a supernode, and overall."""
     cabinet = next((count for count in range(index.nodes, 0, -1) if index.having[count]), 0)
     return {"cabinet": cabinet, "supernode": index.most_left(), "": sum(index.left)}
 
 
 def largest_of(whole: list[int], shape: ClusterShape) -> dict[str, int]:
-    """The same of cabinets that have these whole nodes."""
+    """The same for cabinets that have these whole nodes."""
     counts = [mask.bit_count() for mask in whole]
     each = shape.cabinets
     supernodes = [sum(counts[first : first + each]) for first in range(0, len(counts), each)]
@@ -79,7 +80,7 @@ def largest_of(whole: list[int], shape: ClusterShape) -> dict[str, int]:
 
 
 def blocks(index: FreeCapacityIndex, sizes: tuple[int, ...]) -> list[Block]:
-    """For every size of a cabinet, and the sizes given of a supernode, how many gangs fit beside one another."""
+    """For every size of a cabinet, and the given sizes of a supernode, how many gangs fit side by side."""
     whole = sum(index.left)
     counts = [sum(row[free].bit_count() for row in index.rows) for free in range(index.nodes + 1)]
     found = []
@@ -94,7 +95,7 @@ def blocks(index: FreeCapacityIndex, sizes: tuple[int, ...]) -> list[Block]:
 
 
 def free_dies(index: FreeCapacityIndex) -> int:
-    """The dies that are free on nodes that are up."""
+    """The free dies on nodes that are up."""
     free = 2 * index.npus * sum(index.left)
     started = 0
     for nodes in (*index.parts, *index.halves):

@@ -1,4 +1,4 @@
-"""The machine, the request, free capacity, the choice by best fit, and the state they make up.
+"""The machine, requests, free capacity, the best-fit choice, and the state they make up.
 
-It knows no rule between allocations.
+No constraint between allocations is known here.
 """

@@ -1,11 +1,12 @@
-"""The choice for requests without special rules: the tightest fit at every level, so that large blocks stay whole.
+"""The choice for requests without constraints: the tightest fit at every level, so that large blocks stay whole.
 
-- A part of a node goes where it spoils least: by the sizes asked for so far, the node whose remainder the fewest of
-  them could not use (after "Beware of Fragmentation", ATC 2023); a whole node is broken in the fullest cabinet.
+- A part of a node goes where it does the least harm: judged by the sizes requested so far, to the node whose remainder
+  the fewest of them could not use (after "Beware of Fragmentation", ATC 2023); a whole node is only broken up in the
+  fullest cabinet.
 - A gang takes the smallest cabinet or supernode that holds it; inside, full cabinets first and the tightest last.
-- Among equals, up to eight, the one whose tenants leave at about the same time as the newcomer.
+- Among equals, up to eight, it takes the one whose tenants leave at about the same time as the new allocation.
 
-`Policy` turns the last two rules off or to plain first fit, for comparison.
+`Policy` turns the last two rules off, or selects plain first fit, for comparison.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ LEARN_EVERY = 32
 
 @dataclass(frozen=True)
 class Policy:
-    """`learns`: parts go by the sizes seen; else to the tightest node. `leases`: like leaving times together."""
+    """`learns`: place parts by the sizes seen, else on the tightest node. `leases`: group similar leaving times."""
 
     learns: bool = True
     leases: bool = True
@@ -33,7 +34,7 @@ POLICIES = {"best": Policy(), "tightest": Policy(learns=False, leases=False), "l
 
 
 class BestFit:
-    """Chooses from an index and never changes it. `ends` are the latest known leaving times, by node and cabinet."""
+    """Chooses from an index and never changes it. `ends` are the latest known leaving times, by node and by cabinet."""
 
     def __init__(self, index: FreeCapacityIndex, policy: Policy = POLICIES["best"]) -> None:
         self.index, self.policy = index, policy
@@ -47,15 +48,15 @@ class BestFit:
     # ---- parts of a node
 
     def choose(self, request: PlacementRequest) -> Placement | None:
-        """A place for a request without rules, or None."""
+        """A placement for a request without constraints, or None."""
         if request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
-            return None  # no number of whole blocks
+            return None  # not a whole number of blocks
         return (
             self.part(request) if request.nodes == 1 and request.npus_per_node < self.index.npus else self.gang(request)
         )
 
     def part(self, request: PlacementRequest) -> Placement | None:
-        """One NPU or several, or a die, on one node."""
+        """Several NPUs, one, or a die, on one node."""
         index, npus = self.index, self.index.npus
         if request.npus_per_node < 1:
             return self._die(request)
@@ -66,7 +67,7 @@ class BestFit:
                     continue
                 node = cabinet * index.nodes + (index.whole[cabinet] & -index.whole[cabinet]).bit_length() - 1
             elif nodes := index.parts[free]:
-                node = self._like(nodes, self.node_ends, request.lease_end)
+                node = self._with_similar_end(nodes, self.node_ends, request.lease_end)
             else:
                 continue
             return Placement(parts=[(node, dies_for(index.dies[node], size))])
@@ -76,13 +77,13 @@ class BestFit:
         index = self.index
         for nodes in index.halves:
             if nodes:
-                node = self._like(nodes, self.node_ends, request.lease_end)
+                node = self._with_similar_end(nodes, self.node_ends, request.lease_end)
                 dies = index.dies[node]
                 single = dies & ~((dies & dies >> 1 & EVEN) * 3)
                 return Placement(parts=[(node, single & -single)])
         for nodes in index.parts[1:]:
             if nodes:
-                node = self._like(nodes, self.node_ends, request.lease_end)
+                node = self._with_similar_end(nodes, self.node_ends, request.lease_end)
                 pairs = index.dies[node] & index.dies[node] >> 1 & EVEN
                 return Placement(parts=[(node, pairs & -pairs)])
         cabinet = self.smallest_cabinet(1, request.lease_end)
@@ -92,7 +93,7 @@ class BestFit:
         return Placement(parts=[(cabinet * index.nodes + (whole & -whole).bit_length() - 1, 1)])
 
     def observe_size(self, request: PlacementRequest) -> None:
-        """Count a size asked for; every so often the order in which parts look for a node is made anew."""
+        """Count a requested size; now and then the order in which parts look for a node is recomputed."""
         self.seen[int(request.npus_per_node) if request.npus_per_node >= 1 else 0] += request.nodes
         self._until_learned -= 1
         if self._until_learned or not self.policy.learns:
@@ -106,14 +107,14 @@ class BestFit:
         ]
 
     def copy(self, index: FreeCapacityIndex) -> BestFit:
-        """The same over a copy of its index."""
+        """The same chooser over a copy of its index."""
         made = BestFit(index, self.policy)
         made.node_ends, made.cabinet_ends, made.seen = list(self.node_ends), list(self.cabinet_ends), list(self.seen)
         made.orders, made._until_learned = [list(order) for order in self.orders], self._until_learned
         return made
 
     def copy_statistics(self, other: BestFit) -> None:
-        """Take over what another chooser, of the same shape, has learned of sizes."""
+        """Adopt what another chooser of the same shape has learned about sizes."""
         self.seen, self.orders, self._until_learned = other.seen, other.orders, other._until_learned
 
     # ---- whole nodes
@@ -131,7 +132,7 @@ class BestFit:
         return None if request.required_domain else self.over_supernodes(request)
 
     def smallest_cabinet(self, wanted: int, end: float) -> int:
-        """The cabinet with the fewest whole nodes that are enough, in the fullest supernode of those; -1 for none."""
+        """The cabinet with the fewest whole nodes that suffice, in the fullest supernode among those; -1 for none."""
         index = self.index
         for count in range(wanted, index.nodes + 1):
             if supernodes := index.having[count]:
@@ -145,10 +146,11 @@ class BestFit:
     def _cabinet(self, supernode: int, count: int, end: float) -> int:
         index = self.index
         first = supernode * index.cabinets
-        return first + self._like(index.rows[supernode][count], self.cabinet_ends, end, first)
+        return first + self._with_similar_end(index.rows[supernode][count], self.cabinet_ends, end, first)
 
     def supernode(self, least: int, wanted: int) -> int:
-        """Of those with the fewest whole nodes that are enough, the one where the gang touches the fewest cabinets."""
+        """Among supernodes with the fewest whole nodes that suffice, the one where the gang uses the fewest
+        cabinets."""
         index = self.index
         found = low_bits(index.by_free[least], CANDIDATES)
         if len(found) == 1:
@@ -165,7 +167,7 @@ class BestFit:
         while wanted:
             for count in range(wanted, largest + 1):
                 if row[count]:
-                    cabinet = first + self._like(row[count], self.cabinet_ends, end, first)
+                    cabinet = first + self._with_similar_end(row[count], self.cabinet_ends, end, first)
                     found.append((cabinet, lowest(whole[cabinet], wanted)))
                     return found
             while not row[largest]:
@@ -178,7 +180,7 @@ class BestFit:
         return found
 
     def over_supernodes(self, request: PlacementRequest) -> Placement | None:
-        """The emptiest supernodes whole, in blocks, and the rest in the tightest one, beside the spares."""
+        """The emptiest supernodes entirely, in blocks, and the rest in the tightest one, together with the spares."""
         index, block, wanted = self.index, request.supernode_block, request.nodes
         if wanted % block:
             return None
@@ -195,7 +197,7 @@ class BestFit:
                 waiting = index.by_free[size] & ~used
                 take = wanted
             else:
-                beside = request.spares if wanted <= size else 0  # they lie in a supernode that the gang uses
+                beside = request.spares if wanted <= size else 0  # they must be in a supernode that the gang uses
                 take = (size - beside) // block * block
             if not take:
                 return None
@@ -215,8 +217,8 @@ class BestFit:
 
     # ---- among equals
 
-    def _like(self, mask: int, ends: list[float], end: float, first: int = 0) -> int:
-        """The place of the bit whose tenants leave at about `end`; the lowest when nobody says."""
+    def _with_similar_end(self, mask: int, ends: list[float], end: float, first: int = 0) -> int:
+        """The index of the bit whose tenants leave at about `end`; the lowest if no leaving times are known."""
         low = mask & -mask
         if low == mask or end == inf or not self.policy.leases:
             return low.bit_length() - 1
@@ -234,7 +236,7 @@ class BestFit:
 
 
 def cabinets_for(row: list[int], wanted: int) -> int:
-    """How many cabinets so many whole nodes touch at the least; `row` counts cabinets by whole nodes."""
+    """The fewest cabinets that `wanted` whole nodes occupy; `row` has the cabinets by their number of whole nodes."""
     found = 0
     for count in range(len(row) - 1, 0, -1):
         there = row[count].bit_count()

@@ -1,4 +1,4 @@
-"""bitmasks."""
+"""Bit masks of dies and nodes."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from matrixresource.scheduler.model.free_capacity_index import EVEN, WORD, WORD_
 
 
 def dies_for(dies: int, size: int) -> int:
-    """The dies of the lowest free NPUs, so many."""
+    """The dies of the lowest `size` free NPUs."""
     pairs = dies & dies >> 1 & EVEN
     if pairs.bit_count() == size:
         return pairs * 3
@@ -14,7 +14,7 @@ def dies_for(dies: int, size: int) -> int:
 
 
 def lowest(mask: int, wanted: int) -> int:
-    """The lowest bits of a mask, so many."""
+    """The lowest `wanted` bits of a mask."""
     over = mask.bit_count() - wanted
     if not over:
         return mask
@@ -29,7 +29,7 @@ def lowest(mask: int, wanted: int) -> int:
 
 
 def part_dies(dies: int, per: float) -> int:
-    """The dies of a part: whole NPUs, or one die, of an NPU that is broken already where there is one."""
+    """The dies of a part: whole NPUs, or one die, preferably of an NPU that is already broken up."""
     if per >= 1:
         return dies_for(dies, int(per))
     pairs = dies & dies >> 1 & EVEN
@@ -38,11 +38,11 @@ def part_dies(dies: int, per: float) -> int:
 
 
 def low_bits(mask: int, most: int) -> list[int]:
-    """The places of the lowest bits, at most so many."""
+    """The positions of the lowest bits, at most `most`."""
     found: list[int] = []
     base = 0
     while mask and len(found) < most:
-        some = mask & WORD  # of a wide mask a piece at a time: arithmetic takes as long as numbers are wide
+        some = mask & WORD  # a wide mask in pieces: arithmetic takes time proportional to the width of the numbers
         while some and len(found) < most:
             low = some & -some
             found.append(base + low.bit_length() - 1)

@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class ClusterShape:
-    """Supernodes of equal cabinets of equal nodes. Nodes are counted through: node // nodes is its cabinet's number.
+    """Supernodes of equal cabinets of equal nodes. Nodes are numbered throughout: node // nodes is the cabinet's
+    number.
 
     `cabinets` per supernode, `nodes` per cabinet, `npus` per node (two dies each), `cpus` sockets and `mem_gib` of host
     memory per node.
@@ -21,7 +22,7 @@ class ClusterShape:
     mem_gib: int = 1536
 
     def __reduce__(self) -> tuple[type[ClusterShape], tuple[int, ...]]:
-        """By its numbers: a compiled frozen class cannot have its attributes put back one by one."""
+        """By its numbers: a compiled frozen class cannot have its attributes restored one by one."""
         return ClusterShape, (self.supernodes, self.cabinets, self.nodes, self.npus, self.cpus, self.mem_gib)
 
     @property

@@ -1,9 +1,9 @@
-"""The index of free capacity: what is free in each node, cabinet and supernode, found without looking at the others.
+"""The index of free capacity: finds what is free in a node, cabinet or supernode without looking at the others.
 
-A set of nodes, cabinets or supernodes is an integer with a bit for each. For every number of free nodes there is the
-set of cabinets that have just so many, and the set of supernodes; for every number of free NPUs the set of nodes in
-use that have just so many left. A decision therefore looks only at domains that can serve, and a change touches one
-node, its cabinet and its supernode. Nothing here is remembered that could not be made anew from who holds what.
+A set of nodes, cabinets or supernodes is an integer with one bit for each. For every number of free nodes there is the
+set of cabinets with exactly that many, and the set of supernodes; for every number of free NPUs, the set of nodes in
+use with exactly that many left. A decision therefore looks only at domains that can serve it, and a change touches one
+node, its cabinet and its supernode. Everything here can be rebuilt from who holds what.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ WORD = (1 << WORD_BITS) - 1
 
 
 class FreeCapacityIndex:
-    """Free dies by node, and the sets above. `whole` nodes are up and entirely free; a node that is not up has none."""
+    """Free dies by node, and the sets above. `whole` nodes are up and entirely free; a node that is down has nothing
+    free."""
 
     __slots__ = (
         "by_free",
@@ -48,19 +49,24 @@ class FreeCapacityIndex:
         everything, full = shape.all_nodes, (1 << shape.nodes) - 1
         self.dies = [shape.dies] * everything
         self.up = [True] * everything
-        self.free = [shape.npus] * everything  # whole NPUs free in each node that is up, else -1
+        self.free = [shape.npus] * everything  # free whole NPUs of each node that is up, else -1
         self.cpus = [shape.cpus] * everything
         self.mem = [shape.mem_gib] * everything
         self.whole = [full] * shape.all_cabinets  # by cabinet: its whole nodes
         empty = [0] * shape.nodes
-        self.rows = [[*empty, (1 << shape.cabinets) - 1] for _ in range(shape.supernodes)]  # cabinets by whole nodes
-        self.having = [*empty, (1 << shape.supernodes) - 1]  # supernodes with a cabinet of so many whole nodes
+        self.rows = [
+            [*empty, (1 << shape.cabinets) - 1] for _ in range(shape.supernodes)
+        ]  # by supernode: its cabinets by number of whole nodes
+        self.having = [
+            *empty,
+            (1 << shape.supernodes) - 1,
+        ]  # supernodes that have a cabinet with this many whole nodes
         self.left = [shape.of_supernode] * shape.supernodes  # whole nodes of each supernode
-        self.by_free = [0] * shape.of_supernode + [(1 << shape.supernodes) - 1]  # supernodes by whole nodes
+        self.by_free = [0] * shape.of_supernode + [(1 << shape.supernodes) - 1]  # supernodes by number of whole nodes
         self.sizes = 1 << shape.of_supernode  # which entries of `by_free` are not empty
-        self.faulty_dies: dict[int, int] = {}  # by node the dies that nobody may be placed on
-        self.idle_faulty: dict[int, int] = {}  # those of them that nobody holds
-        self.parts = [0] * shape.npus  # nodes in use by free whole NPUs
+        self.faulty_dies: dict[int, int] = {}  # by node: dies that cannot be allocated
+        self.idle_faulty: dict[int, int] = {}  # by node: those of them that nobody holds
+        self.parts = [0] * shape.npus  # nodes in use by number of free whole NPUs
         self.halves = [0] * shape.npus  # those of them with an NPU of which one die is free
         self.node_bits = [
             tuple(i for i in range(shape.nodes) if mask >> i & 1) for mask in range(min(full + 1, 1 << 12))
@@ -79,9 +85,9 @@ class FreeCapacityIndex:
     # ---- whole nodes
 
     def take_whole(self, cabinet: int, mask: int) -> None:
-        """Whole nodes of a cabinet become fully used."""
+        """Mark whole nodes of a cabinet as fully used."""
         base = cabinet * self.nodes
-        if mask & ~self.whole[cabinet]:  # revoked by who had it before it went down, or before some of it broke
+        if mask & ~self.whole[cabinet]:  # re-taken by its holder after the node went down or some of it broke
             for offset in self.offsets(mask & ~self.whole[cabinet]):
                 self.take(base + offset, self.shape.dies)
             mask &= self.whole[cabinet]
@@ -90,7 +96,7 @@ class FreeCapacityIndex:
         self._set_whole(cabinet, self.whole[cabinet] & ~mask)
 
     def give_whole(self, cabinet: int, mask: int) -> None:
-        """Fully used nodes of a cabinet become free; those that are down only when they come back."""
+        """Mark fully used nodes of a cabinet as free; those that are down become free when they return."""
         base, full, npus, back = cabinet * self.nodes, self.shape.dies, self.npus, 0
         for offset in self.offsets(mask):
             if self.faulty_dies and base + offset in self.faulty_dies:
@@ -126,7 +132,7 @@ class FreeCapacityIndex:
         by_free[after] |= mine
 
     def offsets(self, mask: int) -> tuple[int, ...]:
-        """The places of the bits of a cabinet's mask."""
+        """The positions of the bits of a cabinet's mask."""
         if mask < len(self.node_bits):
             return self.node_bits[mask]
         return tuple(i for i in range(self.nodes) if mask >> i & 1)
@@ -134,7 +140,7 @@ class FreeCapacityIndex:
     # ---- parts of nodes
 
     def take(self, node: int, bits: int) -> None:
-        """Dies of a node become used."""
+        """Mark dies of a node as used."""
         if self.idle_faulty and node in self.idle_faulty:
             self.idle_faulty[node] &= ~bits
         self._set(node, self.dies[node] & ~bits, self.up[node])
@@ -146,7 +152,8 @@ class FreeCapacityIndex:
         self._set(node, self.dies[node] | bits, self.up[node])
 
     def block(self, node: int, bits: int) -> None:
-        """Just these dies of a node take nobody new, as long as nothing else is reported; who holds them keeps them."""
+        """Set which dies of a node cannot be newly allocated, replacing the previous ones; present holders keep
+        them."""
         before = self.faulty_dies.get(node, 0)
         if before == bits:
             return
@@ -158,7 +165,7 @@ class FreeCapacityIndex:
         self._set(node, self.dies[node] & ~free | repaired, self.up[node])
 
     def set_up(self, node: int, up: bool) -> None:
-        """A node goes down or is closed, or comes back; who holds it keeps it."""
+        """Close a node, or open it again; present holders keep it."""
         if self.up[node] != up:
             self._set(node, self.dies[node], up)
 
@@ -186,7 +193,7 @@ class FreeCapacityIndex:
     # ---- questions
 
     def has(self, place: Placement) -> bool:
-        """Whether nobody holds any of a place, be its nodes up or not and its dies broken or not."""
+        """Whether nobody holds any of a placement, whether or not its nodes are up and its dies sound."""
         nodes, full, broken = self.nodes, self.shape.dies, self.idle_faulty
         for part in (place.whole, place.spares):
             for cabinet, mask in part:
@@ -204,14 +211,14 @@ class FreeCapacityIndex:
         )
 
     def serves(self, place: Placement) -> bool:
-        """Whether a newcomer may have a place: nobody holds it, its nodes are up and its dies sound."""
+        """Whether a placement can be allocated: nobody holds it, its nodes are up and its dies sound."""
         pools = [*place.cpus, *place.mem]
         whole = all(mask & ~self.whole[cabinet] == 0 for cabinet, mask in place.whole + place.spares)
         parts = all(self.up[node] and dies & ~self.dies[node] == 0 for node, dies in place.parts)
         return whole and parts and all(self.up[node] for node, _ in pools) and self.has(place)
 
     def started(self, per: float) -> int:
-        """The nodes in use that have so many NPUs free, or a die."""
+        """The nodes in use that have `per` NPUs, or a die, free."""
         found = 0
         for free in range(max(1, int(per)), self.npus):
             found |= self.parts[free]
@@ -221,15 +228,15 @@ class FreeCapacityIndex:
         return found
 
     def smallest_supernode_with(self, nodes: int) -> int:
-        """The least number of whole nodes, at least so many, that some supernode has; -1 when none has."""
+        """The smallest number of whole nodes, at least `nodes`, that some supernode has; -1 if none."""
         found = self.sizes >> nodes
         return nodes + (found & -found).bit_length() - 1 if found else -1
 
     def most_left(self) -> int:
-        """The most whole nodes that one supernode has."""
+        """The most whole nodes that any one supernode has."""
         return self.sizes.bit_length() - 1
 
     def state(self) -> dict[str, object]:
-        """Everything derived, to compare with an index made anew."""
+        """Everything derived, for comparison with a rebuilt index."""
         derived = ("free", "whole", "rows", "having", "left", "by_free", "sizes", "parts", "halves")
         return {name: getattr(self, name) for name in derived}

@@ -1,4 +1,4 @@
-"""Arithmetic of places: which nodes they have, and places with more or less."""
+"""Arithmetic on placements: which nodes they include, and placements with more or less."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from matrixresource.scheduler.model.request import Placement
 
 
 def members_of(index: FreeCapacityIndex, place: Placement) -> set[int]:
-    """The nodes of its NPUs."""
+    """The nodes that its NPUs are on."""
     return nodes_in(index, place.whole) | {node for node, _ in place.parts}
 
 
@@ -19,7 +19,7 @@ def nodes_in(index: FreeCapacityIndex, masks: list[tuple[int, int]]) -> set[int]
 
 
 def masks_of(index: FreeCapacityIndex, nodes: AbstractSet[int]) -> dict[int, int]:
-    """Nodes as a mask for each cabinet."""
+    """Nodes as one mask per cabinet."""
     masks: dict[int, int] = {}
     for node in sorted(nodes):
         cabinet, offset = divmod(node, index.nodes)
@@ -40,7 +40,7 @@ def copied(place: Placement) -> Placement:
 def add(
     index: FreeCapacityIndex, place: Placement, nodes: set[int], per: float, dies: dict[int, int] | None = None
 ) -> None:
-    """Members on nodes; from the `dies` a node has already, where it says, else from the free ones."""
+    """Add members on nodes, using the dies given in `dies` for nodes named there and free dies otherwise."""
     if per == index.npus:
         place.whole += masks_of(index, nodes).items()
         return
@@ -52,12 +52,12 @@ def add(
 
 
 def enough(dies: int, per: float) -> bool:
-    """Whether these dies of a node hold so many NPUs, or one die."""
+    """Whether these dies of a node make up `per` NPUs, or one die."""
     return dies > 0 if per < 1 else (dies & dies >> 1 & EVEN).bit_count() >= per
 
 
 def normalise(index: FreeCapacityIndex, place: Placement) -> Placement:
-    """One entry for each cabinet and each node."""
+    """Merge into one entry per cabinet and per node."""
     place.whole = list(masks_of(index, nodes_in(index, place.whole)).items())
     place.spares = list(masks_of(index, nodes_in(index, place.spares)).items())
     for amounts in (place.cpus, place.mem):
@@ -69,7 +69,7 @@ def normalise(index: FreeCapacityIndex, place: Placement) -> Placement:
 
 
 def subtract(index: FreeCapacityIndex, place: Placement, part: Placement) -> Placement:
-    """A place without a part of it; of a node of which some is gone the other dies are left."""
+    """A placement without a part of it; where some dies of a node are removed, its others are left."""
     taken = dict.fromkeys(nodes_in(index, part.whole + part.spares), index.shape.dies)
     for node, dies in part.parts:
         taken[node] = taken.get(node, 0) | dies

@@ -1,4 +1,4 @@
-"""What is asked for, and where it came to lie."""
+"""Requests and placements."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ from dataclasses import dataclass, field
 
 @dataclass(frozen=True)
 class DomainConstraint:
-    """Over which domain (node, cabinet, supernode) a rule holds, and toward whom or how many.
+    """The domain (node, cabinet, supernode) to which a constraint applies, and the other allocations or the maximum it
+    names.
 
-    One that is not `required` is kept as far as it fits: a spread then takes the smallest `most` there is.
+    One that is not `required` is satisfied as far as possible: a spread then takes the smallest `most` that fits.
     """
 
     over: str = "cabinet"
@@ -20,13 +21,15 @@ class DomainConstraint:
 
 @dataclass
 class PlacementRequest:
-    """A request. `nodes` distinct nodes with `per` NPUs each (0.5 is a die); sockets and GiB come from anywhere.
+    """A request for `nodes` distinct nodes with `npus_per_node` NPUs each (0.5 is a die); sockets and GiB come from
+    anywhere.
 
-    `within` keeps everything in one cabinet or supernode; `block` is a number of nodes that no edge of a supernode may
-    cut, `cell` one that no edge of a cabinet may; `spread` limits the nodes of one domain; `apart` and `near` name
-    other allocations, of which those that are not there count for nothing. `prefers` is a cabinet or supernode to keep
-    inside if possible; nodes to `avoid` are not taken. `end` is when the requester says it will leave, in seconds,
-    infinite when it does not say. `mem_by_node` says of which nodes the GiB are, whose sum is `mem`.
+    `required_domain` keeps everything in one cabinet or supernode; `supernode_block` is a number of nodes that must not
+    straddle supernodes, `cabinet_block` one that must not straddle cabinets; `spread` limits the nodes in one domain;
+    `anti_affinity` and `affinity` name other allocations and ignore those that do not exist. `preferred_domain` is a
+    cabinet or supernode level to stay inside if possible; `excluded_nodes` are not used. `lease_end` is when the
+    requester says it will leave, in seconds, infinite if it does not say. `mem_by_node` says which nodes the GiB come
+    from; their sum is `mem`.
     """
 
     nodes: int
@@ -57,7 +60,7 @@ class PlacementRequest:
         )  # fmt: skip
 
     def with_nodes(self, nodes: int) -> PlacementRequest:
-        """The same for another number of nodes."""
+        """The same request for another number of nodes."""
         return PlacementRequest(
             nodes, self.npus_per_node, self.required_domain, self.supernode_block, self.spread, self.anti_affinity,
             self.affinity, self.spares, self.cpus, self.mem, self.priority, self.preempts, self.weight, self.lease_end,
@@ -66,7 +69,7 @@ class PlacementRequest:
 
     @property
     def soft(self) -> bool:
-        """Whether anything of it is a preference."""
+        """Whether any of it is only a preference."""
         return bool(self.preferred_domain) or any(
             rule is not None and not rule.required for rule in (self.spread, self.anti_affinity, self.affinity)
         )
@@ -79,9 +82,9 @@ class PlacementRequest:
 Amounts = list[tuple[int, int]]
 
 
-@dataclass(slots=True, init=False)  # what is written out here is compiled, what a data class makes is not
+@dataclass(slots=True, init=False)  # explicit methods are compiled, those that a dataclass generates are not
 class Placement:
-    """Where an allocation lies: whole nodes as (cabinet, mask), parts as (node, dies), spares as whole nodes."""
+    """Where an allocation is placed: whole nodes as (cabinet, mask), parts as (node, dies), spares as whole nodes."""
 
     whole: Amounts
     parts: Amounts
@@ -107,7 +110,7 @@ class Placement:
         return Placement(list(self.whole), list(self.parts), list(self.spares), list(self.cpus), list(self.mem))
 
     def cabinets(self, nodes: int) -> set[int]:
-        """The cabinets of its NPUs; `nodes` is how many nodes a cabinet has."""
+        """The cabinets of its NPUs; `nodes` is the number of nodes in a cabinet."""
         return {cabinet for cabinet, _ in self.whole} | {node // nodes for node, _ in self.parts}
 
     def touched(self, nodes: int) -> set[int]:

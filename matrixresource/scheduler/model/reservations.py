@@ -1,4 +1,4 @@
-"""What is promised for later: reservations, and all of those that matter for a while as one."""
+"""Reservations, and the combination of all those that matter for some period."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 @dataclass
 class Reservation:
-    """A place promised from `start` to `end`, in seconds; `holds` once it has come to be held under its own name."""
+    """A placement promised from `start` to `end`, in seconds; `holds` once it is held under its own name."""
 
     request: PlacementRequest
     start: float
@@ -25,7 +25,7 @@ class Reservation:
 
 @dataclass
 class CombinedReservations:
-    """Promises as one: masks of whole nodes by cabinet, dies by node, sockets and GiB by node."""
+    """Several promises as one: masks of whole nodes by cabinet, dies by node, sockets and GiB by node."""
 
     whole: dict[int, int] = field(default_factory=dict)
     parts: dict[int, int] = field(default_factory=dict)
@@ -38,7 +38,7 @@ class CombinedReservations:
 
 
 class ReservedCapacity:
-    """Reservations whose start has not come, by start."""
+    """Reservations whose start has not come, ordered by start."""
 
     def __init__(self, reservations: Iterable[Reservation] = ()) -> None:
         self.waiting = sorted((r for r in reservations if not r.holds), key=lambda r: (r.start, r.end))
@@ -66,7 +66,7 @@ def combine(reservations: list[Reservation]) -> CombinedReservations:
             found.whole[cabinet] = found.whole.get(cabinet, 0) | mask
         for node, dies in place.parts:
             found.parts[node] = found.parts.get(node, 0) | dies
-        if place.cpus or place.mem:  # what is promised at once is the most when one of them starts
+        if place.cpus or place.mem:  # the total promised at once peaks when one of them starts
             at_once = [r.place for r in reservations if r.start <= reservation.start < r.end]
             for peak, amounts in ((found.cpus, [p.cpus for p in at_once]), (found.mem, [p.mem for p in at_once])):
                 total: Counter[int] = Counter()

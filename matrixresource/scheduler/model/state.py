@@ -1,4 +1,4 @@
-"""Who holds what of one machine, with the index, the tenants of each cabinet and the choice's statistics in step."""
+"""LedgerState: who holds what of one machine, with the index, each cabinet's tenants and the chooser's statistics."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class HeldAllocation:
 
 
 class LedgerState:
-    """Allocations and reservations, and the changes of both that leave everything in step."""
+    """Allocations and reservations, with the changes of both that keep all of it consistent."""
 
     def __init__(self, shape: ClusterShape, policy: Policy = POLICIES["best"]) -> None:
         self.shape = shape
@@ -34,10 +34,12 @@ class LedgerState:
         self.allocations: dict[str, HeldAllocation] = {}
         self.reservations: dict[str, Reservation] = {}
         self.promises = ReservedCapacity()  # those of them that wait for their start
-        self.tenants: list[set[str]] = [set() for _ in range(shape.all_cabinets)]  # who has anything in a cabinet
+        self.tenants: list[set[str]] = [
+            set() for _ in range(shape.all_cabinets)
+        ]  # by cabinet: who holds anything there
 
     def fill_copy(self, made: LedgerState) -> None:
-        """Make it the same, of which changes here change nothing. Requests are never changed, and shared."""
+        """Fill another state as an independent copy. Requests are immutable and shared."""
         made.index = self.index.copy()
         made.chooser = self.chooser.copy(made.index)
         made.allocations = {
@@ -51,9 +53,9 @@ class LedgerState:
         made.tenants = [set(names) for names in self.tenants]
 
     def activate(self, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
-        """Take a place that is free; ValueError when the name or any of the place is held already."""
+        """Take a placement that is free. ValueError if the name is in use or any of the placement is held."""
         if name in self.allocations or not self.index.has(place):
-            raise ValueError(f"{name}: held already, or its place is not free")
+            raise ValueError(f"{name}: the name is in use, or the placement is not free")
         self.take(name, place, request.lease_end)
         self.allocations[name] = HeldAllocation(request, place, now)
 
@@ -63,14 +65,14 @@ class LedgerState:
             self.reservations.pop(name, None)
 
     def change(self, name: str, request: PlacementRequest, place: Placement | None) -> Placement | None:
-        """Have it in another place, under another request; None where there is no place."""
+        """Give an allocation another placement and request. None, and no change, if `place` is None."""
         if place is None:
             return None
         allocation = self.allocations[name]
         self.give(name, allocation.place)
         if not self.index.has(place):
             self.take(name, allocation.place, allocation.request.lease_end)
-            raise ValueError(f"{name}: its new place is not free")
+            raise ValueError(f"{name}: its new placement is not free")
         self.take(name, place, request.lease_end)
         allocation.request, allocation.place = request, place
         return place

@@ -1,4 +1,4 @@
-"""Where a request fits: scopes, rules, preferences, blocks.
+"""Where a request fits: scopes, constraints, preferences, blocks.
 
-It takes nothing: it only says where.
+Nothing here takes capacity; it only finds placements.
 """

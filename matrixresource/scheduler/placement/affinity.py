@@ -1,4 +1,4 @@
-"""Which nodes the rules about other allocations leave over."""
+"""Which nodes affinity and anti-affinity leave over."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matrixresource.scheduler.model.state import LedgerState
 
 
 class AffinityFilter:
-    """What `apart` and `near` leave over, as a test of a node."""
+    """What affinity and anti-affinity leave over, as a test on a node."""
 
     def __init__(self, ledger: LedgerState, request: PlacementRequest) -> None:
         self.nodes, self.of_supernode = ledger.shape.nodes, ledger.shape.of_supernode
@@ -26,7 +26,7 @@ class AffinityFilter:
                 self.nothing = self.nothing or (inside and not kept)
 
     def _domains(self, ledger: LedgerState, other: str, size: int) -> set[int]:
-        """Of its members; of what has none, those that it is pooled from."""
+        """The domains of its members; for one without members, of the nodes it is pooled from."""
         place = ledger.allocations[other].place
         if size >= self.nodes:
             cabinets = place.cabinets(self.nodes) or place.touched(self.nodes)
@@ -45,7 +45,7 @@ class AffinityFilter:
         return True
 
     def cabinets(self, scope: Iterable[int]) -> Iterable[int]:
-        """Those of the cabinets of which some node may be allowed: all where rules are about nodes."""
+        """Those cabinets of which some node may be allowed: all of them if the constraints are about nodes."""
         for size, kept, inside in self.rules:
             if size >= self.nodes:
                 each = size // self.nodes

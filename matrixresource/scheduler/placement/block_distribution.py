@@ -1,9 +1,10 @@
-"""How many members each cabinet gets, in cells and blocks, so that what matters is spared: whole nodes for spares, or
+"""How many members each cabinet gets, in cells and blocks, so as to save what is scarce: whole nodes for spares, or
 nodes that are not the gang's own.
 
-Within a supernode every further cell costs as much as the one before or more, so taking the cheapest is best. Between
-supernodes that is not so: spares lie only where members do, and the first block opens a supernode to them. There every
-division is looked at (`EFFORT` bounds that), or, with very many supernodes, those over the most promising.
+Within a supernode every further cell costs at least as much as the one before, so taking the cheapest is optimal.
+Between supernodes that is not so: spares can only be where members are, and the first block opens a supernode to them.
+There every division is considered (`EFFORT` bounds that) or, with very many supernodes, only those over the most
+promising.
 """
 
 from __future__ import annotations
@@ -14,13 +15,13 @@ from itertools import accumulate
 from math import lcm
 
 EFFORT = 20_000  # steps in which divisions are compared
-TRIED = 8  # sets of promising supernodes, when there are too many divisions
+TRIED = 8  # sets of promising supernodes tried when there are too many divisions
 
 
 @dataclass(frozen=True, slots=True)
 class CabinetCapacity:
     """A cabinet, in nodes: `most` members it may have, of which `first` are there and stay; `whole` ones that are to be
-    spared, and how many further members it takes `beside` those."""
+    saved, and how many further members it can take `beside` those."""
 
     most: int
     whole: int
@@ -30,7 +31,7 @@ class CabinetCapacity:
 
 class SupernodeCells:
     """The cells of one supernode in the order in which they are taken: the cheapest, then where members are, then in
-    the roomiest cabinet. `left` says how many whole nodes are left by the number of members."""
+    the cabinet with the most room. `left` is the number of whole nodes left, by the number of members."""
 
     def __init__(self, rooms: dict[int, CabinetCapacity], cell: int, step: int, most: int) -> None:
         self.cell = cell
@@ -55,7 +56,7 @@ class SupernodeCells:
         self.promise = max((left for count, left in self.left.items() if count), default=0)
 
     def members(self, count: int) -> dict[int, int]:
-        """By cabinet, for a count of which `left` speaks."""
+        """Members by cabinet, for a count that `left` covers."""
         found = dict(self.start)
         for cabinet in self.order[: (count - self.least) // self.cell]:
             found[cabinet] += self.cell
@@ -63,7 +64,7 @@ class SupernodeCells:
 
 
 def used_whole_nodes(room: CabinetCapacity, members: int) -> int:
-    """Whole nodes that so many members use up at the least."""
+    """The fewest whole nodes that this many members use up."""
     return max(0, members - room.first - room.beside)
 
 
@@ -79,7 +80,8 @@ def distribute(
 ) -> dict[int, int] | None:
     """Members by cabinet, `wanted` in all, that leave `spares` whole nodes in the supernodes they use, or None.
 
-    Where `spares` is None, as many are left as can be. `most` is for one supernode, which has so many `cabinets`.
+    If `spares` is None, as many as possible are left. `most` is the limit for one supernode, which has `cabinets`
+    cabinets.
     """
     step = lcm(cell, block)
     of: dict[int, dict[int, CabinetCapacity]] = {}
@@ -88,7 +90,7 @@ def distribute(
     rows = [SupernodeCells(there, cell, step, most) for there in of.values()]
     if wanted % step or any(not row.possible or not row.left for row in rows):
         return None
-    rows = [row for row in rows if max(row.left)]  # the others get nobody, and no spares
+    rows = [row for row in rows if max(row.left)]  # the others get neither members nor spares
     if sum(max(row.left) for row in rows) < wanted:
         return None
     if spares is not None and sum(max(row.left.values()) for row in rows) < spares:
@@ -123,7 +125,7 @@ def _opened(rows: list[SupernodeCells], wanted: int) -> Iterator[list[SupernodeC
 
 
 def _cheapest(rows: list[SupernodeCells], wanted: int, spares: int | None, step: int) -> list[int] | None:
-    """The same for many, by the cheapest steps; where spares are wanted every one of the supernodes gets members."""
+    """The same for many supernodes, by the cheapest steps; with spares, every one of the supernodes gets members."""
     counts = [next((count for count in row.left if count or spares is None), 0) for row in rows]
     steps = sorted(
         (row.left[count] - row.left[count + step], number)
@@ -141,8 +143,10 @@ def _cheapest(rows: list[SupernodeCells], wanted: int, spares: int | None, step:
 
 
 def _divided(rows: list[SupernodeCells], wanted: int, spares: int | None) -> list[int] | None:
-    """Members for each supernode: enough left for the spares, then in as few supernodes as can be."""
-    best: list[dict[int, tuple[int, int, int]]] = [{0: (0, 0, 0)}]  # by members: left, less supernodes; of the last
+    """Members for each supernode: enough left for the spares, then as few supernodes as possible."""
+    best: list[dict[int, tuple[int, int, int]]] = [
+        {0: (0, 0, 0)}
+    ]  # by members: (left, minus supernodes, members of the last)
     for row in rows:
         reached: dict[int, tuple[int, int, int]] = {}
         for before, (left, fewer, _) in best[-1].items():

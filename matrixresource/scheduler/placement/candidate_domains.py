@@ -1,4 +1,4 @@
-"""Where a request with rules is looked for: one scope of cabinets after another, the tightest first."""
+"""Where a request with constraints is searched for: one scope of cabinets after another, the tightest first."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from matrixresource.scheduler.model.bitmasks import low_bits
 from matrixresource.scheduler.model.free_capacity_index import FreeCapacityIndex
 from matrixresource.scheduler.model.request import PlacementRequest
 
-ROOMY = 24  # how many supernodes without enough whole nodes are looked at for parts
+ROOMY = 24  # how many supernodes without enough whole nodes are considered for parts
 
 
 def scopes(index: FreeCapacityIndex, request: PlacementRequest) -> Iterator[range]:
-    """Cabinets to look at together, the tightest first."""
+    """Cabinets to consider together, the tightest first."""
     shape = index.shape
     if request.required_domain == "cabinet":
         for supernode in tight_supernodes(index, request):
@@ -28,7 +28,8 @@ def scopes(index: FreeCapacityIndex, request: PlacementRequest) -> Iterator[rang
 
 
 def tight_supernodes(index: FreeCapacityIndex, request: PlacementRequest) -> Iterator[int]:
-    """Those with enough whole nodes by how few; for parts, a few that have less come first."""
+    """Supernodes with enough whole nodes, those with the fewest first; for parts, a few that have less come before
+    them."""
     needs_whole = request.npus_per_node == index.npus
     wanted = (request.nodes if needs_whole else 0) + request.spares
     if index.shape.supernodes == 1:
@@ -49,7 +50,8 @@ def tight_supernodes(index: FreeCapacityIndex, request: PlacementRequest) -> Ite
 
 
 def started_scopes(index: FreeCapacityIndex, request: PlacementRequest) -> Iterator[range]:
-    """For parts without other rules, among many supernodes: first where nodes in use have room, then the tightest."""
+    """For parts without other constraints, among many supernodes: first where nodes in use have room, then the
+    tightest."""
     cabinets, nodes = index.cabinets, index.nodes
     seen: set[int] = set()
     size = nodes if request.required_domain == "cabinet" else index.shape.of_supernode
@@ -74,8 +76,8 @@ def started_scopes(index: FreeCapacityIndex, request: PlacementRequest) -> Itera
 
 
 def scope_for_parts(index: FreeCapacityIndex, request: PlacementRequest) -> range | None:
-    """Of the first few started scopes that hold a gang of parts the one where it touches the fewest cabinets, then with
-    the fewest whole nodes; counted from the sets of nodes, without choosing any. None when none holds it."""
+    """Of the first few scopes in use that hold a gang of parts, the one where it uses the fewest cabinets, then the one
+    with the fewest whole nodes; counted from the sets of nodes, without choosing any. None if none holds it."""
     nodes, wanted, started = index.nodes, request.nodes, index.started(request.npus_per_node)
     full, tried = (1 << nodes) - 1, 0
     best: tuple[int, int, range] | None = None

@@ -1,4 +1,4 @@
-"""The choice of a place: best fit where nothing else is asked, rules and preferences where they are."""
+"""The choice of a placement: best fit for plain requests, constraints and preferences for the others."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matrixresource.scheduler.placement.reserved_capacity import hide_reservatio
 
 
 def choose(state: LedgerState, request: PlacementRequest) -> Placement | None:
-    """A place that keeps every rule of the request on what is free now, or None."""
+    """A placement on what is free now that satisfies every constraint of the request, or None."""
     if state.promises.waiting or request.excluded_nodes:
         with hide_reservations(state, request):
             return choose_unreserved(state, request)
@@ -17,9 +17,9 @@ def choose(state: LedgerState, request: PlacementRequest) -> Placement | None:
 
 
 def choose_unreserved(state: LedgerState, request: PlacementRequest) -> Placement | None:
-    """The same on the index as it stands, where what the request must not have is withheld already."""
+    """The same on the index as it stands, from which everything off limits to the request has been hidden already."""
     if request.unconstrained:
         return state.chooser.choose(request)
     if request.nodes % request.supernode_block or request.nodes % request.cabinet_block:
-        return None  # no number of whole blocks
+        return None  # not a whole number of blocks
     return preferences.choose(state, request)

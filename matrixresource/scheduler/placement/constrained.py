@@ -1,7 +1,7 @@
-"""The choice for requests with rules: spread, apart, near, spares, gangs of parts of nodes, sockets and memory.
+"""The choice for constrained requests: spread, affinity, spares, gangs of parts of nodes, sockets and memory.
 
 One scope at a time is tried, the tightest first: a cabinet, a supernode, or several supernodes where the request may
-span them. In a scope the cabinets the rules leave over are filled like a bin: fewest cabinets, the tightest last.
+span them. In a scope the eligible cabinets are filled as in bin packing: fewest cabinets, the tightest last.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from matrixresource.scheduler.placement.spares import place_spares
 
 
 def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
-    """A place that keeps every rule that is required, or None."""
+    """A placement that satisfies every required constraint, or None."""
     index = ledger.index
     if request.required_domain == "cabinet" and request.nodes + request.spares > index.nodes:
         return None
@@ -74,13 +74,13 @@ def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
 
 
 def too_few(index: FreeCapacityIndex, request: PlacementRequest) -> bool:
-    """Whether even the domain with the most whole nodes has too few, seen from the index at once."""
+    """Whether even the domain with the most whole nodes has too few, which the index tells at once."""
     wanted = request.spares + (request.nodes if request.npus_per_node == index.npus else 0)
     return wanted > (index.most_left() if request.required_domain or index.shape.supernodes == 1 else sum(index.left))
 
 
 def with_spares(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
-    """Whole nodes and spares and no other rule: found from the index alone."""
+    """Whole nodes and spares without other constraints: found from the index alone."""
     index, chooser = ledger.index, ledger.chooser
     both = request.nodes + request.spares
     if request.required_domain == "cabinet" or (not request.required_domain and both <= index.nodes):
@@ -135,9 +135,10 @@ def in_scope(ledger: LedgerState, request: PlacementRequest, scope: range, allow
 def leaving_spares(
     index: FreeCapacityIndex, request: PlacementRequest, free: dict[int, int], scope: Iterable[int]
 ) -> Placement | None:
-    """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, and those.
+    """Members on some of the `free` nodes (masks by cabinet) that leave whole nodes for the spares, together with the
+    spares.
 
-    Of very many supernodes the emptiest are looked at first.
+    With very many supernodes the emptiest are considered first.
     """
     limit, domain = spread_limit(index, request.spread)
     each = limit if domain == 1 else index.nodes
@@ -168,7 +169,7 @@ def leaving_spares(
 
 
 def emptiest_first(index: FreeCapacityIndex, scope: list[int], wanted: int) -> Iterator[list[int]]:
-    """Cabinets to look at: where there are many supernodes first those with the most whole nodes, then all."""
+    """Cabinets to consider: with many supernodes first those with the most whole nodes, then all."""
     cabinets = index.cabinets
     if len(scope) > ROOMY * cabinets:
         found: list[int] = []
@@ -186,7 +187,7 @@ def emptiest_first(index: FreeCapacityIndex, scope: list[int], wanted: int) -> I
 def free_nodes(
     index: FreeCapacityIndex, request: PlacementRequest, scope: range, allowed: AffinityFilter
 ) -> dict[int, int]:
-    """By cabinet the mask of nodes that have room for one part of the gang and that the rules allow."""
+    """By cabinet, the mask of nodes that have room for one member and that the constraints allow."""
     found: dict[int, int] = {}
     nodes, whole, first = index.nodes, index.whole, scope.start
     full = (1 << nodes) - 1
@@ -206,7 +207,8 @@ def free_nodes(
 
 
 def roomy(index: FreeCapacityIndex, scope: range, here: int) -> list[int]:
-    """The cabinets of a scope with whole nodes, or with some `here` (a mask of nodes, counted from the first on)."""
+    """The cabinets of a scope with whole nodes, or with some of the nodes in mask `here` (counted from the first
+    on)."""
     whole, nodes, full = index.whole, index.nodes, (1 << index.nodes) - 1
     if here:
         return [c for c in scope if whole[c] or here >> (c - scope.start) * nodes & full]
@@ -214,7 +216,7 @@ def roomy(index: FreeCapacityIndex, scope: range, here: int) -> list[int]:
 
 
 def spread_limit(index: FreeCapacityIndex, rule: DomainConstraint | None) -> tuple[int, int]:
-    """(most nodes of one domain, cabinets of such a domain); a rule over nodes is always kept."""
+    """(most members in one domain, cabinets of such a domain); a constraint over nodes always holds."""
     if rule is None or rule.over == "node" or not rule.required:
         return index.shape.all_nodes, 1
     return rule.most, 1 if rule.over == "cabinet" else index.cabinets
@@ -223,9 +225,9 @@ def spread_limit(index: FreeCapacityIndex, rule: DomainConstraint | None) -> tup
 def pack_nodes(
     free: dict[int, int], wanted: int, limit: int, domain: int, index: FreeCapacityIndex, cell: int = 1
 ) -> list[tuple[int, int]] | None:
-    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, broken ones before full ones.
+    """(cabinet, mask) of the nodes chosen: fewest cabinets, the tightest last, partly used nodes before free ones.
 
-    At most `limit` in a domain of so many cabinets; in each cabinet a multiple of `cell`.
+    At most `limit` in a domain of `domain` cabinets; in each cabinet a multiple of `cell`.
     """
     room = {cabinet: min(mask.bit_count(), limit) // cell * cell for cabinet, mask in free.items()}
     taken_of: dict[int, int] = {}
@@ -257,7 +259,7 @@ def pack_nodes(
 
 
 def tightest_nodes(index: FreeCapacityIndex, cabinet: int, mask: int, wanted: int) -> int:
-    """Of the nodes of a cabinet those with the least room."""
+    """The nodes of a cabinet with the least room."""
     if mask.bit_count() == wanted or not mask & ~index.whole[cabinet]:
         return lowest(mask, wanted)
     base = cabinet * index.nodes
@@ -268,7 +270,7 @@ def tightest_nodes(index: FreeCapacityIndex, cabinet: int, mask: int, wanted: in
 def settle(
     index: FreeCapacityIndex, request: PlacementRequest, chosen: list[tuple[int, int]], place: Placement
 ) -> None:
-    """The members, added to a place."""
+    """The members, added to a placement."""
     if request.npus_per_node == index.npus:
         place.whole = chosen
         return
@@ -279,8 +281,8 @@ def settle(
 
 
 def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable[int], place: Placement) -> bool:
-    """Sockets and GiB from any nodes that are up, the gang's own cabinets first. Rules about others are for members;
-    where there are none, for the nodes that it is pooled from."""
+    """Sockets and GiB from any nodes that are up, the gang's own cabinets first. Affinities apply to members; without
+    members, to the nodes that the pool is taken from."""
     index = ledger.index
     if request.mem_by_node:
         return place_memory(index, request, place)
@@ -306,7 +308,8 @@ def place_pools(ledger: LedgerState, request: PlacementRequest, around: Iterable
 
 
 def over_supernodes(ledger: LedgerState, request: PlacementRequest, allowed: AffinityFilter) -> Placement | None:
-    """A gang larger than any supernode: the emptiest whole, in blocks, the rest where it is tightest."""
+    """A gang larger than any supernode: the emptiest supernodes entirely, in blocks, and the rest where it is
+    tightest."""
     index, shape = ledger.index, ledger.shape
     if not request.nodes or (request.npus_per_node == index.npus and sum(index.left) < request.nodes + request.spares):
         return None
@@ -332,7 +335,7 @@ def over_supernodes(ledger: LedgerState, request: PlacementRequest, allowed: Aff
 def _roomiest_first(
     index: FreeCapacityIndex, request: PlacementRequest, frees: dict[int, dict[int, int]], room: dict[int, int]
 ) -> Placement | None:
-    """Members without regard to spares: by supernode the nodes that are free, and how many of them it may give."""
+    """Members without regard to spares: by supernode, the free nodes and how many of them it may give."""
     limit, domain = spread_limit(index, request.spread)
     step = lcm(request.supernode_block, request.cabinet_block)
     place, wanted = Placement(), request.nodes

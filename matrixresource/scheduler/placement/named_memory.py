@@ -1,4 +1,4 @@
-"""Memory of nodes that are named: there is nothing to choose, only whether each of them has so much left."""
+"""Memory of named nodes: there is nothing to choose, only to check that each of them has enough left."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 def memory_short(
     index: FreeCapacityIndex, request: PlacementRequest, current: Placement | None = None
 ) -> dict[int, tuple[int, int]]:
-    """By node, of those that cannot give what is asked: (GiB asked, GiB it could give).
+    """By node, for those that cannot give what is requested: (GiB requested, GiB available).
 
-    What is `current` was taken from the index and stays; a node that is closed to newcomers gives no more than it.
+    What is `current` was taken from the index and stays; a node that is closed gives no more than that.
     """
     mine = {} if current is None else dict(current.mem)
     found: dict[int, tuple[int, int]] = {}
@@ -24,7 +24,8 @@ def memory_short(
 
 
 def place_memory(index: FreeCapacityIndex, request: PlacementRequest, place: Placement) -> bool:
-    """What is asked of each node, added to a place that has none yet; False, and nothing added, where one is short."""
+    """Add the requested memory of each node to a placement that has none yet; False, and nothing added, if one is
+    short."""
     if memory_short(index, request):
         return False
     place.mem = list(request.mem_by_node)
@@ -32,11 +33,11 @@ def place_memory(index: FreeCapacityIndex, request: PlacementRequest, place: Pla
 
 
 def resized_memory(index: FreeCapacityIndex, request: PlacementRequest, current: Placement) -> Placement | None:
-    """The place in which an allocation of named memory has what is asked now; None where a node is short."""
+    """The placement in which an allocation of named memory has what is requested now; None if a node is short."""
     return None if memory_short(index, request, current) else Placement(mem=list(request.mem_by_node))
 
 
 def kept_memory(request: PlacementRequest, current: Placement) -> Placement:
-    """What stays of a place before anything is added."""
+    """What stays of a placement before anything is added."""
     mine = dict(current.mem)
     return Placement(mem=[(node, min(mine[node], amount)) for node, amount in request.mem_by_node if node in mine])

@@ -1,7 +1,7 @@
-"""Preferences of a request: kept where they fit, given up one after another where they do not.
+"""Preferences of a request: satisfied where they fit, dropped one after another where they do not.
 
-The preferred level goes first, then what it would like to be near to or apart from; the spread is as even as the rest
-allows. What is required is required throughout.
+The preferred level is dropped first, then affinity and anti-affinity; the spread is as even as the rest allows.
+Required constraints always hold.
 """
 
 from __future__ import annotations
@@ -17,17 +17,17 @@ from matrixresource.scheduler.placement import constrained
 
 
 def choose(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
-    """A place that keeps what is required and as many of the preferences as fit, or None."""
+    """A placement that satisfies what is required and as many of the preferences as fit, or None."""
     return first_that_fits(ledger.shape, request, lambda firm: _firmly(ledger, firm))
 
 
 def first_that_fits(
     shape: ClusterShape, request: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
 ) -> Placement | None:
-    """What `place` finds for the request with its preferences made rules, as many of them as it can serve."""
+    """What `place` finds for the request with as many of its preferences turned into constraints as it can satisfy."""
     if not request.soft:
         return place(request)
-    for firm in _firmed(request):
+    for firm in _with_preferences_required(request):
         found = _evenly(shape, firm, place)
         if found is not None:
             return found
@@ -38,8 +38,9 @@ def _firmly(ledger: LedgerState, request: PlacementRequest) -> Placement | None:
     return constrained.choose(ledger, request) if not request.unconstrained else ledger.chooser.choose(request)
 
 
-def _firmed(request: PlacementRequest) -> Iterator[PlacementRequest]:
-    """The request with its level and its neighbours as rules; then without the level; then without the neighbours."""
+def _with_preferences_required(request: PlacementRequest) -> Iterator[PlacementRequest]:
+    """The request with its level and its affinities as constraints; then without the level; then without the
+    affinities."""
     soft = [
         key
         for key in ("affinity", "anti_affinity")
@@ -60,7 +61,7 @@ def _firmed(request: PlacementRequest) -> Iterator[PlacementRequest]:
 def _evenly(
     shape: ClusterShape, request: PlacementRequest, place: Callable[[PlacementRequest], Placement | None]
 ) -> Placement | None:
-    """As few nodes of one domain as can be, where the spread is a preference."""
+    """As few nodes in one domain as possible, where the spread is a preference."""
     if request.spread is None or request.spread.required:
         return place(request)
     over = request.spread.over

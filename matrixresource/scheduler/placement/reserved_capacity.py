@@ -1,7 +1,8 @@
-"""What a request must not have is taken out of the index while a place is chosen for it, and put back after.
+"""Hides from the index what a request must not have, while a placement is chosen for it.
 
-That is the nodes it avoids, and what is promised to reservations that start before it leaves. Dies are promised one by
-one; of sockets and GiB the most that is promised at any one time. The cost is in proportion to what is promised.
+That is the nodes it excludes, and what is promised to reservations that start before it leaves. Promised dies are
+hidden one by one; for sockets and GiB, the most that is promised at any one time. The cost is proportional to what is
+promised.
 """
 
 from __future__ import annotations
@@ -19,7 +20,7 @@ from matrixresource.scheduler.model.state import LedgerState
 
 @contextmanager
 def hide_reservations(ledger: LedgerState, request: PlacementRequest, start: float = -inf) -> Iterator[None]:
-    """Choose inside, for a stay from `start` to the end of the spec; the index is to be at the end as it was here."""
+    """Choose inside, for a stay from `start` to the end of the request. The index must be unchanged at the end."""
     promised = ledger.promises.between(start, request.lease_end) if ledger.promises else None
     with closed(ledger.index, request.excluded_nodes):
         if promised is None:
@@ -33,7 +34,7 @@ def hide_reservations(ledger: LedgerState, request: PlacementRequest, start: flo
 
 
 def _hide(index: FreeCapacityIndex, promised: CombinedReservations) -> Placement:
-    """Takes what is free of it, and says what that was."""
+    """Take what is free of it, and return what that was."""
     hidden = Placement()
     for cabinet, mask in promised.whole.items():
         free = index.whole[cabinet] & mask
@@ -73,7 +74,7 @@ def _show(index: FreeCapacityIndex, hidden: Placement) -> None:
 
 @contextmanager
 def closed(index: FreeCapacityIndex, nodes: Iterable[int]) -> Iterator[None]:
-    """Nodes take nobody for a while; who holds them keeps them."""
+    """Close nodes to new work for a while; present holders keep them."""
     shut = [node for node in nodes if index.up[node]]
     for node in shut:
         index.set_up(node, False)
@@ -93,9 +94,10 @@ def is_promised(ledger: LedgerState, node: int, end: float) -> bool:
 
 
 def conflicts_with_reservations(ledger: LedgerState, name: str, place: Placement, end: float) -> bool:
-    """Whether `name` would take what is promised if it kept a place of its own until a later `end`.
+    """Whether `name` would take what is promised if it kept its own placement until a later `end`.
 
-    Of sockets and GiB it says so too early where others leave between two reservations, never too late.
+    For sockets and GiB this errs on the safe side: it may report a conflict although others leave between two
+    reservations, but never misses one.
     """
     if not ledger.promises or end <= ledger.allocations[name].request.lease_end:
         return False

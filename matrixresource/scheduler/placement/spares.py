@@ -1,4 +1,4 @@
-"""Where spares lie: whole nodes in the supernodes that a gang uses."""
+"""Where spares are placed: on whole nodes in the supernodes that a gang uses."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 
 
 def place_spares(index: FreeCapacityIndex, request: PlacementRequest, scope: Iterable[int], place: Placement) -> bool:
-    """Whole nodes in the supernodes that the gang uses, from the fullest cabinets; of several supernodes each gets its
-    part, by its members."""
+    """Add whole nodes in the supernodes that the gang uses, from the fullest cabinets; with several supernodes, each
+    gets spares in proportion to its members."""
     taken: dict[int, int] = {}
     for cabinet, mask in place.whole + place.spares:
         taken[cabinet] = taken.get(cabinet, 0) | mask
@@ -36,7 +36,7 @@ def place_spares(index: FreeCapacityIndex, request: PlacementRequest, scope: Ite
 
 
 def _deal_spares(index: FreeCapacityIndex, count: int, free: dict[int, int], place: Placement) -> bool:
-    """One after the other, to the supernode that has the fewest for its members; `free` are nodes by cabinet."""
+    """One after another, to the supernode with the fewest for its members; `free` are nodes by cabinet."""
     members, spares = [0] * index.shape.supernodes, [0] * index.shape.supernodes
     for cabinet, mask in place.whole:
         members[cabinet // index.cabinets] += mask.bit_count()
@@ -47,7 +47,7 @@ def _deal_spares(index: FreeCapacityIndex, count: int, free: dict[int, int], pla
     taken: dict[int, int] = {}
     left = count
     while left and free:
-        # Compared as fractions: so many spares, with the next, to so many members.
+        # Compared as fractions: its spares including the next one, over its members.
         home = min(
             {cabinet // index.cabinets for cabinet in free},
             key=lambda supernode: ((spares[supernode] + 1) / max(1, members[supernode]), supernode),

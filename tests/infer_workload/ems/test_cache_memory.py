@@ -177,7 +177,7 @@ async def test_a_refusal_shows_and_the_deployment_serves_without(world):
     live = await world.serves()
     refused = world.condition()
     assert (refused.status, refused.reason) == ("False", "InsufficientCapacity")
-    assert f"{NODES[0]} can give 10 GiB of memory" in refused.message
+    assert f"{NODES[0]} has 10 GiB of memory to give" in refused.message
     assert (live.state, live.engine.cache.capacity, world.allocated()) == ("Serving", 0, {})
     world.machine.allocator.release("taken")
     await world.look()

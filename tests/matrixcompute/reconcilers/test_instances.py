@@ -86,7 +86,7 @@ def of_both(process: Process, refuses: MatrixError, woken: list[bool]) -> Instan
     [
         (Unavailable("MatrixResource is away"), False),
         (NotFound("there is no allocation 'first'"), False),
-        (Conflict("there is no allocation 'home' for the affinity", field="affinity.allocations"), True),
+        (Conflict("affinity refers to allocation 'home', which does not exist", field="affinity.allocations"), True),
     ],
 )
 async def test_what_is_refused_of_one_instance_keeps_none_of_the_others(

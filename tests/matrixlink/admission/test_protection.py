@@ -84,7 +84,7 @@ def test_alone_a_whole_floor_survives_each_of_the_112_l2_chips(board):
     for chip in CHIPS:
         kept = board.after(lost_chip(*chip))["s"]
         assert kept.part == 1.0, chip
-        assert "no room" in kept.unprotected, "there is nothing left to protect it from a second loss"
+        assert "would lack room" in kept.unprotected, "there is nothing left to protect it from a second loss"
     assert (board.repaired()["s"].part, board.repaired()["s"].unprotected) == (1.0, "")
 
 
@@ -186,7 +186,7 @@ async def test_a_protected_slice_keeps_its_floor_says_when_its_protection_is_los
     view = await stack.client.find_slice("a-ub")
     assert (view.floor_kept_gbps_per_npu, view.protected) == (388.0, False)
     assert reported(view, "Protected") == ("False", "ReserveLost")
-    assert "no room on" in next(each.message for each in view.conditions if each.type == "Protected")
+    assert "would lack room" in next(each.message for each in view.conditions if each.type == "Protected")
     await stack.client.withdraw("b-ub")
     stack.restart()
     for node in stack.hardware.values():

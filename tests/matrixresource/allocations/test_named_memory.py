@@ -38,13 +38,15 @@ def test_so_much_of_each_named_node_whoever_holds_its_npus(machine):
 
 def test_no_node_gives_more_than_it_has(machine):
     machine.ask("first", memoryGibByNode={FIRST: 1500, SECOND: 100})
-    with pytest.raises(InsufficientCapacity, match=f"{FIRST} can give 548 GiB of memory, 549 are asked") as refused:
+    with pytest.raises(
+        InsufficientCapacity, match=f"{FIRST} has 548 GiB of memory to give, but 549 GiB are requested"
+    ) as refused:
         machine.ask("second", memoryGibByNode={FIRST: 549, SECOND: 1})
     assert refused.value.field == f"memoryGibByNode.{FIRST}"
     assert refused.value.blocking == [{"domain": FIRST, "needsGib": 549, "hasGib": 548}]
     assert machine.names() == ["first"]
     machine.ask("second", memoryGibByNode={FIRST: 548})
-    with pytest.raises(InsufficientCapacity, match="can give 1500 GiB of memory, 1501 are asked"):
+    with pytest.raises(InsufficientCapacity, match="has 1500 GiB of memory to give, but 1501 GiB are requested"):
         machine.ask("first", memoryGibByNode={FIRST: 1501, SECOND: 100})
     assert memory(machine.allocation("first")) == {FIRST: 1500, SECOND: 100}, "it stays as it was"
 
@@ -60,7 +62,7 @@ def test_it_grows_shrinks_and_goes_elsewhere_in_place(machine):
 def test_a_node_that_is_kept_out_gives_nothing_more_and_keeps_what_it_gave(machine):
     machine.ask("cache", memoryGibByNode={FIRST: 100, SECOND: 100})
     machine.allocator.cordon(NodeName(FIRST), True)
-    with pytest.raises(InsufficientCapacity, match="takes nothing new"):
+    with pytest.raises(InsufficientCapacity, match="closed to new work"):
         machine.ask("cache", memoryGibByNode={FIRST: 101, SECOND: 100})
     machine.ask("cache", memoryGibByNode={FIRST: 50, SECOND: 200})
     machine.ask("cache", memoryGibByNode={SECOND: 200})
@@ -110,10 +112,10 @@ def test_a_reservation_holds_it_for_later(machine):
 @pytest.mark.parametrize(
     ("more", "sentence"),
     [
-        ({"nodes": 1}, "goes alone"),
-        ({"cpus": 1}, "goes alone"),
-        ({"memoryGib": 5}, "is the sum of memoryGibByNode, 1"),
-        ({"preemption": "LowerPriority"}, "preempts nobody"),
+        ({"nodes": 1}, "cannot be combined with nodes"),
+        ({"cpus": 1}, "cannot be combined with cpus"),
+        ({"memoryGib": 5}, "must be the sum of memoryGibByNode, 1"),
+        ({"preemption": "LowerPriority"}, "cannot preempt"),
         ({"affinity": {"allocations": ["a"]}}, "names its nodes"),
     ],
 )

@@ -39,8 +39,8 @@ def test_whom_the_room_is_promised_to_is_named_and_how_long_a_lease_fits(machine
     with pytest.raises(InsufficientCapacity) as refused:
         machine.ask("job", nodes=4)
     assert refused.value.message == (
-        f"4 nodes do not fit: what is free is promised to reservation all ({begin} to {end}); "
-        f"it fits with a lease (`leaseS`) that ends by {begin}"
+        f"4 nodes do not fit: the free capacity is promised to reservation all ({begin} to {end}); "
+        f"it would fit with a lease (`leaseS`) that ends by {begin}"
     )
     assert obstacles(refused.value) == {"Promised": 48}
     assert sum(each["free"] for each in refused.value.blocking) == 0
@@ -63,14 +63,14 @@ def test_a_reservation_is_judged_by_who_will_be_there(machine: Machine) -> None:
     machine.have("stays", nodes=2)
     promise(machine, "later", 46, 2 * HOUR_S)
     machine.allocator.reservations.delete("later")
-    with pytest.raises(InsufficientCapacity, match="the most one supernode has free is 46 nodes"):
+    with pytest.raises(InsufficientCapacity, match="no supernode has more than 46 free nodes"):
         promise(machine, "later", 47, 2 * HOUR_S)
 
 
 def test_where_it_would_not_fit_without_reservations_either_they_are_not_blamed(machine: Machine) -> None:
     machine.have("here", nodes=46)
     promise(machine, "later", 1, HOUR_S)
-    with pytest.raises(InsufficientCapacity, match="the most one supernode has free is 2 nodes") as refused:
+    with pytest.raises(InsufficientCapacity, match="no supernode has more than 2 free nodes") as refused:
         machine.ask("job", nodes=3)
     assert obstacles(refused.value) == {"Held": 46, "Promised": 1}
 
@@ -80,6 +80,6 @@ def test_what_is_taken_of_a_reservation_is_no_more_than_it_has(machine: Machine)
     promise(machine, "after", 8, 2 * HOUR_S)
     machine.clock.at += 1.0
     machine.allocator.reservations.reconcile()
-    with pytest.raises(InsufficientCapacity, match="reservation 'tomorrow' has 8 nodes left") as refused:
+    with pytest.raises(InsufficientCapacity, match="what is left of reservation 'tomorrow' is 8 nodes") as refused:
         machine.ask("job", nodes=9, reservation="tomorrow")
     assert refused.value.field == "reservation"

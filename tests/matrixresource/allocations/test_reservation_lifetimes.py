@@ -53,7 +53,7 @@ def test_a_promise_is_found_by_what_is_shown_of_it(machine: Promising, moment: s
     shown = put("more", ReservationRequest.model_validate(asked)).wire()
     again = shown["request"] | {name: shown[name] for name in ("startsAt", "durationS")}
     assert put("more", ReservationRequest.model_validate(again)).wire() == shown
-    with pytest.raises(Conflict, match="for something else"):
+    with pytest.raises(Conflict, match="exists with another spec"):
         put("more", ReservationRequest.model_validate(again | {"durationS": 0.01}))
 
 
@@ -71,10 +71,10 @@ def test_one_whose_nodes_were_taken_out_waits_where_there_are_no_others(machine:
     assert "later" not in machine.names()
     (waits,) = machine.promise("later").conditions or []
     assert (waits.type, waits.status, waits.reason) == ("Scheduled", "False", "InsufficientCapacity")
-    assert "of its nodes not free: sn7-" in waits.message
+    assert "of its nodes are not free: sn7-" in waits.message
     assert "(Gone)" in waits.message
-    assert waits.message.endswith("there is no other place")
-    with pytest.raises(Conflict, match=r"later' is Waiting, .*not free: sn7-"):
+    assert waits.message.endswith("nowhere else has room")
+    with pytest.raises(Conflict, match=r"later' is Waiting .*not free: sn7-"):
         machine.ask("from-it", nodes=1, reservation="later")
     machine.allocator.release("here")
     assert machine.due() == "Active"

@@ -59,7 +59,7 @@ def test_a_stage_that_fails_everywhere_quarantines_as_many_as_may_be_and_has_the
     kept = [name for name in members if name not in out]
     for name in kept:
         assert (states[name].state, states[name].state_reason) == ("Deploying", "StageFailedTolerated")
-        assert "boot: no image; as many nodes of sn0 are out as may be" in states[name].state_message
+        assert "boot: no image; sn0 has reached its limit of nodes out of service" in states[name].state_message
         assert states[name].flap_score == 0, "it is no fault of its own"
     gone = {each.node for each in machine.allocation("all").members if each.gone}
     assert gone == set(out), "who owns it replaces no more than these"

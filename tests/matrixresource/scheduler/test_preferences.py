@@ -120,9 +120,9 @@ def test_nothing_is_held_twice(place: Placement) -> None:
     ledger = Ledger(ClusterShape(1, 1, 4))
     hold(ledger, "one", PlacementRequest(1), Placement(whole=[(0, 1)], cpus=[(1, 1)], mem=[(1, 600)]), 0.0)
     before: Any = ledger.index.state(), list(ledger.index.cpus), list(ledger.index.mem)
-    with pytest.raises(ValueError, match="held already"):
+    with pytest.raises(ValueError, match="not free"):
         hold(ledger, "two", PlacementRequest(1), place, 0.0)
-    with pytest.raises(ValueError, match="held already"):
+    with pytest.raises(ValueError, match="not free"):
         hold(ledger, "one", PlacementRequest(1), Placement(whole=[(0, 8)]), 0.0)
     assert before == (ledger.index.state(), list(ledger.index.cpus), list(ledger.index.mem))
 

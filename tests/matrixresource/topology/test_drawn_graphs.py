@@ -146,28 +146,28 @@ BAD = [
     (wrong_latency, CABLE, f"{CABLE} is drawn at fast us; l1-l2 of the ub plane has 0.6"),
     (missing_latency, CABLE, f"{CABLE} has no latency_us; l1-l2 has 0.6"),
     (two_parts, f"{NODE}-cpu0",
-     f"the ub plane is in 2 parts: {NODE}-cpu0 and 26 more not joined to sn0-c00-n0-cpu0"),
+     f"the ub plane is in 2 pieces: {NODE}-cpu0 and 26 more not connected to sn0-c00-n0-cpu0"),
     (no_fabric_link, f"{NODE}-qingtian",
-     f"the vpc plane is in 2 parts: {NODE}-qingtian not joined to sn0-c00-n0-qingtian"),
-    (unknown_kind, "sn0-l2p3-k11", "sn0-l2p3-k11 is of the kind 'router'; one of cabinet, node, die, cpu, l1, l2, leaf, "
+     f"the vpc plane is in 2 pieces: {NODE}-qingtian not connected to sn0-c00-n0-qingtian"),
+    (unknown_kind, "sn0-l2p3-k11", "sn0-l2p3-k11 has kind 'router'; use one of cabinet, node, die, cpu, l1, l2, leaf, "
      "spine, qingtian, fabric"),
-    (no_kind, "sn0-l2p3-k11", "sn0-l2p3-k11 has no kind; one of cabinet, node, die, cpu, l1, l2, leaf, spine, "
-     "qingtian, fabric"),
-    (missing_attribute, "sn0-l2p3-k11", "sn0-l2p3-k11 has no sub_plane; it is 3"),
+    (no_kind, "sn0-l2p3-k11", "sn0-l2p3-k11 has no kind; it must be one of cabinet, node, die, cpu, l1, l2, "
+     "leaf, spine, qingtian, fabric"),
+    (missing_attribute, "sn0-l2p3-k11", "sn0-l2p3-k11 has no sub_plane; it must be 3"),
     (wrong_attribute, "sn0-c02-n2-l1p4",
-     "sn0-c02-n2-l1p4 is drawn with node 'sn0-c02-n1', its name says sn0-c02-n2"),
-    (no_place, "sn0-l2p7-k00", "sn0-l2p7-k00 has no place: the spec has no l2 of that name"),
-    (other_supernode, "sn7-l2p3-k11", "sn7-l2p3-k11 is no part of sn0, which is drawn here"),
+     "sn0-c02-n2-l1p4 is drawn with node 'sn0-c02-n1', but its name says sn0-c02-n2"),
+    (no_place, "sn0-l2p7-k00", "sn0-l2p7-k00 does not belong: the spec has no l2 of that name"),
+    (other_supernode, "sn7-l2p3-k11", "sn7-l2p3-k11 is not a part of sn0, the supernode drawn here"),
     (half_a_node, NODE, f"{NODE} is drawn without {NODE}-npu5-die1"),
-    (no_port, f"{NODE}.ub-p3-k16", f"{NODE}.ub-p3-k16 is at a port that nothing in the spec has"),
+    (no_port, f"{NODE}.ub-p3-k16", f"{NODE}.ub-p3-k16 is not the name of any port in the spec"),
     (wrong_near_end, CABLE,
      f"{CABLE} is a port of {NODE}-l1p3, but is drawn between {NODE}-l1p4 and sn0-l2p3-k11"),
-    (wrong_sub_plane, CABLE, f"{CABLE} leads to sn0-l2p4-k11, which is no L2 switch of sub-plane 3"),
-    (crossed_cabinets, f"{NODE}.rdma-npu5-die0", f"{NODE}.rdma-npu5-die0 leads to sn0-c01-leaf0; only an uplink may "
-     "lead to another than sn0-c02-leaf0"),
+    (wrong_sub_plane, CABLE, f"{CABLE} leads to sn0-l2p4-k11, which is not an L2 switch of sub-plane 3"),
+    (crossed_cabinets, f"{NODE}.rdma-npu5-die0", f"{NODE}.rdma-npu5-die0 leads to sn0-c01-leaf0; only uplinks may "
+     "be moved, so it must lead to sn0-c02-leaf0"),
     (no_name, f"{NODE}-l1p3 - sn0-l2p3-k11", f"the link between {NODE}-l1p3 and sn0-l2p3-k11 has no name"),
     (packages, "sn0-c02-n2-npu5", "sn0-c02-n2-npu5 is an NPU: draw its dies"),
-    (nothing, "", "nothing is drawn"),
+    (nothing, "", "the drawing is empty"),
 ]  # fmt: skip
 
 

@@ -62,7 +62,7 @@ def test_what_was_compiled_of_a_machine_is_found_again_by_its_numbers(name):
 
 
 def test_a_machine_that_is_not_there_is_refused_with_those_that_are():
-    with pytest.raises(InvalidField, match=f"there are {', '.join(MACHINES)}"):
+    with pytest.raises(InvalidField, match=f"machines are {', '.join(MACHINES)}"):
         load_spec("abacus")
 
 

@@ -93,5 +93,5 @@ def test_a_node_is_taken_out_and_had_back_on_the_command_line(
     assert (code, "replaced as a lost node" in text) == (1, True), "the refusal says what force risks"
     assert ctl(capsys, "node retire sn0-c03-n2 --force") == (
         0,
-        "sn0-c03-n2 is Retired: anyone asked to retire; by force: who had it lost it\n",
+        "sn0-c03-n2 is Retired: anyone asked to retire; forced: its holder lost it\n",
     )

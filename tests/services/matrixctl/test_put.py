@@ -44,7 +44,7 @@ def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.Capture
 
 def test_a_peering_takes_both_projects_consent(desk: Desk) -> None:
     assert (
-        desk.say("peering create p1 a-ub blue/b-ub")[1] == "p1 is PendingAcceptance: waits for project blue to accept"
+        desk.say("peering create p1 a-ub blue/b-ub")[1] == "p1 is PendingAcceptance: waiting for project blue to accept"
     )
     assert desk.say("peering accept default/p1 --project blue")[1] == "p1 is Programming", (
         "default's p1, and not blue's"

@@ -81,7 +81,7 @@ async def test_more_than_a_supernode_has_is_refused_once_and_said_how_it_fits(tm
         view = await stack.compute.find_instance("large")
         why = next(each for each in view.conditions if each.type == "Progressing")
         assert why.reason == "ExceedsDomain"
-        assert "a supernode has 48 nodes, and 52 are to lie in one; let them lie over several" in why.message
+        assert "a supernode has 48 nodes, but 52 are required in one; allow several" in why.message
         asked = view.operation
         await asyncio.sleep(600)
         assert (await stack.compute.find_instance("large")).operation == asked
