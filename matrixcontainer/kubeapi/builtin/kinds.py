@@ -215,7 +215,7 @@ def register_builtins(registry: Registry, special: Mapping[str, BuiltinStrategy]
 
 def kinds_table() -> str:
     """The README's table of kinds, in Markdown."""
-    lines = ["| kind | group | scope | who acts on it here |", "| --- | --- | --- | --- |"]
+    lines = ["| kind | group | scope | what acts on it here |", "| --- | --- | --- | --- |"]
     for kind in sorted(KINDS, key=lambda k: (k.group, k.plural)):
         name, version = kind.type_name.rsplit(".", 1)[1], kind.type_name.rsplit(".", 2)[1]
         group = f"{kind.group}/{version}" if kind.group else version
