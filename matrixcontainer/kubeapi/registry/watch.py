@@ -1,8 +1,8 @@
-"""Watches: what changed after a revision, in order, as lines of JSON, until the time is up or the client has gone.
+"""Watches: the changes after a revision, in order, as lines of JSON, until the timeout or until the client disconnects.
 
-Every watcher walks the store's log of its resource at its own pace and is called after each commit; the line of a
-change is encoded once per form and shared by all watchers. An object that enters or leaves a selector appears as
-ADDED or DELETED. Bookmarks carry the store's revision, and only once everything up to it has been handed over.
+Each watcher reads its resource's change log at its own pace and is woken after each commit. The line of a change is
+encoded once per form and shared by all watchers. An object that starts or stops matching the selector appears as ADDED
+or DELETED. A bookmark carries the store's revision and is sent only after everything up to it.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 from matrixcontainer.kubeapi.storage.store import Store
 
-BOOKMARK_S = 50.0  # clients call a stream dead after 70 s of silence
+BOOKMARK_S = 50.0  # clients consider a stream dead after 70 s of silence
 LAST_BOOKMARK_S = 2.0
-CHUNK_BYTES_MAX = 256 * 1024  # at once, or one change: who falls behind does not get the history in one piece
+CHUNK_BYTES_MAX = 256 * 1024  # per call, or one change: a client that has fallen behind gets the backlog in parts
 
 Form = Callable[[dict[str, Any], bool], dict[str, Any]]  # (object, first of the stream) -> what is sent as `object`
 
@@ -41,10 +41,11 @@ def line(kind: str, obj: bytes) -> bytes:
 
 
 class Watch:
-    """One client's stream. `open` says whom to call when there may be more, `take` gives what is new as whole lines.
+    """One client's stream. `open` registers a callback for new changes; `take` returns the next changes as whole lines.
 
-    The client's connection asks at its own pace: a slow one misses nothing until the history forgets it, and then it is
-    refused. `ended` says that nothing will follow, `due` when to ask although nothing happened.
+    The client's connection calls `take` at its own pace: a slow client misses nothing until the history is compacted
+    past its position, and then the watch ends with 410. `ended` says that nothing will follow, `due` when to call
+    `take` even without a wake-up.
     """
 
     def __init__(
@@ -80,11 +81,11 @@ class Watch:
 
     @property
     def due(self) -> float:
-        """The moment, on the loop's clock, to take again at the latest."""
+        """When to call `take` at the latest, on the loop's clock."""
         return min(self._ends, self._next_bookmark) if self.options.bookmarks else self._ends
 
     def take(self) -> bytes:
-        """The next of what is new; b"" when nothing is. Never called again once it has ended."""
+        """The next lines, b"" if there are none. Must not be called after `ended`."""
         if self._place is None:
             return self._begin()
         log = self.log
@@ -117,7 +118,7 @@ class Watch:
             return self._present()
         if int(revision) < self.store.compacted_revision:
             return self._too_old(int(revision))
-        if int(revision) > self.store.revision:  # everything committed has been read: it is of a database's lost future
+        if int(revision) > self.store.revision:  # all commits have been read: from before the database was restored
             return self._expired(f"too large resource version: {revision}, current: {self.store.revision}")
         self._place = self.log.position_after(int(revision))
         return self.take()
@@ -125,7 +126,7 @@ class Watch:
     # ---- lines
 
     def _present(self) -> bytes:
-        """What exists now, as ADDED, and the mark that ends it when asked for."""
+        """Existing objects as ADDED, followed by the initial-events-end bookmark if requested."""
         present = self.store.objects_of(self.resource.storage, self.query.namespace)
         lines = [line("ADDED", self._body(record)) for record in present if self._selects(record)]
         if self.options.initial_events:
@@ -178,7 +179,7 @@ class Watch:
         revision = str(self.store.revision)
         meta: dict[str, Any] = {"resourceVersion": revision}
         if not self.resource.custom:
-            meta["creationTimestamp"] = None  # as Go prints what a type has and nobody set
+            meta["creationTimestamp"] = None  # Go serialises the unset field as null
         if annotations:
             meta["annotations"] = annotations
         obj: dict[str, Any] = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
@@ -194,6 +195,6 @@ class Watch:
         return self._expired(f"too old resource version: {revision} ({self.store.compacted_revision})")
 
     def _expired(self, why: str) -> bytes:
-        """The client is to list anew."""
+        """End the watch with 410: the client has to list again."""
         self.ended = True
         return line("ERROR", json.dumps(errors.expired(why).status(), separators=(",", ":")).encode())
