@@ -1,14 +1,13 @@
-"""Where objects live: one counter of revisions, every object once, every change in order, durable before acknowledged.
+"""The object store: one revision counter, all objects, all changes in order, durable before they are acknowledged.
 
-The database is the truth; a copy of the living objects is kept in memory as encoded JSON, filled at start, so that
-reads and watches never wait for it. A write is checked against the newest state, gets the next revision, and joins the
-batch that goes next. One batch is under way at a time: one transaction, and while the disk makes it durable the next
-one gathers. Only after the commit are writers answered, readers served the new state and watchers woken, all in
-revision order.
+The database is the source of truth. All objects are also kept in memory as encoded JSON, loaded at start, so reads and
+watches never wait for it. A write is checked against the latest state, gets the next revision and joins the next batch.
+One batch is in flight at a time, as one transaction; while it becomes durable, the next one fills. Only after the
+commit are writers answered, new states visible to readers and watchers woken, all in revision order.
 
-On a database that others write to as well (`database.shared`) each batch first takes the right to write. What others
-wrote in the meantime is shown first; then the batch is checked against it: writes that lost are refused as Conflict,
-the others get the revisions that are free. A commit of somebody else is followed as soon as it is heard of.
+On a database that other processes write to as well (`database.shared`), each batch first acquires the right to write.
+Their changes since are published first, then the batch is checked against them: writes that lost fail with Conflict,
+the others get new revisions. Commits of other processes are applied as soon as they are noticed.
 """
 
 import asyncio
@@ -27,15 +26,14 @@ from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Recor
 
 log = logging.getLogger(__name__)
 
-INLINE_S = 0.0005  # a disk that is faster than this is not worth a change of threads
-LOST = -1  # the revision of a write that somebody else's came before
+INLINE_S = 0.0005  # commits faster than this are not worth a thread switch
+LOST = -1  # revision of a write that another process pre-empted
 
 
 class Store:
     """`await put(...)` and `await remove(...)` return when the change is durable; reads never wait.
 
-    With `threaded` a disk that takes its time is waited for in a thread of its own; without, in the event loop, which
-    suits memory.
+    With `threaded`, slow commits run in a thread; without, in the event loop, which suits in-memory databases.
     """
 
     def __init__(self, database: Database, now: Callable[[], float], threaded: bool = False) -> None:
@@ -55,9 +53,9 @@ class Store:
         self._pending: dict[Key, Record | None] = {}
         self._gathering: Batch | None = None
         self._under_way: Batch | None = None
-        self._lost_by = ""  # what failed the last batch: logged once
+        self._lost_by = ""  # why the last batch failed; logged once
         self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
-        self._disk_s = 0.0  # what a commit takes, the last ones weighing most
+        self._disk_s = 0.0  # moving average of the duration of a commit
         self._catching_up: asyncio.Future[None] | None = None
         self._load()
 
@@ -69,18 +67,18 @@ class Store:
 
     @property
     def compacted_revision(self) -> int:
-        """The newest revision whose successors may have been forgotten."""
+        """The revision up to which changes have been discarded."""
         return self.history.compacted_revision
 
     def log(self, resource: str) -> Log:
         return self.history.log(resource)
 
     def latest(self, key: Key) -> Record | None:
-        """The newest state, what is being written included: what a read-modify-write starts from."""
+        """The latest state including pending writes, from which a read-modify-write starts."""
         return self._pending[key] if key in self._pending else self.get(key)
 
     def objects_at(self, resource: str, namespace: str, revision: int) -> list[Record]:
-        """The objects as they were at `revision`, which must not be older than `compacted_revision`."""
+        """The objects at `revision`, which must not be older than `compacted_revision`."""
         state = self._table.snapshot(resource)
         for change in reversed(self.log(resource).changes):
             if change.revision <= revision:
@@ -104,14 +102,15 @@ class Store:
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
     async def remove(self, key: Key, obj: dict[str, Any], expected: Record) -> Record:
-        """Delete the object; `obj` is its last state, shown to watchers with the revision of the deletion."""
+        """Delete the object. Watchers see `obj` as its last state, with the revision of the deletion."""
         old = self.latest(key)
         if old is None or old.revision != expected.revision:
             raise Conflict(key)
         return await self._enqueue(Change("DELETED", self._revised(key, obj), old, self.now()))
 
     def _revised(self, key: Key, obj: dict[str, Any]) -> Record:
-        """The object at the next revision, which is taken once it joins a batch: who follows misses none of them."""
+        """The object at the next revision. The revision is only taken once the object joins a batch, so that there are
+        no gaps."""
         revision = self._next + 1
         obj["metadata"]["resourceVersion"] = str(revision)
         return Record(key, obj["metadata"]["uid"], revision, encode(obj))
@@ -131,7 +130,7 @@ class Store:
         return change.record
 
     def _begin(self) -> None:
-        """Send the gathered batch on its way, unless one is under way; its end begins the next."""
+        """Start the next batch, unless one is in flight; its end starts the next."""
         if self._under_way is not None or self._gathering is None:
             return
         self._under_way, self._gathering = self._gathering, None
@@ -148,7 +147,7 @@ class Store:
         except StorageError as failure:
             self._finish(None, failure)
             return
-        if self._disk_s < INLINE_S:  # sooner done than handed over
+        if self._disk_s < INLINE_S:  # faster than handing it to the thread
             self._finish(*_outcome(self._timed_commit))
         else:
             self._do(self._timed_commit, self._finish)
@@ -184,7 +183,7 @@ class Store:
         self.database.commit()
 
     def _do(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
-        """Run a job of the database, in its thread if there is one, and go on with its result or failure."""
+        """Run a database job, in the worker thread if there is one, and call `then` with its result or failure."""
         if self._worker is None:
             then(*_outcome(job))
             return
@@ -192,7 +191,7 @@ class Store:
         self._worker.submit(lambda: loop.call_soon_threadsafe(then, *_outcome(job)))
 
     def _finish(self, _: Any, failure: Exception | None) -> None:
-        """The batch is durable, or lost with all that was built on it."""
+        """Complete the batch: it is durable, or lost together with the next one, which builds on it."""
         batch, self._under_way = self._under_way, None
         assert batch is not None
         if failure is not None:
@@ -220,13 +219,13 @@ class Store:
         self._next = self.revision
         if isinstance(failure, HistoryGap):
             self._reload()
-        # A commit whose answer was lost may have been kept all the same; then it is found as somebody else's would be.
+        # A commit whose response was lost may have succeeded; it is then found like another process's.
         self.catch_up()
 
     # ---- what others wrote
 
     def _rebase(self) -> None:
-        """Number anew what waits, after what others wrote; who expected another state has lost."""
+        """Give pending writes new revisions after those of other processes, and drop the ones that conflict."""
         self._next, self._pending = self.revision, {}
         for batch in (self._under_way, self._gathering):
             if batch is not None:
@@ -246,7 +245,7 @@ class Store:
         return True
 
     def _follow(self, rows: Iterable[ChangeRow]) -> None:
-        """Show what others committed."""
+        """Publish what other processes committed."""
         seen = []
         for row in rows:
             if row[0] <= self.revision:
@@ -260,14 +259,14 @@ class Store:
         self._wake(seen)
 
     def catch_up(self) -> "asyncio.Future[None]":
-        """Read what others wrote up to now; done when it has been shown. All who ask meanwhile share one read."""
+        """Read and publish what other processes have written up to now. Concurrent callers share one read."""
         if self._catching_up is None:
             reading = self._catching_up = asyncio.get_running_loop().create_future()
 
             def begin() -> None:
                 after = self.revision
                 if self._catching_up is reading:
-                    self._catching_up = None  # who asks from here on may want to see more
+                    self._catching_up = None  # later callers need a new read
                 self._do(
                     lambda: self.database.changes_after(after), lambda rows, lost: self._caught_up(reading, rows, lost)
                 )
@@ -293,12 +292,12 @@ class Store:
             reading.set_result(None)
 
     async def read_latest(self) -> None:
-        """Return when everything committed before now, by whomever, can be read. Raises StorageError."""
+        """Wait until everything committed before now by any process can be read. Raises StorageError."""
         if self.shared:
             await asyncio.shield(self.catch_up())
 
     def listen(self) -> None:
-        """From now on follow the commits of others by themselves."""
+        """Start following other processes' commits."""
         loop = asyncio.get_running_loop()
 
         def on_commit() -> None:
@@ -308,7 +307,7 @@ class Store:
         self.database.listen(on_commit)
 
     async def lead(self) -> bool:
-        """Whether the controllers of this process, among all on the database, are to act."""
+        """Whether this process, among all on the database, is to run its controllers."""
         if self._worker is None:
             return self.database.lead()
         return await asyncio.get_running_loop().run_in_executor(self._worker, self.database.lead)
@@ -326,7 +325,7 @@ class Store:
             try:
                 listener(change)
             except Exception:
-                # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
+                # A failing listener must not keep a committed change from its writer or other readers.
                 log.exception("a listener failed", extra={"resource": resource, "object": f"{namespace}/{name}"})
 
     def _wake(self, changes: list[Change]) -> None:
@@ -336,16 +335,16 @@ class Store:
     # ---- life
 
     async def compact(self) -> int:
-        """Delete from the database the changes no longer remembered, and forget old ones; returns rows deleted."""
+        """Discard old changes from the history and delete discarded ones from the database; return the rows deleted."""
         while self._under_way is not None:
             await asyncio.wait((self._under_way.done,))
         self.history.forget_until(self.now() - HISTORY_S_MIN)
-        compacted_revision, place = self.compacted_revision, Batch()
-        self._under_way = place  # so that nothing is written meanwhile
+        compacted_revision, placeholder = self.compacted_revision, Batch()
+        self._under_way = placeholder  # blocks writes meanwhile
         deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def then(count: int, failure: Exception | None) -> None:
-            if not deleted.done():  # who asked may have been stopped meanwhile; the writers wait all the same
+            if not deleted.done():  # the caller may have been cancelled, but writers still wait
                 if failure is None:
                     deleted.set_result(count)
                 else:
@@ -374,7 +373,7 @@ class Store:
             self.history.remember(change)
 
     def _reload(self) -> None:
-        """After a gap: everything anew; every watch has to begin again, and listeners hear what has become of what."""
+        """Reload everything after a gap: every watch has to restart, and listeners are told the differences."""
         self.history.forget_all(self.revision)
         before = self._table.clear()
         self._load()
