@@ -1,9 +1,9 @@
-"""Rules as nested Python functions: the syntax tree is walked once, when a rule is compiled, not each time it runs.
+"""Compiles CEL expressions to nested Python functions, so that the syntax tree is walked only once.
 
-The grammar, the syntax tree, the value types and the standard functions are cel-python's; only running is ours,
-because its evaluator takes a hundred times as long and rules run at every write. Failures are exceptions here, and
-`&&`, `||`, `all` and `exists` forget one when the other side decides. Contract: the public CEL specification; its
-conformance to cel-python is a property test.
+Grammar, syntax tree, value types and standard functions are cel-python's; only evaluation is ours, because cel-python's
+is a hundred times slower and rules run at every write. Errors are exceptions, which `&&`, `||`, `all` and `exists`
+suppress if another operand or item decides the result. Contract: the public CEL specification; a property test compares
+results with cel-python's.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,7 +15,7 @@ from celpy.evaluation import base_functions, celbytes, celstr
 
 from matrixcontainer.kubeapi.cel import operators as operators
 from matrixcontainer.kubeapi.cel.library import FUNCTIONS, select_optional
-from matrixcontainer.kubeapi.cel.meter import paid, paid_each
+from matrixcontainer.kubeapi.cel.meter import charged, charged_items
 from matrixcontainer.kubeapi.cel.operators import FALSE, TRUE, Failed, truth
 from matrixcontainer.kubeapi.cel.values import Optional
 
@@ -24,7 +24,7 @@ Step = Callable[[Scope], Any]
 
 FAILURES = (Failed, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
 CALLS: dict[str, Callable[..., Any]] = {
-    name: paid(function)
+    name: charged(function)
     for name, function in {**base_functions, **FUNCTIONS, "type": type, "dyn": lambda value: value}.items()
 }
 TYPES = {
@@ -34,7 +34,7 @@ TYPES = {
 
 
 def program(tree: lark.Tree) -> Step:
-    """A function of the variables; raises ValueError for what no rule may say."""
+    """Compile a syntax tree to a function of the variables. Raises ValueError for unsupported expressions."""
     return _build(tree)
 
 
@@ -58,7 +58,7 @@ def _expr(tree: Any) -> Step:
 
 
 def _either(tree: Any, decisive: bool) -> Step:
-    """`||` when True decides, `&&` when False does."""
+    """`||` if `decisive` is True, `&&` if it is False."""
     if len(tree.children) == 1:
         return _build(tree.children[0])
     left, right = (_build(child) for child in tree.children)
@@ -104,7 +104,7 @@ def _dot(tree: Any) -> Step:
     def step(scope: Scope) -> Any:
         current = holder(scope)
         if isinstance(current, dict):
-            found = dict.get(current, name, current)  # a map never holds itself
+            found = dict.get(current, name, current)  # the map itself marks a missing key
             if found is current:
                 raise Failed(f"no such key: {name}")
             return found
@@ -173,7 +173,7 @@ def _has(arguments: list[Any]) -> Step:
 
 
 def _only(tree: Any, wanted: str) -> Any:
-    """The one node of a kind below a chain of single children, or None."""
+    """The first node of that kind down a chain of only children, or None."""
     while isinstance(tree, lark.Tree):
         if tree.data == wanted:
             return tree
@@ -198,7 +198,7 @@ def _each(holder: Step, scope: Scope) -> Iterable[Any]:
     current = holder(scope)
     if not isinstance(current, (list, dict)):
         raise Failed("no such overload")
-    return paid_each(current)
+    return charged_items(current)
 
 
 def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:

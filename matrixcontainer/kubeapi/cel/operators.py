@@ -1,4 +1,4 @@
-"""What the operators of CEL do to two values: no number is quietly turned into another kind, integers have 64 bits."""
+"""CEL operators: no implicit conversion between number types, 64-bit integers with overflow checks."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from celpy import celtypes
 from celpy.evaluation import base_functions
 
 from matrixcontainer.kubeapi.cel.library import select_optional
-from matrixcontainer.kubeapi.cel.meter import charge, paid_each, size
+from matrixcontainer.kubeapi.cel.meter import charge, charged_items, size
 from matrixcontainer.kubeapi.cel.values import Optional
 
 Int, Uint, Double, Text, Bool = (
@@ -20,7 +20,7 @@ NO_OVERLOAD = "no such overload"
 
 
 class Failed(Exception):
-    """An expression has no value; the text says why, in CEL's words."""
+    """Evaluation failed; the message is worded as in CEL."""
 
 
 def truth(value: Any) -> bool:
@@ -35,7 +35,7 @@ def truth(value: Any) -> bool:
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Values of different kinds are not equal, but numbers of different kinds may be."""
+    """CEL equality: numbers of different types may be equal, other values of different types are not."""
     kind, other = type(a), type(b)
     if kind is Text and other is Text:
         charge(size(a))
@@ -79,12 +79,12 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
 
 def contains(item: Any, holder: Any) -> Any:
     if isinstance(holder, (list, dict)):
-        return TRUE if any(equal(item, one) for one in paid_each(holder)) else FALSE
+        return TRUE if any(equal(item, one) for one in charged_items(holder)) else FALSE
     raise Failed(NO_OVERLOAD)
 
 
 def at(holder: Any, place: Any) -> Any:
-    """`holder[place]`: an item of a list or what a map holds under a key."""
+    """`holder[place]`: an item of a list or the value of a map's key."""
     if isinstance(holder, Optional):
         return select_optional(holder, place)
     if isinstance(holder, list):
@@ -107,7 +107,7 @@ SUMMED = (*NUMBERS, Text, celtypes.BytesType, celtypes.ListType, *MOMENTS)
 
 
 def _arithmetic(name: str, kinds: tuple[type, ...]) -> Callable[..., Any]:
-    """cel-python's operator on two values of one of these kinds, charged for what it walks over."""
+    """cel-python's operator, restricted to operands of these types and charged for traversing them."""
     operate = base_functions[name]
 
     def step(*values: Any) -> Any:
@@ -132,7 +132,7 @@ multiply, _divide = _arithmetic("_*_", NUMBERS), _arithmetic("_/_", NUMBERS)
 
 
 def divide(a: Any, b: Any) -> Any:
-    """By a floating-point zero as times infinity, since cel-python forgets the sign."""
+    """Division; by a floating-point zero it multiplies by infinity, as cel-python loses the sign."""
     if type(b) is Double and not b:
         return multiply(a, Double(math.copysign(math.inf, b)))
     return _divide(a, b)
