@@ -1,9 +1,9 @@
-"""The life of a pod on an emulated node, as one function: the pod as it is and the time, in; what comes next, out.
+"""Lifecycle of a pod on an emulated node, as a pure function of the pod and the time.
 
-`live` tells the status the pod should have now, whether it should be removed, and when to look again. Everything is
-read from the pod itself (when it was accepted, when each container started or ended), so a kubelet that was stopped
-and started goes on where the pod is. Stages and their delays are in pod_stages.yaml; what the containers do in
-container_script.py. Container by container is in container_lifecycle.py.
+`live` returns the status that the pod should have now, whether to remove it, and when the next change is due.
+Everything is derived from the pod itself (when it was accepted, when each container started or ended), so a restarted
+kubelet continues where it was. Stages and their delays are in pod_stages.yaml, the behaviour of containers in
+container_script.py, their lifecycle in container_lifecycle.py.
 """
 
 from dataclasses import dataclass
@@ -20,7 +20,7 @@ Obj = dict[str, Any]
 
 @dataclass
 class Next:
-    """`status` when it should change, `remove` when the pod should go, `at` the moment of the next stage."""
+    """`status` if it should change, `remove` if the pod should be removed, `at` the time of the next stage."""
 
     status: Obj | None = None
     remove: bool = False
@@ -119,11 +119,11 @@ def _out_of_time(pod: Obj, status: Obj, now: float) -> Obj:
     return status
 
 
-# ---- leaving
+# ---- termination
 
 
 def _leave(pod: Obj, now: float, pace: Pace) -> Next:
-    """Containers get their grace period; then they have ended, and the pod goes unless finalizers hold it."""
+    """Terminate the pod: containers stop within the grace period, then the pod is removed unless finalizers keep it."""
     meta, current = pod["metadata"], pod.get("status") or {}
     grace = meta.get("deletionGracePeriodSeconds") or 0
     began = parse_timestamp(meta["deletionTimestamp"]) - grace

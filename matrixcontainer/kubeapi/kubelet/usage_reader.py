@@ -1,4 +1,4 @@
-"""What pods, nodes and objects use now, read from the cluster by the rules of resource_usage.py."""
+"""Current resource usage and metrics of pods, nodes and objects, by the rules in resource_usage.py."""
 
 from matrixcontainer.kubeapi.kubelet.pod_info import PodIndex, controller_of
 from matrixcontainer.kubeapi.kubelet.resource_usage import (
@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.registry.core import Core
 
 
 class UsageReader:
-    """Amounts in thousandths; None where nothing is declared."""
+    """Values are in milli-units; None if nothing is declared."""
 
     def __init__(self, core: Core, pods: PodIndex) -> None:
         self._core, self._pods = core, pods
@@ -28,7 +28,7 @@ class UsageReader:
         return self.object(reference, pod["metadata"]["namespace"])
 
     def object(self, reference: Obj, namespace: str) -> Obj | None:
-        """What a reference of kind, apiVersion and name points at."""
+        """The object that a reference (kind, apiVersion, name) points to."""
         resource = self._core.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
         if resource is None:
             return None
