@@ -1,10 +1,9 @@
-"""Garbage collection: dependents follow their owners.
+"""Garbage collection of dependents by ownerReferences.
 
-An index of who names whom as owner is kept from the store's changes. A dependent whose owners are all gone is
-deleted; one with a living owner besides only loses the dangling reference. An owner deleted in the foreground waits,
-under the `foregroundDeletion` finalizer, for the dependents that block it; `orphan` strips the references first.
-Owners are matched by uid; a namespaced owner in another namespace, or of a cluster-scoped dependent, counts as
-absent.
+An index of owners and dependents is maintained from the store's changes. A dependent whose owners are all gone is
+deleted; one that still has an owner only loses the dangling references. Foreground deletion keeps the owner, with the
+`foregroundDeletion` finalizer, until its blocking dependents are gone; `orphan` first removes the references to it.
+Owners are matched by uid; a namespaced owner counts as absent for dependents in other namespaces or of cluster scope.
 """
 
 from collections.abc import Callable
@@ -62,7 +61,7 @@ class GarbageCollector(Workqueue[Key]):
             for uid in owners:
                 if (owner := self._uids.get(uid)) is not None:
                     self.enqueue(owner)
-        for uid in former - owners:  # an owner may have waited for this one
+        for uid in former - owners:  # the owner may have been waiting for this one
             if (owner := self._uids.get(uid)) is not None:
                 self.enqueue(owner)
 
@@ -125,12 +124,12 @@ class GarbageCollector(Workqueue[Key]):
             await self._delete(resource, record, propagation)
 
     def _owner(self, reference: dict[str, Any], dependent: Record) -> Record | None:
-        """The living owner a reference names, or None when it is gone or could never own this dependent."""
+        """The existing owner that a reference names; None if it is gone or cannot own this dependent."""
         key = self._uids.get(reference.get("uid", ""))
         if key is None or key[2] != reference.get("name"):
             kind = self.core.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
             if kind is None and not self._could_be_served(reference):
-                return dependent  # a kind nobody serves here: absent owners of unknown kinds do not condemn
+                return dependent  # an unknown kind: never collect because of it
             return None
         if key[1] and key[1] != dependent.key[1]:
             return None
@@ -141,7 +140,7 @@ class GarbageCollector(Workqueue[Key]):
         return bool(self.core.registry.of(group, version))
 
     async def _foreground(self, resource: Resource, record: Record) -> None:
-        """Delete the dependents of an owner that waits for them; release it when none blocks any more."""
+        """Delete the dependents of an owner in foreground deletion; remove its finalizer once none blocks it."""
         blocked = False
         for key in list(self._dependents.get(record.uid, ())):
             dependent = self.core.store.get(key)
@@ -158,7 +157,7 @@ class GarbageCollector(Workqueue[Key]):
             await self._drop_finalizer(resource, record, FOREGROUND)
 
     def _in_circle(self, record: Record) -> bool:
-        """Whether all that blocks this owner waits, in turn, for this owner."""
+        """Whether this owner is part of a cycle of owners in foreground deletion."""
         seen: set[str] = set()
         waiting = [record.uid]
         while waiting:

@@ -1,7 +1,7 @@
-"""A stand-in for the default scheduler: binds pods that ask for `default-scheduler` and leaves all others alone.
+"""A simple default scheduler: binds pods with schedulerName `default-scheduler` and ignores all others.
 
-One reconcile places all pods that wait, by priority and age, so that no two are given the same capacity. A pod that
-fits nowhere gets one event and is tried again when a node changes or capacity is freed.
+One reconcile places all pending pods, by priority and age, so that capacity is never assigned twice. A pod that fits no
+node gets one event and is retried when a node changes or capacity becomes free.
 """
 
 from dataclasses import replace
@@ -67,7 +67,7 @@ class DefaultScheduler(WorkloadController):
         return None
 
     async def _try_to_place(self, pod: PodFacts, nodes: list[NodeFacts]) -> None:
-        """One that fails is tried again, and keeps nobody else from a node."""
+        """Place one pod; if that fails, retry it later."""
         try:
             with ignoring(404, 409):
                 await self._place(pod, nodes)

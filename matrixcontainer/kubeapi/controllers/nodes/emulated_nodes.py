@@ -1,9 +1,9 @@
-"""Nodes that are annotated as emulated, and pods whose node is no more.
+"""Status of Nodes annotated as emulated, and garbage collection of pods whose Node is gone.
 
-A Node annotated `kubelet.cloudmatrix.io/emulated: "true"` gets the status a kubelet would give it: Ready, an address,
-and a default capacity unless `kubelet.cloudmatrix.io/capacity: cpu=64,memory=512Gi,huawei.com/Ascend910=8` states
-one. All other Nodes are left to whoever writes their status. A pod bound to a Node that has not existed for forty
-seconds is removed: no kubelet will ever report its end.
+A Node annotated `kubelet.cloudmatrix.io/emulated: "true"` gets the status that a kubelet would report: Ready, an
+address, and a capacity, by default or from `kubelet.cloudmatrix.io/capacity:
+cpu=64,memory=512Gi,huawei.com/Ascend910=8`. All other Nodes are left to whoever writes their status. A pod is deleted
+forty seconds after its Node is gone, as no kubelet will report its end.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ GONE_S = 40.0
 
 
 def capacity_of(node: Obj) -> dict[str, str]:
-    """The default, with what the annotation says; what is no quantity is passed over."""
+    """The default capacity with the annotation's values; invalid quantities are ignored."""
     found = dict(CAPACITY)
     for part in filter(None, noted(node, "capacity").split(",")):
         name, _, text = part.strip().partition("=")
@@ -36,7 +36,7 @@ def capacity_of(node: Obj) -> dict[str, str]:
 
 
 def status_of(node: Obj, now: float) -> Obj:
-    """The status of an emulated node; conditions that others set are kept."""
+    """The status of an emulated node; other conditions are kept."""
     current = node.get("status") or {}
     capacity = capacity_of(node)
     conditions = [c for c in current.get("conditions") or [] if c["type"] != "Ready"]
@@ -80,7 +80,7 @@ class EmulatedNodes(Controller):
 
 
 class LostPods(WorkloadController):
-    """Pods of nodes that are no more."""
+    """Deletes pods of nodes that no longer exist."""
 
     storage = "pods"
     account = "pod-garbage-collector"

@@ -1,7 +1,7 @@
-"""Who controls what: the one controller reference, adoption of what a selector finds, release of what it lost.
+"""Controller references: adoption of objects that match an owner's selector, and release of those that no longer do.
 
-An owner takes matching objects without a controller and gives up its own once they match no more. An object on its
-way out changes hands no more, and an owner on its way out takes nothing.
+An owner adopts matching objects without a controller and releases its own once they no longer match. Objects being
+deleted are neither adopted nor released, and owners being deleted adopt nothing.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ async def claim(
     ownerless: list[Any],
     finalizer: str = "",
 ) -> bool:
-    """Adopt and release; True when anything changed hands. The finalizer comes and goes with the reference."""
+    """Adopt and release objects; return whether there were any. The finalizer comes and goes with the reference."""
     _, adopted, released = sort_out(owner, owned, ownerless)
     for thing in adopted:
         namespace, name = thing.key

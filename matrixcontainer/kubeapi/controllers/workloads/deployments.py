@@ -1,4 +1,4 @@
-"""Deployments: ReplicaSets by template hash, moved by rollout.py step by step, reported by rollout_status.py."""
+"""Deployments: ReplicaSets by template hash, scaled step by step as rollout.py decides; status by rollout_status.py."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Deployments(WorkloadController):
                     self.enqueue(record.key[1:])
 
     def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
-        """Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
+        """Recreate waits until the last old pod is gone, which no ReplicaSet's status shows."""
         gone = before is not None and (pod is None or (pod.ended and not before.ended))
         if gone and before is not None and before.owner_kind == "ReplicaSet":
             rs = self.informers.sets.get((before.key[0], before.owner_name))
@@ -64,7 +64,7 @@ class Deployments(WorkloadController):
     # ---- one step of a rollout
 
     async def _advance(self, deployment: Obj, sets: Sets) -> tuple[Sets, tuple[str, str] | None]:
-        """Take the next step; returns the sets as they are then, and what happened to the new one."""
+        """Do the next step of the rollout; return the resulting sets and the event about the new one, if any."""
         paused = bool(deployment["spec"].get("paused"))
         recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
         event = None
@@ -92,7 +92,7 @@ class Deployments(WorkloadController):
                 return self._sets(deployment), None
             event = made
             sets = self._sets(deployment)
-            if sets.new is None:  # collected already, as its owner went in the meantime
+            if sets.new is None:  # garbage-collected already, as its owner is gone
                 return sets, event
         await self._roll(deployment, sets)
         return self._sets(deployment), event
@@ -114,7 +114,7 @@ class Deployments(WorkloadController):
         return any(not pod.ended for rs in sets.old for pod in self.informers.pods.owned_by(rs["metadata"]["uid"]))
 
     async def _make_set(self, deployment: Obj, sets: Sets) -> tuple[str, str] | None:
-        """A ReplicaSet of the present template; None when its name was taken by another template."""
+        """Create the ReplicaSet of the current template; None if its name is taken by another template."""
         meta, spec = deployment["metadata"], deployment["spec"]
         collisions = (deployment.get("status") or {}).get("collisionCount") or 0
         mark = rollout.template_hash(spec["template"], collisions)
@@ -152,7 +152,7 @@ class Deployments(WorkloadController):
         return "NewReplicaSetCreated", f'Created new replica set "{name}"'
 
     async def _count_collision(self, deployment: Obj, collisions: int) -> None:
-        """Somebody else's ReplicaSet has the name: the next reconcile tries another."""
+        """Record that the name is taken, so that the next reconcile tries another."""
 
         def change(obj: Obj) -> Obj:
             obj.setdefault("status", {})["collisionCount"] = collisions + 1
@@ -163,7 +163,7 @@ class Deployments(WorkloadController):
     # ---- revisions and annotations
 
     async def _number(self, deployment: Obj, sets: Sets) -> None:
-        """The set of the present template has the highest revision, and the Deployment says so."""
+        """Give the set of the current template the highest revision, and copy it to the Deployment."""
         assert sets.new is not None
         newest = max([0, *map(revision_of, sets.old)])
         current = revision_of(sets.new)
@@ -188,7 +188,7 @@ class Deployments(WorkloadController):
         await self._mark_revision(deployment, revision)
 
     def _copied(self, deployment: Obj, notes: dict[str, str]) -> dict[str, str]:
-        """A set's annotations with those of its Deployment copied over."""
+        """A set's annotations, merged with its Deployment's."""
         own = deployment["metadata"].get("annotations") or {}
         return notes | {key: value for key, value in own.items() if key not in rollout.NOT_COPIED}
 
@@ -227,7 +227,7 @@ class Deployments(WorkloadController):
             self._record_scaling(deployment, name, size_of(rs), size)
 
     async def _annotate(self, deployment: Obj, sets: Sets) -> None:
-        """Every set that has or will have pods carries the desired size it was scaled for."""
+        """Annotate every set that has or will have pods with the desired size that it was scaled for."""
         notes = self._sizes(deployment)
 
         def change(obj: Obj) -> Obj:

@@ -1,9 +1,9 @@
-"""What a Job needs next, as one function: the Job, its pods and the time, in; a new status and actions, out.
+"""The Job controller's decision as a pure function: from a Job, its pods and the time to a new status and actions.
 
-A pod carries a finalizer until it has been counted. A pod that ended is first noted in the status as uncounted, then
-loses its finalizer, then moves into the count: a crash between any two steps neither loses nor repeats it. A Job that
-has reached its goal or its limit says so at once (SuccessCriteriaMet, FailureTarget) and is Complete or Failed when
-its last pod is gone.
+A pod has a finalizer until it is counted. A finished pod is first listed in the status as uncounted, then loses its
+finalizer, then is added to the count, so that a crash between any two steps neither loses nor double-counts it. A Job
+that reaches its goal or limit says so immediately (SuccessCriteriaMet, FailureTarget), and becomes Complete or Failed
+when its last pod is gone.
 """
 
 from dataclasses import dataclass, field
@@ -21,17 +21,17 @@ Obj = dict[str, Any]
 INDEX = "batch.kubernetes.io/job-completion-index"
 BACK_OFF_S, BACK_OFF_S_MAX = 10.0, 600.0
 INDEXES_MAX = 100_000
-"""As many completions as the API takes of an indexed Job."""
+"""Maximum completions that the API accepts for an indexed Job."""
 
 
 @dataclass
 class Plan:
-    """`make` lists the completion indexes of pods to create, None for pods without one."""
+    """The new status and actions. `make` has the completion indexes of pods to create, None for pods without one."""
 
     status: Obj
     make: list[int | None] = field(default_factory=list)
     remove: list[PodFacts] = field(default_factory=list)
-    uncounted_remove: bool = False  # those removed are not failures: take their finalizer first
+    uncounted_remove: bool = False  # removed pods must not count as failed: remove their finalizer first
     release: list[PodFacts] = field(default_factory=list)
     expire: bool = False
     again_s: float | None = None
@@ -43,7 +43,7 @@ def is_true(status: Obj, kind: str) -> Obj | None:
 
 
 def spelled_indexes(indexes: set[int]) -> str:
-    """{0, 1, 2, 5} as "0-2,5"."""
+    """Format {0, 1, 2, 5} as "0-2,5"."""
     parts: list[list[int]] = []
     for index in sorted(indexes):
         if parts and parts[-1][1] == index - 1:
@@ -202,7 +202,7 @@ class _Decision:
             self.found.event = ("Suspended", "Job suspended", False)
 
     def staff(self) -> None:
-        """As many pods as are wanted: too many lose the least useful, too few wait out the last failure."""
+        """Adjust the number of pods: remove surplus ones, or create missing ones once the failure back-off is over."""
         if is_true(self.status, "Suspended"):
             set_condition(self.status, "Suspended", "False", "JobResumed", "Job resumed", self.now)
             self.status["startTime"] = timestamp(self.now)
@@ -225,7 +225,7 @@ class _Decision:
                 self.found.make = self._indexes(wanted - counted)
 
     def _back_off(self) -> float:
-        """Seconds until a failed pod may be replaced: ten after the first failure, twice as many after each."""
+        """Seconds until a failed pod may be replaced: ten after the first failure, doubling with each further one."""
         last = max((pod.finished for pod in self.pods if pod.phase == "Failed"), default=0.0)
         if not self.failed or not last:
             return 0.0
