@@ -1,4 +1,4 @@
-"""Which options of a list and of a watch go together; contradictory ones are refused before anything is read."""
+"""Validation of list and watch options; contradictory ones are rejected before anything is read."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ UNSIGNED_64_END, UNSIGNED_64_DIGITS_MAX = 2**64, 20
 
 
 def check_list(query: Mapping[str, str]) -> None:
-    """Raises ApiError 422 with all causes, 400 for a resourceVersion that is none."""
+    """Raise ApiError 422 with all causes, or 400 for an invalid resourceVersion."""
     match, revision, token = query.get(MATCH, ""), query.get("resourceVersion", ""), query.get("continue", "")
     found: list[Cause] = []
     if match:
@@ -33,7 +33,7 @@ def check_list(query: Mapping[str, str]) -> None:
 
 
 def check_watch(query: Mapping[str, str]) -> None:
-    """Raises ApiError 422 with all causes; a resourceVersion that is none is, as upstream, a 500 that says so."""
+    """Raise ApiError 422 with all causes, or, as upstream, 500 for an invalid resourceVersion."""
     match = query.get(MATCH, "")
     found: list[Cause] = []
     if "sendInitialEvents" in query:
@@ -58,7 +58,8 @@ def _refuse(found: list[Cause]) -> None:
 
 
 def _no_revision(text: str) -> str:
-    """Why it is none; its digits are counted first, as Python reads no number with thousands of them."""
+    """Why a text is not a resourceVersion; "" if it is one. Checks the length first, as Python does not parse numbers
+    with thousands of digits."""
     digits = text.isascii() and text.isdigit() and len(text) <= UNSIGNED_64_DIGITS_MAX
     if not text or (digits and int(text) < UNSIGNED_64_END):
         return ""

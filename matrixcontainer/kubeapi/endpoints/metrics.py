@@ -1,4 +1,4 @@
-"""metrics.k8s.io/v1beta1, for `kubectl top`: computed when asked, never stored."""
+"""metrics.k8s.io/v1beta1, for `kubectl top`: computed on request, never stored."""
 
 from typing import Any
 
@@ -81,7 +81,7 @@ class MetricsApi:
         return as_json(head | {"metadata": meta, "items": items})
 
     def _measured(self, resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
-        """The metrics of a pod that runs or a node that is ready; None for all others."""
+        """The metrics of a running pod or a ready node; None for others."""
         meta, at = obj["metadata"], timestamp(self._core.now())
         kept = ("name", "namespace", "labels")
         found: dict[str, Any] = {

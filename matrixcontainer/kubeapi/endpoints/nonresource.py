@@ -1,4 +1,4 @@
-"""What the server says of itself: health, version, discovery, OpenAPI."""
+"""Non-resource URLs: health, version, discovery and OpenAPI."""
 
 from matrixcontainer.kubeapi.codec.negotiation import AGGREGATED_TYPE, choose, wants_aggregated
 from matrixcontainer.kubeapi.endpoints.discovery import Discovery
@@ -14,7 +14,7 @@ OPENAPI_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+proto
 
 
 class NonResource:
-    """The documents are kept by `Discovery` and `OpenApi` until the registry changes."""
+    """`Discovery` and `OpenApi` cache the documents until the registry changes."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
