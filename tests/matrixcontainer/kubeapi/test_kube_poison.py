@@ -244,7 +244,7 @@ def test_yaml_means_what_it_means_to_kubectl() -> None:
         (b"a: " + b"[" * 100_000, "nested"),
         (b"a: !!python/object:os.system x\n", "tag"),
         (b"a: 1\n---\nb: 2\n", "one document"),
-        (b"? [1]\n: 2\n", "a key is text"),
+        (b"? [1]\n: 2\n", "a key must be a scalar"),
         (b"~: 2\n", "no key"),
         (b"a: 1e999", "out of range"),
         (b"\xff\xfe\x00", "YAML"),
