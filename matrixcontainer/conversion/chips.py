@@ -55,10 +55,10 @@ class ChipCount:
         for at, amounts in _amounts(spec, path):
             for resource in [name for name in RESOURCES if name in amounts]:
                 asked = True
-                self._one(amounts, resource, f"{at}[{resource}]")
+                self._rewrite_amount(amounts, resource, f"{at}[{resource}]")
         return asked
 
-    def _one(self, amounts: dict[str, Any], resource: str, path: str) -> None:
+    def _rewrite_amount(self, amounts: dict[str, Any], resource: str, path: str) -> None:
         try:
             chips = amount(amounts.pop(resource))
         except NoQuantity as wrong:

@@ -53,7 +53,7 @@ def convert_volcano(body: dict[str, Any], given: int | None, accounts: Accounts)
     for at, each in enumerate(spec["tasks"]):
         for word in sorted(set(each) - {"name", "replicas", "template", "minAvailable"}):
             accounts.left_out(f"spec.tasks[{at}].{word}", NO_COUNTERPART.get(word, "not supported"))
-    _say_left_out(spec, accounts, "tasks", "minAvailable", "schedulerName", "maxRetry", "networkTopology",
+    _report_left_out(spec, accounts, "tasks", "minAvailable", "schedulerName", "maxRetry", "networkTopology",
                   "priorityClassName", "ttlSecondsAfterFinished")  # fmt: skip
     return _jobs(body, tasks, spec.get("minAvailable"), "spec.minAvailable", given, accounts)
 
@@ -77,7 +77,7 @@ def convert_ascend(body: dict[str, Any], given: int | None, accounts: Accounts) 
     policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}
     if policy.get("queue"):
         accounts.left_out("spec.runPolicy.schedulingPolicy.queue", NO_COUNTERPART["queue"])
-    _say_left_out(spec, accounts, "replicaSpecs", "runPolicy", "schedulerName")
+    _report_left_out(spec, accounts, "replicaSpecs", "runPolicy", "schedulerName")
     least, field = policy.get("minAvailable"), "spec.runPolicy.schedulingPolicy.minAvailable"
     return _jobs(body, tasks, least, field, given, accounts)
 
@@ -145,6 +145,6 @@ def _count(task: dict[str, Any], path: str) -> int:
     return count
 
 
-def _say_left_out(spec: dict[str, Any], accounts: Accounts, *known: str) -> None:
+def _report_left_out(spec: dict[str, Any], accounts: Accounts, *known: str) -> None:
     for word in sorted(set(spec) - set(known)):
         accounts.left_out(f"spec.{word}", NO_COUNTERPART.get(word, "not supported"))

@@ -45,7 +45,7 @@ class NodeMark:
         owners = (metadata.get("annotations") or {}).get(CORDONED_BY, "")
         return cls(metadata["resourceVersion"], bool(body["spec"].get("unschedulable")), owners)
 
-    def says_the_same(self, other: NodeMark | None) -> bool:
+    def same_state(self, other: NodeMark | None) -> bool:
         return other is not None and (self.unschedulable, self.owners) == (other.unschedulable, other.owners)
 
 
@@ -78,7 +78,7 @@ class Cordons:
         name, mark = body["metadata"]["name"], NodeMark.of(body)
         if type == "DELETED":
             return self._marks.pop(name, None) is not None
-        news = not mark.says_the_same(self._marks.get(name))
+        news = not mark.same_state(self._marks.get(name))
         self._marks[name] = mark
         return news
 
@@ -102,7 +102,7 @@ class Cordons:
                 node = await self._resource.cordon(node.name, KUBERNETES, asked)
             owners = ",".join(owners_of(node))
             wanted = NodeMark(mark.version, asked or bool(owners), owners)
-            if mark.says_the_same(wanted):
+            if mark.same_state(wanted):
                 return node
             with contextlib.suppress(Conflict):
                 await self._write(node.name, mark, wanted)

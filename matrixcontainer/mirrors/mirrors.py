@@ -28,7 +28,7 @@ from matrixresource.contract.allocations import AllocationView
 
 log = logging.getLogger(__name__)
 
-ANEW_S = 300.0
+RESYNC_S = 300.0
 """How often every object is rewritten regardless of what we last wrote, in case a watch has missed a change."""
 
 SORTED = orjson.OPT_SORT_KEYS
@@ -47,22 +47,22 @@ class Mirror:
         self._kind = kind
         self._shared = shared
         self._written: dict[str, tuple[bytes, bytes]] = {}
-        self._heard: dict[str, str | None] = {}
+        self._observed: dict[str, str | None] = {}
         """resourceVersions that a watch reported since the last `match`; None if the object was deleted."""
         self._versions: dict[str, str] = {}
-        self._looked = False
+        self._listed = False
 
     async def match(self, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
         """Write objects that differ from `wanted` (name to (object, status)) and delete ours that are not in it; return
         how many were changed. An error in one object does not hold up the others; the first is raised afterwards."""
-        if not self._looked:
+        if not self._listed:
             present, _ = await self._kube.list(self._kind, labels=MANAGED_OBJECTS)
             self._written |= {each["metadata"]["name"]: UNKNOWN for each in present}
             self._versions = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in present}
-            self._looked = True
-        for name in filter(self._is_anothers, self._heard):
+            self._listed = True
+        for name in filter(self._is_foreign_change, self._observed):
             self._written[name] = UNKNOWN
-        self._heard.clear()
+        self._observed.clear()
         unwanted = sorted(set(self._written) - set(wanted))
         touched = await attempt_all(
             chain(
@@ -75,7 +75,7 @@ class Mirror:
     async def _write(self, name: str, body: dict[str, Any], status: dict[str, Any]) -> bool:
         """Write the parts that differ from what was last written; return whether any did. After an error the next call
         writes both."""
-        texts = (orjson.dumps(body, None, SORTED), orjson.dumps(_undated(status), None, SORTED))
+        texts = (orjson.dumps(body, None, SORTED), orjson.dumps(_without_timestamps(status), None, SORTED))
         current = self._written.get(name, UNKNOWN)
         self._written[name] = UNKNOWN
         if current[0] != texts[0]:
@@ -108,31 +108,31 @@ class Mirror:
         """Process a watch event; return whether it is another client's change that has to be reverted."""
         name = body["metadata"]["name"]
         if type != "DELETED" and self._shared:
-            self._heard.pop(name, None)
+            self._observed.pop(name, None)
             return False
-        self._heard[name] = None if type == "DELETED" else body["metadata"]["resourceVersion"]
-        return self._is_anothers(name)
+        self._observed[name] = None if type == "DELETED" else body["metadata"]["resourceVersion"]
+        return self._is_foreign_change(name)
 
     def see(self, bodies: list[dict[str, Any]]) -> bool:
         """Process a complete list; return whether other clients have changed any object since we wrote it."""
         present = {body["metadata"]["name"] for body in bodies}
-        self._heard = {name: None for name in self._written if name not in present}
-        return any([bool(self._heard), *(self.take("MODIFIED", body) for body in bodies)])
+        self._observed = {name: None for name in self._written if name not in present}
+        return any([bool(self._observed), *(self.take("MODIFIED", body) for body in bodies)])
 
-    def _is_anothers(self, name: str) -> bool:
+    def _is_foreign_change(self, name: str) -> bool:
         """Whether the last reported change of the object is not ours. A watch may report our own write before its
         response arrives; it is then taken for another's and repeated, which changes nothing.
         """
-        return name in self._written and self._heard[name] != self._versions.get(name)
+        return name in self._written and self._observed[name] != self._versions.get(name)
 
     def _see(self, current: dict[str, Any]) -> None:
         self._versions[current["metadata"]["name"]] = current["metadata"]["resourceVersion"]
 
     def forget(self) -> None:
         """Compare with the actual objects at the next `match`."""
-        self._looked = False
+        self._listed = False
         self._written.clear()
-        self._heard.clear()
+        self._observed.clear()
 
 
 def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
@@ -145,7 +145,7 @@ def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
     return {node: len(npus) for node, npus in found.items()}
 
 
-def _undated(status: dict[str, Any]) -> dict[str, Any]:
+def _without_timestamps(status: dict[str, Any]) -> dict[str, Any]:
     """The status without its conditions' timestamps."""
     dates = ("lastHeartbeatTime", "lastTransitionTime")
     conditions = [{k: v for k, v in c.items() if k not in dates} for c in status.get("conditions", [])]
@@ -175,7 +175,7 @@ class Mirrors:
         self._links = Mirror(kube, NETWORK_SLICE)
         self._mirrors = {NODE: self._nodes, SUPERNODE: self._supernodes, NETWORK_SLICE: self._links}
         self._statuses: dict[str, dict[str, Any]] = {}
-        self._anew_at = 0.0
+        self._resync_at = 0.0
 
     def see(self, kind: Kind, bodies: list[dict[str, Any]]) -> bool:
         """Process a complete list of the kind's objects; return whether a reconcile is needed."""
@@ -190,9 +190,9 @@ class Mirrors:
 
     async def reconcile(self) -> str:
         """Bring every mirror up to date."""
-        if self._wall() >= self._anew_at:
+        if self._wall() >= self._resync_at:
             self._forget()
-            self._anew_at = self._wall() + ANEW_S
+            self._resync_at = self._wall() + RESYNC_S
         try:
             touched = await self._reconcile_all()
         except (NotFound, Conflict):

@@ -17,7 +17,7 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import LEASE, NODE, POD, KubeClient
 from matrixcontainer.client.events import event_on, record
-from matrixcontainer.kubeapi.kubelet.node_info import made_up_address
+from matrixcontainer.kubeapi.kubelet.node_info import synthetic_address
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
@@ -80,7 +80,7 @@ class Kubelets:
 
     async def _reconcile(self, pod: dict[str, Any]) -> int:
         uid, current_ip = pod["metadata"]["uid"], (pod.get("status") or {}).get("podIP")
-        host_ip = made_up_address(pod["spec"]["nodeName"])
+        host_ip = synthetic_address(pod["spec"]["nodeName"])
         sync = sync_pod(pod, self._wall(), self._pace, host_ip, current_ip or pod_address(uid))
         if sync.again_s is not None:
             self.again_s = min(self.again_s or sync.again_s, sync.again_s)

@@ -76,8 +76,8 @@ def lease_ended(body: dict[str, Any]) -> bool:
 
 
 def cancelled_change(body: dict[str, Any], observed: InstanceView | None) -> CancelledChange | None:
-    """The change that the spec still asks for and somebody has cancelled; None where there is none, or where the spec
-    has changed since that was seen, if only to what it was."""
+    """The cancelled change, if the spec still asks for it; None if the spec was written again after the cancellation
+    was seen, even with the same content, which retries it."""
     cancelled = observed.cancelled if observed is not None else None
     if cancelled is None or cancelled.shape != _shape(desired_instance(body)):
         return None

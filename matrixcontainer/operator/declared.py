@@ -57,7 +57,7 @@ class DisruptionBudgetReconciler(DeclaredReconciler):
 
     async def ensure(self, key: str, body: dict[str, Any], request: dict[str, Any]) -> tuple[str, str]:
         budget = await self.compute.ensure_budget(key, request)
-        return budget.state, limited(budget)
+        return budget.state, describe_budget(budget)
 
     async def delete(self, key: str) -> bool:
         return await self.compute.delete_budget(key)
@@ -74,13 +74,13 @@ class RecoveryPolicyReconciler(DeclaredReconciler):
         policy = await self.compute.ensure_recovery_policy(key, {**request, "project": namespace_of(body)})
         shown = policy.wire()
         await self.write_status(body, {name: shown.get(name) for name in RECOVERY_STATUS})
-        return policy.state, followed(policy)
+        return policy.state, describe_policy(policy)
 
     async def delete(self, key: str) -> bool:
         return await self.compute.delete_recovery_policy(key)
 
 
-def limited(budget: DisruptionBudgetView) -> str:
+def describe_budget(budget: DisruptionBudgetView) -> str:
     """Describe what a budget limits, and when."""
     where = f"of {budget.supernode}" if budget.supernode else "of each supernode"
     when = f"for {budget.duration_s:g} s from {budget.schedule} on" if budget.duration_s else "at all times"
@@ -88,7 +88,7 @@ def limited(budget: DisruptionBudgetView) -> str:
     return f"at most {counted(budget.nodes, 'node')} {where} may be out of service for {reasons}, {when}"
 
 
-def followed(policy: RecoveryPolicyView) -> str:
+def describe_policy(policy: RecoveryPolicyView) -> str:
     """Describe which instances a policy applies to, and what it allows."""
     scope = policy.instance or "every instance of the namespace without a policy of its own"
     rungs = ", ".join(policy.rungs) or "no recovery steps"

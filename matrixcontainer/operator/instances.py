@@ -111,10 +111,10 @@ class InstanceReconciler(Reconciler):
     async def _report(
         self, body: dict[str, Any], observed: InstanceView | None, refused: MatrixError | None = None
     ) -> None:
-        status, before = instance_status(body, observed, self.wall(), refused), _not_followed(body)
+        status, before = instance_status(body, observed, self.wall(), refused), _synced_condition(body)
         if (body.get("status") or {}).get("plan") and not body["spec"].get("dryRun"):
             status["plan"] = None  # outdated: dryRun is off
-        if await self.write_status(body, status) and (synced := _not_followed(body)) and synced != before:
+        if await self.write_status(body, status) and (synced := _synced_condition(body)) and synced != before:
             about = (synced["reason"], synced["message"], self.wall(), synced["lastTransitionTime"])
             await record(self.kube, resource_event(self.kind, body, "Warning", *about))
 
@@ -126,7 +126,7 @@ class InstanceReconciler(Reconciler):
             await record(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))
 
 
-def _not_followed(body: dict[str, Any]) -> dict[str, Any] | None:
+def _synced_condition(body: dict[str, Any]) -> dict[str, Any] | None:
     """The Synced condition, which says why the spec is not followed; None while it is followed."""
     conditions = (body.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == SYNCED), None)

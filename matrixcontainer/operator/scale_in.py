@@ -115,7 +115,7 @@ class ScaleIn:
         ]
 
     async def _record_event(self, body: dict[str, Any], reason: str, message: str) -> None:
-        """An event, once for each generation and those nodes."""
+        """Record an event on the resource, once per generation and set of nodes."""
         await record(self._kube, resource_event(INSTANCE, body, "Normal", reason, message, self._wall()))
 
 

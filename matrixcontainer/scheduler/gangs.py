@@ -151,7 +151,7 @@ class Gang:
         """Raise InvalidField if the gang can never be placed as requested."""
         for pod in self.alive():
             npus, name = npus_of(pod), pod["metadata"]["name"]
-            if npus == DIES_PER_NPU * self.node_npus and _speaks_mindcluster(pod, self.notes):
+            if npus == DIES_PER_NPU * self.node_npus and _uses_mindcluster(pod, self.notes):
                 npus = self.node_npus
             if npus > self.node_npus:
                 raise InvalidField(
@@ -193,7 +193,7 @@ def gangs_of(
         key = (metadata["namespace"], name)
         group = (groups or {}).get(key, PodGroup()) if group_named(pod) == name else PodGroup()
         found.setdefault(key, Gang(*key, group=group, node_npus=node_npus)).pods.append(pod)
-        sizes[key] = max(sizes[key], size, group.least)
+        sizes[key] = max(sizes[key], size, group.min_member)
     for key, gang in found.items():
         gang.size = max(sizes[key], 1)
     return sorted(found.values(), key=lambda gang: (gang.namespace, gang.name))
@@ -226,7 +226,7 @@ def npus_of(pod: dict[str, Any]) -> int:
     return int(total)
 
 
-def _speaks_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
+def _uses_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
     """Whether the pod uses MindCluster's annotations or labels, so that a chip means one of an NPU's two dies."""
     labels = pod["metadata"].get("labels") or {}
     return "sp-block" in notes or any(key.startswith("huawei.com/schedule_") for key in labels)

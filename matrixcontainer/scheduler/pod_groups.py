@@ -23,7 +23,7 @@ GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.
 class PodGroup:
     """What a PodGroup requests."""
 
-    least: int = 1
+    min_member: int = 1
     placement: PlacementPolicy | None = None
     annotations: dict[str, str] = field(default_factory=dict)
 
@@ -39,11 +39,11 @@ def group_named(pod: dict[str, Any]) -> str | None:
 def read_group(body: dict[str, Any]) -> PodGroup:
     """Parse a PodGroup of either API group."""
     spec = body.get("spec") or {}
-    least, topology = spec.get("minMember"), spec.get("networkTopology")
+    min_member, topology = spec.get("minMember"), spec.get("networkTopology")
     placement = None
     if topology:
         placement = PlacementPolicy(policy="pack", level="supernode", required=topology.get("mode", "hard") == "hard")
-    return PodGroup(max(int(least or 1), 1), placement, body["metadata"].get("annotations") or {})
+    return PodGroup(max(int(min_member or 1), 1), placement, body["metadata"].get("annotations") or {})
 
 
 async def pod_groups(kube: KubeClient, pods: list[dict[str, Any]]) -> dict[tuple[str, str], PodGroup]:

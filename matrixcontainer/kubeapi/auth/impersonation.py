@@ -17,7 +17,7 @@ ACCOUNT = "system:serviceaccount:"
 EXTRA = "impersonate-extra-"
 
 
-def who_is_meant(user: User, headers: dict[str, str], authorizer: Authorizer) -> User:
+def impersonated_user(user: User, headers: dict[str, str], authorizer: Authorizer) -> User:
     """The user that a request acts as. Repeated headers are joined by newlines. Raises 403, or 500 without a user."""
     name = headers.get("impersonate-user", "")
     groups = _values(headers, "impersonate-group")

@@ -123,12 +123,12 @@ def _check_expression(
             continue
         if missing := _first_missing(schema, fields, root):
             text = f"undefined field '{missing}'"
-            return [errors.invalid(path, expression, _pointed(expression, text, expression.find(f".{missing}")))]
+            return [errors.invalid(path, expression, _with_marker(expression, text, expression.find(f".{missing}")))]
     known = {"self": schema} if rule.get("optionalOldSelf") else {"self": schema, "oldSelf": schema}
     if odd := types.mismatch(tree, known):
         operator, left, right = odd
         text = f"found no matching overload for '{operator}' applied to '({left}, {right})'"
-        return [errors.invalid(path, expression, _pointed(expression, text, expression.find(operator.strip("_"))))]
+        return [errors.invalid(path, expression, _with_marker(expression, text, expression.find(operator.strip("_"))))]
     result = types.type_of(tree, known)
     if result and result != wanted:
         what = "messageExpression must evaluate to a string"
@@ -136,7 +136,7 @@ def _check_expression(
     return []
 
 
-def _pointed(expression: str, text: str, at: int) -> str:
+def _with_marker(expression: str, text: str, at: int) -> str:
     """The message with the expression and a marker at the position of the error."""
     if at < 0 or "\n" in expression:
         return f"compilation failed: ERROR: <input>: {text}"

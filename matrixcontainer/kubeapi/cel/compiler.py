@@ -16,13 +16,13 @@ from celpy.evaluation import base_functions, celbytes, celstr
 from matrixcontainer.kubeapi.cel import operators as operators
 from matrixcontainer.kubeapi.cel.library import FUNCTIONS, select_optional
 from matrixcontainer.kubeapi.cel.meter import charged, charged_items
-from matrixcontainer.kubeapi.cel.operators import FALSE, TRUE, Failed, truth
+from matrixcontainer.kubeapi.cel.operators import FALSE, TRUE, EvaluationError, as_bool
 from matrixcontainer.kubeapi.cel.values import Optional
 
 Scope = dict[str, Any]
 Step = Callable[[Scope], Any]
 
-FAILURES = (Failed, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
+FAILURES = (EvaluationError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
 CALLS: dict[str, Callable[..., Any]] = {
     name: charged(function)
     for name, function in {**base_functions, **FUNCTIONS, "type": type, "dyn": lambda value: value}.items()
@@ -54,7 +54,7 @@ def _expr(tree: Any) -> Step:
     if len(tree.children) == 1:
         return _build(tree.children[0])
     condition, chosen, other = (_build(child) for child in tree.children)
-    return lambda scope: chosen(scope) if truth(condition(scope)) else other(scope)
+    return lambda scope: chosen(scope) if as_bool(condition(scope)) else other(scope)
 
 
 def _either(tree: Any, decisive: bool) -> Step:
@@ -66,13 +66,13 @@ def _either(tree: Any, decisive: bool) -> Step:
 
     def step(scope: Scope) -> Any:
         try:
-            if truth(left(scope)) is decisive:
+            if as_bool(left(scope)) is decisive:
                 return decided
         except FAILURES:
-            if truth(right(scope)) is decisive:
+            if as_bool(right(scope)) is decisive:
                 return decided
             raise
-        return decided if truth(right(scope)) is decisive else undecided
+        return decided if as_bool(right(scope)) is decisive else undecided
 
     return step
 
@@ -106,11 +106,11 @@ def _dot(tree: Any) -> Step:
         if isinstance(current, dict):
             found = dict.get(current, name, current)  # the map itself marks a missing key
             if found is current:
-                raise Failed(f"no such key: {name}")
+                raise EvaluationError(f"no such key: {name}")
             return found
         if isinstance(current, Optional):
             return select_optional(current, name)
-        raise Failed("no such overload")
+        raise EvaluationError("no such overload")
 
     return step
 
@@ -149,7 +149,7 @@ def _call(name: str, steps: list[Step]) -> Step:
         try:
             found = call(*[one(scope) for one in steps])
         except TypeError:
-            raise Failed("no such overload") from None
+            raise EvaluationError("no such overload") from None
         if isinstance(found, Exception):
             raise found
         return found
@@ -197,7 +197,7 @@ def _each(holder: Step, scope: Scope) -> Iterable[Any]:
     """The items of a list or the keys of a map."""
     current = holder(scope)
     if not isinstance(current, (list, dict)):
-        raise Failed("no such overload")
+        raise EvaluationError("no such overload")
     return charged_items(current)
 
 
@@ -212,7 +212,7 @@ def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:
             for item in _each(holder, scope):
                 inner[name] = item
                 try:
-                    if truth(body(inner)) is decisive:
+                    if as_bool(body(inner)) is decisive:
                         return decided
                 except FAILURES as caught:
                     failure = caught
@@ -232,7 +232,7 @@ def _exists_one(holder: Step, name: str, bodies: list[Step]) -> Step:
         inner, count = dict(scope), 0
         for item in _each(holder, scope):
             inner[name] = item
-            count += truth(body(inner))
+            count += as_bool(body(inner))
         return TRUE if count == 1 else FALSE
 
     return step
@@ -250,7 +250,7 @@ def _map(holder: Step, name: str, bodies: list[Step]) -> Step:
         inner, found = dict(scope), celtypes.ListType()
         for item in _each(holder, scope):
             inner[name] = item
-            if all(truth(condition(inner)) for condition in conditions):
+            if all(as_bool(condition(inner)) for condition in conditions):
                 list.append(found, body(inner))
         return found
 
@@ -264,7 +264,7 @@ def _optional_map(flat: bool) -> Callable[[Step, str, list[Step]], Step]:
         def step(scope: Scope) -> Any:
             current = holder(scope)
             if not isinstance(current, Optional):
-                raise Failed("no such overload")
+                raise EvaluationError("no such overload")
             if not current.present:
                 return current
             found = body(scope | {name: current.value})
@@ -293,12 +293,12 @@ MACROS: dict[str, tuple[Macro, tuple[int, ...]]] = {
 
 def _ident(tree: Any) -> Step:
     name = str(tree.children[0])
-    stands_for = TYPES.get(name, Failed)
+    stands_for = TYPES.get(name, EvaluationError)
 
     def step(scope: Scope) -> Any:
         found = scope.get(name, stands_for)
-        if found is Failed:
-            raise Failed(f"undeclared reference to '{name}' (in container '')")
+        if found is EvaluationError:
+            raise EvaluationError(f"undeclared reference to '{name}' (in container '')")
         return found
 
     return step
@@ -336,7 +336,7 @@ def _entries(tree: Any) -> Step:
         for key, value in pairs:
             name = key(scope)
             if dict.__contains__(found, name):
-                raise Failed(f"insert failed: key {name} already exists")
+                raise EvaluationError(f"insert failed: key {name} already exists")
             dict.__setitem__(found, name, value(scope))
         return found
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.cel import cost
 from matrixcontainer.kubeapi.cel.meter import OutOfBudget, metered
-from matrixcontainer.kubeapi.cel.preprocess import respell
+from matrixcontainer.kubeapi.cel.preprocess import rewrite_syntax
 from matrixcontainer.kubeapi.cel.values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
@@ -48,7 +48,7 @@ class Environment:
             size = f"size: {len(expression)}, limit: {EXPRESSION_MAX}"
             raise ValueError(f"expression code point size exceeds limit: {size}")
         try:
-            tree = self.engine.compile(respell(expression))
+            tree = self.engine.compile(rewrite_syntax(expression))
             return tree, self.program(tree)
         except self.parse_failure as failure:
             raise ValueError(f"Syntax error: {_first_line(failure)}") from failure

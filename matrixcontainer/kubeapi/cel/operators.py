@@ -19,16 +19,16 @@ NUMBERS = (Int, Uint, Double)
 NO_OVERLOAD = "no such overload"
 
 
-class Failed(Exception):
+class EvaluationError(Exception):
     """Evaluation failed; the message is worded as in CEL."""
 
 
-def truth(value: Any) -> bool:
+def as_bool(value: Any) -> bool:
     if value is TRUE or value is FALSE:
         return value is TRUE
     if isinstance(value, (bool, Bool)):
         return bool(value)
-    raise Failed(NO_OVERLOAD)
+    raise EvaluationError(NO_OVERLOAD)
 
 
 # ---- equality and order
@@ -69,7 +69,7 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
         if kind in NUMBERS and other in NUMBERS:
             return TRUE if holds(_plain(a), _plain(b)) else FALSE
         if kind is not other or isinstance(a, (list, dict, type)) or a is None:
-            raise Failed(NO_OVERLOAD)
+            raise EvaluationError(NO_OVERLOAD)
         if kind is Text:
             return TRUE if holds(str(a), str(b)) else FALSE
         return TRUE if holds(a, b) else FALSE
@@ -80,7 +80,7 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
 def contains(item: Any, holder: Any) -> Any:
     if isinstance(holder, (list, dict)):
         return TRUE if any(equal(item, one) for one in charged_items(holder)) else FALSE
-    raise Failed(NO_OVERLOAD)
+    raise EvaluationError(NO_OVERLOAD)
 
 
 def at(holder: Any, place: Any) -> Any:
@@ -89,15 +89,15 @@ def at(holder: Any, place: Any) -> Any:
         return select_optional(holder, place)
     if isinstance(holder, list):
         if not isinstance(place, (Int, Uint)):
-            raise Failed(NO_OVERLOAD)
+            raise EvaluationError(NO_OVERLOAD)
         if not 0 <= place < len(holder):
-            raise Failed(f"index out of bounds: {int(place)}")
+            raise EvaluationError(f"index out of bounds: {int(place)}")
         return list.__getitem__(holder, int(place))
     if isinstance(holder, dict):
         if not dict.__contains__(holder, place):
-            raise Failed(f"no such key: {place}")
+            raise EvaluationError(f"no such key: {place}")
         return dict.__getitem__(holder, place)
-    raise Failed(NO_OVERLOAD)
+    raise EvaluationError(NO_OVERLOAD)
 
 
 # ---- arithmetic
@@ -113,17 +113,17 @@ def _arithmetic(name: str, kinds: tuple[type, ...]) -> Callable[..., Any]:
     def step(*values: Any) -> Any:
         kind = type(values[0])
         if kind not in kinds or (kind is not type(values[-1]) and kind not in MOMENTS):
-            raise Failed(NO_OVERLOAD)
+            raise EvaluationError(NO_OVERLOAD)
         charge(sum(map(size, values)))
         try:
             found = operate(*values)
             return found if kind in MOMENTS else kind(found)
         except ZeroDivisionError:
-            raise Failed("modulus by zero" if name == "_%_" else "division by zero") from None
+            raise EvaluationError("modulus by zero" if name == "_%_" else "division by zero") from None
         except TypeError:
-            raise Failed(NO_OVERLOAD) from None
+            raise EvaluationError(NO_OVERLOAD) from None
         except ValueError:
-            raise Failed(f"{'unsigned ' if kind is Uint else ''}integer overflow") from None
+            raise EvaluationError(f"{'unsigned ' if kind is Uint else ''}integer overflow") from None
 
     return step
 
@@ -139,7 +139,7 @@ def divide(a: Any, b: Any) -> Any:
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {
-    "unary_not": lambda value: FALSE if truth(value) else TRUE,
+    "unary_not": lambda value: FALSE if as_bool(value) else TRUE,
     "unary_neg": _arithmetic("-_", (Int, Double)),
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {

@@ -14,7 +14,7 @@ TRAILING = re.compile(r"([^\s\[{(,]\s*),(?=\s*[\]}])")
 INDEXED = re.compile(r"\[\?([^\[\]]+)\]")
 
 
-def respell(expression: str) -> str:
+def rewrite_syntax(expression: str) -> str:
     """Rewrite the expression for the engine's grammar, leaving string literals and comments unchanged."""
     if "?" not in expression and not NAMESPACED.search(expression) and not TRAILING.search(expression):
         return expression

@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
-from matrixcontainer.kubeapi.auth.impersonation import who_is_meant
+from matrixcontainer.kubeapi.auth.impersonation import impersonated_user
 from matrixcontainer.kubeapi.endpoints.nonresource import NonResource
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
 from matrixcontainer.kubeapi.endpoints.request import Request, Target, attributes_of
@@ -135,7 +135,7 @@ class App:
         authorizer = self._core.authorizer
         for name in request.headers:
             if name.startswith("impersonate-"):
-                user = who_is_meant(user, request.headers, authorizer)
+                user = impersonated_user(user, request.headers, authorizer)
                 break
         request.user = user
         authorizer.demand(user, attributes_of(request, target))

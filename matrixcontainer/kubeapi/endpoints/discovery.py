@@ -79,7 +79,7 @@ class Discovery:
                 "kind": resource.kind,
                 "verbs": list(resource.verbs),
             }
-            entry |= _words(resource)
+            entry |= _aliases(resource)
             entry["storageVersionHash"] = _short_hash(resource.storage)
             entries.append(entry)
             for name, owner, kind, verbs in subresource_entries(resource):
@@ -119,7 +119,7 @@ class Discovery:
             "singularResource": resource.singular,
             "verbs": list(resource.verbs),
         }
-        entry |= _words(resource)
+        entry |= _aliases(resource)
         subresources = []
         for name, owner, kind, verbs in subresource_entries(resource):
             group, _, version = owner.rpartition("/") if owner else (resource.group, "", resource.version)
@@ -130,7 +130,7 @@ class Discovery:
         return entry
 
 
-def _words(resource: Resource) -> dict[str, list[str]]:
+def _aliases(resource: Resource) -> dict[str, list[str]]:
     """The resource's short names and categories."""
     found = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
     return {key: words for key, words in found.items() if words}

@@ -28,7 +28,7 @@ def check_list(query: Mapping[str, str]) -> None:
     _refuse(found)
     if token and revision not in ("", "0"):
         raise errors.bad_request("specifying resource version is not allowed when using continue")
-    if why := _no_revision(revision):
+    if why := _revision_error(revision):
         raise errors.bad_request(f"invalid resource version: {why}")
 
 
@@ -48,7 +48,7 @@ def check_watch(query: Mapping[str, str]) -> None:
     if match and query.get("continue"):
         found.append(errors.forbidden_field(MATCH, f"{MATCH} is forbidden when continue is provided"))
     _refuse(found)
-    if why := _no_revision(query.get("resourceVersion", "")):
+    if why := _revision_error(query.get("resourceVersion", "")):
         raise ApiError(500, "", why)
 
 
@@ -57,7 +57,7 @@ def _refuse(found: list[Cause]) -> None:
         raise errors.unprocessable("ListOptions", "meta.k8s.io", "", found)
 
 
-def _no_revision(text: str) -> str:
+def _revision_error(text: str) -> str:
     """Why a text is not a resourceVersion; "" if it is one. Checks the length first, as Python does not parse numbers
     with thousands of digits."""
     digits = text.isascii() and text.isdigit() and len(text) <= UNSIGNED_64_DIGITS_MAX

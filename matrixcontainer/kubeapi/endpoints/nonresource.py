@@ -27,16 +27,16 @@ class NonResource:
             return as_json(VERSION)
         if path in ("/api", "/apis"):
             if wants_aggregated(request.accept):
-                return self._discovered(request, f"aggregated:{path[1:]}", AGGREGATED_TYPE)
+                return self._discovery_response(request, f"aggregated:{path[1:]}", AGGREGATED_TYPE)
             choose(request.accept, forms=False)
-            return self._discovered(request, path[1:])
+            return self._discovery_response(request, path[1:])
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) == 2:
-            return self._discovered(request, f"version:/{parts[1]}")
+            return self._discovery_response(request, f"version:/{parts[1]}")
         if parts[0] == "apis" and len(parts) == 2:
-            return self._discovered(request, f"group:{parts[1]}")
+            return self._discovery_response(request, f"group:{parts[1]}")
         if parts[0] == "apis" and len(parts) == 3:
-            return self._discovered(request, f"version:{parts[1]}/{parts[2]}")
+            return self._discovery_response(request, f"version:{parts[1]}/{parts[2]}")
         if parts[0] == "openapi":
             return self._openapi(request, parts[1:])
         if path == "/":
@@ -49,7 +49,7 @@ class NonResource:
         found += [f"/apis/{group}/{version}" for group in groups for version in self._registry.versions(group)]
         return sorted([*found, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
 
-    def _discovered(self, request: Request, name: str, media: str = "application/json") -> Response:
+    def _discovery_response(self, request: Request, name: str, media: str = "application/json") -> Response:
         try:
             body, tag = self.discovery.document(name)
         except KeyError:

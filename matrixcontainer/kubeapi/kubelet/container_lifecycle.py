@@ -6,7 +6,7 @@ counts from the end of the second in which its container started: never early, a
 
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, action_of, noted
+from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, action_of, annotation_of
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
@@ -22,11 +22,11 @@ class Containers:
         self.pod, self.status, self.now, self.pace = pod, status, now, pace
         self.spec = pod["spec"]
         self.policy = self.spec.get("restartPolicy", "Always")
-        self.init = self._paired("initContainers", "initContainerStatuses")
-        self.main = self._paired("containers", "containerStatuses")
+        self.init = self._with_statuses("initContainers", "initContainerStatuses")
+        self.main = self._with_statuses("containers", "containerStatuses")
         self.init_failed = False
 
-    def _paired(self, specs: str, statuses: str) -> list[tuple[Obj, Obj]]:
+    def _with_statuses(self, specs: str, statuses: str) -> list[tuple[Obj, Obj]]:
         """Pair each container with its status, creating a waiting one if it has none."""
         current = {state["name"]: state for state in self.status.get(statuses) or []}
         pairs = []
@@ -86,7 +86,7 @@ class Containers:
     def _while_waiting(self, container: Obj, state: Obj, init: bool) -> float | None:
         seed = f"{self.pod['metadata']['uid']} {container['name']}"
         reason = state["state"].get("waiting", {}).get("reason")
-        if noted(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
+        if annotation_of(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
             text = f'Back-off pulling image "{container.get("image", "")}"'
             state["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
             return self.now + self.pace.delay("pull", seed)
@@ -120,15 +120,15 @@ class Containers:
             self._end(state, action.exit_code)
             return self.now
         ends = None if action.run_s is None else began + action.run_s
-        up = began + 1 + _passes_after(container["startupProbe"]) if container.get("startupProbe") else began
+        up = began + 1 + _probe_delay_s(container["startupProbe"]) if container.get("startupProbe") else began
         state["started"] = self.now >= up
         ready = up
         if probe := container.get("readinessProbe"):
-            ready = max(up, began + 1 + _passes_after(probe))
+            ready = max(up, began + 1 + _probe_delay_s(probe))
         if init and container.get("restartPolicy") != "Always":
             state["ready"] = False
             return ends
-        refused = noted(self.pod, "ready", container["name"]) == "false"
+        refused = annotation_of(self.pod, "ready", container["name"]) == "false"
         state["ready"] = bool(state["started"] and self.now >= ready and not refused)
         return earliest(ends, *(moment for moment in (up, ready) if moment > self.now))
 
@@ -197,7 +197,7 @@ class Containers:
         return [container["name"] for container, state in self.main if not state["ready"]]
 
 
-def _passes_after(probe: Obj) -> float:
+def _probe_delay_s(probe: Obj) -> float:
     """Seconds after the start until a probe that always succeeds reaches its success threshold."""
     more = max((probe.get("successThreshold") or 1) - 1, 0) * (probe.get("periodSeconds") or 10)
     return float((probe.get("initialDelaySeconds") or 0) + more)

@@ -30,7 +30,7 @@ class ScriptAction:
     lines: tuple[str, ...] = ()
 
 
-def noted(pod: dict[str, Any], word: str, container: str = "") -> str:
+def annotation_of(pod: dict[str, Any], word: str, container: str = "") -> str:
     notes = pod["metadata"].get("annotations") or {}
     return str(notes.get(f"{PREFIX}{word}.{container}", notes.get(PREFIX + word, "")))
 
@@ -44,17 +44,17 @@ def number(text: str) -> float | None:
 
 def action_of(pod: dict[str, Any], container: dict[str, Any]) -> ScriptAction:
     name = container["name"]
-    reported = understood([*(container.get("command") or []), *(container.get("args") or [])])
-    run_s = number(noted(pod, "run-seconds", name))
-    code = number(noted(pod, "exit-code", name))
-    printed = tuple(noted(pod, "log", name).splitlines())
+    reported = parse_command([*(container.get("command") or []), *(container.get("args") or [])])
+    run_s = number(annotation_of(pod, "run-seconds", name))
+    code = number(annotation_of(pod, "exit-code", name))
+    printed = tuple(annotation_of(pod, "log", name).splitlines())
     run_s = run_s if run_s is not None else reported.run_s
     if run_s is None and code is not None:
         run_s = 0.0
     return ScriptAction(run_s, int(code) if code is not None else reported.exit_code, printed + reported.lines)
 
 
-def understood(words: list[str]) -> ScriptAction:
+def parse_command(words: list[str]) -> ScriptAction:
     """The action of a command line if all of it is recognised; otherwise one that runs until stopped."""
     if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash") and words[1] in ("-c", "-ec"):
         parts = [part.strip() for part in re.split(r";|&&|\n", words[2]) if part.strip()]

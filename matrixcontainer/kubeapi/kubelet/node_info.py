@@ -36,14 +36,14 @@ def facts_of_node(node: dict[str, Any]) -> NodeFacts:
         ready=conditions.get("Ready") == "True",
         unschedulable=bool(spec.get("unschedulable")),
         deleting="deletionTimestamp" in meta,
-        address=addresses.get("InternalIP") or made_up_address(meta["name"]),
+        address=addresses.get("InternalIP") or synthetic_address(meta["name"]),
         labels=meta.get("labels") or {},
         taints=spec.get("taints") or [],
         allocatable={name: milli_or_nothing(text) for name, text in (status.get("allocatable") or {}).items()},
     )
 
 
-def made_up_address(name: str) -> str:
+def synthetic_address(name: str) -> str:
     """A stable synthetic address for a node, from the block reserved for benchmarks (RFC 2544)."""
     mark = hashlib.sha256(name.encode()).digest()
     return f"198.18.{mark[0]}.{mark[1] % 254 + 1}"

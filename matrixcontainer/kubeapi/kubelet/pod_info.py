@@ -159,7 +159,7 @@ class PodIndex(FactsIndex[PodFacts]):
         self.taken: dict[str, dict[str, int]] = {}  # node: resource: milli-units requested by unfinished pods
         self.unbound: set[Name] = set()
         self.addresses: dict[str, Name] = {}
-        self._promised: dict[Name, str] = {}
+        self._assigned: dict[Name, str] = {}
         """Addresses assigned to pods whose status does not show them yet."""
 
     def owned_by(self, uid: str) -> list[PodFacts]:
@@ -178,24 +178,24 @@ class PodIndex(FactsIndex[PodFacts]):
         """Pods that Jobs of that name have yet to count, whatever the Job's uid; with "" those that no Job controls."""
         return self.at("tracked", namespace, job_name)
 
-    def promised(self, pod: PodFacts, address: str) -> str:
+    def assign_address(self, pod: PodFacts, address: str) -> str:
         """The address assigned to the pod: an earlier one, or else `address`; "" if another live pod has that. The
         assignment ends with the pod, or once its status shows an address."""
-        if pod.key in self._promised:
-            return self._promised[pod.key]
+        if pod.key in self._assigned:
+            return self._assigned[pod.key]
         if self.addresses.setdefault(address, pod.key) != pod.key:
             return ""
-        self._promised[pod.key] = address
+        self._assigned[pod.key] = address
         return address
 
     def put(self, record: Record) -> tuple[PodFacts | None, PodFacts]:
-        promised = self._promised.get(record.key[1:])
+        assigned = self._assigned.get(record.key[1:])
         before, facts = super().put(record)
-        if promised and before is not None and (before.uid, "") == (facts.uid, facts.ip) and not facts.ended:
-            self.addresses[promised] = facts.key
-            self._promised[facts.key] = promised
+        if assigned and before is not None and (before.uid, "") == (facts.uid, facts.ip) and not facts.ended:
+            self.addresses[assigned] = facts.key
+            self._assigned[facts.key] = assigned
         if facts.node:
-            self._weigh(facts, 1)
+            self._count_requests(facts, 1)
         elif facts.active:
             self.unbound.add(facts.key)
         if facts.ip and not facts.ended:
@@ -207,14 +207,14 @@ class PodIndex(FactsIndex[PodFacts]):
         if facts is None:
             return None
         self.unbound.discard(key)
-        for address in (facts.ip, self._promised.pop(key, "")):
+        for address in (facts.ip, self._assigned.pop(key, "")):
             if self.addresses.get(address) == key:
                 del self.addresses[address]
         if facts.node:
-            self._weigh(facts, -1)
+            self._count_requests(facts, -1)
         return facts
 
-    def _weigh(self, facts: PodFacts, sign: int) -> None:
+    def _count_requests(self, facts: PodFacts, sign: int) -> None:
         if facts.ended:
             return
         taken = self.taken.setdefault(facts.node, {})

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.container_lifecycle import Containers, earliest
-from matrixcontainer.kubeapi.kubelet.container_script import noted, number
+from matrixcontainer.kubeapi.kubelet.container_script import annotation_of, number
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 from matrixcontainer.kubeapi.schema.structural import copy_json
@@ -30,7 +30,7 @@ class Next:
 def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
     meta, current = pod["metadata"], pod.get("status") or {}
     if "deletionTimestamp" in meta:
-        return _leave(pod, now, pace)
+        return _terminate(pod, now, pace)
     if current.get("phase") in ("Succeeded", "Failed"):
         return Next()
     seen = _bound_at(pod) + pace.delay("accept", meta["uid"])
@@ -43,10 +43,10 @@ def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
     limit = pod["spec"].get("activeDeadlineSeconds")
     ends = parse_timestamp(status["startTime"]) + limit if limit is not None else None
     if ends is not None and now >= ends:
-        return Next(status=_out_of_time(pod, status, now))
+        return Next(status=_deadline_exceeded(pod, status, now))
     containers = Containers(pod, status, now, pace)
     again = containers.advance()
-    _conclude(pod, status, containers, now)
+    _set_phase(pod, status, containers, now)
     return Next(status if status != pod.get("status") else None, at=earliest(again, ends))
 
 
@@ -72,7 +72,7 @@ def set_condition(status: Obj, kind: str, value: bool, now: float, reason: str =
         conditions[conditions.index(current)] = fresh
 
 
-def _conclude(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
+def _set_phase(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
     codes = containers.exit_codes()
     if containers.init_failed:
         status["phase"] = "Failed"
@@ -109,7 +109,7 @@ def _conditions(pod: Obj, status: Obj, containers: Containers, now: float) -> No
         set_condition(status, "Ready", False, now, "ReadinessGatesNotReady", text)
 
 
-def _out_of_time(pod: Obj, status: Obj, now: float) -> Obj:
+def _deadline_exceeded(pod: Obj, status: Obj, now: float) -> Obj:
     containers = Containers(pod, status, now, Pace({}))
     containers.end_all(137, "Error")
     status |= {"phase": "Failed", "reason": "DeadlineExceeded"}
@@ -122,12 +122,12 @@ def _out_of_time(pod: Obj, status: Obj, now: float) -> Obj:
 # ---- termination
 
 
-def _leave(pod: Obj, now: float, pace: Pace) -> Next:
+def _terminate(pod: Obj, now: float, pace: Pace) -> Next:
     """Terminate the pod: containers stop within the grace period, then the pod is removed unless finalizers keep it."""
     meta, current = pod["metadata"], pod.get("status") or {}
     grace = meta.get("deletionGracePeriodSeconds") or 0
     began = parse_timestamp(meta["deletionTimestamp"]) - grace
-    desired = number(noted(pod, "stop-seconds"))
+    desired = number(annotation_of(pod, "stop-seconds"))
     stop_s = desired if desired is not None else pace.delay("stop", meta["uid"])
     for container in pod["spec"].get("containers") or []:
         hook = ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}

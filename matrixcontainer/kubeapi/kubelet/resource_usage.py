@@ -30,7 +30,7 @@ DEFAULTS = {"cpu": (10, 5), "memory": (2, 32 * 2**20 * 1000)}  # divisor of the 
 NODE_OWN = {"cpu": 100, "memory": 512 * 2**20 * 1000}
 
 
-def notes_of(obj: Obj | None) -> dict[str, str]:
+def annotations_of(obj: Obj | None) -> dict[str, str]:
     return ((obj or {}).get("metadata") or {}).get("annotations") or {}
 
 
@@ -44,7 +44,7 @@ def amount(text: str | None) -> int | None:
 def container_usage(pod: Obj, controller: Obj | None, running: int) -> dict[str, Usage]:
     """Usage by container. `running` is the number of pods that share the controller's totals."""
     containers = pod["spec"].get("containers") or []
-    own, above = notes_of(pod), notes_of(controller)
+    own, above = annotations_of(pod), annotations_of(controller)
     words = {*DEFAULTS}
     for notes in (own, above):
         words |= {
@@ -58,7 +58,7 @@ def container_usage(pod: Obj, controller: Obj | None, running: int) -> dict[str,
         usage = found[name] = {}
         for word in sorted(words):
             reported = _annotated(own, above, word, name, len(containers), running)
-            usage[word] = reported if reported is not None else _presumed(container, word)
+            usage[word] = reported if reported is not None else _default_usage(container, word)
     return found
 
 
@@ -75,7 +75,7 @@ def _annotated(
     return None
 
 
-def _presumed(container: Obj, word: str) -> int:
+def _default_usage(container: Obj, word: str) -> int:
     if word not in DEFAULTS:
         return 0
     part, otherwise = DEFAULTS[word]

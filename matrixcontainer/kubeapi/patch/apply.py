@@ -22,12 +22,12 @@ from matrixcontainer.kubeapi.patch.field_set import (
     child_schema,
     compare,
     from_fields,
-    in_set_order,
     is_associative,
     is_granular,
     item_element,
     path_text,
     paths_of,
+    set_order_key,
     to_fields,
     with_fields,
 )
@@ -188,7 +188,7 @@ def apply_config(
     plain = without_ownership(base)
     managers = read_managers(base)
     if live is not None and not managers:
-        managers = _everything_before(plain, schema, config["apiVersion"], options)
+        managers = _owner_before_first_apply(plain, schema, config["apiVersion"], options)
     me: Owner = (options.manager, "Apply", config["apiVersion"], options.subresource)
     earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == options.subresource]
     last: Paths = frozenset().union(*(managers[owner].paths for owner in earlier))
@@ -200,11 +200,13 @@ def apply_config(
         (owner, path)
         for owner, current in managers.items()
         if owner not in earlier
-        for path in sorted(current.paths & changed, key=in_set_order)
+        for path in sorted(current.paths & changed, key=set_order_key)
         if any(path[:length] in wanted for length in range(1, len(path) + 1))
     ]
     if conflicts and not options.force:
-        granted = _granted_to_client(plain, schema, config["apiVersion"]) if options.manager == CLIENT else frozenset()
+        granted = (
+            _client_side_applied(plain, schema, config["apiVersion"]) if options.manager == CLIENT else frozenset()
+        )
         if left := [(owner, path) for owner, path in conflicts if path not in granted]:
             raise conflict_error(left)
     for loser in {owner for owner, _ in conflicts}:
@@ -230,7 +232,7 @@ def apply_config(
     return drop_nulls(merged, schema) if schema.ref else merged
 
 
-def _everything_before(
+def _owner_before_first_apply(
     plain: dict[str, Any], schema: Schema, api_version: str, options: ApplyOptions
 ) -> dict[Owner, ManagedFields]:
     """Owner of all fields of an untracked object at its first apply: before-first-apply."""
@@ -239,7 +241,7 @@ def _everything_before(
     return {(BEFORE, "Update", api_version, options.subresource): ManagedFields(paths, options.now)} if paths else {}
 
 
-def _granted_to_client(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:
+def _client_side_applied(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:
     """Fields that kubectl set by client-side apply and that are unchanged: taking them over is not a conflict."""
     text = (plain["metadata"].get("annotations") or {}).get(LAST_APPLIED, "")
     try:

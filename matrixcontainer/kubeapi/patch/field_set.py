@@ -178,7 +178,7 @@ def with_fields(paths: Paths, schema: Schema) -> Paths:
     return frozenset(found)
 
 
-def in_set_order(path: Path) -> list[tuple[bool, str]]:
+def set_order_key(path: Path) -> list[tuple[bool, str]]:
     """Sort key of a path: at every level, leaves sort before elements with children."""
     return [(place < len(path) - 1, element) for place, element in enumerate(path)]
 

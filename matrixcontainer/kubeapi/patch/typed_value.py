@@ -70,7 +70,7 @@ def _check_list(value: list[Any], schema: Schema, at: str, path: tuple[str, ...]
     for index, item in enumerate(value):
         where = f"[{index}]"
         if schema.list_type in ("set", "map"):
-            if why := _no_member(item, schema):
+            if why := _invalid_member(item, schema):
                 found.append((at, f"element {index}: {why}"))
                 return
             element = item_element(schema, item)
@@ -82,7 +82,7 @@ def _check_list(value: list[Any], schema: Schema, at: str, path: tuple[str, ...]
             _check(item, schema.items, at + where, (*path, where), found)
 
 
-def _no_member(item: Any, schema: Schema) -> str:
+def _invalid_member(item: Any, schema: Schema) -> str:
     """Why an item cannot be a member of a set or map list; empty if it can."""
     if schema.list_type == "set":
         if isinstance(item, dict):

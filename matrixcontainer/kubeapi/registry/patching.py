@@ -82,7 +82,7 @@ class Patcher:
         stated = object_meta.stated_revision(config, resource, name)
         meta.pop("resourceVersion", None)
         settle_namespace(resource, namespace, meta)
-        _narrow(resource, config, options)
+        _drop_other_endpoints_fields(resource, config, options)
         apply_once = partial(self._apply_once, resource, namespace, name, config, stated_config, stated, options)
         key, warned = (resource.storage, namespace, name), len(options.warnings)
         for _ in range(RETRIES_MAX):
@@ -144,7 +144,7 @@ def demand_map(patch: Any, patch_type: str) -> dict[str, Any]:
     raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
 
 
-def _narrow(resource: Resource, config: dict[str, Any], options: Options) -> None:
+def _drop_other_endpoints_fields(resource: Resource, config: dict[str, Any], options: Options) -> None:
     """Drop fields that the endpoint does not write, so that apply does not own them: /status writes only the status,
     the main endpoint everything else."""
     if options.subresource == "status":

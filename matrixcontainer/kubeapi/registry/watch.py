@@ -65,7 +65,7 @@ class Watch:
         self.ended = False
         self._plain = options.form is None and not query.labels and not query.fields
         self._namespace = query.namespace
-        self._place: int | None = None
+        self._position: int | None = None
         self._wake: Callable[[], None] | None = None
         self._clock = asyncio.get_running_loop().time
         self._ends = self._clock() + self.timeout_s
@@ -73,7 +73,7 @@ class Watch:
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self.log.waiters[wake] = lambda: self._place
+        self.log.waiters[wake] = lambda: self._position
 
     def close(self) -> None:
         if self._wake is not None:
@@ -86,15 +86,15 @@ class Watch:
 
     def take(self) -> bytes:
         """The next lines, b"" if there are none. Must not be called after `ended`."""
-        if self._place is None:
+        if self._position is None:
             return self._begin()
         log = self.log
-        if self._place < log.start:
+        if self._position < log.start:
             return self._too_old(self.store.compacted_revision)
         lines: list[bytes] = []
         size = 0
-        for change in log.since(self._place):
-            self._place += 1
+        for change in log.since(self._position):
+            self._position += 1
             if (line := self._line_of(change)) is not None:
                 lines.append(line)
                 size += len(line)
@@ -114,18 +114,18 @@ class Watch:
     def _begin(self) -> bytes:
         revision = self.query.revision
         if revision in ("", "0"):
-            self._place = self.log.end()
-            return self._present()
+            self._position = self.log.end()
+            return self._initial_events()
         if int(revision) < self.store.compacted_revision:
             return self._too_old(int(revision))
         if int(revision) > self.store.revision:  # all commits have been read: from before the database was restored
             return self._expired(f"too large resource version: {revision}, current: {self.store.revision}")
-        self._place = self.log.position_after(int(revision))
+        self._position = self.log.position_after(int(revision))
         return self.take()
 
     # ---- lines
 
-    def _present(self) -> bytes:
+    def _initial_events(self) -> bytes:
         """Existing objects as ADDED, followed by the initial-events-end bookmark if requested."""
         present = self.store.objects_of(self.resource.storage, self.query.namespace)
         lines = [line("ADDED", self._body(record)) for record in present if self._selects(record)]

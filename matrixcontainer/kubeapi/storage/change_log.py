@@ -79,10 +79,10 @@ class History:
         self.log(change.record.key[0]).changes.append(change)
         self.changes.append(change)
         self._bytes += len(change.record.body)
-        while self.changes and self._too_much(change.at):
+        while self.changes and self._over_limit(change.at):
             self._forget_oldest()
 
-    def forget_until(self, moment: float) -> None:
+    def forget_before(self, moment: float) -> None:
         """Discard changes older than that time."""
         while self.changes and self.changes[0].at < moment:
             self._forget_oldest()
@@ -103,7 +103,7 @@ class History:
         log.changes.popleft()
         log.start += 1
 
-    def _too_much(self, now: float) -> bool:
+    def _over_limit(self, now: float) -> bool:
         return (
             len(self.changes) > HISTORY_CHANGES_MAX
             or self._bytes > HISTORY_BYTES_MAX

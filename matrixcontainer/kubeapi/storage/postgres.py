@@ -55,7 +55,7 @@ class Postgres:
         return self._connection
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as failure:
@@ -70,7 +70,7 @@ class Postgres:
             raise StorageError(text, kind, f"PostgreSQL at {self.place}") from failure
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
-        with self._translated():
+        with self._translating_errors():
             run = self.connection.execute
             for name in ("revision", "compacted_revision"):
                 run("INSERT INTO kube_counters VALUES (%s, 0) ON CONFLICT DO NOTHING", (name,))
@@ -82,7 +82,7 @@ class Postgres:
         return known["revision"], known["compacted_revision"], objects, changes
 
     def newest(self) -> int:
-        with self._translated():
+        with self._translating_errors():
             row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()
         assert row is not None
         return int(row[0])
@@ -91,7 +91,7 @@ class Postgres:
 
     def begin(self, after: int) -> list[ChangeRow]:
         try:
-            with self._translated():
+            with self._translating_errors():
                 taken = self.connection.execute(LOCK_REVISION)
                 taken.nextset()  # one result per statement
                 row = taken.fetchone()
@@ -103,7 +103,7 @@ class Postgres:
 
     def write(self, batch: Sequence[Change]) -> None:
         kept, gone = object_rows(batch)
-        with self._translated(), self.connection.pipeline(), self.connection.cursor() as cursor:
+        with self._translating_errors(), self.connection.pipeline(), self.connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)", change_rows(batch)
             )
@@ -117,7 +117,7 @@ class Postgres:
 
     def commit(self) -> None:
         try:
-            with self._translated():
+            with self._translating_errors():
                 self.connection.execute(f"NOTIFY {CHANNEL}; COMMIT")
         except StorageError:
             self.rollback()
@@ -132,7 +132,7 @@ class Postgres:
 
     def changes_after(self, revision: int) -> list[ChangeRow]:
         """Raises HistoryGap if some of them have been compacted."""
-        with self._translated():
+        with self._translating_errors():
             found: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (revision,), binary=True).fetchall()
             if found:
                 complete = found[0][0] == revision + 1
@@ -146,7 +146,7 @@ class Postgres:
         return found
 
     def forget(self, compacted_revision: int) -> int:
-        with self._translated(), self.connection.transaction():
+        with self._translating_errors(), self.connection.transaction():
             self.connection.execute(
                 "UPDATE kube_counters SET value = %s WHERE name = 'compacted_revision'", (compacted_revision,)
             )

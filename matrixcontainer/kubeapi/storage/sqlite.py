@@ -60,19 +60,19 @@ class Sqlite:
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"synchronous is NORMAL or FULL, not {synchronous}")
         self.place = path
-        with self._translated():
+        with self._translating_errors():
             self.connection = sqlite3.connect(
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=64
             )
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute(f"PRAGMA synchronous={synchronous}")
             self.connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
-        self._mover: ThreadPoolExecutor | None = None
-        self._moving: Future[None] | None = None
+        self._checkpointer: ThreadPoolExecutor | None = None
+        self._checkpointing: Future[None] | None = None
         self._written = 0
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         """Raise SQLite's failures as StorageError with a remedy."""
         try:
             yield
@@ -80,7 +80,7 @@ class Sqlite:
             raise storage_error(self.place, failure) from failure
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
-        with self._translated():
+        with self._translating_errors():
             known: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))
             for name in ("revision", "compacted_revision"):
                 if name not in known:
@@ -90,11 +90,11 @@ class Sqlite:
         return known.get("revision", 0), known.get("compacted_revision", 0), objects, changes
 
     def newest(self) -> int:
-        with self._translated():
+        with self._translating_errors():
             return int(self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0])
 
     def begin(self, after: int) -> list[ChangeRow]:
-        with self._translated():
+        with self._translating_errors():
             self.connection.execute("BEGIN IMMEDIATE")
             found = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
         if found != after:
@@ -105,7 +105,7 @@ class Sqlite:
     def write(self, batch: Sequence[Change]) -> None:
         kept, gone = object_rows(batch)
         run = self.connection.executemany
-        with self._translated():
+        with self._translating_errors():
             run("INSERT INTO kube_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", change_rows(batch))
             if kept:
                 run("INSERT OR REPLACE INTO kube_objects VALUES (?, ?, ?, ?, ?, ?)", kept)
@@ -116,7 +116,7 @@ class Sqlite:
 
     def commit(self) -> None:
         try:
-            with self._translated():
+            with self._translating_errors():
                 self.connection.execute("COMMIT")
         except StorageError:
             self.rollback()
@@ -126,12 +126,12 @@ class Sqlite:
 
     def _start_checkpoint(self) -> None:
         """Start a checkpoint in the background, unless one is running."""
-        if self._moving is not None and not self._moving.done():
+        if self._checkpointing is not None and not self._checkpointing.done():
             return
         self._written = 0
-        if self._mover is None:
-            self._mover = ThreadPoolExecutor(1, "kube-log")
-        self._moving = self._mover.submit(self._checkpoint)
+        if self._checkpointer is None:
+            self._checkpointer = ThreadPoolExecutor(1, "kube-log")
+        self._checkpointing = self._checkpointer.submit(self._checkpoint)
 
     def _checkpoint(self) -> None:
         """Do a passive checkpoint. What it cannot move is left to a later one, a commit or the next start."""
@@ -143,12 +143,12 @@ class Sqlite:
             self.connection.execute("ROLLBACK")
 
     def changes_after(self, revision: int) -> list[ChangeRow]:
-        with self._translated():
+        with self._translating_errors():
             return self.connection.execute(SELECT_CHANGES, (revision,)).fetchall()
 
     def forget(self, compacted_revision: int) -> int:
         try:
-            with self._translated():
+            with self._translating_errors():
                 self.connection.execute("BEGIN IMMEDIATE")
                 self.connection.execute(
                     "UPDATE kube_counters SET value = ? WHERE name = 'compacted_revision'", (compacted_revision,)
@@ -169,8 +169,8 @@ class Sqlite:
         """Do nothing: no other process writes."""
 
     def close(self) -> None:
-        if self._mover is not None:
-            self._mover.shutdown()
+        if self._checkpointer is not None:
+            self._checkpointer.shutdown()
         with suppress(sqlite3.Error):
             self.connection.close()
 

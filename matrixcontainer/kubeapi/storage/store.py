@@ -51,9 +51,9 @@ class Store:
         self.listeners: list[Callable[[Change], None]] = []
         self._next = 0
         self._pending: dict[Key, Record | None] = {}
-        self._gathering: Batch | None = None
-        self._under_way: Batch | None = None
-        self._lost_by = ""  # why the last batch failed; logged once
+        self._next_batch: Batch | None = None
+        self._in_flight: Batch | None = None
+        self._last_failure = ""  # why the last batch failed; logged once
         self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
         self._disk_s = 0.0  # moving average of the duration of a commit
         self._catching_up: asyncio.Future[None] | None = None
@@ -97,7 +97,7 @@ class Store:
         old = self.latest(key)
         if (old.revision if old else 0) != (expected.revision if expected else 0):
             raise Conflict(key)
-        record = self._revised(key, obj)
+        record = self._with_next_revision(key, obj)
         demand_size(record)
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
@@ -106,9 +106,9 @@ class Store:
         old = self.latest(key)
         if old is None or old.revision != expected.revision:
             raise Conflict(key)
-        return await self._enqueue(Change("DELETED", self._revised(key, obj), old, self.now()))
+        return await self._enqueue(Change("DELETED", self._with_next_revision(key, obj), old, self.now()))
 
-    def _revised(self, key: Key, obj: dict[str, Any]) -> Record:
+    def _with_next_revision(self, key: Key, obj: dict[str, Any]) -> Record:
         """The object at the next revision. The revision is only taken once the object joins a batch, so that there are
         no gaps."""
         revision = self._next + 1
@@ -116,14 +116,14 @@ class Store:
         return Record(key, obj["metadata"]["uid"], revision, encode(obj))
 
     async def _enqueue(self, change: Change) -> Record:
-        batch = self._gathering
+        batch = self._next_batch
         if batch is None:
-            batch = self._gathering = Batch()
-            if self._under_way is None:
+            batch = self._next_batch = Batch()
+            if self._in_flight is None:
                 asyncio.get_running_loop().call_soon(self._begin)
         self._next = change.revision
         batch.changes.append(change)
-        self._pending[change.record.key] = _left_by(change)
+        self._pending[change.record.key] = _state_after(change)
         await batch.outcome()
         if change.record.revision == LOST:
             raise Conflict(change.record.key)
@@ -131,15 +131,15 @@ class Store:
 
     def _begin(self) -> None:
         """Start the next batch, unless one is in flight; its end starts the next."""
-        if self._under_way is not None or self._gathering is None:
+        if self._in_flight is not None or self._next_batch is None:
             return
-        self._under_way, self._gathering = self._gathering, None
+        self._in_flight, self._next_batch = self._next_batch, None
         after = self.revision
-        if not self._under_way.changes:
+        if not self._in_flight.changes:
             self._finish(None, None)
             return
         if self.shared:
-            self._do(lambda: self.database.begin(after), self._begun)
+            self._run_job(lambda: self.database.begin(after), self._on_begun)
             return
         try:
             self.database.begin(after)
@@ -150,30 +150,30 @@ class Store:
         if self._disk_s < INLINE_S:  # faster than handing it to the thread
             self._finish(*_outcome(self._timed_commit))
         else:
-            self._do(self._timed_commit, self._finish)
+            self._run_job(self._timed_commit, self._finish)
 
     def _timed_commit(self) -> None:
         began = time.perf_counter()
         self.database.commit()
         self._disk_s += 0.25 * (time.perf_counter() - began - self._disk_s)
 
-    def _begun(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
+    def _on_begun(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
         if foreign is None:
             self._finish(None, failure)
             return
         if foreign:
-            self._follow(foreign)
+            self._apply_foreign(foreign)
             self._rebase()
-        assert self._under_way is not None
-        if self._under_way.changes:
-            self._do(self._write_and_commit, self._finish)
+        assert self._in_flight is not None
+        if self._in_flight.changes:
+            self._run_job(self._write_and_commit, self._finish)
         else:
-            self._do(self.database.rollback, self._finish)
+            self._run_job(self.database.rollback, self._finish)
 
     def _write(self) -> None:
-        assert self._under_way is not None
+        assert self._in_flight is not None
         try:
-            self.database.write(self._under_way.changes)
+            self.database.write(self._in_flight.changes)
         except StorageError:
             self.database.rollback()
             raise
@@ -182,7 +182,7 @@ class Store:
         self._write()
         self.database.commit()
 
-    def _do(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
+    def _run_job(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
         """Run a database job, in the worker thread if there is one, and call `then` with its result or failure."""
         if self._worker is None:
             then(*_outcome(job))
@@ -192,30 +192,30 @@ class Store:
 
     def _finish(self, _: Any, failure: Exception | None) -> None:
         """Complete the batch: it is durable, or lost together with the next one, which builds on it."""
-        batch, self._under_way = self._under_way, None
+        batch, self._in_flight = self._in_flight, None
         assert batch is not None
         if failure is not None:
-            self._lose(batch, failure)
+            self._fail_batches(batch, failure)
             return
         for change in batch.changes:
-            self._show(change)
+            self._publish(change)
         if batch.changes:
-            self.revision, self._lost_by = batch.changes[-1].revision, ""
-        gathered = self._gathering.changes if self._gathering else []
-        self._pending = {change.record.key: _left_by(change) for change in gathered} if gathered else {}
+            self.revision, self._last_failure = batch.changes[-1].revision, ""
+        gathered = self._next_batch.changes if self._next_batch else []
+        self._pending = {change.record.key: _state_after(change) for change in gathered} if gathered else {}
         batch.settle()
         self._wake(batch.changes)
         self._begin()
 
-    def _lose(self, batch: Batch, failure: Exception) -> None:
+    def _fail_batches(self, batch: Batch, failure: Exception) -> None:
         lost = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
-        if str(lost) != self._lost_by:
+        if str(lost) != self._last_failure:
             log.error("writes lost", extra={"why": str(lost)})
-            self._lost_by = str(lost)
-        for one in (batch, self._gathering):
+            self._last_failure = str(lost)
+        for one in (batch, self._next_batch):
             if one is not None:
                 one.settle(lost)
-        self._gathering, self._pending = None, {}
+        self._next_batch, self._pending = None, {}
         self._next = self.revision
         if isinstance(failure, HistoryGap):
             self._reload()
@@ -227,7 +227,7 @@ class Store:
     def _rebase(self) -> None:
         """Give pending writes new revisions after those of other processes, and drop the ones that conflict."""
         self._next, self._pending = self.revision, {}
-        for batch in (self._under_way, self._gathering):
+        for batch in (self._in_flight, self._next_batch):
             if batch is not None:
                 batch.changes = [change for change in batch.changes if self._renumber(change)]
 
@@ -241,20 +241,20 @@ class Store:
         record.revision = self._next
         obj["metadata"]["resourceVersion"] = str(self._next)
         record.body = encode(obj)
-        self._pending[record.key] = _left_by(change)
+        self._pending[record.key] = _state_after(change)
         return True
 
-    def _follow(self, rows: Iterable[ChangeRow]) -> None:
+    def _apply_foreign(self, rows: Iterable[ChangeRow]) -> None:
         """Publish what other processes committed."""
         seen = []
         for row in rows:
             if row[0] <= self.revision:
                 continue
             change = change_of(row, self.get((row[2], row[3], row[4])))
-            self._show(change)
+            self._publish(change)
             self.revision = change.revision
             seen.append(change)
-        if seen and self._under_way is None and self._gathering is None:
+        if seen and self._in_flight is None and self._next_batch is None:
             self._next = self.revision
         self._wake(seen)
 
@@ -267,7 +267,7 @@ class Store:
                 after = self.revision
                 if self._catching_up is reading:
                     self._catching_up = None  # later callers need a new read
-                self._do(
+                self._run_job(
                     lambda: self.database.changes_after(after), lambda rows, lost: self._caught_up(reading, rows, lost)
                 )
 
@@ -278,10 +278,10 @@ class Store:
         self, reading: "asyncio.Future[None]", rows: list[ChangeRow] | None, failure: Exception | None
     ) -> None:
         if rows:
-            self._follow(rows)
+            self._apply_foreign(rows)
         elif isinstance(failure, HistoryGap):
             self._reload()
-        if (rows or isinstance(failure, HistoryGap)) and self._under_way is None:
+        if (rows or isinstance(failure, HistoryGap)) and self._in_flight is None:
             self._rebase()
         if reading.cancelled():
             return
@@ -314,12 +314,12 @@ class Store:
 
     # ---- showing
 
-    def _show(self, change: Change) -> None:
-        self._table.set(change.record.key, _left_by(change))
+    def _publish(self, change: Change) -> None:
+        self._table.set(change.record.key, _state_after(change))
         self.history.remember(change)
-        self._hand_on(change)
+        self._notify_listeners(change)
 
-    def _hand_on(self, change: Change) -> None:
+    def _notify_listeners(self, change: Change) -> None:
         resource, namespace, name = change.record.key
         for listener in self.listeners:
             try:
@@ -336,11 +336,11 @@ class Store:
 
     async def compact(self) -> int:
         """Discard old changes from the history and delete discarded ones from the database; return the rows deleted."""
-        while self._under_way is not None:
-            await asyncio.wait((self._under_way.done,))
-        self.history.forget_until(self.now() - HISTORY_S_MIN)
+        while self._in_flight is not None:
+            await asyncio.wait((self._in_flight.done,))
+        self.history.forget_before(self.now() - HISTORY_S_MIN)
         compacted_revision, placeholder = self.compacted_revision, Batch()
-        self._under_way = placeholder  # blocks writes meanwhile
+        self._in_flight = placeholder  # blocks writes meanwhile
         deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def then(count: int, failure: Exception | None) -> None:
@@ -351,7 +351,7 @@ class Store:
                     deleted.set_exception(failure)
             self._finish(None, None)
 
-        self._do(lambda: self.database.forget(compacted_revision), then)
+        self._run_job(lambda: self.database.forget(compacted_revision), then)
         return await deleted
 
     def _load(self) -> None:
@@ -369,7 +369,7 @@ class Store:
             now = self.get(key)
             if now is not None and now.revision == change.revision:
                 change.record = now
-            seen[key] = _left_by(change)
+            seen[key] = _state_after(change)
             self.history.remember(change)
 
     def _reload(self) -> None:
@@ -378,7 +378,7 @@ class Store:
         before = self._table.clear()
         self._load()
         for change in differences(before, self._table.everything(), self.revision, self.now()):
-            self._hand_on(change)
+            self._notify_listeners(change)
         for current in list(self.history.logs.values()):
             current.wake()
 
@@ -388,7 +388,7 @@ class Store:
         self.database.close()
 
 
-def _left_by(change: Change) -> Record | None:
+def _state_after(change: Change) -> Record | None:
     return None if change.type == "DELETED" else change.record
 
 

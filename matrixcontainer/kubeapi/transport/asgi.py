@@ -90,7 +90,7 @@ class Asgi:
 
     async def _websocket(self, request: Request, receive: Receive, send: Send) -> None:
         await receive()  # the connect message
-        _take_token(request)
+        _move_token_to_header(request)
         response = await self._app.respond(request)
         if isinstance(response.body, Watch) and (refused := _refusal(request)) is not None:
             response = refused
@@ -102,18 +102,18 @@ class Asgi:
             return
         await send({"type": "websocket.accept", "subprotocol": next(iter(_protocols(request)), None)})
 
-        async def say(chunk: bytes) -> None:
+        async def send_chunk(chunk: bytes) -> None:
             for line in chunk.decode().splitlines(keepends=True):
                 await send({"type": "websocket.send", "text": line})
 
-        if await self._stream(request, response.body, say, receive, "websocket.disconnect"):
+        if await self._stream(request, response.body, send_chunk, receive, "websocket.disconnect"):
             await send({"type": "websocket.close", "code": NORMAL_CLOSURE})
 
     async def _stream(
         self,
         request: Request,
         body: Watch | AsyncIterator[bytes],
-        say: Callable[[bytes], Awaitable[None]],
+        send_chunk: Callable[[bytes], Awaitable[None]],
         receive: Receive,
         gone: str,
     ) -> bool:
@@ -122,7 +122,7 @@ class Asgi:
 
         async def pump() -> None:
             async for chunk in chunks:
-                await say(chunk)
+                await send_chunk(chunk)
 
         sending, leaving = asyncio.ensure_future(pump()), asyncio.ensure_future(_until(gone, receive))
         try:
@@ -147,7 +147,7 @@ class Body:
         self._stated = headers.get("content-length", "0")
         # On HTTP/1.1 a body ends with its last byte; on HTTP/2 the end may be signalled separately.
         self._length = int(self._stated) if http_1 and self._stated.isdigit() else None
-        # With `Expect: 100-continue` the client sends nothing unless the body is read.
+        # With `Expect: 100-continue` the client sends nothing unless the body is read; on HTTP/2 it can stay unread.
         self._comes = (self._stated != "0" or "transfer-encoding" in headers) and "expect" not in headers
         self._more, self._broken = True, False
 
@@ -189,11 +189,11 @@ class Body:
 def send_pieces(send_piece: SendPiece) -> SendPiece:
     """A function that sends a chunk of any length in pieces."""
 
-    async def say(chunk: bytes) -> None:
+    async def send_chunk(chunk: bytes) -> None:
         for piece in pieces_of(chunk):
             await send_piece(piece)
 
-    return say
+    return send_chunk
 
 
 async def lines(watch: Watch) -> AsyncIterator[bytes]:
@@ -243,7 +243,7 @@ def _protocols(request: Request) -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
-def _take_token(request: Request) -> None:
+def _move_token_to_header(request: Request) -> None:
     """Move a bearer token from the subprotocols to the Authorization header: browsers cannot set headers, so they may
     send it as a subprotocol next to another one."""
     offered = _protocols(request)

@@ -37,7 +37,7 @@ class WatchFeed:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._watch.open(self._call)
+        self._watch.open(self._schedule_push)
         self._push()
 
     def close(self) -> None:
@@ -48,7 +48,7 @@ class WatchFeed:
             self._sending.cancel()
         self.ended.cancel()
 
-    def _call(self) -> None:
+    def _schedule_push(self) -> None:
         """Schedule a push, once however often this is called, for after the current callbacks."""
         if not self._called:
             self._called = True
@@ -63,10 +63,10 @@ class WatchFeed:
                 chunk = self._watch.take()
                 if not chunk:
                     break
-                if not self._sent(pieces_of(chunk)):
+                if not self._send_pieces(pieces_of(chunk)):
                     return
                 if len(chunk) > PIECE_BYTES:
-                    self._call()  # let others run first
+                    self._schedule_push()  # let others run first
                     return
         except Exception as failure:
             self.ended.set_exception(failure)
@@ -80,7 +80,7 @@ class WatchFeed:
         self._timer = None
         self._push()
 
-    def _sent(self, pieces: Iterator[bytes]) -> bool:
+    def _send_pieces(self, pieces: Iterator[bytes]) -> bool:
         """Send the pieces; return whether the server accepted all. Otherwise a task sends the rest."""
         for piece in pieces:
             step = self._send(piece).__await__()

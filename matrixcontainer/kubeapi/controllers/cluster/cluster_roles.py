@@ -106,7 +106,7 @@ def aggregated(roles: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     for _ in range(PASSES_MAX):
         before = dict(rules)
         for name, sources in gather.items():  # sequentially, so that roles that aggregate each other converge
-            rules[name] = _together(rules[source] for source in sources)
+            rules[name] = _merge_rules(rules[source] for source in sources)
         if rules == before:
             break
     return {name: rules[name] for name in gather}
@@ -121,7 +121,7 @@ def _sources(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _together(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+def _merge_rules(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Concatenate the rules without duplicates."""
     found: list[dict[str, Any]] = []
     for rules in lists:

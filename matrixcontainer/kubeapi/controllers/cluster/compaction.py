@@ -32,14 +32,14 @@ class Compaction:
         oldest = self.core.now() - LIFETIME_S
         gone = 0
         for record in list(self.core.store.objects_of("events")):
-            if _written(event := record.obj) < oldest:
+            if _last_written(event := record.obj) < oldest:
                 with contextlib.suppress(Conflict):  # written or deleted meanwhile
                     await self.core.verbs.writer.erase(resource, record, event)
                     gone += 1
         return gone
 
 
-def _written(event: dict[str, Any]) -> float:
+def _last_written(event: dict[str, Any]) -> float:
     """Time of the last write, as recorded by the server."""
     meta = event["metadata"]
     noted = [entry.get("time") or "" for entry in meta.get("managedFields") or []]

@@ -46,7 +46,7 @@ class DisruptionBudgets(Controller):
         pods = [record.obj for record in self.core.store.objects_of("pods", namespace)]
 
         def count(budget: dict[str, Any]) -> dict[str, Any]:
-            return self._counted(budget, pods)
+            return self._with_status(budget, pods)
 
         await attempt_all((self.modify(record.key[1:], count, "status") for record in budgets), 404, 409)
         return self._seconds_left(namespace)
@@ -57,7 +57,7 @@ class DisruptionBudgets(Controller):
         evicted = [parse_timestamp(at) for status in statuses for at in (status.get("disruptedPods") or {}).values()]
         return min(evicted) + EVICTION_EXPIRY_S - self.core.now() if evicted else None
 
-    def _counted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+    def _with_status(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
         now = self.core.now()
         chosen = [pod for pod in pods if selects(budget, pod) and pod.get("status", {}).get("phase") not in ENDED]
         names = {pod["metadata"]["name"] for pod in chosen if "deletionTimestamp" not in pod["metadata"]}
@@ -66,7 +66,7 @@ class DisruptionBudgets(Controller):
             name: at for name, at in current.items() if name in names and parse_timestamp(at) + EVICTION_EXPIRY_S > now
         }
         healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in chosen)
-        expected, desired = self._wanted(budget, chosen)
+        expected, desired = self._required(budget, chosen)
         allowed = max(0, healthy - desired) if expected > 0 else 0
         status: dict[str, Any] = {
             "observedGeneration": budget["metadata"].get("generation", 1),
@@ -82,17 +82,17 @@ class DisruptionBudgets(Controller):
         shown["observedGeneration"] = status["observedGeneration"]
         return budget | {"status": status | ({"disruptedPods": disrupted} if disrupted else {})}
 
-    def _wanted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[int, int]:
+    def _required(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[int, int]:
         """(pods that should exist, pods that must be healthy)."""
         spec = budget.get("spec") or {}
         if "maxUnavailable" in spec:
-            expected = self._owned(pods)
+            expected = self._expected_replicas(pods)
             return expected, max(0, expected - scaled(spec["maxUnavailable"], expected))
         least = spec.get("minAvailable", 1)
-        expected = len(pods) if isinstance(least, int) else self._owned(pods)
+        expected = len(pods) if isinstance(least, int) else self._expected_replicas(pods)
         return expected, scaled(least, expected)
 
-    def _owned(self, pods: list[dict[str, Any]]) -> int:
+    def _expected_replicas(self, pods: list[dict[str, Any]]) -> int:
         """Total replicas of the pods' owners; a pod without an owner counts as one."""
         total, seen = 0, set()
         for pod in pods:

@@ -123,7 +123,7 @@ class Namespaces(Controller):
             if refused:
                 raise next(iter(refused.values()))  # to retry
             return
-        await self.core.verbs.modify(self.resource, "", name, _release, self.options("finalize"), track=False)
+        await self.core.verbs.modify(self.resource, "", name, _remove_finalizer, self.options("finalize"), track=False)
 
     async def _report(self, name: str, remaining: list[tuple[Resource, Record]], refused: dict[str, ApiError]) -> None:
         counts: dict[str, int] = {}
@@ -157,7 +157,7 @@ class Namespaces(Controller):
         await self.modify(("", name), change, "status")
 
 
-def _release(obj: dict[str, Any]) -> dict[str, Any]:
+def _remove_finalizer(obj: dict[str, Any]) -> dict[str, Any]:
     spec = obj.setdefault("spec", {})
     spec["finalizers"] = [f for f in spec.get("finalizers") or [] if f != "kubernetes"]
     return obj

@@ -38,7 +38,7 @@ class DefaultScheduler(WorkloadController):
         self._retry_waiting()
 
     def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
-        if pod is not None and self._waits(pod):
+        if pod is not None and self._is_pending(pod):
             if before is None or before.gated or before.labels != pod.labels:
                 self._fresh.add(pod.key)
                 self.enqueue(ALL)
@@ -50,17 +50,17 @@ class DefaultScheduler(WorkloadController):
             self._retry_waiting()
 
     def _retry_waiting(self) -> None:
-        waiting = {key for key in self.informers.pods.unbound if self._waits(self.informers.pods.get(key))}
+        waiting = {key for key in self.informers.pods.unbound if self._is_pending(self.informers.pods.get(key))}
         if waiting - self._fresh:
             self._fresh |= waiting
             self.enqueue(ALL)
 
-    def _waits(self, pod: PodFacts | None) -> bool:
+    def _is_pending(self, pod: PodFacts | None) -> bool:
         return pod is not None and not pod.node and pod.active and not pod.gated and pod.scheduler in ("", NAME)
 
     async def reconcile(self, key: Name) -> float | None:
         fresh, self._fresh = self._fresh, set()
-        pods = [pod for name in fresh if self._waits(pod := self.informers.pods.get(name))]
+        pods = [pod for name in fresh if self._is_pending(pod := self.informers.pods.get(name))]
         nodes = self.informers.nodes.all()
         ordered = sorted((pod for pod in pods if pod), key=lambda p: (-p.priority, p.created, p.key))
         await attempt_all(self._try_to_place(pod, nodes) for pod in ordered)

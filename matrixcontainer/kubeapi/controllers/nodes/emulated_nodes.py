@@ -9,8 +9,8 @@ forty seconds after its Node is gone, as no kubelet will report its end.
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, WorkloadController
-from matrixcontainer.kubeapi.kubelet.container_script import noted
-from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, made_up_address, node_info
+from matrixcontainer.kubeapi.kubelet.container_script import annotation_of
+from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, node_info, synthetic_address
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
 from matrixcontainer.kubeapi.meta.quantities import milli
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
@@ -25,7 +25,7 @@ GONE_S = 40.0
 def capacity_of(node: Obj) -> dict[str, str]:
     """The default capacity with the annotation's values; invalid quantities are ignored."""
     found = dict(CAPACITY)
-    for part in filter(None, noted(node, "capacity").split(",")):
+    for part in filter(None, annotation_of(node, "capacity").split(",")):
         name, _, text = part.strip().partition("=")
         try:
             milli(text)
@@ -52,7 +52,7 @@ def status_of(node: Obj, now: float) -> Obj:
             "lastTransitionTime": at,
         }
     name = node["metadata"]["name"]
-    addresses = [{"type": "InternalIP", "address": made_up_address(name)}, {"type": "Hostname", "address": name}]
+    addresses = [{"type": "InternalIP", "address": synthetic_address(name)}, {"type": "Hostname", "address": name}]
     return current | {
         "capacity": capacity,
         "allocatable": capacity,
@@ -71,7 +71,7 @@ class EmulatedNodes(Controller):
         if record is None:
             return None
         node = record.obj
-        if noted(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
+        if annotation_of(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
             return None
         status = status_of(node, self.core.now())
         if status != node.get("status"):

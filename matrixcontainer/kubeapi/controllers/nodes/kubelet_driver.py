@@ -79,7 +79,7 @@ class Kubelets(WorkloadController):
         """The pod's address, or a new one that no live pod has: derived from its uid, or the next free one."""
         attempt, address = 0, pod.ip
         while not address:
-            address = self.informers.pods.promised(pod, pod_address(pod.uid, attempt))
+            address = self.informers.pods.assign_address(pod, pod_address(pod.uid, attempt))
             attempt += 1
         return address
 

@@ -20,7 +20,7 @@ from matrixcontainer.kubeapi.registry.options import Deletion
 Obj = dict[str, Any]
 
 
-def stays_for(tolerations: list[Obj], taint: Obj) -> float | None:
+def toleration_seconds(tolerations: list[Obj], taint: Obj) -> float | None:
     """Seconds that a pod with these tolerations may stay under the taint: None is for ever, 0 means evict now."""
     matching = [toleration for toleration in tolerations if tolerates([toleration], taint)]
     if not matching:
@@ -67,7 +67,7 @@ class TaintEviction(WorkloadController):
         if record is None:
             return None
         now = self.core.now()
-        left = self._left(record.obj["spec"].get("tolerations") or [], node, now)
+        left = self._seconds_until_eviction(record.obj["spec"].get("tolerations") or [], node, now)
         if left is None or left > 0:
             return left
         await self.core.verbs.delete(
@@ -77,11 +77,11 @@ class TaintEviction(WorkloadController):
         self.events.event(record.obj, "TaintManagerEviction", text, self.account)
         return None
 
-    def _left(self, tolerations: list[Obj], node: NodeFacts, now: float) -> float | None:
+    def _seconds_until_eviction(self, tolerations: list[Obj], node: NodeFacts, now: float) -> float | None:
         """Seconds until the node's first taint evicts the pod; None if none does."""
         moments = []
         for taint in node.evicting:
-            if (stay := stays_for(tolerations, taint)) is not None:
+            if (stay := toleration_seconds(tolerations, taint)) is not None:
                 seen = self._seen.get((node.name, taint["key"], taint.get("value", "")), now)
                 since = parse_timestamp(taint["timeAdded"]) if taint.get("timeAdded") else seen
                 moments.append(since + stay - now)

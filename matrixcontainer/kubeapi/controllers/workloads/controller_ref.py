@@ -24,7 +24,7 @@ def reference_to(owner: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def sort_out(owner: dict[str, Any], owned: list[Any], ownerless: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def classify(owner: dict[str, Any], owned: list[Any], ownerless: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """(kept, to adopt, to release) for this owner."""
     selector = owner["spec"].get("selector")
     kept: list[Any] = []
@@ -50,7 +50,7 @@ async def claim(
     finalizer: str = "",
 ) -> bool:
     """Adopt and release objects; return whether there were any. The finalizer comes and goes with the reference."""
-    _, adopted, released = sort_out(owner, owned, ownerless)
+    _, adopted, released = classify(owner, owned, ownerless)
     for thing in adopted:
         namespace, name = thing.key
         change = _with_owner(owner, thing.uid, resource, finalizer)

@@ -69,14 +69,14 @@ class Deployments(WorkloadController):
         recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
         event = None
         if sets.new is not None:
-            await self._number(deployment, sets)
+            await self._set_revision(deployment, sets)
             if not paused and not any(
                 c["type"] == "Progressing" for c in (deployment.get("status") or {}).get("conditions") or []
             ):
                 event = "FoundNewReplicaSet", f'Found new replica set "{sets.new["metadata"]["name"]}"'
             sets = self._sets(deployment)
         if paused or rollout.spec_changed(deployment, sets):
-            await self._resize(deployment, sets, rollout.scaled(deployment, sets))
+            await self._resize(deployment, sets, rollout.proportional_sizes(deployment, sets))
             await self._annotate(deployment, sets)
             if paused:
                 await self._clean_up(deployment, sets)
@@ -87,7 +87,7 @@ class Deployments(WorkloadController):
         if recreate and self._old_pods_remain(sets):
             return sets, event
         if sets.new is None:
-            made = await self._make_set(deployment, sets)
+            made = await self._create_set(deployment, sets)
             if made is None:
                 return self._sets(deployment), None
             event = made
@@ -99,11 +99,11 @@ class Deployments(WorkloadController):
 
     async def _roll(self, deployment: Obj, sets: Sets) -> None:
         assert sets.new is not None
-        wanted = rollout.grown(deployment, sets)
+        wanted = rollout.new_set_size(deployment, sets)
         if wanted != size_of(sets.new):
             await self._resize(deployment, sets, {sets.new["metadata"]["name"]: wanted})
             return
-        if smaller := rollout.shrunk(deployment, sets):
+        if smaller := rollout.old_set_sizes(deployment, sets):
             await self._resize(deployment, sets, smaller)
             return
         await self._annotate(deployment, sets)
@@ -113,7 +113,7 @@ class Deployments(WorkloadController):
     def _old_pods_remain(self, sets: Sets) -> bool:
         return any(not pod.ended for rs in sets.old for pod in self.informers.pods.owned_by(rs["metadata"]["uid"]))
 
-    async def _make_set(self, deployment: Obj, sets: Sets) -> tuple[str, str] | None:
+    async def _create_set(self, deployment: Obj, sets: Sets) -> tuple[str, str] | None:
         """Create the ReplicaSet of the current template; None if its name is taken by another template."""
         meta, spec = deployment["metadata"], deployment["spec"]
         collisions = (deployment.get("status") or {}).get("collisionCount") or 0
@@ -122,15 +122,15 @@ class Deployments(WorkloadController):
         template.setdefault("metadata", {}).setdefault("labels", {})[rollout.HASH_LABEL] = mark
         selector = copy_json(spec["selector"])
         selector.setdefault("matchLabels", {})[rollout.HASH_LABEL] = mark
-        size = rollout.grown(deployment, sets)
+        size = rollout.new_set_size(deployment, sets)
         name = f"{meta['name'][:242]}-{mark}"
         revision = max([0, *map(revision_of, sets.old)]) + 1
         body: Obj = {
             "metadata": {
                 "name": name,
                 "labels": template["metadata"]["labels"],
-                "annotations": self._copied(deployment, {})
-                | self._sizes(deployment)
+                "annotations": self._with_deployment_annotations(deployment, {})
+                | self._size_annotations(deployment)
                 | {rollout.REVISION: str(revision)},
                 "ownerReferences": [controller_ref.reference_to(deployment)],
             },
@@ -162,14 +162,14 @@ class Deployments(WorkloadController):
 
     # ---- revisions and annotations
 
-    async def _number(self, deployment: Obj, sets: Sets) -> None:
+    async def _set_revision(self, deployment: Obj, sets: Sets) -> None:
         """Give the set of the current template the highest revision, and copy it to the Deployment."""
         assert sets.new is not None
         newest = max([0, *map(revision_of, sets.old)])
         current = revision_of(sets.new)
         revision = max(current, newest + 1) if current <= newest or not current else current
         notes = dict(sets.new["metadata"].get("annotations") or {})
-        wanted = self._copied(deployment, notes)
+        wanted = self._with_deployment_annotations(deployment, notes)
         if revision != current:
             if current:
                 history = [text for text in notes.get(rollout.REVISION_HISTORY, "").split(",") if text]
@@ -187,12 +187,12 @@ class Deployments(WorkloadController):
             await self._change_set(sets.new, change)
         await self._mark_revision(deployment, revision)
 
-    def _copied(self, deployment: Obj, notes: dict[str, str]) -> dict[str, str]:
+    def _with_deployment_annotations(self, deployment: Obj, notes: dict[str, str]) -> dict[str, str]:
         """A set's annotations, merged with its Deployment's."""
         own = deployment["metadata"].get("annotations") or {}
         return notes | {key: value for key, value in own.items() if key not in rollout.NOT_COPIED}
 
-    def _sizes(self, deployment: Obj) -> dict[str, str]:
+    def _size_annotations(self, deployment: Obj) -> dict[str, str]:
         wanted = size_of(deployment)
         return {rollout.DESIRED: str(wanted), rollout.MAXIMUM: str(wanted + rollout.bounds(deployment)[0])}
 
@@ -212,7 +212,7 @@ class Deployments(WorkloadController):
         await self.core.verbs.modify(self.informers.set_resource, *_key(rs), change, self.options())
 
     async def _resize(self, deployment: Obj, sets: Sets, sizes: dict[str, int]) -> None:
-        notes = self._sizes(deployment)
+        notes = self._size_annotations(deployment)
         for rs in sets.all:
             name = rs["metadata"]["name"]
             if (size := sizes.get(name)) is None:
@@ -228,7 +228,7 @@ class Deployments(WorkloadController):
 
     async def _annotate(self, deployment: Obj, sets: Sets) -> None:
         """Annotate every set that has or will have pods with the desired size that it was scaled for."""
-        notes = self._sizes(deployment)
+        notes = self._size_annotations(deployment)
 
         def change(obj: Obj) -> Obj:
             obj["metadata"].setdefault("annotations", {}).update(notes)

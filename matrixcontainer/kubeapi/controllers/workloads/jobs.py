@@ -54,14 +54,14 @@ class Jobs(PodController):
             reason, message, warning = coming.event
             self.events.event(job, reason, message, self.account, warning)
         await asyncio.gather(*(self._release(pod) for pod in coming.release))
-        await asyncio.gather(*(self._remove(job, pod, coming.uncounted_remove) for pod in coming.remove[:BURST]))
+        await asyncio.gather(*(self._remove_pod(job, pod, coming.uncounted_remove) for pod in coming.remove[:BURST]))
         try:
             await self.make_pods(job, [_pod(job, index) for index in coming.make[:BURST]])
         except ApiError as failure:
             self.events.event(job, "FailedCreate", f"Error creating: {failure}", self.account, warning=True)
             raise
 
-    async def _remove(self, job: Obj, pod: PodFacts, release_first: bool) -> None:
+    async def _remove_pod(self, job: Obj, pod: PodFacts, release_first: bool) -> None:
         if release_first:
             await self._release(pod)
         await self.remove_pod(job, pod)
@@ -90,11 +90,11 @@ def _pod(job: Obj, index: int | None) -> Obj:
     body = pod_from(job["spec"]["template"], job, f"{name}-" if index is None else f"{name}-{index}-")
     body["metadata"].setdefault("finalizers", []).append(TRACKING)
     if index is not None:
-        _number(body, job, index)
+        _set_index(body, job, index)
     return body
 
 
-def _number(body: Obj, job: Obj, index: int) -> None:
+def _set_index(body: Obj, job: Obj, index: int) -> None:
     """Set the pod's completion index as annotation, label, hostname and environment variable."""
     for part in ("labels", "annotations"):
         body["metadata"].setdefault(part, {})[INDEX] = str(index)

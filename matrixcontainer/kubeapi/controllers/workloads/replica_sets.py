@@ -47,7 +47,7 @@ def counted(rs: dict[str, Any], pods: list[PodFacts], now: float) -> dict[str, A
     return {"replicas": len(pods)} | {name: count for name, count in counts.items() if count}
 
 
-def soonest_available(pods: list[PodFacts], min_ready_s: int, now: float) -> float | None:
+def seconds_until_available(pods: list[PodFacts], min_ready_s: int, now: float) -> float | None:
     """Seconds until the next ready pod counts as available."""
     waits = [pod.ready_since + min_ready_s - now for pod in pods if pod.ready and not pod.available(min_ready_s, now)]
     return min(waits, default=None)
@@ -86,7 +86,7 @@ class ReplicaSets(PodController):
         await self._write_status(key, rs, active, failure)
         if failure is not None:
             raise failure[1]
-        return soonest_available(active, rs["spec"].get("minReadySeconds") or 0, self.core.now())
+        return seconds_until_available(active, rs["spec"].get("minReadySeconds") or 0, self.core.now())
 
     async def _scale(self, rs: dict[str, Any], active: list[PodFacts]) -> tuple[str, ApiError] | None:
         """Create or delete pods; return (condition reason, error) if that fails."""

@@ -123,7 +123,7 @@ def split(deployment: Obj, replica_sets: list[Obj]) -> Sets:
     return Sets(new, [rs for rs in ordered if rs is not new])
 
 
-def grown(deployment: Obj, sets: Sets) -> int:
+def new_set_size(deployment: Obj, sets: Sets) -> int:
     """The size that the new set may have now."""
     wanted = size_of(deployment)
     current = size_of(sets.new) if sets.new else 0
@@ -136,7 +136,7 @@ def grown(deployment: Obj, sets: Sets) -> int:
     return current + max(min(room, wanted - current), 0)
 
 
-def shrunk(deployment: Obj, sets: Sets) -> dict[str, int]:
+def old_set_sizes(deployment: Obj, sets: Sets) -> dict[str, int]:
     """New sizes of old sets, by name: remove unhealthy pods first, then healthy ones within maxUnavailable."""
     sizes = {rs["metadata"]["name"]: size_of(rs) for rs in sets.old}
     if not any(sizes.values()):
@@ -162,7 +162,7 @@ def shrunk(deployment: Obj, sets: Sets) -> dict[str, int]:
     }
 
 
-def scaled(deployment: Obj, sets: Sets) -> dict[str, int]:
+def proportional_sizes(deployment: Obj, sets: Sets) -> dict[str, int]:
     """New sizes after the desired number changed: a single active set takes all of it, several share in proportion."""
     wanted = size_of(deployment)
     active = sets.active
