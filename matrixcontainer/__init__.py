@@ -1,4 +1,4 @@
-"""MatrixContainer: instances, their workloads and what lies under them, as Kubernetes resources.
+"""MatrixContainer: instances, their workloads and the hardware beneath them, as Kubernetes resources.
 
-Decides nothing about hardware or network: it observes, asks the services and reports.
+It makes no decisions about hardware or networks: it observes, calls the services and reports status.
 """

@@ -1,4 +1,4 @@
-"""A small client of any Kubernetes API: the kinds this package uses, and events.
+"""A small client for any Kubernetes API: the kinds that this package uses, and events.
 
-Holds no copy of anything and never retries by itself.
+It caches nothing and never retries on its own.
 """

@@ -1,6 +1,6 @@
-"""KubeClient: the few verbs the operator needs of any Kubernetes API, over httpx.
+"""KubeClient: the few Kubernetes API verbs that the operator needs, over httpx.
 
-Kopf has a client of its own for what it does; this one is for what we do beside it.
+Kopf uses its own client for its own requests; this one is for all others.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ MANAGER = "cloudmatrix-operator"
 
 @dataclass(frozen=True)
 class Kind:
-    """A resource type, as its URL wants it."""
+    """A resource type and the parts of its URL."""
 
     api_version: str
     kind: str
@@ -57,7 +57,7 @@ _ERRORS: dict[int, type[MatrixError]] = {404: NotFound, 409: Conflict, 410: Gone
 
 
 def document_of(answer: httpx.Response) -> dict[str, Any]:
-    """The object or list that was answered. Raises what a refusal means: see KubeClient."""
+    """The object or list in a response. Raises the error that the status code stands for: see KubeClient."""
     if answer.status_code >= 400:
         try:
             message = answer.json().get("message", answer.text[:200])
@@ -71,7 +71,7 @@ def document_of(answer: httpx.Response) -> dict[str, Any]:
 
 
 class KubeClient:
-    """Verbs raise NotFound, Conflict, Gone, InvalidField, Unavailable, or InternalError for the rest."""
+    """Verbs raise NotFound, Conflict, Gone, InvalidField, Unavailable, or InternalError for anything else."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
@@ -98,7 +98,7 @@ class KubeClient:
         return list(answer.get("items") or []), answer["metadata"]["resourceVersion"]
 
     async def apply(self, kind: Kind, body: dict[str, Any], subresource: str | None = None) -> dict[str, Any]:
-        """Server-side apply: what we say is ours, the rest is left alone."""
+        """Server-side apply, forced: takes ownership of the fields in `body` and leaves all others alone."""
         metadata = body["metadata"]
         full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
         return await self._send(
@@ -125,14 +125,14 @@ class KubeClient:
         )
 
     async def bind(self, name: str, namespace: str, body: dict[str, Any]) -> None:
-        """Bind a pod to the node in `body.target`. Raises Conflict where it is bound already."""
+        """Bind a pod to the node in `body.target`. Raises Conflict if it is already bound."""
         full = {"apiVersion": "v1", "kind": "Binding", **body}
         await self._send("POST", POD.path(namespace, name, "binding"), json=full)
 
     async def delete(
         self, kind: Kind, name: str, namespace: str | None = None, grace_s: int | None = None, uid: str | None = None
     ) -> bool:
-        """Ask for deletion, of the one with that `uid`; False where there is nothing of that name."""
+        """Request deletion, only of the object with `uid` if given; False if there is no object of that name."""
         options = {} if grace_s is None else {"gracePeriodSeconds": grace_s}
         preconditions = {} if uid is None else {"preconditions": {"uid": uid}}
         try:
@@ -144,7 +144,7 @@ class KubeClient:
     async def watch(
         self, kind: Kind, resource_version: str, labels: str | None = None
     ) -> AsyncIterator[tuple[str, dict[str, Any]]]:
-        """(type, object) as they change, bookmarks included. Raises Gone when the version is too old."""
+        """Yield (type, object) for each change, bookmarks included. Raises Gone if the resourceVersion is too old."""
         params = {"watch": "true", "resourceVersion": resource_version, "allowWatchBookmarks": "true"}
         if labels:
             params["labelSelector"] = labels

@@ -1,4 +1,4 @@
-"""Kubernetes Events of the operator, the pod scheduler and kubelets, and a moment as Kubernetes writes it."""
+"""Kubernetes Events of the operator, the pod scheduler and the kubelets, and Kubernetes' time format."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from matrixcontainer.client.client import EVENT, Kind, KubeClient
 
 
 def kube_time(at: float) -> str:
-    """Seconds since the epoch as Kubernetes writes them: RFC 3339 in UTC, whole seconds."""
+    """Format seconds since the epoch as Kubernetes does: RFC 3339 in UTC, whole seconds."""
     return datetime.fromtimestamp(at, UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def event_body(
     name: str, about: dict[str, Any], *, type: str, reason: str, message: str, component: str, at: float
 ) -> dict[str, Any]:
-    """An Event of that name on the object `about` refers to (apiVersion, kind, name, namespace, uid)."""
+    """An Event named `name` about the object that `about` refers to (apiVersion, kind, name, namespace, uid)."""
     moment = kube_time(at)
     return {
         "metadata": {"name": name, "namespace": about["namespace"]},
@@ -39,7 +39,7 @@ def event_body(
 def event_on(
     kind: Kind, obj: dict[str, Any], type: str, reason: str, message: str, *, component: str, at: float, mark: str
 ) -> dict[str, Any]:
-    """An Event on an object of that kind. Of the same `mark` it is the same Event, recorded once."""
+    """An Event about `obj`. Its name is derived from `mark`: the same mark yields the same Event, recorded once."""
     metadata = obj["metadata"]
     about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": metadata["name"], "uid": metadata["uid"]}
     about["namespace"] = metadata.get("namespace", "")
@@ -51,6 +51,6 @@ def event_on(
 
 
 async def record(kube: KubeClient, event: dict[str, Any]) -> None:
-    """Write an Event; one that is there already stays, and none is written into a namespace that is going."""
+    """Write an Event, unless it already exists or its namespace is terminating."""
     with contextlib.suppress(Conflict, NotFound):
         await kube.create(EVENT, event, event["metadata"]["namespace"])

@@ -1,4 +1,4 @@
-"""Where a Kubernetes API is and who we are: Kopf finds out, for itself and for us."""
+"""Find the Kubernetes API and our credentials with Kopf's login functions, for Kopf and for KubeClient."""
 
 from __future__ import annotations
 
@@ -15,31 +15,31 @@ from matrixcontainer.client.client import MANAGER
 
 
 def login(kubeconfig: Path | None) -> kopf.ConnectionInfo:
-    """Where a Kubernetes API is and who we are: by a kubeconfig's current context, or by a pod's service account."""
+    """Connection and credentials from a kubeconfig's current context, or else from the pod's service account."""
     if kubeconfig is not None:
         os.environ["KUBECONFIG"] = str(kubeconfig)
     how = kopf.login_with_service_account if kubeconfig is None else kopf.login_with_kubeconfig
     found = how(settings=kopf.OperatorSettings())
     if found is None:
-        raise Unavailable("there is neither a kubeconfig nor a service account")
+        raise Unavailable("no usable kubeconfig or service account found")
     return found
 
 
 def leads_to(kubeconfig: Path, url: str) -> bool:
-    """Whether a kubeconfig is there, and of an API that listens on the port of that URL, where one is given: the file
-    may be of an earlier life of the API, which listened elsewhere."""
+    """Whether the kubeconfig exists and, if `url` is given, points to an API on the same port: the file may be left
+    over from an earlier run on another port."""
     try:
         found = parse_yaml(kubeconfig.read_text())
         server = found["clusters"][0]["cluster"]["server"]
     except FileNotFoundError:
         return False
     except (KeyError, IndexError, TypeError, ValueError):
-        return not url  # whoever logs in by it hears what is wrong with it
+        return not url  # logging in with it reports what is wrong
     return not url or urlsplit(str(server)).port == urlsplit(url).port
 
 
 def http_of(access: kopf.ConnectionInfo) -> httpx.AsyncClient:
-    """A client that trusts this API's authority and shows our token or certificate."""
+    """An HTTP client that trusts this API's CA and authenticates with our token or certificate."""
     return httpx.AsyncClient(
         base_url=access.server,
         verify=access.as_ssl_context(),

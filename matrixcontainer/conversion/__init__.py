@@ -1,1 +1,1 @@
-"""Manifests made for Volcano, MindCluster or CCE, rewritten to what this project's scheduler places."""
+"""Conversion of manifests written for Volcano, MindCluster or CCE to what this project's scheduler places."""

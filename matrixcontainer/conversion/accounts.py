@@ -1,4 +1,4 @@
-"""What became of a manifest, field by field: kept as it is, translated, or left out for want of a counterpart."""
+"""Report of a conversion, field by field: kept, translated, or left out because there is no counterpart."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Account:
-    """One line: of which object, which field, and what is there instead or why there is nothing."""
+    """One line of the report: the object, the field, and what replaces it or why it was left out."""
 
     object: str
     field: str
@@ -26,7 +26,7 @@ class Account:
 
 @dataclass
 class Accounts:
-    """The lines of one object as they are found, each once."""
+    """The report lines of one object, in order and without duplicates."""
 
     object: str
     lines: list[Account] = field(default_factory=list)

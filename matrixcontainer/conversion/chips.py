@@ -1,8 +1,8 @@
-"""How many NPUs a manifest means: it counts chips as the nodes it was made for have them, 16 or 8 of them.
+"""Conversion of chip counts to NPUs. A manifest counts chips per node as on its target hardware: 16 or 8.
 
-A node of a CloudMatrix384 has 8 NPUs of two dies each; MindCluster counts its dies ("chip2-node16-sp",
-`module-a3-16-super-pod`). A node of the generation before has 8 chips of one die (`module-910b-8`). Either way a whole
-node is a whole node: chips are counted in proportion.
+A node of a CloudMatrix384 has 8 NPUs of two dies each; MindCluster counts its dies (`chip2-node16-sp`,
+`module-a3-16-super-pod`). A node of the previous generation has 8 single-die chips (`module-910b-8`). Chips are
+converted in proportion, so that a whole node stays a whole node.
 Sources: MindCluster documentation, cluster scheduling, task YAML parameters `huawei.com/schedule_policy` and
 `accelerator-type`; CCE user guide for the resource name `huawei.com/ascend-1980`.
 """
@@ -22,15 +22,15 @@ from matrixcontainer.operator.workload import NPU_RESOURCE
 
 RESOURCES = (NPU_RESOURCE, "huawei.com/ascend-1980")
 CHIPS_PER_NODE = 16
-"""Where a manifest does not say: as a supernode's nodes are counted."""
+"""Default where a manifest does not say: the dies of a supernode's node."""
 CHIPS_PER_NODE_KNOWN = (8, 16)
 POLICY = "huawei.com/schedule_policy"
 HARDWARE_SELECTORS = ("accelerator-type", "accelerator", "host-arch", "servertype")
-"""Labels of MindCluster's nodes, which nodes here do not bear."""
+"""Node labels of MindCluster that nodes here do not have."""
 
 
 def chips_per_node(template: dict[str, Any], notes: dict[str, str], given: int | None) -> int:
-    """What a whole node is called in a pod template. `given` is what its user says, which counts first."""
+    """How many chips a pod template counts per node. `given` is the user's choice and takes precedence."""
     if given is not None:
         return given
     selector = (template.get("spec") or {}).get("nodeSelector") or {}
@@ -43,21 +43,22 @@ def chips_per_node(template: dict[str, Any], notes: dict[str, str], given: int |
 
 @dataclass(frozen=True)
 class ChipCount:
-    """Rewrites the chips of pod templates to NPUs."""
+    """Rewrites the chip requests of pod templates to NPUs."""
 
     per_node: int
     accounts: Accounts
 
     def rewrite(self, spec: dict[str, Any], path: str) -> bool:
-        """Whether the pod asks for any. Raises InvalidField for half of an NPU or more than a node."""
+        """Rewrite the requests in place; return whether there were any. Raises InvalidField for a fraction of an NPU or
+        more than a node."""
         asked = False
         for at, amounts in _amounts(spec, path):
             for resource in [name for name in RESOURCES if name in amounts]:
                 asked = True
-                self._one(amounts, resource, f"{at}[{resource}]")
+                self._rewrite_amount(amounts, resource, f"{at}[{resource}]")
         return asked
 
-    def _one(self, amounts: dict[str, Any], resource: str, path: str) -> None:
+    def _rewrite_amount(self, amounts: dict[str, Any], resource: str, path: str) -> None:
         try:
             chips = amount(amounts.pop(resource))
         except NoQuantity as wrong:
@@ -65,13 +66,13 @@ class ChipCount:
         npus = chips * NPUS_PER_NODE / self.per_node
         if npus.denominator != 1 or npus < 1:
             raise InvalidField(
-                f"{float(chips):g} chips of {self.per_node} a node are {float(npus):g} NPUs; "
-                "ask for whole ones, of which each is two dies",
+                f"{float(chips):g} chips, counted {self.per_node} per node, are {float(npus):g} NPUs; "
+                "request whole NPUs of two dies each",
                 field=path,
             )
         if npus > NPUS_PER_NODE:
             raise InvalidField(
-                f"{float(chips):g} chips are more than a node's {self.per_node}; use pods of a node each", field=path
+                f"{float(chips):g} chips exceed a node's {self.per_node}; use pods of at most one node each", field=path
             )
         amounts[NPU_RESOURCE] = int(npus)
         if (resource, chips) != (NPU_RESOURCE, npus):
@@ -79,7 +80,7 @@ class ChipCount:
 
 
 def _amounts(spec: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The resource lists of a pod's containers, each with where it stands."""
+    """The requests and limits of a pod's containers, each with its path."""
     for kind in ("initContainers", "containers"):
         for at, container in enumerate(spec.get(kind) or []):
             for list_ in ("requests", "limits"):

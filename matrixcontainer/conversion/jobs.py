@@ -1,7 +1,7 @@
-"""A Volcano Job or a MindCluster AscendJob as indexed Jobs of Kubernetes, whose pods are one gang.
+"""Conversion of a Volcano Job or a MindCluster AscendJob to indexed Kubernetes Jobs whose pods form one gang.
 
-Each task (Volcano) or replica type (MindCluster) becomes a Job, named after both where there are several. What
-their controllers do for running pods (ssh keys, host files, policies by event) has no counterpart, and is said.
+Each task (Volcano) or replica type (MindCluster) becomes a Job, named after both if there are several. What their
+controllers do for running pods (SSH keys, host files, event policies) has no counterpart and is reported as left out.
 """
 
 from __future__ import annotations
@@ -19,18 +19,18 @@ from matrixcontainer.conversion.shapes import ASCEND, REPLICAS, VOLCANO, check
 VOLCANO_JOB = ("batch.volcano.sh/v1alpha1", "Job")
 ASCEND_JOB = ("mindxdl.gitee.com/v1", "AscendJob")
 MAX_RETRY = 3
-"""Volcano's own default."""
+"""Volcano's default."""
 JOB_RESTARTS = ("Never", "OnFailure")
 
 NO_COUNTERPART = {
-    "plugins": "pods have JOB_COMPLETION_INDEX and no host files or keys of ssh",
-    "policies": "a Job makes a lost pod again; backoffLimit bounds how often",
-    "queue": "there are no queues: quotas of the namespace's project count (`matrixctl quota`)",
-    "volumes": "volumes of a whole job are not made; give the pod template volumes",
-    "minSuccess": "a Job succeeds when all its pods have",
+    "plugins": "pods get JOB_COMPLETION_INDEX, but no host files or SSH keys",
+    "policies": "a Job recreates a lost pod, up to backoffLimit times",
+    "queue": "there are no queues; the quotas of the namespace's project apply (`matrixctl quota`)",
+    "volumes": "job-level volumes are not created; add volumes to the pod template",
+    "minSuccess": "a Job succeeds when all its pods have succeeded",
     "partitionPolicy": "use the annotation sp-block, in dies",
-    "runningEstimate": "nothing here estimates",
-    "successPolicy": "a Job succeeds when all its pods have",
+    "runningEstimate": "run times are not estimated",
+    "successPolicy": "a Job succeeds when all its pods have succeeded",
 }
 
 
@@ -43,7 +43,7 @@ class _Task:
 
 
 def convert_volcano(body: dict[str, Any], given: int | None, accounts: Accounts) -> list[dict[str, Any]]:
-    """Raises InvalidField for a job without tasks, or of which a task cannot be read."""
+    """Convert a Volcano Job. Raises InvalidField if it has no tasks or an invalid one."""
     check(body, VOLCANO)
     spec = body.get("spec") or {}
     tasks = [
@@ -52,24 +52,24 @@ def convert_volcano(body: dict[str, Any], given: int | None, accounts: Accounts)
     ]
     for at, each in enumerate(spec["tasks"]):
         for word in sorted(set(each) - {"name", "replicas", "template", "minAvailable"}):
-            accounts.left_out(f"spec.tasks[{at}].{word}", NO_COUNTERPART.get(word, "nothing here acts on it"))
-    _say_left_out(spec, accounts, "tasks", "minAvailable", "schedulerName", "maxRetry", "networkTopology",
+            accounts.left_out(f"spec.tasks[{at}].{word}", NO_COUNTERPART.get(word, "not supported"))
+    _report_left_out(spec, accounts, "tasks", "minAvailable", "schedulerName", "maxRetry", "networkTopology",
                   "priorityClassName", "ttlSecondsAfterFinished")  # fmt: skip
     return _jobs(body, tasks, spec.get("minAvailable"), "spec.minAvailable", given, accounts)
 
 
 def convert_ascend(body: dict[str, Any], given: int | None, accounts: Accounts) -> list[dict[str, Any]]:
-    """Raises InvalidField as convert_volcano does."""
+    """Convert an AscendJob. Raises InvalidField if it has no replica types or an invalid one."""
     check(body, ASCEND)
     spec = body.get("spec") or {}
     replicas = spec.get("replicaSpecs")
     if not isinstance(replicas, dict) or not replicas:
-        raise InvalidField("name at least one type of replicas, as Master or Worker", field="spec.replicaSpecs")
+        raise InvalidField("name at least one replica type, such as Master or Worker", field="spec.replicaSpecs")
     tasks = []
     for kind, each in replicas.items():
         path = f"spec.replicaSpecs.{kind}"
         if not isinstance(each, dict):
-            raise InvalidField("has to be an object with replicas and template", field=path)
+            raise InvalidField("must be an object with replicas and template", field=path)
         check(each, REPLICAS, path)
         tasks.append(_Task(str(kind).lower(), path, _count(each, path), each))
         if each.get("restartPolicy"):
@@ -77,7 +77,7 @@ def convert_ascend(body: dict[str, Any], given: int | None, accounts: Accounts) 
     policy = (spec.get("runPolicy") or {}).get("schedulingPolicy") or {}
     if policy.get("queue"):
         accounts.left_out("spec.runPolicy.schedulingPolicy.queue", NO_COUNTERPART["queue"])
-    _say_left_out(spec, accounts, "replicaSpecs", "runPolicy", "schedulerName")
+    _report_left_out(spec, accounts, "replicaSpecs", "runPolicy", "schedulerName")
     least, field = policy.get("minAvailable"), "spec.runPolicy.schedulingPolicy.minAvailable"
     return _jobs(body, tasks, least, field, given, accounts)
 
@@ -90,7 +90,7 @@ def _jobs(
     if least is None:
         least = total
     if not isinstance(least, int) or isinstance(least, bool) or not 1 <= least <= total:
-        raise InvalidField(f"has to be from 1 to the {total} pods of all tasks", field=field)
+        raise InvalidField(f"must be between 1 and {total}, the number of pods of all tasks", field=field)
     accounts.translated(field, f"the gang {metadata['name']} of {least} pods")
     return [_job(metadata, spec, each, len(tasks) > 1, least, given, accounts) for each in tasks]
 
@@ -110,7 +110,7 @@ def _job(
     pod = template["spec"]
     if pod.get("restartPolicy", "Always") not in JOB_RESTARTS:
         before, pod["restartPolicy"] = pod.get("restartPolicy", "Always"), "OnFailure"
-        accounts.translated(f"{task.path}.template.spec.restartPolicy", f"{before}: OnFailure, as Jobs have it")
+        accounts.translated(f"{task.path}.template.spec.restartPolicy", f"{before}: OnFailure, as Jobs require")
     if spec.get("priorityClassName"):
         pod.setdefault("priorityClassName", spec["priorityClassName"])
         accounts.translated("spec.priorityClassName", "on the pods")
@@ -125,7 +125,7 @@ def _job(
         "template": template,
     }
     if "maxRetry" in spec:
-        accounts.translated("spec.maxRetry", f"backoffLimit {spec['maxRetry']}, counted in pods")
+        accounts.translated("spec.maxRetry", f"backoffLimit {spec['maxRetry']}, which counts pods")
     if "ttlSecondsAfterFinished" in spec:
         job["ttlSecondsAfterFinished"] = spec["ttlSecondsAfterFinished"]
         accounts.kept("spec.ttlSecondsAfterFinished", "a Job has the same field")
@@ -134,17 +134,17 @@ def _job(
 
 def _listed(value: Any, field: str) -> Iterator[dict[str, Any]]:
     if not isinstance(value, list) or not value or not all(isinstance(each, dict) for each in value):
-        raise InvalidField("has to be a list of at least one task", field=field)
+        raise InvalidField("must be a list of at least one task", field=field)
     yield from value
 
 
 def _count(task: dict[str, Any], path: str) -> int:
     count = task.get("replicas", 1)
     if not isinstance(count, int) or isinstance(count, bool) or count < 1:
-        raise InvalidField(f"{str(count)[:40]!r} is no number of pods from 1", field=f"{path}.replicas")
+        raise InvalidField(f"must be a number of pods, at least 1: {str(count)[:40]!r}", field=f"{path}.replicas")
     return count
 
 
-def _say_left_out(spec: dict[str, Any], accounts: Accounts, *known: str) -> None:
+def _report_left_out(spec: dict[str, Any], accounts: Accounts, *known: str) -> None:
     for word in sorted(set(spec) - set(known)):
-        accounts.left_out(f"spec.{word}", NO_COUNTERPART.get(word, "nothing here acts on it"))
+        accounts.left_out(f"spec.{word}", NO_COUNTERPART.get(word, "not supported"))

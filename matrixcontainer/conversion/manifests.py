@@ -1,7 +1,7 @@
-"""A manifest of several objects, converted: what runs here, and an account of every field that is not what it was.
+"""Convert a manifest of several objects to what runs here, and report every field that changed.
 
-Volcano Jobs and AscendJobs become Jobs; pods and what makes pods have their NPUs counted anew and another scheduler;
-objects of Volcano that only its own scheduler reads are left out; everything else is as it was.
+Volcano Jobs and AscendJobs become Jobs. In pods and pod templates, chips are converted to NPUs and the scheduler is
+replaced. Objects that only Volcano's scheduler reads are left out; everything else is unchanged.
 """
 
 from __future__ import annotations
@@ -26,24 +26,24 @@ TEMPLATES = {
     "DaemonSet": "spec.template",
     "CronJob": "spec.jobTemplate.spec.template",
 }
-"""Where each kind of Kubernetes that makes pods has their template; a pod is one itself."""
+"""Path of the pod template in each Kubernetes kind; a Pod is its own template."""
 OF_VOLCANO = {
-    ("scheduling.volcano.sh", "Queue"): "there are no queues: quotas of the namespace's project count",
-    ("topology.volcano.sh", "HyperNode"): "a supernode is one; every Node bears the label volcano.sh/hypernode",
-    ("nodeinfo.volcano.sh", "Numatopology"): "the machine's sockets are MatrixResource's",
+    ("scheduling.volcano.sh", "Queue"): "there are no queues; the quotas of the namespace's project apply",
+    ("topology.volcano.sh", "HyperNode"): "each supernode is one; every Node has the label volcano.sh/hypernode",
+    ("nodeinfo.volcano.sh", "Numatopology"): "MatrixResource knows the machine's sockets",
 }
 UNKNOWN = {"batch.volcano.sh", "flow.volcano.sh", "training.volcano.sh", "mindxdl.gitee.com"}
-"""Groups of Volcano and MindCluster, of which other kinds than those above are refused."""
+"""API groups of Volcano and MindCluster whose other kinds are refused."""
 
 
 def convert(documents: Iterable[Any], chips_per_node: int | None = None) -> tuple[list[dict[str, Any]], list[Account]]:
-    """The objects to apply, and what became of each field. Raises InvalidField for what cannot be converted.
+    """Return the objects to apply and the report. Raises InvalidField for what cannot be converted.
 
-    `chips_per_node` is how many chips (16 or 8) the manifest calls a whole node; by default what it says itself.
+    `chips_per_node` is how many chips (16 or 8) the manifest counts per node; by default as the manifest says.
     """
     if chips_per_node is not None and chips_per_node not in CHIPS_PER_NODE_KNOWN:
         known = " or ".join(map(str, CHIPS_PER_NODE_KNOWN))
-        raise InvalidField(f"{chips_per_node} is no number of chips of a node; use {known}", field="chipsPerNode")
+        raise InvalidField(f"a node cannot have {chips_per_node} chips; use {known}", field="chipsPerNode")
     objects: list[dict[str, Any]] = []
     accounts: list[Account] = []
     for document in documents:
@@ -70,7 +70,7 @@ def _converted(body: dict[str, Any], given: int | None, accounts: Accounts) -> l
         accounts.left_out("the object", why)
         return []
     if group in UNKNOWN:
-        raise InvalidField(f"{kind} of {version} is not converted; make it Jobs", field="kind")
+        raise InvalidField(f"cannot convert {kind} of {version}; rewrite it as Jobs", field="kind")
     if kind in TEMPLATES and group in ("v1", "apps", "batch"):
         template = _template(body, kind)
         check(body, {"metadata": POD["metadata"]})
@@ -85,19 +85,19 @@ def _template(body: dict[str, Any], kind: str) -> dict[str, Any]:
     for word in filter(None, TEMPLATES[kind].split(".")):
         found = found.get(word) if isinstance(found, dict) else None
     if not isinstance(found, dict):
-        raise InvalidField("has to be there, as an object", field=TEMPLATES[kind])
+        raise InvalidField("is required and must be an object", field=TEMPLATES[kind])
     return found
 
 
 def _checked(document: Any) -> dict[str, Any]:
-    """A copy that may be changed. Raises InvalidField for what is no Kubernetes object."""
+    """A copy of the document to work on. Raises InvalidField if it is not a Kubernetes object."""
     if not isinstance(document, dict):
-        raise InvalidField("a document of a manifest has to be an object", field="document")
+        raise InvalidField("a manifest's documents must be objects", field="document")
     body = deepcopy(document)
     for word in ("apiVersion", "kind"):
         if not isinstance(body.get(word), str):
-            raise InvalidField("has to be there, as text", field=word)
+            raise InvalidField("is required and must be a string", field=word)
     metadata = body.get("metadata")
     if not isinstance(metadata, dict) or not isinstance(metadata.get("name"), str):
-        raise InvalidField("has to be there, as text (generateName is not converted)", field="metadata.name")
+        raise InvalidField("is required and must be a string (generateName is not converted)", field="metadata.name")
     return body

@@ -1,7 +1,7 @@
-"""The shapes of what is read of a manifest: which fields are objects, lists, texts or numbers.
+"""Type checks of the fields that a conversion reads.
 
-A manifest is a file that somebody wrote: whatever is read of it has been looked at here first, and what is of another
-type is refused with its path. Fields that nobody reads are not looked at. A null is a field that is not there.
+Manifests are user input: every field that is read is checked here first, and one of the wrong type is refused with its
+path. Other fields are not checked. A null counts as an absent field.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from typing import Any
 
 from matrixcommon.model.errors import InvalidField
 
-TEXT, WHOLE, TEXTS, OBJECT = "text", "a whole number", "an object of texts", "an object"
+TEXT, WHOLE, TEXTS, OBJECT = "a string", "an integer", "an object of strings", "an object"
 
 _METADATA: dict[str, Any] = {"labels": TEXTS, "annotations": TEXTS}
 _CONTAINERS = [{"resources": {"requests": OBJECT, "limits": OBJECT}}]
@@ -51,7 +51,7 @@ ASCEND: dict[str, Any] = {
 
 
 def check(value: Any, shape: Any, path: str = "") -> None:
-    """Raises InvalidField for the first field that is of another type; takes nulls away."""
+    """Raise InvalidField for the first field of the wrong type. Removes nulls in place."""
     if isinstance(shape, dict):
         _demand(isinstance(value, dict), OBJECT, path)
         for name in [name for name in shape if name in value]:
@@ -66,7 +66,7 @@ def check(value: Any, shape: Any, path: str = "") -> None:
     elif shape == TEXTS:
         _demand(isinstance(value, dict), OBJECT, path)
         for name, each in value.items():
-            _demand(isinstance(each, str), "text; write a number in quotes", f"{path}[{name}]")
+            _demand(isinstance(each, str), "a string; put numbers in quotes", f"{path}[{name}]")
     elif shape == WHOLE:
         _demand(isinstance(value, int) and not isinstance(value, bool), WHOLE, path)
     else:
@@ -75,4 +75,4 @@ def check(value: Any, shape: Any, path: str = "") -> None:
 
 def _demand(satisfied: bool, wanted: str, path: str) -> None:
     if not satisfied:
-        raise InvalidField(f"has to be {wanted}", field=path)
+        raise InvalidField(f"must be {wanted}", field=path)

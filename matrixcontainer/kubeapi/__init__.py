@@ -1,4 +1,4 @@
-"""An embedded Kubernetes API: one process that kubectl, Kopf, Helm and client-go take for a real one.
+"""An embedded Kubernetes API server that kubectl, Kopf, Helm and client-go cannot tell from a real one.
 
-Knows nothing of Matrix*; `server` puts it together, everything below imports downwards only.
+It knows nothing of Matrix*. `server` is the composition root; everything else imports only rooms below itself.
 """

@@ -1,7 +1,7 @@
-"""The composition root: one embedded Kubernetes API out of its parts.
+"""The composition root: assembles one embedded Kubernetes API from its parts.
 
-`start()` brings up the controllers, `stop()` ends them and every open watch. Time and randomness come with the `Core`,
-so that it runs in one test process under virtual time as well as behind TLS in a process of its own.
+`start()` starts the controllers, `stop()` ends them and all open watches. Clock and randomness come with the `Core`, so
+that the API runs in a test process under virtual time as well as behind TLS in its own process.
 """
 
 import asyncio
@@ -30,8 +30,8 @@ CRD = "apiextensions.v1.CustomResourceDefinition"
 
 
 class KubeApi:
-    """`asgi` is what a server serves. `workloads` turns on all that makes, places and runs pods; without, that is left
-    to others.
+    """`asgi` is the application to serve. `workloads` enables everything that creates, places and runs pods; without
+    it, controllers elsewhere have to.
     """
 
     def __init__(
@@ -53,7 +53,7 @@ class KubeApi:
         self.manager = self._new_manager()
 
     def _new_manager(self) -> Manager:
-        """Fresh controllers, which know nothing yet."""
+        """New controllers, with nothing loaded yet."""
         core, writer = self.core, self.core.verbs.writer
         manager = Manager(core, self._root_ca, self._extra_bindings)
         if self._workloads:
@@ -71,11 +71,11 @@ class KubeApi:
         return manager
 
     def observe(self, observer: Observer) -> None:
-        """Have somebody count what is done from now on, and serve its page at /metrics."""
+        """Report metrics to `observer` from now on, and serve its page at /metrics."""
         self.core.observer = self.webhooks.observer = observer
 
     async def start(self) -> None:
-        """Ready to answer when it returns. On a shared database only one process acts; the others stand by."""
+        """Start the API; it is ready when this returns. On a shared database only one process runs controllers."""
         if self._workloads:
             MetricsApi(self.core, self._usages, self._informers.nodes).register()
             self._informers.load()
@@ -91,7 +91,8 @@ class KubeApi:
         self.manager.load()
 
     async def _follow_leadership(self) -> None:
-        """Act while this process leads; who lost the lead begins anew, for others have acted since."""
+        """Run the controllers while this process leads; after losing the lead start over with new ones, as another
+        process has acted since."""
         while True:
             try:
                 await self._check_leadership()

@@ -1,4 +1,4 @@
-"""What MatrixResource and MatrixLink know, shown as Kubernetes objects, and kubelets for mirrored nodes.
+"""Kubernetes mirrors of MatrixResource and MatrixLink objects, and virtual kubelets for the mirrored nodes.
 
-The services stay the source of truth; written back is one thing, who keeps newcomers off a node (`cordons`).
+The services remain the source of truth; only cordons are synchronised back to them (`cordons`).
 """

@@ -1,13 +1,13 @@
-"""Cordons of mirrored nodes: one thing with owners, on both sides.
+"""Two-way synchronisation of cordons between mirrored Nodes and MatrixResource, where cordons have owners.
 
-What a Kubernetes user sets (`kubectl cordon`, `drain`) is a cordon of the owner `kubernetes` in MatrixResource; what
-others keep newcomers off a node for there shows as `unschedulable` here, with their names in an annotation. Taking it
-back on one side takes back that side's own. The annotation says whether `unschedulable` was set by us: with it, only
-its absence is news of a user. Both are written at once and at the version that was read, so neither can be mistaken
-for the other; MatrixResource remembers the user's cordon for as long as both are there. Where we close a Node, an event
-on it says for whom, which is the answer to a user whose `kubectl uncordon` found other owners.
+A cordon set in Kubernetes (`kubectl cordon`, `drain`) becomes a cordon of the owner `kubernetes` in MatrixResource.
+Cordons of other owners there set `unschedulable` on the Node, with the owners in an annotation. Lifting a cordon on one
+side lifts only that side's. While the annotation is present we set `unschedulable` ourselves, so only its removal tells
+of a user's action. Both are written in one patch at the resourceVersion that was read, so that the two cases cannot be
+confused; MatrixResource remembers the user's cordon while others exist. When we make a Node unschedulable, an event
+names the owners, which also answers a user whose `kubectl uncordon` left other owners' cordons.
 
-`kubectl cordon` of a Node that is unschedulable already sends nothing at all: it cannot be seen, and leaves no owner.
+`kubectl cordon` of a Node that is already unschedulable sends no request, so it cannot be noticed and adds no owner.
 """
 
 from __future__ import annotations
@@ -28,12 +28,12 @@ from matrixresource.contract.nodes import KEPT_OUT, KUBERNETES, NodeView
 
 CORDONED_BY = "cloudmatrix.io/cordoned-by"
 MANAGED_OBJECTS = f"{MANAGED_LABEL}={MANAGED_BY}"
-"""The label selector of all that is mirrored."""
+"""Label selector of all mirrored objects."""
 
 
 @dataclass(frozen=True)
 class NodeMark:
-    """What a Node says: whether it takes newcomers, and who we last said keeps them off."""
+    """Cordon state of a Node: whether it is unschedulable, and the owners that we last wrote into its annotation."""
 
     version: str
     unschedulable: bool
@@ -45,23 +45,23 @@ class NodeMark:
         owners = (metadata.get("annotations") or {}).get(CORDONED_BY, "")
         return cls(metadata["resourceVersion"], bool(body["spec"].get("unschedulable")), owners)
 
-    def says_the_same(self, other: NodeMark | None) -> bool:
+    def same_state(self, other: NodeMark | None) -> bool:
         return other is not None and (self.unschedulable, self.owners) == (other.unschedulable, other.owners)
 
 
 def owners_of(node: NodeView) -> list[str]:
-    """Who keeps newcomers off a node, Kubernetes' users left out."""
+    """Owners of a node's cordons other than Kubernetes users; a closed state of the node counts as one."""
     kept_out = [node.state.lower()] if node.state in KEPT_OUT else []
     return sorted({*node.cordoned_by, *kept_out} - {KUBERNETES})
 
 
 def cordoned_in_kubernetes(node: NodeView, mark: NodeMark) -> bool:
-    """Whether a Kubernetes user wants newcomers kept off, by what the Node says and what was so before."""
+    """Whether a Kubernetes user has cordoned the node, judged by the Node and by the cordon recorded so far."""
     return mark.unschedulable and (not mark.owners or KUBERNETES in node.cordoned_by)
 
 
 class Cordons:
-    """Of all mirrored nodes. `take` is given what a watch of them brings; without one they are listed anew."""
+    """Cordons of all mirrored nodes. `take` receives watch events; nodes that it has not seen are listed."""
 
     def __init__(self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float]) -> None:
         self._kube = kube
@@ -70,21 +70,21 @@ class Cordons:
         self._marks: dict[str, NodeMark] = {}
 
     def see(self, bodies: Iterable[dict[str, Any]]) -> None:
-        """These are all Nodes that there are."""
+        """Replace the known Nodes by a complete list."""
         self._marks = {body["metadata"]["name"]: NodeMark.of(body) for body in bodies}
 
     def take(self, type: str, body: dict[str, Any]) -> bool:
-        """One of them changed; whether what it says of newcomers did."""
+        """Process a watch event; return whether the Node's cordon state changed."""
         name, mark = body["metadata"]["name"], NodeMark.of(body)
         if type == "DELETED":
             return self._marks.pop(name, None) is not None
-        news = not mark.says_the_same(self._marks.get(name))
+        news = not mark.same_state(self._marks.get(name))
         self._marks[name] = mark
         return news
 
     async def reconcile(self, nodes: dict[str, NodeView]) -> None:
-        """Bring both sides to what both ask for; `nodes` has each as it is then. What is refused of one keeps no other
-        from its turn; then the first refusal is raised."""
+        """Synchronise both sides and update `nodes` with the result. An error in one node does not hold up the others;
+        the first is raised afterwards."""
         if any(name not in self._marks for name in nodes):
             self.see((await self._kube.list(NODE, labels=MANAGED_OBJECTS))[0])
         await attempt_all(self._follow(nodes, name) for name in list(nodes))
@@ -96,13 +96,13 @@ class Cordons:
         for _ in range(READS_MAX):
             mark = self._marks.get(node.name)
             if mark is None:
-                return node  # its Node is only to be made
+                return node  # its Node is not created yet
             asked = cordoned_in_kubernetes(node, mark)
             if asked != (KUBERNETES in node.cordoned_by):
                 node = await self._resource.cordon(node.name, KUBERNETES, asked)
             owners = ",".join(owners_of(node))
             wanted = NodeMark(mark.version, asked or bool(owners), owners)
-            if mark.says_the_same(wanted):
+            if mark.same_state(wanted):
                 return node
             with contextlib.suppress(Conflict):
                 await self._write(node.name, mark, wanted)
@@ -124,10 +124,10 @@ class Cordons:
                 await self._record_closed(written, wanted.owners, uncordoned=bool(before.owners))
 
     async def _record_closed(self, node: dict[str, Any], owners: str, uncordoned: bool) -> None:
-        """`uncordoned`: a user took `unschedulable` away, and these owners' cordons are still there."""
+        """Record why a Node is unschedulable. `uncordoned`: a user removed `unschedulable` but other owners remain."""
         message, type = f"cordoned by {owners}", "Normal"
         if uncordoned:
-            message, type = f"uncordoned in Kubernetes, and still cordoned by {owners}", "Warning"
+            message, type = f"uncordoned in Kubernetes, but still cordoned by {owners}", "Warning"
         mark = node["metadata"]["resourceVersion"]
         about = (type, "NodeNotSchedulable", message)
         await record(self._kube, event_on(NODE, node, *about, component=MANAGED_BY, at=self._wall(), mark=mark))

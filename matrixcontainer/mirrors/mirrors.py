@@ -1,8 +1,8 @@
-"""Keeps mirrors of the services' state in Kubernetes: Nodes, Supernodes and NetworkSlices.
+"""Mirrors the services' state into Kubernetes: Nodes, Supernodes and NetworkSlices.
 
-Each mirror compares what should be there with what it last wrote and applies the difference. It runs at every change
-the services report and on a period, after a start it compares with what is really there, and what a watch says others
-have changed or deleted since is written over.
+Each mirror compares the desired objects with what it last wrote and applies the difference. It runs at every change
+that the services report and periodically. After a start it compares with the actual objects, and changes or deletions
+by others that a watch reports are overwritten.
 """
 
 from __future__ import annotations
@@ -28,41 +28,41 @@ from matrixresource.contract.allocations import AllocationView
 
 log = logging.getLogger(__name__)
 
-ANEW_S = 300.0
-"""How often everything is written anew, whatever we believe to be there and whatever a watch has missed."""
+RESYNC_S = 300.0
+"""How often every object is rewritten regardless of what we last wrote, in case a watch has missed a change."""
 
 SORTED = orjson.OPT_SORT_KEYS
 UNKNOWN = (b"", b"")
-"""In place of what was written: it is written again, whatever is there."""
+"""Placeholder for what was last written that forces a write."""
 
 MIRRORED = (NODE, SUPERNODE, NETWORK_SLICE)
 
 
 class Mirror:
-    """Objects of one kind, made to match `wanted`: name to (object, status)."""
+    """Keeps the objects of one kind equal to the desired ones."""
 
     def __init__(self, kube: KubeClient, kind: Kind, *, shared: bool = False) -> None:
-        """`shared`: others write their own parts of these objects, so that only a deletion has to be made good."""
+        """`shared`: others own fields of these objects too, so only deletions are repaired."""
         self._kube = kube
         self._kind = kind
         self._shared = shared
         self._written: dict[str, tuple[bytes, bytes]] = {}
-        self._heard: dict[str, str | None] = {}
-        """The versions that a watch brought since the last look; None where it was deleted."""
+        self._observed: dict[str, str | None] = {}
+        """resourceVersions that a watch reported since the last `match`; None if the object was deleted."""
         self._versions: dict[str, str] = {}
-        self._looked = False
+        self._listed = False
 
     async def match(self, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
-        """Write what differs, delete what is ours and unwanted; returns how many objects were touched. What is refused
-        of one keeps no other from its turn; then the first refusal is raised."""
-        if not self._looked:
+        """Write objects that differ from `wanted` (name to (object, status)) and delete ours that are not in it; return
+        how many were changed. An error in one object does not hold up the others; the first is raised afterwards."""
+        if not self._listed:
             present, _ = await self._kube.list(self._kind, labels=MANAGED_OBJECTS)
             self._written |= {each["metadata"]["name"]: UNKNOWN for each in present}
             self._versions = {each["metadata"]["name"]: each["metadata"]["resourceVersion"] for each in present}
-            self._looked = True
-        for name in filter(self._is_anothers, self._heard):
+            self._listed = True
+        for name in filter(self._is_foreign_change, self._observed):
             self._written[name] = UNKNOWN
-        self._heard.clear()
+        self._observed.clear()
         unwanted = sorted(set(self._written) - set(wanted))
         touched = await attempt_all(
             chain(
@@ -73,8 +73,9 @@ class Mirror:
         return sum(touched)
 
     async def _write(self, name: str, body: dict[str, Any], status: dict[str, Any]) -> bool:
-        """Write what differs from what was written last, whether anything does. What is refused is written anew."""
-        texts = (orjson.dumps(body, None, SORTED), orjson.dumps(_undated(status), None, SORTED))
+        """Write the parts that differ from what was last written; return whether any did. After an error the next call
+        writes both."""
+        texts = (orjson.dumps(body, None, SORTED), orjson.dumps(_without_timestamps(status), None, SORTED))
         current = self._written.get(name, UNKNOWN)
         self._written[name] = UNKNOWN
         if current[0] != texts[0]:
@@ -90,7 +91,7 @@ class Mirror:
         return True
 
     async def _write_status(self, name: str, status: dict[str, Any]) -> None:
-        """At the version that was seen last; where others have written since, at theirs: the mirror is right."""
+        """Write the status at the last known resourceVersion, or over others' writes at theirs: the mirror wins."""
         for _ in range(READS_MAX):
             body = {"metadata": {"resourceVersion": self._versions[name]}, "status": status}
             try:
@@ -104,38 +105,38 @@ class Mirror:
         raise Conflict(f"{self._kind.kind} {name} changes faster than it can be mirrored")
 
     def take(self, type: str, body: dict[str, Any]) -> bool:
-        """A change that a watch brings; whether somebody else made it, so that it is to be made good."""
+        """Process a watch event; return whether it is another client's change that has to be reverted."""
         name = body["metadata"]["name"]
         if type != "DELETED" and self._shared:
-            self._heard.pop(name, None)
+            self._observed.pop(name, None)
             return False
-        self._heard[name] = None if type == "DELETED" else body["metadata"]["resourceVersion"]
-        return self._is_anothers(name)
+        self._observed[name] = None if type == "DELETED" else body["metadata"]["resourceVersion"]
+        return self._is_foreign_change(name)
 
     def see(self, bodies: list[dict[str, Any]]) -> bool:
-        """These are all objects that there are; whether others have changed any since we wrote."""
+        """Process a complete list; return whether other clients have changed any object since we wrote it."""
         present = {body["metadata"]["name"] for body in bodies}
-        self._heard = {name: None for name in self._written if name not in present}
-        return any([bool(self._heard), *(self.take("MODIFIED", body) for body in bodies)])
+        self._observed = {name: None for name in self._written if name not in present}
+        return any([bool(self._observed), *(self.take("MODIFIED", body) for body in bodies)])
 
-    def _is_anothers(self, name: str) -> bool:
-        """Whether the last that was heard of it is not of our writing. What we wrote may be heard before it is
-        answered, and is taken for another's then: the same is written again, which changes nothing.
+    def _is_foreign_change(self, name: str) -> bool:
+        """Whether the last reported change of the object is not ours. A watch may report our own write before its
+        response arrives; it is then taken for another's and repeated, which changes nothing.
         """
-        return name in self._written and self._heard[name] != self._versions.get(name)
+        return name in self._written and self._observed[name] != self._versions.get(name)
 
     def _see(self, current: dict[str, Any]) -> None:
         self._versions[current["metadata"]["name"]] = current["metadata"]["resourceVersion"]
 
     def forget(self) -> None:
-        """Compare with what is really there the next time."""
-        self._looked = False
+        """Compare with the actual objects at the next `match`."""
+        self._listed = False
         self._written.clear()
-        self._heard.clear()
+        self._observed.clear()
 
 
 def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
-    """By node, the NPUs of which somebody holds a die as a part of the node without being a gang of pods."""
+    """Per node, how many NPUs have a die held by a shared-node allocation that is not a gang of pods."""
     found: dict[str, set[int]] = defaultdict(set)
     for allocation in allocations:
         if GANG_LABEL not in allocation.labels:
@@ -144,15 +145,15 @@ def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
     return {node: len(npus) for node, npus in found.items()}
 
 
-def _undated(status: dict[str, Any]) -> dict[str, Any]:
-    """The status without what only says when it was looked at."""
+def _without_timestamps(status: dict[str, Any]) -> dict[str, Any]:
+    """The status without its conditions' timestamps."""
     dates = ("lastHeartbeatTime", "lastTransitionTime")
     conditions = [{k: v for k, v in c.items() if k not in dates} for c in status.get("conditions", [])]
     return {**status, "conditions": conditions} if conditions else status
 
 
 class Mirrors:
-    """All mirrors. `slices` asks MatrixLink for the views of its slices."""
+    """All mirrors. `slices` returns the views of MatrixLink's slices."""
 
     def __init__(
         self,
@@ -162,7 +163,7 @@ class Mirrors:
         wall: Callable[[], float],
         shared: bool = False,
     ) -> None:
-        """`shared`: whether the cluster has machines and pods of its own."""
+        """`shared`: whether the cluster also has real machines and other pods."""
         self._kube = kube
         self._shared = shared
         self._resource = resource
@@ -174,30 +175,30 @@ class Mirrors:
         self._links = Mirror(kube, NETWORK_SLICE)
         self._mirrors = {NODE: self._nodes, SUPERNODE: self._supernodes, NETWORK_SLICE: self._links}
         self._statuses: dict[str, dict[str, Any]] = {}
-        self._anew_at = 0.0
+        self._resync_at = 0.0
 
     def see(self, kind: Kind, bodies: list[dict[str, Any]]) -> bool:
-        """These are all objects of the kind that there are; whether there is anything to do about them."""
+        """Process a complete list of the kind's objects; return whether a reconcile is needed."""
         if kind == NODE:
             self.cordons.see(bodies)
         return self._mirrors[kind].see(bodies)
 
     def take(self, kind: Kind, type: str, body: dict[str, Any]) -> bool:
-        """One of them changed, as a watch says; whether there is anything to do about it."""
+        """Process a watch event; return whether a reconcile is needed."""
         cordoned = kind == NODE and self.cordons.take(type, body)
         return self._mirrors[kind].take(type, body) or cordoned
 
     async def reconcile(self) -> str:
         """Bring every mirror up to date."""
-        if self._wall() >= self._anew_at:
+        if self._wall() >= self._resync_at:
             self._forget()
-            self._anew_at = self._wall() + ANEW_S
+            self._resync_at = self._wall() + RESYNC_S
         try:
             touched = await self._reconcile_all()
         except (NotFound, Conflict):
             self._forget()
             raise
-        return f"{touched} mirrored objects touched"
+        return f"{touched} mirrored objects changed"
 
     def _forget(self) -> None:
         self.cordons.see(())
@@ -209,7 +210,7 @@ class Mirrors:
         return sum(await attempt_all(match() for match in every))
 
     async def _match_nodes(self) -> int:
-        """As the services have them, whatever is refused of their cordons."""
+        """Mirror Nodes, even if synchronising their cordons fails; that error is raised afterwards."""
         at, refused = kube_time(self._wall()), None
         nodes = {node.name: node for node in await self._resource.nodes()}
         try:

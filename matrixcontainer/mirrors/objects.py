@@ -1,5 +1,5 @@
-"""Nodes of the supernode as Kubernetes Nodes: labels of where they stand, capacity of what they have, health as
-MatrixResource sees it. A mirror: what somebody else writes into these fields is written over."""
+"""Mirror objects: Nodes (location as labels, capacity, and health as MatrixResource sees it), Supernodes and
+NetworkSlices. Writes by others to the mirrored fields are overwritten."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixresource.contract.nodes import KEPT_OUT, NodeView, SupernodeView
 
 PODS_PER_NODE = 110
-"""The kubelet's own default."""
+"""The kubelet's default."""
 
 
 def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
-    """The Node without its status. In a `shared` cluster its taint keeps other pods off it."""
+    """The Node without its status. In a `shared` cluster it has a taint that repels other pods."""
     labels = {
         MANAGED_LABEL: MANAGED_BY,
         "kubernetes.io/hostname": node.name,
@@ -45,7 +45,8 @@ def node_object(node: NodeView, shared: bool = False) -> dict[str, Any]:
 
 
 def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
-    """Who may be there; and of a node that is not ready, what the node controller of a real cluster would add too."""
+    """Taints that restrict who may use the node, and those a real cluster's node controller adds while it is not
+    ready."""
     taints = []
     if shared:
         taints.append({"key": NPU_RESOURCE, "value": "present", "effect": "NoSchedule"})
@@ -68,9 +69,9 @@ def _ready(node: NodeView) -> str:
 
 
 def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: int = 0) -> dict[str, Any]:
-    """The Node's status; `at` is the wall's time in RFC 3339, used where a condition changes.
+    """The Node's status. `at` is the wall-clock time in RFC 3339, used for conditions that change.
 
-    `taken` NPUs are parts that somebody holds without pods: they are nothing pods could have.
+    `taken` NPUs are held by shared-node allocations without pods, so they are not allocatable.
     """
     npus = str(node.npus)
     capacity = {"cpu": str(node.cpus * 48), "memory": "1536Gi", "pods": str(PODS_PER_NODE), NPU_RESOURCE: npus}
@@ -78,7 +79,7 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: i
     healthy = str(0 if node.state == "Retired" else max(0, node.npus - separated - taken))
     ready = _ready(node)
     text = f"the resource agent is {node.agent}; the node is {node.state}" + ", off" * (node.power == "Off")
-    text += "".join(f"; {part}" for part in (node.stage and f"at {node.stage}", node.state_message) if part)
+    text += "".join(f"; {part}" for part in (node.stage and f"stage {node.stage}", node.state_message) if part)
     current = {c["type"]: c for c in (before or {}).get("conditions") or []}
     conditions = []
     for type, status, reason, message in (
@@ -121,12 +122,13 @@ def supernode_object(supernode: SupernodeView) -> tuple[dict[str, Any], dict[str
 
 
 def slice_mirror_name(view: dict[str, Any]) -> str:
-    """A NetworkSlice is of the cluster, its name the slice's with its project before it, but for the default one."""
+    """Name of the cluster-scoped NetworkSlice: the slice's name, prefixed with its project unless that is the default
+    one."""
     return str(view["name"] if view["project"] == DEFAULT_PROJECT else f"{view['project']}.{view['name']}")
 
 
 def slice_object(view: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """The NetworkSlice mirror of one of MatrixLink's slices (its view), and its status."""
+    """The NetworkSlice mirror of a MatrixLink slice view, and its status."""
     return (
         {
             "metadata": {

@@ -1,9 +1,9 @@
-"""The kubelets of the emulated nodes, for a Kubernetes that does not emulate any: a cluster with machines of its own.
+"""Virtual kubelets of the emulated nodes, for a Kubernetes cluster with real machines of its own.
 
-Each keeps its node's Lease, as a real kubelet does, so that the cluster's node controller knows it alive; what is bound
-to the node runs and what is deleted ends, by the same stages and the same function that the embedded API's kubelets
-use (`kubeapi/kubelet/virtual_kubelet.py`), and those leave a node with a Lease to us. A kubelet whose node is lost does
-nothing: its Lease runs out, and its pods stay as they are until somebody removes them by force.
+Each renews its node's Lease, as a real kubelet does, so that the cluster's node controller considers the node alive.
+Pods bound to the node run and terminate through the same stages and function as with the embedded API's kubelets
+(`kubeapi/kubelet/virtual_kubelet.py`), which leave nodes with a Lease to us. The kubelet of a lost node does nothing:
+its Lease expires, and its pods stay as they are until they are force-deleted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from typing import Any
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import LEASE, NODE, POD, KubeClient
 from matrixcontainer.client.events import event_on, record
-from matrixcontainer.kubeapi.kubelet.node_info import made_up_address
+from matrixcontainer.kubeapi.kubelet.node_info import synthetic_address
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
@@ -28,14 +28,15 @@ log = logging.getLogger(__name__)
 
 LEASE_NAMESPACE = "kube-node-lease"
 LEASE_DURATION_S = 40
-"""What a kubelet asks for; it renews four times in that while (its defaults)."""
 RENEW_S = 10.0
+"""A kubelet's defaults."""
 
 
 class Kubelets:
-    """All of them. `again_s` after a pass: when a pod's next stage is due, None when none is.
+    """The kubelets of all nodes. After `reconcile`, `again_s` says in how many seconds a pod's next stage is due, or is
+    None.
 
-    What is refused of one pod or Lease keeps no other from its turn; the first refusal is raised afterwards.
+    An error in one pod or Lease does not hold up the others; the first is raised afterwards.
     """
 
     def __init__(
@@ -48,17 +49,17 @@ class Kubelets:
         self.again_s: float | None = None
 
     async def reconcile(self) -> str:
-        """Bring every pod on a living node to the stage it should be at."""
+        """Advance every pod on a live node to the stage that is due."""
         self.again_s = None
         pods = [pod for pod in (await self._kube.list(POD))[0] if pod["spec"].get("nodeName")]
         if not pods:
             return "no pods"
         alive = await self._alive()
         touched = await attempt_all(self._reconcile(pod) for pod in pods if pod["spec"]["nodeName"] in alive)
-        return f"{sum(touched)} pods touched"
+        return f"{sum(touched)} pods updated"
 
     async def renew_leases(self) -> str:
-        """Renew the Lease of every living node. The Lease goes with its Node."""
+        """Renew the Lease of every live node. The Node owns the Lease, so the Lease is deleted with it."""
         alive = await self._alive()
         nodes, _ = await self._kube.list(NODE, labels=f"{MANAGED_LABEL}={MANAGED_BY}")
         mirrored = {node["metadata"]["name"]: node["metadata"]["uid"] for node in nodes}
@@ -79,13 +80,13 @@ class Kubelets:
 
     async def _reconcile(self, pod: dict[str, Any]) -> int:
         uid, current_ip = pod["metadata"]["uid"], (pod.get("status") or {}).get("podIP")
-        host_ip = made_up_address(pod["spec"]["nodeName"])
+        host_ip = synthetic_address(pod["spec"]["nodeName"])
         sync = sync_pod(pod, self._wall(), self._pace, host_ip, current_ip or pod_address(uid))
         if sync.again_s is not None:
             self.again_s = min(self.again_s or sync.again_s, sync.again_s)
         if sync.status is None and not sync.remove:
             return 0
-        with contextlib.suppress(NotFound, Conflict):  # somebody was faster; the next pass sees it
+        with contextlib.suppress(NotFound, Conflict):  # changed or deleted meanwhile; the next pass sees that
             await self._carry_out(pod, sync)
         return 1
 

@@ -1,4 +1,4 @@
 """The operator: CRDs, reconcile decisions, status, rights, leader election.
 
-Never talks to hardware; it asks MatrixCompute, and any Kubernetes API will do.
+It never talks to hardware, only to MatrixCompute and the other services, and works with any Kubernetes API.
 """

@@ -1,4 +1,4 @@
-"""Resources behind which something changed in the services: reconciled soon, each once however often it is named."""
+"""Queue of resources whose objects changed in the services: reconciled soon, each once however often it is added."""
 
 from __future__ import annotations
 
@@ -12,50 +12,51 @@ from matrixcontainer.operator.reconciler import Reconciler
 
 log = logging.getLogger(__name__)
 
-AT_ONCE_MAX = 8
-"""So many resources are worked on at a time. With hundreds of requests under way even the renewal of the leader's Lease
-would wait for its turn for too long."""
+CONCURRENCY_MAX = 8
+"""Resources of a kind that are reconciled concurrently. With hundreds of requests in flight, even the renewal of the
+leader's Lease would be queued for too long."""
 
 
 class Nudge(Protocol):
-    """Has the next run begin soon; at once where it is urgent."""
+    """Requests another run soon, or immediately if `urgent`."""
 
     def __call__(self, *, urgent: bool) -> None: ...
 
 
-def _nobody(*, urgent: bool) -> None:
-    """Until there is somebody to nudge."""
+def _no_nudge(*, urgent: bool) -> None:
+    """Do nothing; used until a runner is attached."""
 
 
 class Changed:
-    """Of one kind. What is refused, or asks to be looked at again, stays for the next run."""
+    """Queue of changed resources of one kind. A key whose reconcile fails or asks to be called again stays queued."""
 
     def __init__(self, reconciler: Reconciler) -> None:
         self._reconciler = reconciler
         self._keys: set[str] = set()
-        self._free = asyncio.Semaphore(AT_ONCE_MAX)
-        self.nudge: Nudge = _nobody
+        self._slots = asyncio.Semaphore(CONCURRENCY_MAX)
+        self.nudge: Nudge = _no_nudge
 
     def add(self, keys: Iterable[str], urgent: bool = False) -> None:
-        """`urgent`: their resources say what is no longer true, and are not to wait for others."""
+        """Queue `keys`. `urgent`: their status is wrong now, so the next run must not wait for more changes."""
         self._keys |= set(keys)
         self.nudge(urgent=urgent)
 
     async def reconcile(self) -> str:
-        """Reconcile all that have changed since the last run."""
+        """Reconcile every queued resource; return a summary."""
         keys, self._keys = self._keys, set()
-        again = await asyncio.gather(*(self._again(key) for key in sorted(keys)))
+        again = await asyncio.gather(*(self._needs_retry(key) for key in sorted(keys)))
         self._keys |= {key for key, retry in zip(sorted(keys), again, strict=True) if retry}
-        return f"{len(keys)} resources reconciled, {sum(again)} to be seen again"
+        return f"{len(keys)} resources reconciled, {sum(again)} requeued"
 
-    async def _again(self, key: str) -> bool:
-        async with self._free:
+    async def _needs_retry(self, key: str) -> bool:
+        """Reconcile one resource; return whether it has to be reconciled again."""
+        async with self._slots:
             try:
                 return await self._reconciler.reconcile(key) is not None
             except MatrixError as refused:
                 kind = self._reconciler.kind.kind
-                log.warning("not reconciled yet", extra={"kind": kind, "key": key, "why": refused.message})
+                log.warning("reconcile refused, will retry", extra={"kind": kind, "key": key, "why": refused.message})
                 return True
-            except Exception:  # of one resource: the others have their turn, and this one another
-                log.exception("not reconciled", extra={"kind": self._reconciler.kind.kind, "key": key})
+            except Exception:  # a bug in one resource's reconcile must not stop the others; it is retried
+                log.exception("reconcile failed", extra={"kind": self._reconciler.kind.kind, "key": key})
                 return True

@@ -1,8 +1,9 @@
-"""The custom resources of group cloudmatrix.io/v1alpha1, printed from the classes that the services use.
+"""The custom resources of group cloudmatrix.io/v1alpha1, generated from the model classes of the services.
 
 CloudMatrixInstance (cmi), CloudMatrixInfer (cminf), ScalingPolicy (sp), RecoveryPolicy (rp) and DisruptionBudget (db)
-are desired states, MatrixFault (mf) breaks emulated hardware, MatrixFaultScenario (mfs) does so in time and has a
-verdict, Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of what MatrixResource and MatrixLink hold.
+declare desired state. MatrixFault (mf) injects a fault into emulated hardware; MatrixFaultScenario (mfs) injects faults
+on a timeline and ends with a verdict. Supernode (sn) and NetworkSlice (nsl) are read-only mirrors of state in
+MatrixResource and MatrixLink.
 
     python -m matrixcontainer.operator.crds          prints the CRDs as YAML
 """
@@ -59,15 +60,15 @@ SUPERNODE_STATUS = (
 )  # fmt: skip
 SLICE_SPEC = ("plane", "instance", "allocation", "qosClass", "floorGbpsPerNpu", "ceilingGbpsPerNpu", "weight")
 SLICE_STATUS = ("isolation", "isolationKey", "programmed", "floorKeptGbpsPerNpu")
-"""What the mirrors show, beside the state, of MatrixResource's and MatrixLink's views."""
+"""Fields of MatrixResource's and MatrixLink's views that the mirrors show, in addition to the state."""
 
 
 def custom_resource_definitions(versions: Sequence[str] = (VERSION,), storage: str = VERSION) -> list[dict[str, Any]]:
-    """Every CRD of the group, ready to apply, serving `versions` and storing one of them.
+    """Every CRD of the group, ready to apply, serving `versions` and storing `storage`.
 
-    All say the same, so there is nothing to convert (docs/decisions/0162).
+    All versions have the same schema, so no conversion is needed (docs/decisions/0162).
     """
-    definitions: list[dict[str, Any]] = orjson.loads(_as_json())  # the caller's own, to change as it likes
+    definitions: list[dict[str, Any]] = orjson.loads(_as_json())  # a fresh copy that the caller may modify
     for definition in definitions:
         (alone,) = definition["spec"]["versions"]
         definition["spec"]["versions"] = [alone | {"name": name, "storage": name == storage} for name in versions]
@@ -76,7 +77,7 @@ def custom_resource_definitions(versions: Sequence[str] = (VERSION,), storage: s
 
 @cache
 def _as_json() -> bytes:
-    """All of them as JSON, once: their schemas take a fifth of a second."""
+    """All CRDs as JSON, built once: generating their schemas takes a fifth of a second."""
     return orjson.dumps([define() for define in DEFINITIONS])
 
 
@@ -87,21 +88,25 @@ def _instance() -> dict[str, Any]:
         ["cmi"],
         instance_spec(),
         status_schema(
-            **counts(readyNodes="members that are ready", readySpares="spares that are ready"),
-            selector=text("finds the pods of workloads on it; for autoscalers"),
-            expiresAt=text("when its lease ends, in emulated time"),
-            operation=text("the work under way on it in MatrixCompute"),
-            **counts(repairs="how often members failed and were repaired or replaced"),
+            **counts(readyNodes="number of ready members", readySpares="number of ready spares"),
+            selector=text("label selector for the pods of workloads on the instance; read by autoscalers"),
+            expiresAt=text("when the instance's lease ends, in emulated time"),
+            operation=text("the MatrixCompute operation in progress on the instance"),
+            **counts(repairs="how many times failed members were repaired or replaced"),
             lastRecovery=OPEN
             | {
-                "description": "how long the last recovery took, in parts, in emulated seconds",
+                "description": "duration of the last recovery, phase by phase, in emulated seconds",
                 "properties": shown_schema(RecoveryTimes),
             },
-            members=parts("node", MemberView, "every node, spares and successors among them"),
-            slices=parts("plane", SliceSummary, "the share of each plane"),
+            members=parts("node", MemberView, "every node of the instance, including spares and replacements"),
+            slices=parts("plane", SliceSummary, "the instance's network slice on each plane"),
             cancelled=OPEN
-            | {"description": "the operation that was cancelled, and the generation that is not asked for again"},
-            plan=OPEN | {"description": "with dryRun: whether it fits, where, who would move, or what is in the way"},
+            | {"description": "the operation that was cancelled, and the generation that will not be retried"},
+            plan=OPEN
+            | {
+                "description": "with dryRun: whether the instance fits, on which nodes, and which members would move, "
+                "or else what blocks it"
+            },
         ),
         "State=.status.state Nodes:integer=.spec.nodes Ready:integer=.status.readyNodes "
         "Spares:integer=.status.readySpares Links=LinksReady Degraded=Degraded ~Min_nodes:integer=.spec.minNodes "
@@ -113,7 +118,7 @@ def _instance() -> dict[str, Any]:
             "statusReplicasPath": ".status.readyNodes",
             "labelSelectorPath": ".status.selector",
         },
-        description="Nodes of a supernode composed into one instance, with spares and a share of three planes.",
+        description="Supernode nodes composed into one instance, with spares and a slice of each of three networks.",
         name_length_max=NAME_LENGTH_MAX,
         rules=[
             rule(
@@ -133,22 +138,22 @@ def _infer() -> dict[str, Any]:
         ["cminf"],
         infer_spec(),
         status_schema(
-            endpoint=text("where the model is served, as OpenAI's API"),
+            endpoint=text("base URL of the OpenAI-compatible API that serves the model"),
             **counts(
-                prefillNpus="NPUs that read prompts",
+                prefillNpus="NPUs that process prompts",
                 decodeNpus="NPUs that generate tokens",
-                cachingNodes="nodes that lend their memory to the context cache",
-                pods="pods of the workload, one on each node",
+                cachingNodes="nodes that contribute memory to the context cache",
+                pods="pods of the workload, one per node",
             ),
             metrics={
                 "type": "object",
-                "description": "what it does now, as quantities; metrics of this object to autoscalers",
+                "description": "current load and throughput as quantities; autoscalers read them as Object metrics",
                 "additionalProperties": {"type": "string"},
             },
         ),
         "State=.status.state Instance=.spec.instance Model=.spec.model Prefill:integer=.status.prefillNpus "
         "Decode:integer=.status.decodeNpus ~Caching:integer=.status.cachingNodes ~Endpoint=.status.endpoint",
-        description="CloudMatrix-Infer serving a model on a CloudMatrixInstance.",
+        description="A CloudMatrix-Infer deployment that serves a model on a CloudMatrixInstance.",
     )
 
 
@@ -163,7 +168,7 @@ def _scaling_policy() -> dict[str, Any]:
         "Nodes:integer=.status.currentReplicas Desired:integer=.status.desiredReplicas Reason=.status.reason "
         "~Prefill:integer=.status.desiredPools.prefill ~Decode:integer=.status.desiredPools.decode "
         "~Active=ScalingActive ~Limited=ScalingLimited ~Last_scale=.status.lastScaleTime",
-        description="Keeps a CloudMatrixInstance as large as its work asks for. Only one may own its scale.",
+        description="Scales a CloudMatrixInstance to match its load. An instance's scale can have only one owner.",
     )
 
 
@@ -176,7 +181,8 @@ def _recovery_policy() -> dict[str, Any]:
         status_schema(**shown_schema(RecoveryPolicyView, *RECOVERY_STATUS)),
         "Instance=.spec.instance Drain:number=.spec.drainSeconds Rungs=.spec.rungs "
         "On_exhausted=.spec.onExhausted State=.status.state",
-        description="How far the recovery of an instance may go, or of all of the namespace that have none.",
+        description="Limits how far recovery may go, for one instance or for every instance of the namespace that has "
+        "no policy of its own.",
     )
 
 
@@ -190,7 +196,8 @@ def _disruption_budget() -> dict[str, Any]:
         "Nodes=.spec.nodes Supernode=.spec.supernode Reasons=.spec.reasons Schedule=.spec.schedule "
         "Duration:number=.spec.durationS State=.status.state",
         scope="Cluster",
-        description="How many nodes of a supernode maintenances may take out at once, for which reasons and when.",
+        description="Limits how many nodes of a supernode maintenance may take out of service at once, for which "
+        "reasons and when.",
     )
 
 
@@ -203,7 +210,7 @@ def _fault() -> dict[str, Any]:
         status_schema(),
         "Kind=.spec.kind Target=.spec.target State=.status.state",
         scope="Cluster",
-        description="A fault on the emulated hardware. The control plane is not informed: it has to detect it.",
+        description="A fault in the emulated hardware. The control plane is not told; it has to detect the fault.",
     )
 
 
@@ -217,7 +224,8 @@ def _fault_scenario() -> dict[str, Any]:
         "State=.status.state Verdict=.status.verdict Phase=.status.phase Title=.spec.title "
         "~Message=.status.message ~Seed:integer=.spec.seed",
         scope="Cluster",
-        description="Faults in time, what has to happen then, and a verdict; run once, and always rolled back.",
+        description="A timeline of faults, what is expected to happen, and a verdict. Runs once and is always rolled "
+        "back.",
     )
 
 
@@ -232,7 +240,7 @@ def _supernode() -> dict[str, Any]:
         "Available:integer=.status.availableNodes Allocated:integer=.status.allocatedNodes "
         "Lost:integer=.status.lostNodes ~Topology=.status.topologyVersion",
         scope="Cluster",
-        description="A supernode as MatrixResource holds it. Read-only: changes are undone.",
+        description="Mirror of a supernode in MatrixResource. Read-only: changes are reverted.",
         name_length_max=None,
     )
 
@@ -243,11 +251,11 @@ def _network_slice() -> dict[str, Any]:
         "networkslices",
         ["nsl"],
         mirrored(SliceView, SLICE_SPEC),
-        status_schema(**shown_schema(SliceView, *SLICE_STATUS), **counts(members="nodes that it joins")),
+        status_schema(**shown_schema(SliceView, *SLICE_STATUS), **counts(members="number of nodes on the slice")),
         "Plane=.spec.plane Instance=.spec.instance QoS=.spec.qosClass Floor:number=.spec.floorGbpsPerNpu "
         "State=.status.state",
         scope="Cluster",
-        description="A network slice as MatrixLink holds it. Read-only: changes are undone.",
+        description="Mirror of a network slice in MatrixLink. Read-only: changes are reverted.",
         name_length_max=None,
     )
 
@@ -266,7 +274,7 @@ DEFINITIONS = (
 
 
 def as_yaml() -> str:
-    """All CRDs as one YAML stream."""
+    """All CRDs as one multi-document YAML stream."""
     import yaml
 
     return "---\n".join(yaml.safe_dump(each, sort_keys=False, width=120) for each in custom_resource_definitions())

@@ -1,4 +1,4 @@
-"""next_action: what to do about one resource, decided on the spec and what is observed. Pure."""
+"""next_action: decide what to do for one CloudMatrixInstance from its spec and the observed instance. Pure."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ SOURCE_LABEL = "cloudmatrix.io/namespace"
 
 @dataclass(frozen=True)
 class Action:
-    """One thing to do: ensure the instance is as `request` says, only plan that, delete it, or nothing."""
+    """The next step: make the instance match `request`, only plan that, delete it, or do nothing."""
 
     verb: Literal["EnsureInstance", "PlanInstance", "DeleteInstance", "Nothing"]
     request: InstanceRequest | None = None
@@ -31,22 +31,23 @@ def namespace_of(body: dict[str, Any]) -> str:
 
 
 def key_of_resource(body: dict[str, Any]) -> str:
-    """The key of what a resource stands for: its name, in the project that is called like its namespace."""
+    """The key of the object behind a resource: the resource's name, in the project named after its namespace."""
     return key_of(namespace_of(body), body["metadata"]["name"])
 
 
 def key_in(body: dict[str, Any], name: str, field: str) -> str:
-    """The key of what a resource refers to. Raises InvalidField for what is not its namespace's."""
+    """The key of an object that a resource refers to. Raises InvalidField if it is in another namespace."""
     key = resolve(name, namespace_of(body))
     if project_of(key) != namespace_of(body):
-        raise InvalidField(f"{name!r} is not of namespace {namespace_of(body)!r}", field=field)
+        raise InvalidField(f"{name!r} is not in namespace {namespace_of(body)!r}", field=field)
     return key
 
 
 def desired_instance(body: dict[str, Any]) -> InstanceRequest:
-    """The request that a CloudMatrixInstance stands for, in the project of its namespace; its labels travel along.
-    Raises InvalidField where it refers to what is not its namespace's, and for what its definition let pass all the
-    same: that may be an older one than the operator's."""
+    """The request to MatrixCompute for a CloudMatrixInstance, in the project of its namespace and with its labels.
+
+    Raises InvalidField if it refers to another namespace, or if the spec is invalid although the CRD accepted it: the
+    installed CRD may be older than the operator."""
     metadata = body["metadata"]
     for side in ("affinity", "antiAffinity"):
         for other in (body["spec"].get(side) or {}).get("instances") or ():
@@ -66,16 +67,17 @@ def desired_nodes(body: dict[str, Any]) -> int:
     return int(body["spec"]["nodes"])
 
 
-def lease_over(body: dict[str, Any]) -> bool:
-    """Whether a resource's instance had a lease: once that is gone with it, it is not made again for the same spec."""
+def lease_ended(body: dict[str, Any]) -> bool:
+    """Whether the instance of this generation of the spec had a lease. Once it is gone, its lease has ended and it is
+    not created again for the same spec."""
     reported = body.get("status") or {}
     same = reported.get("observedGeneration") == body["metadata"].get("generation", 1)
     return same and bool(reported.get("expiresAt")) and body["spec"].get("leaseS") is not None
 
 
 def cancelled_change(body: dict[str, Any], observed: InstanceView | None) -> CancelledChange | None:
-    """The change that the spec still asks for and somebody has cancelled; None where there is none, or where the spec
-    has changed since that was seen, if only to what it was."""
+    """The cancelled change, if the spec still asks for it; None if the spec was written again after the cancellation
+    was seen, even with the same content, which retries it."""
     cancelled = observed.cancelled if observed is not None else None
     if cancelled is None or cancelled.shape != _shape(desired_instance(body)):
         return None
@@ -89,25 +91,25 @@ def _shape(request: InstanceRequest) -> InstanceShape:
 
 
 def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
-    """What brings the instance nearer to what its resource says."""
+    """Return the step that brings the instance closer to its resource's spec."""
     if body["metadata"].get("deletionTimestamp"):
         if observed is None or (body["spec"].get("dryRun") and SOURCE_LABEL not in observed.labels):
-            return Action("Nothing", why="it has no instance: one that it only planned with is somebody else's")
+            return Action("Nothing", why="the resource has no instance; one that it only planned with is not its own")
         return Action("DeleteInstance", why="the resource is being deleted")
     request = desired_instance(body)
     if body["spec"].get("dryRun"):
         planned = ((body.get("status") or {}).get("plan") or {}).get("generation")
         if planned == body["metadata"].get("generation", 1):
-            return Action("Nothing", why="planned already")
-        return Action("PlanInstance", request, "only a plan is asked for")
-    if observed is None and lease_over(body):
-        return Action("Nothing", why="its lease has ended; another spec begins a new one")
+            return Action("Nothing", why="already planned")
+        return Action("PlanInstance", request, "dryRun is set")
+    if observed is None and lease_ended(body):
+        return Action("Nothing", why="the lease has ended; change the spec to start a new one")
     if observed is None:
-        return Action("EnsureInstance", request, "there is no such instance")
+        return Action("EnsureInstance", request, "the instance does not exist")
     if observed.state == "Deleting":
-        return Action("Nothing", why="an instance of that name is still being deleted")
+        return Action("Nothing", why="an instance of the same name is still being deleted")
     if cancelled_change(body, observed) is not None:
-        return Action("Nothing", why="the change was cancelled; another spec asks again")
+        return Action("Nothing", why="the change was cancelled; change the spec to retry")
     if observed.request() != request:
-        return Action("EnsureInstance", request, "the shape has changed")
+        return Action("EnsureInstance", request, "the spec has changed")
     return Action("Nothing", why="as specified")

@@ -1,8 +1,8 @@
-"""DisruptionBudgets and RecoveryPolicies: what is declared to MatrixCompute, one of it for each resource, by its name.
+"""DisruptionBudgets and RecoveryPolicies: each resource declares one object of the same name in MatrixCompute.
 
-The resource owns what it declares: what is written to that over REST is undone at the next look, and it is gone with
-the resource. Budgets are cluster-scoped, as nodes are, and administrators'; a recovery policy is its namespace's, as
-instances are.
+The resource owns that object: changes made to it over REST are reverted by the next reconcile, and it is deleted with
+the resource. Budgets are cluster-scoped, like nodes, and for administrators; recovery policies are namespaced, like
+instances.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from matrixcompute.recovery.spec import RecoveryPolicyView
 from matrixcontainer.client.client import DISRUPTION_BUDGET, RECOVERY_POLICY, KubeClient
 from matrixcontainer.operator.crds import RECOVERY_STATUS
 from matrixcontainer.operator.decision import key_in, namespace_of
-from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
+from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, Reconciler
 
 
 class DeclaredReconciler(Reconciler):
-    """What each kind adds: how it is ensured and deleted, and what is shown of it."""
+    """Reconciles a resource with the object that it declares; each kind adds how to ensure and delete that object."""
 
     def __init__(self, kube: KubeClient, compute: ComputeClient, wall: Callable[[], float]) -> None:
         super().__init__(kube, wall)
@@ -31,7 +31,7 @@ class DeclaredReconciler(Reconciler):
 
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
         if body["metadata"].get("deletionTimestamp"):
-            return None if await self.delete(key) else GONE_WALL_S
+            return None if await self.delete(key) else DELETION_POLL_WALL_S
         labels = body["metadata"].get("labels") or {}
         state, message = await self.ensure(key, body, {**body["spec"], "labels": labels})
         await self.report_ready(body, state, True, "Declared", message)
@@ -39,32 +39,32 @@ class DeclaredReconciler(Reconciler):
 
     @abstractmethod
     async def ensure(self, key: str, body: dict[str, Any], request: dict[str, Any]) -> tuple[str, str]:
-        """Its state in MatrixCompute, and what it says there."""
+        """Create or update the object; return its state and a sentence for the Ready condition."""
 
     @abstractmethod
     async def delete(self, key: str) -> bool:
-        """True once there is none."""
+        """Delete the object; True once it is gone."""
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """That another one has what it is about is reported, though that one may go."""
+        """Also report a conflict with another owner, which may still resolve itself."""
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
 
 class DisruptionBudgetReconciler(DeclaredReconciler):
-    """A resource's budget."""
+    """Declares disruption budgets."""
 
     kind = DISRUPTION_BUDGET
 
     async def ensure(self, key: str, body: dict[str, Any], request: dict[str, Any]) -> tuple[str, str]:
         budget = await self.compute.ensure_budget(key, request)
-        return budget.state, limited(budget)
+        return budget.state, describe_budget(budget)
 
     async def delete(self, key: str) -> bool:
         return await self.compute.delete_budget(key)
 
 
 class RecoveryPolicyReconciler(DeclaredReconciler):
-    """A resource's recovery policy."""
+    """Declares recovery policies."""
 
     kind = RECOVERY_POLICY
 
@@ -74,22 +74,23 @@ class RecoveryPolicyReconciler(DeclaredReconciler):
         policy = await self.compute.ensure_recovery_policy(key, {**request, "project": namespace_of(body)})
         shown = policy.wire()
         await self.write_status(body, {name: shown.get(name) for name in RECOVERY_STATUS})
-        return policy.state, followed(policy)
+        return policy.state, describe_policy(policy)
 
     async def delete(self, key: str) -> bool:
         return await self.compute.delete_recovery_policy(key)
 
 
-def limited(budget: DisruptionBudgetView) -> str:
-    """What a budget limits, and when."""
+def describe_budget(budget: DisruptionBudgetView) -> str:
+    """Describe what a budget limits, and when."""
     where = f"of {budget.supernode}" if budget.supernode else "of each supernode"
     when = f"for {budget.duration_s:g} s from {budget.schedule} on" if budget.duration_s else "at all times"
-    return f"at most {counted(budget.nodes, 'node')} {where} may be out for {' or '.join(budget.reasons)}, {when}"
+    reasons = " or ".join(budget.reasons)
+    return f"at most {counted(budget.nodes, 'node')} {where} may be out of service for {reasons}, {when}"
 
 
-def followed(policy: RecoveryPolicyView) -> str:
-    """Whom a policy is for, and what it allows."""
-    whom = policy.instance or "every instance of the namespace that has none of its own"
-    rungs = ", ".join(policy.rungs) or "nothing"
-    end = "then it is tried again" if policy.on_exhausted == "Retry" else "then it waits for a retry"
-    return f"for {whom}: {rungs}; {end}"
+def describe_policy(policy: RecoveryPolicyView) -> str:
+    """Describe which instances a policy applies to, and what it allows."""
+    scope = policy.instance or "every instance of the namespace without a policy of its own"
+    rungs = ", ".join(policy.rungs) or "no recovery steps"
+    end = "then start over" if policy.on_exhausted == "Retry" else "then wait for a manual retry"
+    return f"for {scope}: {rungs}; {end}"

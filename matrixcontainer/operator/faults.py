@@ -1,6 +1,6 @@
-"""MatrixFaults: a fault on emulated hardware for as long as its resource exists.
+"""MatrixFaults: a fault in emulated hardware for as long as its resource exists.
 
-The fault bears the resource's name. One of that name that somebody has injected otherwise is not touched.
+The fault has the resource's name. A fault of that name that was injected by other means is left alone.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matrixcontainer.operator.reconciler import Reconciler
 
 
 class FaultReconciler(Reconciler):
-    """A resource's fault."""
+    """Reconciles a MatrixFault with the injected fault."""
 
     kind = FAULT
 
@@ -36,10 +36,10 @@ class FaultReconciler(Reconciler):
                     await self._faults.clear(key)
             return None
         await self._faults.inject(key, fault)
-        message = f"{spec['kind']} is on {spec['target']}; the control plane is not informed"
+        message = f"{spec['kind']} is injected into {spec['target']}; the control plane is not told"
         await self.report_ready(body, "Injected", True, "Injected", message)
         return None
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """That another fault has the name is reported, though that one may be cleared."""
+        """Also report a name conflict, which resolves itself when the other fault is cleared."""
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")

@@ -1,4 +1,4 @@
-"""Kopf's view of the operator: which change of which resource, and which of its timers, calls whose `reconcile`."""
+"""Kopf handlers: connect every change of a resource, and a resync timer, to the `reconcile` of its kind."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
 from matrixcontainer.client.login import login
-from matrixcontainer.operator.changed import AT_ONCE_MAX
+from matrixcontainer.operator.changed import CONCURRENCY_MAX
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.declared import DisruptionBudgetReconciler, RecoveryPolicyReconciler
 from matrixcontainer.operator.faults import FaultReconciler
 from matrixcontainer.operator.infers import InferReconciler
 from matrixcontainer.operator.instances import InstanceReconciler
 from matrixcontainer.operator.ports import Faults, Inference
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, FINALIZER, GONE_WALL_S, Reconciler
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, DELETION_POLL_WALL_S, FINALIZER, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.scaling import ScalingPolicyReconciler
 from matrixcontainer.operator.scenarios import ScenarioReconciler
@@ -32,18 +32,19 @@ from matrixcontainer.operator.scenarios import ScenarioReconciler
 log = logging.getLogger(__name__)
 
 RESYNC_WALL_S = 30.0
-"""How often each resource is looked at though nobody reported a change: it heals what was changed behind our back."""
-GIVEN_BACK_TRIES = 150
-"""How often what a resource without its finalizer leaves is asked to go: for five minutes of services that are away."""
+"""How often each resource is reconciled without a reported change, to repair drift that nothing reported."""
+CLEANUP_TRIES = 150
+"""Attempts to delete what a resource that lost its finalizer leaves behind: enough for services to be unavailable for
+five minutes."""
 
 
 class NotAsSpecified(kopf.TemporaryError):
-    """Nothing failed: the resource is to be seen again, as its status says."""
+    """Not a failure: the resource has not converged yet, as its status says, and is reconciled again."""
 
 
 @dataclass
 class Reconcilers:
-    """The one of each kind, and what Kopf's indexes know of their resources once it runs."""
+    """The reconciler of each kind, and Kopf's indexes of their resources once Kopf runs."""
 
     instances: InstanceReconciler
     infers: InferReconciler
@@ -53,8 +54,8 @@ class Reconcilers:
     faults: FaultReconciler
     scenarios: ScenarioReconciler
     indexes: Mapping[str, Mapping[str, Iterable[str]]] = field(default_factory=dict)
-    free: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(AT_ONCE_MAX))
-    """Places for the handlers, which Kopf calls for all resources at once."""
+    slots: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(CONCURRENCY_MAX))
+    """Limits concurrent handlers, which Kopf starts for all resources at once."""
 
     @property
     def all(self) -> tuple[Reconciler, ...]:
@@ -69,18 +70,18 @@ class Reconcilers:
         )
 
     async def take_over(self) -> None:
-        """Begin where another process may have been killed with requests under way."""
+        """Start where another operator may have been killed with requests in flight."""
         for reconciler in self.all:
-            with contextlib.suppress(NotFound):  # a kind that is not served has no resources
+            with contextlib.suppress(NotFound):  # a kind whose CRD is not installed has no resources
                 await reconciler.take_over()
 
     @property
     def at_rest(self) -> bool:
-        """Whether nothing that was asked for can still be carried out unseen."""
+        """Whether no unanswered request can still take effect unnoticed."""
         return not any(reconciler.unanswered.any for reconciler in self.all)
 
     def keys(self, index: str, of: str | None = None) -> set[str]:
-        """The keys in an index, all of them or those under `of`."""
+        """All keys in an index, or only those under `of`."""
         found = self.indexes.get(index, {})
         entries = found.values() if of is None else [found[of]] if of in found else []
         return {key for entry in entries for key in entry}
@@ -94,7 +95,7 @@ def reconcilers_for(
     wall: Callable[[], float],
     endpoint: str,
 ) -> Reconcilers:
-    """`endpoint` is where CloudMatrix-Infer answers, for users to read in the status; `wall` tells the wall's time."""
+    """`endpoint` is CloudMatrix-Infer's URL, shown in the status; `wall` returns the wall-clock time."""
     scale_in = ScaleIn(kube, compute, inference, wall)
     return Reconcilers(
         InstanceReconciler(kube, compute, scale_in, wall),
@@ -113,7 +114,7 @@ def _of(kind: Kind) -> tuple[str, str, str]:
 
 
 def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None) -> kopf.OperatorRegistry:
-    """All handlers."""
+    """Register all handlers."""
     registry = kopf.OperatorRegistry()
 
     @kopf.on.login(registry=registry)
@@ -125,11 +126,11 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None) -> kopf.Oper
         settings.persistence.finalizer = FINALIZER
         settings.persistence.progress_storage = kopf.AnnotationsProgressStorage(prefix="kopf.cloudmatrix.io")
         settings.persistence.diffbase_storage = kopf.AnnotationsDiffBaseStorage(prefix="kopf.cloudmatrix.io")
-        settings.posting.enabled = False  # events come from what happened to the instance, not from our own log
+        settings.posting.enabled = False  # our events report what happened to the instance, not log lines
         settings.execution.max_workers = 2
-        # A timer at work when its resource is deleted: Kopf asks again whether it has ended, by default after a minute.
+        # When a resource is deleted, Kopf polls whether its running timer has exited: every minute by default.
         settings.background.instant_exit_timeout = 0.1
-        settings.background.cancellation_polling = GONE_WALL_S
+        settings.background.cancellation_polling = DELETION_POLL_WALL_S
         reconcilers.indexes = {name: given[name] for name in ("instances", "infers")}
 
     @kopf.index(*_of(INSTANCE), id="instances", registry=registry)
@@ -138,44 +139,44 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None) -> kopf.Oper
 
     @kopf.index(*_of(INFER), id="infers", registry=registry)
     def infers(body: kopf.Body, **_: Any) -> dict[str, str]:
-        """CloudMatrixInfers by the instance they are on."""
+        """Index CloudMatrixInfers by the key of their instance."""
         return {resolve(body.spec["instance"], body.metadata.namespace or ""): _key(body)}
 
     for reconciler in reconcilers.all:
-        _handle(registry, reconciler, reconcilers.free)
+        _handle(registry, reconciler, reconcilers.slots)
 
     return registry
 
 
-def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler, free: asyncio.Semaphore) -> None:
-    """Whatever happens to a resource of that kind, its deletion included, is one function; and so is its timer."""
+def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler, slots: asyncio.Semaphore) -> None:
+    """Register one function for every change of a resource of that kind, deletion included, and for its timer."""
 
     async def reconcile(body: kopf.Body, **_: Any) -> None:
         try:
-            async with free:
+            async with slots:
                 again_s = await reconciler.reconcile(_key(body))
         except MatrixError as refused:
             raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
         if again_s is not None:
-            raise NotAsSpecified(f"{_key(body)} is not as specified yet", delay=again_s)
+            raise NotAsSpecified(f"{_key(body)} has not converged yet", delay=again_s)
 
-    async def give_back(body: kopf.Body, **_: Any) -> None:
-        for _again in range(GIVEN_BACK_TRIES):
+    async def clean_up(body: kopf.Body, **_: Any) -> None:
+        for _attempt in range(CLEANUP_TRIES):
             try:
-                async with free:
-                    again_s = await reconciler.give_back(_key(body), dict(body))
+                async with slots:
+                    again_s = await reconciler.clean_up(_key(body), dict(body))
             except MatrixError as refused:
-                log.warning("not given back yet", extra={"key": _key(body), "why": refused.message})
+                log.warning("cleanup refused, will retry", extra={"key": _key(body), "why": refused.message})
                 again_s = AGAIN_WALL_S
             if again_s is None:
                 return
             await asyncio.sleep(again_s)
-        log.error("what stood behind a resource may be left", extra={"kind": reconciler.kind.kind, "key": _key(body)})
+        log.error("cleanup of a deleted resource gave up", extra={"kind": reconciler.kind.kind, "key": _key(body)})
 
     where = _of(reconciler.kind)
-    kopf.on.event(*where, id="give-back", when=_is_gone, registry=registry)(give_back)
+    kopf.on.event(*where, id="give-back", when=_is_gone, registry=registry)(clean_up)
     for change in (kopf.on.resume, kopf.on.create, kopf.on.update, kopf.on.delete):
-        change(*where, id="reconcile", registry=registry)(reconcile)  # names the annotation of Kopf's progress
+        change(*where, id="reconcile", registry=registry)(reconcile)  # the id is part of Kopf's annotations
     kopf.timer(*where, interval=RESYNC_WALL_S, initial_delay=RESYNC_WALL_S, id="resync", registry=registry)(reconcile)
 
 

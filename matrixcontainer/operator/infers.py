@@ -1,4 +1,4 @@
-"""CloudMatrixInfers: a deployment of CloudMatrix-Infer on an instance, a pod for each of its nodes, and its metrics."""
+"""CloudMatrixInfers: a CloudMatrix-Infer deployment on an instance, one pod per node, and the deployment's metrics."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import INFER, POD, KubeClient
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL, key_in, key_of_resource
 from matrixcontainer.operator.ports import Inference
-from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
+from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.workload import metrics_of, pods_for
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
@@ -22,7 +22,7 @@ log = logging.getLogger(__name__)
 
 
 class InferReconciler(Reconciler):
-    """A resource's deployment. `endpoint` is where CloudMatrix-Infer answers, for users to read in the status."""
+    """Reconciles a CloudMatrixInfer with its deployment. `endpoint` is CloudMatrix-Infer's URL, shown in the status."""
 
     kind = INFER
     gone_status: ClassVar[dict[str, Any]] = {"pods": 0, "metrics": None}
@@ -45,26 +45,26 @@ class InferReconciler(Reconciler):
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
         if body["metadata"].get("deletionTimestamp"):
             pods = await self._match_pods(body, {})
-            return None if await self._inference.delete(key) and pods == 0 else GONE_WALL_S
+            return None if await self._inference.delete(key) and pods == 0 else DELETION_POLL_WALL_S
         spec = body["spec"]
         instance = await self._compute.find_instance(key_in(body, spec["instance"], "spec.instance"))
         deployment = await self._inference.find(key)
-        lacking = lacking_of(spec["instance"], instance)
-        if deployment is None and lacking:
+        not_ready = not_ready_reason(spec["instance"], instance)
+        if deployment is None and not_ready:
             pods = await self._match_pods(body, {})
-            await self._report(body, None, pods, ("Waiting", f"waiting: {lacking}"), progressing=True)
+            await self._report(body, None, pods, ("Waiting", f"waiting: {not_ready}"), progressing=True)
             return None
         deployment = await self._inference.ensure(key, spec)
         pods = await self._match_pods(body, deployment.get("roles") or {})
         await self._scale_in.withdraw(body, deployment, instance)
         progressing, why = progress_of(deployment)
-        if lacking and why[0] == "NoLayout":
-            why = why[0], lacking
-        await self._report(body, deployment, pods, why, progressing=progressing, lacking=lacking)
+        if not_ready and why[0] == "NoLayout":
+            why = why[0], not_ready
+        await self._report(body, deployment, pods, why, progressing=progressing, not_ready=not_ready)
         return None
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """A refused spec leaves a deployment that is there as it was, and the status says so."""
+        """Report a refused spec. An existing deployment is unaffected, and its status is still shown."""
         deployment = await self._inference.find(key)
         if deployment is None and not passes:
             await super().report_refusal(key, body, refused, passes)
@@ -73,8 +73,10 @@ class InferReconciler(Reconciler):
         await self._report(body, deployment, pods, (refused.reason, refused.message), progressing=False)
 
     async def measure(self) -> str:
-        """Write what each does now into its status, one after the other, for autoscalers; to be called as often as they
-        look. One that cannot be asked is logged, and keeps none of the others."""
+        """Write every serving deployment's current metrics into its status, for autoscalers.
+
+        Call it as often as autoscalers read them. A deployment whose statistics cannot be read is logged and does not
+        hold up the others."""
         bodies, _ = await self.kube.list(INFER)
         serving = [
             each
@@ -84,15 +86,15 @@ class InferReconciler(Reconciler):
         for body in serving:
             key = key_of_resource(body)
             try:
-                with contextlib.suppress(NotFound, Conflict):  # gone, or newer than read: the next look sees it
-                    async with self.turn(key):
+                with contextlib.suppress(NotFound, Conflict):  # deleted or changed since; the next call sees that
+                    async with self.lock_for(key):
                         await self.write_status(body, {"metrics": metrics_of(await self._inference.statistics(key))})
-            except MatrixError as away:
-                log.info("metrics are not reported", extra={"deployment": key, "why": away.message})
+            except MatrixError as failure:
+                log.info("metrics not updated", extra={"deployment": key, "why": failure.message})
         return f"{len(serving)} deployments measured"
 
     async def _match_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
-        """Make the pods match the layout; returns how many there are now."""
+        """Create and delete pods to match the layout; return how many there are now."""
         metadata = body["metadata"]
         wanted = pods_for(body, roles)
         labels = f"{MANAGED_LABEL}={MANAGED_BY},{DEPLOYMENT_LABEL}={metadata['name']}"
@@ -101,8 +103,8 @@ class InferReconciler(Reconciler):
         for pod in present:
             name = pod["metadata"]["name"]
             if name not in wanted:
-                # Its node may be lost and nobody there to confirm: the workload has moved on, so does the pod.
-                with contextlib.suppress(Conflict):  # another pod of that name by now
+                # Delete by force: if the node is lost, no kubelet is there to confirm, and the workload has moved on.
+                with contextlib.suppress(Conflict):  # replaced by another pod of the same name
                     await self.kube.delete(POD, name, metadata["namespace"], grace_s=0, uid=pod["metadata"]["uid"])
                 names.discard(name)
         for name, pod in wanted.items():
@@ -120,17 +122,17 @@ class InferReconciler(Reconciler):
         why: tuple[str, str],
         *,
         progressing: bool,
-        lacking: str = "",
+        not_ready: str = "",
     ) -> None:
-        """Write the status; `why` are the reason and message of its Progressing condition, `lacking` says what its
-        instance is not: CloudMatrix-Infer, which is asked what it serves, knows of that no more than its slices."""
+        """Write the status. `why` is the reason and message of the Progressing condition; `not_ready` says why the
+        instance is not ready, which CloudMatrix-Infer cannot: it knows no more of the instance than its slices."""
         state = deployment["state"] if deployment is not None else "Pending"
         before = (body.get("status") or {}).get("state")
         reported = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
         waiting = why[1] if progressing else f"the deployment is {state}"
         message = reported[0]["message"] if reported else waiting
-        if lacking and deployment is not None and state in ("Pending", "Unavailable"):
-            message = lacking
+        if not_ready and deployment is not None and state in ("Pending", "Unavailable"):
+            message = not_ready
         ready = self.condition(body, "Ready", state == "Serving", state, message)
         pools = (deployment or {}).get("pools", {})
         for memory in (c for c in (deployment or {}).get("conditions") or [] if c["type"] == "CacheMemory"):
@@ -147,13 +149,13 @@ class InferReconciler(Reconciler):
             "conditions": self.condition({**body, "status": {"conditions": ready}}, "Progressing", progressing, *why),
         }
         if not pods:
-            status["metrics"] = None  # nothing is measured any more, and an autoscaler would go by the last that was
+            status["metrics"] = None  # no longer measured: an autoscaler must not act on old values
         if await self.write_status(body, status) and state != before:
             await self.record_transition(body, "Normal", state, message)
 
 
-def lacking_of(name: str, instance: InstanceView | None) -> str:
-    """Why nothing can be served on an instance now; empty where it is ready."""
+def not_ready_reason(name: str, instance: InstanceView | None) -> str:
+    """Why an instance cannot serve now; empty if it is ready."""
     if instance is None:
         return f"there is no instance {name}"
     if any(each.type == "Ready" and each.status == "True" for each in instance.conditions):
@@ -162,7 +164,7 @@ def lacking_of(name: str, instance: InstanceView | None) -> str:
 
 
 def progress_of(deployment: dict[str, Any]) -> tuple[bool, tuple[str, str]]:
-    """Whether the deployment is on the way to the sizes of its spec, with the reason and message that it gives."""
+    """Whether the deployment is still moving to the sizes in its spec, with its reason and message."""
     for each in deployment.get("conditions") or []:
         if each["type"] == "Progressing" and each["reason"] != "Settled":
             return each["status"] == "True", (each["reason"], each["message"])

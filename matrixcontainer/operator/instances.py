@@ -13,7 +13,7 @@ from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import INSTANCE, KubeClient
 from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import desired_instance, next_action
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, GONE_WALL_S, Reconciler, StaleRead, name_field
+from matrixcontainer.operator.reconciler import AGAIN_WALL_S, DELETION_POLL_WALL_S, Reconciler, StaleRead, name_field
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.status import (
     NOTHING_LEFT,
@@ -21,15 +21,15 @@ from matrixcontainer.operator.status import (
     event_object,
     instance_status,
     planned_status,
-    reported_of,
+    resource_event,
 )
 
 FOLLOWED = "cloudmatrix.io/followed-scale"
-"""Annotation of a resource whose scale a policy owns: the `nodes` and `suspend` that were written for it."""
+"""Annotation of a resource whose scale a policy owns: the `nodes` and `suspend` last written on the policy's behalf."""
 
 
 class InstanceReconciler(Reconciler):
-    """A resource's instance in MatrixCompute."""
+    """Reconciles a CloudMatrixInstance with its instance in MatrixCompute."""
 
     kind = INSTANCE
     gone_status = NOTHING_LEFT
@@ -48,37 +48,38 @@ class InstanceReconciler(Reconciler):
             await self._plan(key, body, observed)
             return None
         if action.request is not None:
-            leave = await self._scale_in.leave(body, observed, action.request)
-            if leave.waiting and observed is not None:
-                observed, again_s = leave.shown_in(observed), AGAIN_WALL_S
+            departure = await self._scale_in.drain_leaving(body, observed, action.request)
+            if departure.waiting and observed is not None:
+                observed, again_s = departure.as_progress_of(observed), AGAIN_WALL_S
             else:
-                observed = await self._compute.ensure_instance(key, action.request, leaving=leave.nodes)
+                observed = await self._compute.ensure_instance(key, action.request, leaving=departure.nodes)
         elif action.verb == "DeleteInstance":
-            again_s = None if await self._compute.delete_instance(key) else GONE_WALL_S
+            again_s = None if await self._compute.delete_instance(key) else DELETION_POLL_WALL_S
         elif observed is None and (body["spec"].get("dryRun") or body["metadata"].get("deletionTimestamp")):
-            return None  # its plan says all there is to say, or nothing is left
+            return None  # the plan is already in the status, or nothing is left
         await self._report(body, observed)
         return again_s
 
     async def _follow_policy(self, body: dict[str, Any], observed: InstanceView | None) -> None:
-        """Where a scaling policy owns the instance's scale, the resource asks for as many nodes as that has decided,
-        as with an autoscaler of Kubernetes. Once that is gone it follows a last time, unless somebody has asked for
-        something since: a policy that goes at zero has brought the instance back."""
+        """Write a scaling policy's decision into the resource's spec, as a HorizontalPodAutoscaler would.
+
+        When the policy has gone, the spec follows the instance one last time (a policy deleted while scaled to zero has
+        resumed the instance), unless a user has changed the spec since."""
         metadata, spec = body["metadata"], body["spec"]
         if observed is None or metadata.get("deletionTimestamp") or spec.get("dryRun"):
             return
         followed = (metadata.get("annotations") or {}).get(FOLLOWED)
-        asked = {"nodes": spec["nodes"], "suspend": bool(spec.get("suspend"))}
-        decided = {"nodes": observed.nodes, "suspend": observed.suspend}
-        follows: str | None = json.dumps(decided)
+        current = {"nodes": spec["nodes"], "suspend": bool(spec.get("suspend"))}
+        desired = {"nodes": observed.nodes, "suspend": observed.suspend}
+        annotation: str | None = json.dumps(desired)
         if observed.scaling_policy is None:
-            decided, follows = decided if followed == json.dumps(asked) else asked, None
-        if (asked, followed) == (decided, follows):
+            desired, annotation = desired if followed == json.dumps(current) else current, None
+        if (current, followed) == (desired, annotation):
             return
-        noted = {"resourceVersion": metadata["resourceVersion"], "annotations": {FOLLOWED: follows}}
+        patched = {"resourceVersion": metadata["resourceVersion"], "annotations": {FOLLOWED: annotation}}
         try:
             written = await self.kube.merge(
-                INSTANCE, metadata["name"], {"metadata": noted, "spec": decided}, metadata["namespace"]
+                INSTANCE, metadata["name"], {"metadata": patched, "spec": desired}, metadata["namespace"]
             )
         except NotFound:
             return
@@ -87,7 +88,8 @@ class InstanceReconciler(Reconciler):
         body["metadata"], body["spec"] = written["metadata"], written["spec"]
 
     async def _plan(self, key: str, body: dict[str, Any], observed: InstanceView | None) -> None:
-        """Ask whether it would fit and write the answer into the status, beside what is there already."""
+        """Ask MatrixCompute for a plan and write it to `status.plan`; the rest of the status keeps describing the
+        existing instance, if any."""
         plan, refused = None, None
         try:
             plan = await self._compute.ensure_instance(key, desired_instance(body), validate_only=True)
@@ -99,7 +101,7 @@ class InstanceReconciler(Reconciler):
         await self.write_status(body, planned_status(body, observed, plan, refused, self.wall()))
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """A refused spec leaves an instance that is there as it was, and the status shows it and says so."""
+        """Report a refused spec. An existing instance is unaffected, and its status is still shown."""
         observed = None if passes else await self._compute.find_instance(key)
         if observed is None:
             await super().report_refusal(key, body, refused, passes)
@@ -109,22 +111,22 @@ class InstanceReconciler(Reconciler):
     async def _report(
         self, body: dict[str, Any], observed: InstanceView | None, refused: MatrixError | None = None
     ) -> None:
-        status, before = instance_status(body, observed, self.wall(), refused), _not_followed(body)
+        status, before = instance_status(body, observed, self.wall(), refused), _synced_condition(body)
         if (body.get("status") or {}).get("plan") and not body["spec"].get("dryRun"):
-            status["plan"] = None  # what was planned is the spec now
-        if await self.write_status(body, status) and (synced := _not_followed(body)) and synced != before:
+            status["plan"] = None  # outdated: dryRun is off
+        if await self.write_status(body, status) and (synced := _synced_condition(body)) and synced != before:
             about = (synced["reason"], synced["message"], self.wall(), synced["lastTransitionTime"])
-            await record(self.kube, reported_of(self.kind, body, "Warning", *about))
+            await record(self.kube, resource_event(self.kind, body, "Warning", *about))
 
     async def record(self, event: dict[str, Any]) -> None:
-        """Record what MatrixCompute reports of an instance on its resource; recorded twice, it is there once."""
+        """Record one of MatrixCompute's instance events on the instance's resource. Idempotent."""
         resource = await self.read(key_of(event["project"], event["instance"]))
-        if resource is not None:  # otherwise the instance was made over REST, or its resource is gone
+        if resource is not None:  # otherwise the instance was created over REST, or its resource is gone
             metadata = resource["metadata"]
             await record(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))
 
 
-def _not_followed(body: dict[str, Any]) -> dict[str, Any] | None:
-    """The condition that says why the spec is not followed; None while it is."""
+def _synced_condition(body: dict[str, Any]) -> dict[str, Any] | None:
+    """The Synced condition, which says why the spec is not followed; None while it is followed."""
     conditions = (body.get("status") or {}).get("conditions") or []
     return next((each for each in conditions if each["type"] == SYNCED), None)

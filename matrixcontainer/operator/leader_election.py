@@ -1,9 +1,9 @@
-"""Leadership by Lease: of several operators on one Kubernetes API, one works.
+"""Leader election by Lease: of several operators on one Kubernetes API, only the leader is active.
 
-The holder renews its Lease; who finds it expired takes it, with the resourceVersion it read, so that two who try at
-once cannot both succeed. A holder that could not renew in time stops working before anybody else may begin, because
-the time it gives itself (`RENEW_DEADLINE_S`) is shorter than the time others wait (`DURATION_S`). Times are the wall's:
-they guard against other processes.
+The holder renews its Lease. A candidate that finds it expired takes it over at the resourceVersion that it read, so
+that only one of several can succeed. A holder that cannot renew in time stops before another may start, because its own
+deadline (`RENEW_DEADLINE_S`) is shorter than the time others wait (`DURATION_S`). Times are wall-clock times, as the
+other candidates are real processes.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ log = logging.getLogger(__name__)
 DURATION_S = 15.0
 RENEW_DEADLINE_S = 10.0
 RETRY_S = 2.0
-"""client-go's leader election uses 15, 10 and 2 seconds by default."""
+"""Lease duration, renew deadline and retry period: client-go's defaults of 15, 10 and 2 seconds."""
 AT_REST = "cloudmatrix.io/at-rest"
-"""Annotation of a Lease whose holder left nothing under way when it released it."""
+"""Annotation of a Lease whose holder had no request in flight when it released it."""
 
 
 class Leadership:
-    """One candidate. `identity` says who; a holder that comes back under its old identity continues at once."""
+    """One candidate. A holder that restarts with the same `identity` continues immediately."""
 
     def __init__(
         self,
@@ -47,28 +47,28 @@ class Leadership:
         self._seen: tuple[str, float] = ("", 0.0)
         self.holder = ""
         self.after_rest = False
-        """Whether whoever held the Lease before us, if anybody, left nothing under way."""
+        """Whether the previous holder of the Lease, if any, had no request in flight when it released it."""
         self._renewed_at = 0.0
-        """When the last renewal was sent: others count from when it was written, maybe long before its answer."""
+        """When the last renewal was sent. Others count from when it was written, possibly long before its response."""
 
     async def acquire(self) -> None:
-        """Return once the Lease is ours."""
+        """Wait until we hold the Lease."""
         while True:
             try:
                 if await self._try():
                     return
             except MatrixError as refused:
-                log.info("leadership is not to be had yet", extra={"why": refused.message})
+                log.info("cannot acquire leadership yet", extra={"why": refused.message})
             await asyncio.sleep(RETRY_S)
 
     async def keep(self) -> None:
-        """Renew for ever; return when leadership is lost and no more work may be done."""
+        """Renew until leadership is lost, then return: no more work may be done after that."""
         while True:
             await asyncio.sleep(RETRY_S)
             try:
                 async with asyncio.timeout(max(0.0, self._renewed_at + RENEW_DEADLINE_S - self._now())):
                     if not await self._try():
-                        log.error("leadership went to another", extra={"holder": self.holder})
+                        log.error("leadership lost to another candidate", extra={"holder": self.holder})
                         return
             except TimeoutError:
                 log.error("leadership was not renewed in time")
@@ -77,7 +77,8 @@ class Leadership:
                 log.warning("leadership was not renewed", extra={"why": refused.message})
 
     async def release(self, at_rest: bool) -> None:
-        """Let the next one begin at once; `at_rest` where nothing that we asked for is under way."""
+        """Release the Lease so that the next candidate can start immediately; `at_rest` if no request of ours is in
+        flight."""
         try:
             lease = await self._kube.find(LEASE, self._name, self._namespace)
             if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
@@ -107,9 +108,10 @@ class Leadership:
         if holder not in ("", self._identity) and not self._expired(lease):
             self._current(holder)
             return False
-        moves = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
+        transitions = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
+        acquired = spec.get("acquireTime") if holder == self._identity else None
         try:
-            await self._write(lease, self._spec(moves, spec.get("acquireTime") if holder == self._identity else None))
+            await self._write(lease, self._spec(transitions, acquired))
         except Conflict:
             return False
         if self.holder != self._identity:
@@ -121,7 +123,8 @@ class Leadership:
         return holder == self._identity
 
     def _expired(self, lease: dict[str, Any]) -> bool:
-        """By our own clock since we saw it change, so that clocks of different machines need not agree."""
+        """Whether the Lease has not changed for its duration, measured by our own clock so that the clocks of different
+        machines need not agree."""
         version = lease["metadata"]["resourceVersion"]
         if self._seen[0] != version:
             self._seen = (version, self._now())

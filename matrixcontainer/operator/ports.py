@@ -1,4 +1,4 @@
-"""What the operator asks of CloudMatrix-Infer and of the emulated hardware."""
+"""Interfaces to CloudMatrix-Infer and to the emulated hardware, as the operator needs them."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Protocol
 
 
 class Inference(Protocol):
-    """What the operator asks of CloudMatrix-Infer's service; documents are its wire views."""
+    """CloudMatrix-Infer's service as the operator uses it; documents are its wire views."""
 
     async def ensure(self, name: str, request: dict[str, Any]) -> dict[str, Any]: ...
     async def find(self, name: str) -> dict[str, Any] | None: ...
@@ -14,11 +14,11 @@ class Inference(Protocol):
     async def drain(self, name: str, nodes: list[str], *, by: str) -> dict[str, Any]: ...
     async def undrain(self, name: str) -> None: ...
     async def delete(self, name: str) -> bool:
-        """True once there is no such deployment."""
+        """Delete the deployment; True once it is gone."""
 
 
 class Faults(Protocol):
-    """What the operator asks of the emulated hardware."""
+    """Fault injection into the emulated hardware."""
 
     async def inject(self, name: str, request: dict[str, Any]) -> None: ...
     async def find(self, name: str) -> dict[str, Any] | None: ...

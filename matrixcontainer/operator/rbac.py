@@ -1,7 +1,8 @@
-"""What the operator may do on a Kubernetes API, and no more: the rules of its roles.
+"""RBAC rules of the operator: the least privileges that it needs on a Kubernetes API.
 
-Each rule is what matrixcontainer does with that kind; a test reads the needed rights off the code and holds these rules
-and those of the chart against them. The embedded API keeps the roles itself (`roles_for`); in a cluster the chart does.
+Each rule covers what matrixcontainer does with that kind; a test derives the required permissions from the code and
+checks these rules and the chart's against them. The embedded API creates the roles itself (`roles_for`); in a cluster
+the chart does.
 """
 
 from __future__ import annotations
@@ -56,7 +57,7 @@ NODE_LEASE_RULES = [rule("coordination.k8s.io", ["leases"], ["create", "patch"])
 
 
 def roles_for(user: str, lease_namespace: str = "kube-system") -> list[dict[str, Any]]:
-    """The roles and bindings that let `user` be the operator, ready to be created."""
+    """The roles and bindings that `user` needs to run the operator, as objects to create."""
     subject = {"apiGroup": RBAC, "kind": "User", "name": user}
     found = []
     for namespace, rules in (

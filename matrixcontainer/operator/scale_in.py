@@ -1,9 +1,10 @@
-"""Scaling in: what is served on members that are to leave is drained before they are released.
+"""Scale-in: drain the deployments on the members that will leave before those members are released.
 
-MatrixCompute knows who would leave and nothing of workloads, CloudMatrix-Infer knows what runs where and nothing of
-sizes; the operator knows both. Everything is read anew each time: as long as the resource asks for fewer nodes than the
-instance has, who would leave is drained; when every deployment on it says Drained, those members are named in the
-resize. A crash between any two steps finds the same next step.
+MatrixCompute knows which members would leave but nothing of workloads; CloudMatrix-Infer knows what runs where but
+nothing of sizes; the operator knows both. It keeps no state and reads everything again on each pass: while the resource
+asks for fewer nodes than the instance has, the members that would leave are drained; once every deployment on the
+instance reports Drained, the resize names those members. After a crash between any two steps, the next pass continues
+with the same step.
 """
 
 from __future__ import annotations
@@ -22,25 +23,25 @@ from matrixcontainer.client.client import INFER, INSTANCE, KubeClient
 from matrixcontainer.client.events import record
 from matrixcontainer.operator.decision import cancelled_change, desired_nodes, key_of_resource, namespace_of
 from matrixcontainer.operator.ports import Inference
-from matrixcontainer.operator.status import reported_of
+from matrixcontainer.operator.status import resource_event
 
 
 @dataclass(frozen=True)
-class Leave:
-    """The members that go, and what still keeps them."""
+class Departure:
+    """The members that will leave, and what they still wait for, if anything."""
 
     nodes: Sequence[str] = ()
     waiting: str = ""
 
-    def shown_in(self, observed: InstanceView) -> InstanceView:
-        """The instance as it is, its progress reported to be this drain."""
+    def as_progress_of(self, observed: InstanceView) -> InstanceView:
+        """The observed instance with this drain as its Progressing condition."""
         draining = Condition(type="Progressing", status="True", reason="Draining", message=self.waiting)
         others = [each for each in observed.conditions if each.type != draining.type]
         return observed.model_copy(update={"conditions": [*others, draining]})
 
 
 class ScaleIn:
-    """What the operator does before an instance shrinks."""
+    """Drains members before an instance shrinks."""
 
     def __init__(
         self, kube: KubeClient, compute: ComputeClient, inference: Inference, wall: Callable[[], float]
@@ -50,44 +51,47 @@ class ScaleIn:
         self._inference = inference
         self._wall = wall
 
-    async def leave(self, body: dict[str, Any], observed: InstanceView | None, request: InstanceRequest) -> Leave:
-        """Who is to be named in the change; nobody where it does not shrink, or nobody serves there."""
+    async def drain_leaving(
+        self, body: dict[str, Any], observed: InstanceView | None, request: InstanceRequest
+    ) -> Departure:
+        """Drain the members that the change would remove and return them; none if the instance does not shrink or
+        nothing is deployed on it."""
         members = _members(observed)
         if observed is None or request.nodes >= len(members) or _moves(request, observed):
-            return Leave()
+            return Departure()
         deployments = await self._deployments(body)
         if not deployments:
-            return Leave()
+            return Departure()
         plan = await self._compute.ensure_instance(key_of_resource(body), request, validate_only=True)
         leaving = sorted(members - _members(plan))
         if not leaving:
-            return Leave()  # who left is still shown as a member
+            return Departure()  # they have left already and are only still listed as members
         try:
             by = resource_owner(key_of_resource(body))
-            drains = {name: await self._drained(name, leaving, by) for name in deployments}
-        except Conflict as busy:  # others drain there, for a repair or a move say
-            return Leave(leaving, f"nodes are to leave, and have to wait: {busy.message}")
+            drains = {name: await self._request_drain(name, leaving, by) for name in deployments}
+        except Conflict as busy:  # another owner is draining, for example a repair or a move
+            return Departure(leaving, f"the nodes to remove cannot drain yet: {busy.message}")
         running = {name: drain for name, drain in drains.items() if drain.get("state", "Drained") != "Drained"}
         began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
         nodes = ", ".join(leaving)
         if began:
-            await self._tell(body, "Draining", draining_text(began, nodes))
+            await self._record_event(body, "Draining", draining_text(began, nodes))
         if not running:
-            await self._tell(body, "Drained", f"nothing runs any more on nodes that are to leave: {nodes}")
-            return Leave(leaving)
+            await self._record_event(body, "Drained", f"nothing runs any more on the nodes to remove: {nodes}")
+            return Departure(leaving)
         left = ", ".join(f"{name_of(name)} has {drain['requests']} requests there" for name, drain in running.items())
-        return Leave(leaving, f"nodes drain before they leave: {left}")
+        return Departure(leaving, f"draining nodes before they are removed: {left}")
 
-    async def _drained(self, deployment: str, leaving: list[str], by: str) -> dict[str, Any]:
-        """How far the drain of that deployment is; {} where there is no such deployment."""
+    async def _request_drain(self, deployment: str, leaving: list[str], by: str) -> dict[str, Any]:
+        """Ask the deployment to drain and return the drain's progress; {} if there is no such deployment."""
         try:
             return (await self._inference.drain(deployment, leaving, by=by)).get("drain") or {}
         except NotFound:
             return {}
 
     async def withdraw(self, infer: dict[str, Any], deployment: dict[str, Any], instance: InstanceView | None) -> None:
-        """End a drain of the operator's own that nobody asks for any more: the instance is to keep its nodes, or a
-        scaling policy has them drained by itself."""
+        """End the operator's own drain once it is no longer needed: the instance keeps its nodes, or a scaling policy
+        drains them itself."""
         key, drain = resolve(infer["spec"]["instance"], namespace_of(infer)), deployment.get("drain") or {}
         if drain.get("by") != resource_owner(key) or instance is None:
             return
@@ -110,9 +114,9 @@ class ScaleIn:
             key_of_resource(each) for each in resources if resolve(each["spec"]["instance"], namespace_of(each)) == key
         ]
 
-    async def _tell(self, body: dict[str, Any], reason: str, message: str) -> None:
-        """An event, once for each generation and those nodes."""
-        await record(self._kube, reported_of(INSTANCE, body, "Normal", reason, message, self._wall()))
+    async def _record_event(self, body: dict[str, Any], reason: str, message: str) -> None:
+        """Record an event on the resource, once per generation and set of nodes."""
+        await record(self._kube, resource_event(INSTANCE, body, "Normal", reason, message, self._wall()))
 
 
 def _members(view: InstanceView | None) -> set[str]:
@@ -120,6 +124,7 @@ def _members(view: InstanceView | None) -> set[str]:
 
 
 def _moves(request: InstanceRequest, observed: InstanceView) -> bool:
-    """Whether it is to lie elsewhere: who moves serves on until its successors do."""
+    """Whether the placement changes: then the instance moves make-before-break, and members serve until their
+    replacements do."""
     desired = (request.placement, request.affinity, request.anti_affinity)
     return desired != (observed.placement, observed.affinity, observed.anti_affinity)

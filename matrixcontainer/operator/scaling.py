@@ -1,8 +1,9 @@
-"""ScalingPolicies: a policy of MatrixCompute for each resource. What it decides is shown in the status.
+"""ScalingPolicies: one policy in MatrixCompute for each resource, its decisions shown in the status.
 
-Only one may own the scale of an instance, whoever came first: a policy whose target a HorizontalPodAutoscaler scales is
-refused, and one that came later gets an event that says so. While a policy owns a CloudMatrixInstance its `spec.nodes`
-follows what MatrixCompute has (see `instances.py`), so that nothing another owner writes there lasts.
+An instance's scale has one owner, the first to claim it: a policy is refused if a HorizontalPodAutoscaler already
+scales its target, and a HorizontalPodAutoscaler created after the policy gets a warning event. While a policy owns a
+CloudMatrixInstance, `spec.nodes` follows MatrixCompute (see `instances.py`), so anything else written there is
+overwritten.
 """
 
 from __future__ import annotations
@@ -18,12 +19,12 @@ from matrixcontainer.client.client import AUTOSCALER, INSTANCE, SCALING_POLICY, 
 from matrixcontainer.client.events import record
 from matrixcontainer.operator.crds import POLICY_STATUS
 from matrixcontainer.operator.decision import key_in, namespace_of
-from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
-from matrixcontainer.operator.status import reported_of
+from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, Reconciler
+from matrixcontainer.operator.status import resource_event
 
 
 class ScalingPolicyReconciler(Reconciler):
-    """A resource's policy in MatrixCompute."""
+    """Reconciles a ScalingPolicy with its policy in MatrixCompute."""
 
     kind = SCALING_POLICY
 
@@ -33,7 +34,7 @@ class ScalingPolicyReconciler(Reconciler):
 
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
         if body["metadata"].get("deletionTimestamp"):
-            return None if await self._compute.delete_policy(key) else GONE_WALL_S
+            return None if await self._compute.delete_policy(key) else DELETION_POLL_WALL_S
         spec, namespace = body["spec"], namespace_of(body)
         target = spec["scaleTargetRef"]["name"]
         key_in(body, target, "spec.scaleTargetRef.name")
@@ -42,7 +43,7 @@ class ScalingPolicyReconciler(Reconciler):
             if _created(autoscaler) <= _created(body):
                 await self._compute.delete_policy(key)
                 raise Conflict(
-                    f"HorizontalPodAutoscaler {name!r} owns the scale of {target!r} already",
+                    f"HorizontalPodAutoscaler {name!r} already owns the scale of {target!r}",
                     field="scaleTargetRef.name",
                 )
             await self._refuse(autoscaler, body, target)
@@ -54,36 +55,36 @@ class ScalingPolicyReconciler(Reconciler):
             why = each.status == "True", each.reason, each.message
             conditions = condition(conditions, each.type, *why, generation=generation, now=self.wall())
         await self.write_status(body, {name: shown.get(name) for name in POLICY_STATUS} | {"conditions": conditions})
-        await self._tell(body, view)
-        await self.report_ready(body, view.state, True, "Owner", f"it owns the scale of {target}")
+        await self._record_decision(body, view)
+        await self.report_ready(body, view.state, True, "Owner", f"owns the scale of {target}")
         return None
 
-    async def _tell(self, body: dict[str, Any], view: ScalingPolicyView) -> None:
-        """An event for the newest decision, where it changes something; recorded once."""
+    async def _record_decision(self, body: dict[str, Any], view: ScalingPolicyView) -> None:
+        """Record an event for the newest decision, once, if it changes the scale or the pools."""
         before, last = ([None, None, *view.decisions])[-2:]
         moved = before is not None and last is not None and before.desired_pools != last.desired_pools is not None
         if last is not None and (last.desired_replicas != last.current_replicas or moved):
             why = "Normal", last.reason, last.message
-            await record(self.kube, reported_of(self.kind, body, *why, self.wall(), last.at))
+            await record(self.kube, resource_event(self.kind, body, *why, self.wall(), last.at))
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """A second owner is told so, though the first may go."""
+        """Also report a conflict with another owner, which resolves itself when that owner goes."""
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
     async def _autoscalers_of(self, namespace: str, target: str) -> list[dict[str, Any]]:
-        """The autoscalers of Kubernetes that scale that instance."""
+        """The HorizontalPodAutoscalers that scale that instance."""
         wanted = {"kind": INSTANCE.kind, "name": target}
         found = (await self.kube.list(AUTOSCALER, namespace))[0]
         return [each for each in found if wanted.items() <= each["spec"]["scaleTargetRef"].items()]
 
     async def _refuse(self, autoscaler: dict[str, Any], policy: dict[str, Any], target: str) -> None:
-        """An event on an autoscaler that came after the policy, once."""
+        """Record a warning event, once, on an autoscaler created after the policy."""
         name, uid = policy["metadata"]["name"], policy["metadata"]["uid"]
-        text = f"ScalingPolicy {name!r} owns the scale of {target!r}: what is written to it is undone; delete one"
+        text = f"ScalingPolicy {name!r} owns the scale of {target!r} and reverts other changes; delete one of the two"
         why = "Warning", "ScaleOwned", text
-        await record(self.kube, reported_of(AUTOSCALER, autoscaler, *why, self.wall(), uid))
+        await record(self.kube, resource_event(AUTOSCALER, autoscaler, *why, self.wall(), uid))
 
 
 def _created(body: dict[str, Any]) -> str:
-    """When, in UTC to the second, so that an earlier one is less."""
+    """Creation time in UTC with one-second precision; earlier times sort first."""
     return str(body["metadata"]["creationTimestamp"])

@@ -1,7 +1,8 @@
-"""MatrixFaultScenarios: a scenario is run once by MatrixCompute, when its resource is applied.
+"""MatrixFaultScenarios: MatrixCompute runs a scenario once, when its resource is applied.
 
-The file is the same that matrixctl reads. The run bears the resource's name, and its uid as a label: a run that
-somebody else made under that name is not touched. A deleted resource has its run stopped and rolled back first.
+The spec has the same format as the files that matrixctl reads. The run has the resource's name and, as a label, its
+uid: a run of that name that was created by other means is left alone. Deleting the resource first stops and rolls back
+its run.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from matrixcompute.scenarios.runs import ScenarioRunView
 from matrixcompute.scenarios.states import BEGUN
 from matrixcontainer.client.client import SCENARIO, KubeClient
 from matrixcontainer.operator.crds import SCENARIO_STATUS
-from matrixcontainer.operator.reconciler import GONE_WALL_S, Reconciler
+from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, Reconciler
 
 UID_LABEL = "cloudmatrix.io/uid"
 
 
 class ScenarioReconciler(Reconciler):
-    """A resource's run in MatrixCompute."""
+    """Reconciles a MatrixFaultScenario with its run in MatrixCompute."""
 
     kind = SCENARIO
     sent_as = "definition"
@@ -36,9 +37,9 @@ class ScenarioReconciler(Reconciler):
         if body["metadata"].get("deletionTimestamp"):
             return await self._end(key, run) if run is not None and own else None
         if run is not None and not own:
-            raise Conflict(f"MatrixCompute has a run {key!r} that this resource has not made; take another name")
+            raise Conflict(f"MatrixCompute has a run {key!r} that this resource did not create; use another name")
         if run is None and (body.get("status") or {}).get("verdict"):
-            return None  # it was run once, and somebody has deleted the run
+            return None  # it has run once, and the run was deleted since
         if not body["spec"].get("suspend"):
             try:
                 run = await self._compute.ensure_run(key, desired_run(body, run))
@@ -48,7 +49,7 @@ class ScenarioReconciler(Reconciler):
                 await self._report_changed(body, run)
                 return None
         elif run is None:
-            await self.report_ready(body, "Suspended", False, "Suspended", "it is run once spec.suspend is false")
+            await self.report_ready(body, "Suspended", False, "Suspended", "it runs once spec.suspend is false")
             return None
         elif run.state in ("Pending", "Running"):
             run = await self._compute.stop_run(key)
@@ -56,12 +57,12 @@ class ScenarioReconciler(Reconciler):
         return None
 
     async def _end(self, key: str, run: ScenarioRunView) -> float | None:
-        """Have nothing of it left: neither what it injected nor the run itself."""
+        """Stop and roll back the run, then delete it."""
         if run.state in ("Pending", "Running"):
             run = await self._compute.stop_run(key)
         if run.state in BEGUN:
-            return GONE_WALL_S
-        return None if await self._compute.delete_run(key) else GONE_WALL_S
+            return DELETION_POLL_WALL_S
+        return None if await self._compute.delete_run(key) else DELETION_POLL_WALL_S
 
     async def _show(self, body: dict[str, Any], run: ScenarioRunView) -> None:
         shown = run.wire()
@@ -71,21 +72,21 @@ class ScenarioReconciler(Reconciler):
         await self.report_ready(body, run.state, run.verdict == "PASS", reason, run.message, warning=failed)
 
     async def _report_changed(self, body: dict[str, Any], run: ScenarioRunView) -> None:
-        """What runs, or has run, comes to its verdict and keeps it: another spec is another scenario."""
-        why = "Changed", "it is run as it was before; to run what it says now, delete it and apply it again"
+        """Report that the spec has changed since the run was created. The run keeps its definition and its verdict."""
+        why = "Changed", "the run keeps its first spec; to run the new one, delete the resource and apply it again"
         shown = run.wire()
         status = {name: shown.get(name) for name in SCENARIO_STATUS} | {"state": run.state}
         if await self.write_status(body, status | {"conditions": self.condition(body, "Ready", False, *why)}):
             await self.record_transition(body, "Warning", *why)
 
     async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """That another has the name is reported too, though that one may go."""
+        """Also report a name conflict, which may still resolve itself."""
         await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
 
 
 def desired_run(body: dict[str, Any], run: ScenarioRunView | None = None) -> dict[str, Any]:
-    """The run that a MatrixFaultScenario stands for, as MatrixCompute is asked for it. One that is there keeps its
-    labels: other ones are no other scenario."""
+    """The request to MatrixCompute for a MatrixFaultScenario's run. An existing `run` keeps its labels: changed labels
+    do not make it a different scenario."""
     definition = {field: value for field, value in body["spec"].items() if field != "suspend"}
     labels = {**(body["metadata"].get("labels") or {}), UID_LABEL: body["metadata"]["uid"]}
     return {"definition": definition, "labels": labels if run is None else run.labels}

@@ -1,7 +1,7 @@
-"""The status of a CloudMatrixInstance, true to what the services show: as a whole, of each member, of each plane.
+"""The status of a CloudMatrixInstance, built from what the services report: overall, per member and per plane.
 
-Conditions of a Kubernetes object carry the wall's time (its readers compute ages from it), so a condition's transition
-is dated when the operator saw it.
+Conditions on Kubernetes objects carry wall-clock time (clients compute ages from it), so a condition's transition is
+dated when the operator saw it.
 """
 
 from __future__ import annotations
@@ -14,38 +14,38 @@ from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import NOT_SERVING, CancelledChange, InstanceView
 from matrixcontainer.client.client import Kind
 from matrixcontainer.client.events import event_body, event_on
-from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, cancelled_change, lease_over, next_action
+from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, cancelled_change, lease_ended, next_action
 
 SYNCED = "Synced"
-"""The condition that says why the instance is not made what its spec says; there while that is so."""
+"""Type of the condition that says why the instance does not follow its spec; present only while that is so."""
 
 NOTHING_LEFT: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "members": [], "slices": []}
-"""Of an instance that is not there."""
+"""Status fields of an instance that does not exist."""
 
 HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
-"""Whether a member's hardware is healthy enough; of one that nobody hears of it is unknown."""
+"""Status of a member's Healthy condition by its health; Unknown for any other."""
 
 
 def serves_no_more(view: dict[str, Any]) -> bool:
-    """Whether an instance, as MatrixCompute shows it, has just lost what it needs to serve."""
+    """Whether an instance, as MatrixCompute shows it, has lost what it needs to serve."""
     return any(each["type"] == "Ready" and each["reason"] == NOT_SERVING for each in view.get("conditions", ()))
 
 
 def instance_status(
     body: dict[str, Any], observed: InstanceView | None, wall_now: float, refused: MatrixError | None = None
 ) -> dict[str, Any]:
-    """The status of a CloudMatrixInstance. `observedGeneration` moves once the instance follows that generation, which
-    it never does where the spec was `refused`."""
+    """The status of a CloudMatrixInstance. `observedGeneration` advances once the instance follows that generation,
+    which never happens if the spec was `refused`."""
     before = body.get("status") or {}
     generation = body["metadata"].get("generation", 1)
     conditions = before.get("conditions") or []
     if observed is None:
-        ended = lease_over(body)
-        why = ("LeaseEnded", "its lease has ended; another spec begins a new one")
+        ended = lease_ended(body)
+        why = ("LeaseEnded", "the lease has ended; change the spec to start a new one")
         if not ended:
-            why = ("Pending", "MatrixCompute has not taken the instance up yet")
+            why = ("Pending", "MatrixCompute has not accepted the instance yet")
         kept = ("Ready", "Progressing") if ended else ("Ready",)
-        conditions = [each for each in conditions if each["type"] in kept]  # the others were of what it had
+        conditions = [each for each in conditions if each["type"] in kept]  # the others described the old instance
         for type in kept:
             conditions = condition(conditions, type, False, *why, generation=generation, now=wall_now)
         return {"state": "Ended" if ended else "Pending", **NOTHING_LEFT, "conditions": conditions}
@@ -62,7 +62,7 @@ def instance_status(
         seen.discard(current.type)
     not_followed = ("Cancelled", cancelled_message(cancelled)) if cancelled is not None else None
     if refused is not None:
-        not_followed = refused.reason, f"{refused.message}; the instance stays as it was"
+        not_followed = refused.reason, f"{refused.message}; the instance is unchanged"
     if not_followed is not None:
         conditions = condition(conditions, SYNCED, False, *not_followed, generation=generation, now=wall_now)
         seen.discard(SYNCED)
@@ -83,7 +83,7 @@ def instance_status(
 
 
 def cancelled_message(cancelled: CancelledChange) -> str:
-    return f"operation {cancelled.operation} was cancelled: the instance stays as it was until the spec changes"
+    return f"operation {cancelled.operation} was cancelled: the instance is unchanged until the spec changes"
 
 
 def planned_status(
@@ -93,9 +93,9 @@ def planned_status(
     refused: MatrixError | None,
     wall_now: float,
 ) -> dict[str, Any]:
-    """The status of a resource that is only planned: whether it fits now and where, or why not. Nothing is changed.
+    """The status of a dry run: whether the instance fits now and where, or why not. Nothing is changed.
 
-    Of an instance that is there already the plan also says who would go and who would come.
+    For an existing instance the plan also lists the moves, by rank.
     """
     generation = body["metadata"].get("generation", 1)
     reported: dict[str, Any] = {"generation": generation, "fits": plan is not None, "plannedAt": timestamp(wall_now)}
@@ -121,7 +121,7 @@ def planned_status(
         "Scheduled",
         False,
         "DryRun" if refused is None else refused.reason,
-        "it would fit; remove dryRun to commit it" if refused is None else refused.message,
+        "the instance fits; remove dryRun to create it" if refused is None else refused.message,
         generation=generation,
         now=wall_now,
     )
@@ -129,18 +129,18 @@ def planned_status(
 
 
 def _members(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
-    """Every node of the instance, each with its conditions."""
+    """All nodes of the instance with their conditions."""
     current = {each["node"]: each.get("conditions") or [] for each in before.get("members") or []}
     reported = []
     for member in observed.members:
         conditions = current.get(member.node, [])
         for type, status, reason, message in (
-            ("Ready", member.ready, member.state, f"the node is {member.state}, its agent {member.agent}"),
+            ("Ready", member.ready, member.state, f"the node is {member.state}, its agent is {member.agent}"),
             (
                 "Healthy",
                 HEALTHY.get(member.health),
                 member.health,
-                f"its hardware is {member.health}{member.fault and ': '}{member.fault}",
+                f"the hardware is {member.health}{member.fault and ': '}{member.fault}",
             ),
         ):
             conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
@@ -149,7 +149,7 @@ def _members(before: dict[str, Any], observed: InstanceView, of: int, wall_now: 
 
 
 def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
-    """The instance's share of every plane, each with its conditions."""
+    """The instance's slice of each plane, with its conditions."""
     current = {each["plane"]: each.get("conditions") or [] for each in before.get("slices") or []}
     reported = []
     for each in observed.slices:
@@ -160,7 +160,7 @@ def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: f
                 "FloorsKept",
                 each.floors_kept,
                 "FloorsKept" if each.floors_kept else "FloorsBroken",
-                "what was promised is there" if each.floors_kept else "links lack what was promised",
+                "guaranteed bandwidth is available" if each.floors_kept else "links lack guaranteed bandwidth",
             ),
         ):
             conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
@@ -169,20 +169,20 @@ def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: f
 
 
 def _places(view: InstanceView) -> dict[int, str]:
-    """Which node has which rank."""
+    """Members' nodes by rank."""
     return {member.rank: member.node for member in view.members if member.role == "member" and member.rank is not None}
 
 
-def reported_of(
+def resource_event(
     kind: Kind, body: dict[str, Any], type: str, reason: str, message: str, wall_now: float, since: str = ""
 ) -> dict[str, Any]:
-    """An Event on a resource of ours, in its namespace. Of the same transition (`since`) it is the same Event."""
+    """An Event on a resource of ours, in its namespace. The same transition (`since`) yields the same Event."""
     mark = f"{body['metadata'].get('generation', 1)} {reason} {message} {since}"
     return event_on(kind, body, type, reason, message, component=MANAGED_BY, at=wall_now, mark=mark)
 
 
 def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:
-    """A Kubernetes Event for one of MatrixCompute's; its name derives from it, so that it is recorded once."""
+    """A Kubernetes Event for one of MatrixCompute's events. It has the same name, so that it is recorded once."""
     about = {
         "apiVersion": "cloudmatrix.io/v1alpha1",
         "kind": "CloudMatrixInstance",

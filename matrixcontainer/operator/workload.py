@@ -1,8 +1,8 @@
-"""Kubernetes objects of CloudMatrix-Infer: a pod on every node of the instance, by the role it plays.
+"""Kubernetes objects of CloudMatrix-Infer: one pod on every node of the instance, according to the node's role.
 
-Prefill and decode nodes each get a pod with two containers: the server of its role, and `ems`, the node's part of the
-caching pool (CPU memory reached over UB, as in the CloudMatrix384 paper, arXiv 2506.12708). Names derive from the
-owner, the role and the node, so making them twice makes them once.
+Every pod has two containers: the server of its role, and `ems`, the node's part of the caching pool (CPU memory
+accessed over UB, as in the CloudMatrix384 paper, arXiv 2506.12708). Pod names are derived from the owner, the role and
+the node, so that creating them is idempotent.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ IMAGE = "cloudmatrix/infer"
 
 
 def pods_for(owner: dict[str, Any], roles: dict[str, str]) -> dict[str, dict[str, Any]]:
-    """The pods that should be there, by name. `owner` is the CloudMatrixInfer, `roles` maps nodes to roles."""
+    """The desired pods by name. `owner` is the CloudMatrixInfer; `roles` maps nodes to roles."""
     metadata = owner["metadata"]
     return {
         name: {
@@ -78,13 +78,15 @@ METRICS = {
     "prompt_tokens_per_second": "promptTokensPerSecond",
     "kv_cache_usage": "kvUsage",
 }
-"""Names as vLLM has them where there is one, and the word of CloudMatrix-Infer's statistics."""
+"""Metric names, vLLM's where it has one, and the corresponding field of CloudMatrix-Infer's statistics."""
 
 
 def metrics_of(statistics: dict[str, Any]) -> dict[str, str] | None:
-    """What an autoscaler may read of a workload, as quantities of three digits: a smaller change is no news.
+    """A workload's metrics for autoscalers, as quantities with three significant digits, so that smaller changes do not
+    cause status updates.
 
-    None where it has not served for a whole window: rates would be too low, and an autoscaler would shrink what loads.
+    None until it has served for a whole window: its rates would be too low, and an autoscaler would scale in a
+    deployment that is still loading.
     """
     if statistics.get("measuredS", 0.0) < statistics["windowS"]:
         return None

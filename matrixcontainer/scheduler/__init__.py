@@ -1,4 +1,4 @@
-"""Pods placed by MatrixResource: single ones, gangs, PodGroups.
+"""The pod scheduler: single pods, gangs and PodGroups, placed by MatrixResource.
 
-Never decides where capacity is; MatrixResource does.
+It never decides where there is capacity; MatrixResource does.
 """

@@ -1,22 +1,21 @@
-"""Pods that belong together, and how they may lie: read off the pods in the vocabularies people already use.
+"""Gangs and their placement constraints, read from the annotations and labels that existing schedulers use.
 
-| whose | what is read | means here |
+| system | read from | meaning here |
 | --- | --- | --- |
 | Volcano | annotation `scheduling.k8s.io/group-name` | the gang's name |
 | coscheduling | label `scheduling.x-k8s.io/pod-group` | the gang's name |
 | Kueue | label `kueue.x-k8s.io/pod-group-name`, annotation `kueue.x-k8s.io/pod-group-total-count` | name and size |
 | Kueue | annotations `kueue.x-k8s.io/podset-required-topology` and `-preferred-` with a node label | the domain |
 | MindCluster | label `huawei.com/schedule_minAvailable` | the gang's size |
-| MindCluster | annotation `sp-block`, in dies (16 a node) | a block: must divide the gang |
-| MindCluster | annotation `reserve-nodes` | nodes reserved beside the gang to step in for a lost one |
+| MindCluster | annotation `sp-block`, in dies (16 per node) | block size; must divide the gang |
+| MindCluster | annotation `reserve-nodes` | spare nodes reserved for the gang to replace a lost one |
 | Volcano, coscheduling | PodGroup: `minMember`, `networkTopology` | size and domain (`pod_groups.py`) |
-| Kubernetes | `spec.priority` (of a PriorityClass), `spec.preemptionPolicy` | whom it may preempt |
+| Kubernetes | `spec.priority` (from a PriorityClass), `spec.preemptionPolicy` | which allocations it may preempt |
 
-A gang is placed whole: all its pods or none. A pod takes up to a node's worth of NPUs (8, or what the machine's nodes
-have); pods of a gang that ask for fewer share nodes as far as they fill them evenly. Who speaks MindCluster may count
-a whole node in dies (two an NPU). A pod with scheduling gates is not there yet. Everything a gang gets lies in one
-supernode, which is what a tier-1 HyperNode of CCE asks for; a gang with a `sp-block` may take several, each block
-whole in one.
+Gangs are placed all or nothing. A pod takes at most a node's NPUs (8, or as many as the machine's nodes have); pods of
+a gang that request fewer share nodes, as many per node as divide the gang evenly. MindCluster pods may count a whole
+node in dies (two per NPU). A pod with scheduling gates does not count yet. A gang is placed within one supernode, as a
+tier-1 HyperNode of CCE requires; with `sp-block` it may span several, with each block within one.
 Sources: Volcano and Kueue API documentation; Ascend/mind-cluster scheduling documentation (commit 22bb3d98).
 """
 
@@ -47,8 +46,8 @@ SUPERNODE_KEYS = ("cloudmatrix.io/supernode", "volcano.sh/hypernode")
 
 @dataclass
 class Gang:
-    """Pods to be placed together. `size` is how many there must be before any is placed; a node of the machine has
-    `node_npus`."""
+    """Pods to be placed together. No pod is placed before there are `size` of them. `node_npus` is the number of NPUs
+    per node."""
 
     namespace: str
     name: str
@@ -59,28 +58,28 @@ class Gang:
 
     @property
     def allocation(self) -> str:
-        """Derived from the gang, so that asking twice finds the first."""
+        """Key of the gang's allocation, derived from its name so that reserving is idempotent."""
         digest = hashlib.sha256(f"{self.namespace}/{self.name}".encode()).hexdigest()[:8]
         return key_of(self.namespace, f"pods-{self.name[:44].strip('-.').replace('.', '-')}-{digest}")
 
     def alive(self) -> list[dict[str, Any]]:
-        """Pods that need a place or have one, in rank order."""
+        """Pods that are placed or still to be placed, in rank order."""
         living = [pod for pod in self.pods if not finished(pod) and not pod["metadata"].get("deletionTimestamp")]
         return sorted((pod for pod in living if not pod["spec"].get("schedulingGates")), key=_rank)
 
     @property
     def notes(self) -> dict[str, str]:
-        """What is declared of the gang, by its PodGroup and, before that, by its first pod."""
+        """Annotations of the gang's PodGroup and of its first pod, which takes precedence."""
         return {**self.group.annotations, **(self.pods[0]["metadata"].get("annotations") or {})}
 
     @property
     def spares(self) -> int:
-        """Nodes to hold ready beside it."""
+        """Number of spare nodes to reserve."""
         text = self.notes.get("reserve-nodes", "0")
         return max(0, min(whole_number(text), SPARES_MAX))
 
     def placement(self) -> PlacementPolicy:
-        """How the gang may lie. Raises InvalidField for a key that is no domain here."""
+        """Placement policy of the gang. Raises InvalidField for an unknown topology key."""
         chosen, block = self._domain(), self.notes.get("sp-block")
         if block is None:
             return chosen or PlacementPolicy()
@@ -88,7 +87,7 @@ class Gang:
         return (chosen or PlacementPolicy(level="supernode")).model_copy(update={"blocks": blocks})
 
     def _domain(self) -> PlacementPolicy | None:
-        """The domain that is asked for, if one is."""
+        """Placement policy for the requested topology domain, if any."""
         annotations = self.notes
         for strength, required in (("required", True), ("preferred", False)):
             key = annotations.get(f"kueue.x-k8s.io/podset-{strength}-topology")
@@ -98,25 +97,25 @@ class Gang:
                 return PlacementPolicy(policy="pack", level="supernode", required=required)
             if key is not None:
                 raise InvalidField(
-                    f"{key!r} is no topology level; use one of {', '.join(CABINET_KEYS + SUPERNODE_KEYS)}"
+                    f"unknown topology level {key!r}; use one of {', '.join(CABINET_KEYS + SUPERNODE_KEYS)}"
                 )
         return self.group.placement
 
     @property
     def each(self) -> int:
-        """NPUs of one pod."""
+        """NPUs per pod."""
         asked = max((npus_of(pod) for pod in self.alive()), default=self.node_npus)
         return min(asked, self.node_npus)
 
     @property
     def share(self) -> int:
-        """How many of its pods lie on one node: as many as go evenly."""
+        """Pods per node: the most that fit and divide the gang evenly."""
         pods = len(self.alive())
         return max(count for count in range(1, self.node_npus // self.each + 1) if pods % count == 0)
 
     @property
     def priority(self) -> int:
-        """The highest of its pods', as their PriorityClass has written it into them."""
+        """The highest priority of its pods, as admission set it from their PriorityClass."""
         return max((int(pod["spec"].get("priority") or 0) for pod in self.alive()), default=0)
 
     @property
@@ -125,8 +124,8 @@ class Gang:
         return "Never" if never else "LowerPriority"
 
     def request(self, allocation: AllocationView | None) -> AllocationRequest:
-        """What it needs; of one that holds something already the share of a node and the placement stay, and where it
-        shrinks, nodes go on which none of its pods is."""
+        """The allocation request for the gang. With an existing `allocation`, NPUs per node and placement stay as they
+        are, and a shrinking gang gives up nodes without any of its pods first."""
         each = self.each
         per = (allocation.npus_per_node or self.node_npus) if allocation is not None else each * self.share
         members = -(-len(self.alive()) // max(1, int(per // each)))
@@ -149,20 +148,22 @@ class Gang:
         )
 
     def check(self) -> None:
-        """Raises what cannot be placed as it is asked for."""
+        """Raise InvalidField if the gang can never be placed as requested."""
         for pod in self.alive():
             npus, name = npus_of(pod), pod["metadata"]["name"]
-            if npus == DIES_PER_NPU * self.node_npus and _speaks_mindcluster(pod, self.notes):
+            if npus == DIES_PER_NPU * self.node_npus and _uses_mindcluster(pod, self.notes):
                 npus = self.node_npus
             if npus > self.node_npus:
                 raise InvalidField(
-                    f"pod {name} asks for {npus} {NPU_RESOURCE}; a node has {self.node_npus}: "
-                    f"make it a gang of pods with {self.node_npus} each"
+                    f"pod {name} requests {npus} {NPU_RESOURCE}, but a node has {self.node_npus}: "
+                    f"use a gang of pods that request up to {self.node_npus} each"
                 )
             if npus < 1:
-                raise InvalidField(f"pod {name} asks for 0 {NPU_RESOURCE}; leave it to the default scheduler")
+                raise InvalidField(f"pod {name} requests no {NPU_RESOURCE}; leave it to the default scheduler")
             if npus != self.each:
-                raise InvalidField(f"pod {name} asks for {npus} {NPU_RESOURCE}, another of its gang for {self.each}")
+                raise InvalidField(
+                    f"pod {name} requests {npus} {NPU_RESOURCE}, another pod of its gang {self.each}: all must be equal"
+                )
         block = self.notes.get("sp-block")
         if block is not None:
             dies, member = whole_number(block), DIES_PER_NPU * self.each * self.share
@@ -178,9 +179,9 @@ def gangs_of(
     groups: Mapping[tuple[str, str], PodGroup] | None = None,
     node_npus: int = NPUS_PER_NODE,
 ) -> list[Gang]:
-    """The pods of our scheduler, gathered into gangs; a pod that names none is a gang of its own.
+    """Group the pods of this scheduler into gangs; a pod without one is a gang of its own.
 
-    `groups` are the PodGroups that there are, by namespace and name; `node_npus` is what a node of the machine has.
+    `groups` are the existing PodGroups by namespace and name; `node_npus` is the number of NPUs per node.
     """
     found: dict[tuple[str, str], Gang] = {}
     sizes: dict[tuple[str, str], int] = defaultdict(int)
@@ -192,7 +193,7 @@ def gangs_of(
         key = (metadata["namespace"], name)
         group = (groups or {}).get(key, PodGroup()) if group_named(pod) == name else PodGroup()
         found.setdefault(key, Gang(*key, group=group, node_npus=node_npus)).pods.append(pod)
-        sizes[key] = max(sizes[key], size, group.least)
+        sizes[key] = max(sizes[key], size, group.min_member)
     for key, gang in found.items():
         gang.size = max(sizes[key], 1)
     return sorted(found.values(), key=lambda gang: (gang.namespace, gang.name))
@@ -209,7 +210,7 @@ def _named(pod: dict[str, Any]) -> tuple[str, int]:
 
 
 def npus_of(pod: dict[str, Any]) -> int:
-    """NPUs that a pod's containers ask for together. Raises InvalidField for what is no whole number of them."""
+    """NPUs that a pod's containers request in total. Raises InvalidField unless it is a whole number."""
     total = Fraction(0)
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
@@ -221,12 +222,12 @@ def npus_of(pod: dict[str, Any]) -> int:
         except NoQuantity as wrong:
             raise InvalidField(f"{NPU_RESOURCE}: {str(wanted)[:80]!r}: {wrong}") from wrong
     if total.denominator != 1:
-        raise InvalidField(f"{NPU_RESOURCE}: {float(total)} is no whole number")
+        raise InvalidField(f"{NPU_RESOURCE}: {float(total)} is not a whole number")
     return int(total)
 
 
-def _speaks_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
-    """Whether it bears the words of MindCluster, for which each of the two dies of an NPU is a chip."""
+def _uses_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
+    """Whether the pod uses MindCluster's annotations or labels, so that a chip means one of an NPU's two dies."""
     labels = pod["metadata"].get("labels") or {}
     return "sp-block" in notes or any(key.startswith("huawei.com/schedule_") for key in labels)
 
@@ -244,9 +245,9 @@ def _rank(pod: dict[str, Any]) -> tuple[int, str]:
 def bindings(
     pods: list[dict[str, Any]], members: list[NodeName], ready: Collection[NodeName], share: int = 1
 ) -> dict[str, NodeName]:
-    """Which unbound pod goes to which of the members (in rank order), each of which takes `share` pods in all.
+    """Map unbound pods to `members` (both in rank order), each of which takes `share` pods in total.
 
-    A pod whose member is not ready waits for that one: which member is ready first says nothing about ranks.
+    A pod whose member is not ready waits for it, because ranks must not depend on which member is ready first.
     """
     there = Counter(pod["spec"].get("nodeName") for pod in pods)
     free = [node for node in members for _ in range(share - there[node])]

@@ -1,8 +1,8 @@
-"""PodGroup objects, where a cluster has them: how many pods must be there, and how far apart they may lie.
+"""PodGroups, where a cluster has them: the minimum number of pods and their topology constraint. Read, never written.
 
-Volcano (scheduling.volcano.sh/v1beta1) and coscheduling (scheduling.x-k8s.io/v1alpha1) brought a kind of that name;
-`spec.minMember` means the same in both. Volcano's `spec.networkTopology` names a tier of HyperNodes: tier 1 is one
-supernode, as CCE has it, and so are those above while there are no larger domains. They are read, never written.
+Volcano (scheduling.volcano.sh/v1beta1) and coscheduling (scheduling.x-k8s.io/v1alpha1) both define this kind, with the
+same `spec.minMember`. Volcano's `spec.networkTopology` names a tier of HyperNodes: tier 1 is one supernode, as in CCE,
+and higher tiers are treated the same, as there are no larger domains.
 """
 
 from __future__ import annotations
@@ -21,15 +21,15 @@ GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.
 
 @dataclass(frozen=True)
 class PodGroup:
-    """What one of them asks for."""
+    """What a PodGroup requests."""
 
-    least: int = 1
+    min_member: int = 1
     placement: PlacementPolicy | None = None
     annotations: dict[str, str] = field(default_factory=dict)
 
 
 def group_named(pod: dict[str, Any]) -> str | None:
-    """The PodGroup a pod says it belongs to."""
+    """Name of the PodGroup that a pod refers to, if any."""
     metadata = pod["metadata"]
     annotations, labels = metadata.get("annotations") or {}, metadata.get("labels") or {}
     found = [annotations.get(key) for key in GROUP_ANNOTATIONS] + [labels.get(key) for key in GROUP_LABELS]
@@ -37,22 +37,22 @@ def group_named(pod: dict[str, Any]) -> str | None:
 
 
 def read_group(body: dict[str, Any]) -> PodGroup:
-    """A PodGroup of either kind."""
+    """Parse a PodGroup of either API group."""
     spec = body.get("spec") or {}
-    least, topology = spec.get("minMember"), spec.get("networkTopology")
+    min_member, topology = spec.get("minMember"), spec.get("networkTopology")
     placement = None
     if topology:
         placement = PlacementPolicy(policy="pack", level="supernode", required=topology.get("mode", "hard") == "hard")
-    return PodGroup(max(int(least or 1), 1), placement, body["metadata"].get("annotations") or {})
+    return PodGroup(max(int(min_member or 1), 1), placement, body["metadata"].get("annotations") or {})
 
 
 async def pod_groups(kube: KubeClient, pods: list[dict[str, Any]]) -> dict[tuple[str, str], PodGroup]:
-    """Those that `pods` name, by namespace and name. Asks nobody where none is named."""
+    """The PodGroups that `pods` refer to, by namespace and name. Makes no request if they refer to none."""
     named = {(pod["metadata"]["namespace"], name) for pod in pods if (name := group_named(pod))}
     if not named:
         return {}
     found = []
-    with contextlib.suppress(NotFound):  # not installed here
+    with contextlib.suppress(NotFound):  # the CRD is not installed
         found += (await kube.list(COSCHEDULING_GROUP))[0]
     with contextlib.suppress(NotFound):
         found += (await kube.list(VOLCANO_GROUP))[0]

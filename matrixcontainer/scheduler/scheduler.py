@@ -1,8 +1,8 @@
-"""Places pods that ask for NPUs under `schedulerName: matrix-scheduler`, gangs whole, on nodes MatrixResource chooses.
+"""Places pods with `schedulerName: matrix-scheduler`, whole gangs at a time, on nodes that MatrixResource chooses.
 
-A gang gets an allocation of its own; a pod is bound once its node's agent has reported it active. What stands in the
-way is recorded as an event and as the pod's PodScheduled condition, in MatrixResource's own words. When the last pod of
-a gang is gone, so is its allocation. Works through bindings, on any Kubernetes API.
+Each gang has its own allocation; a pod is bound once its node's agent reports the node active. What blocks a gang is
+reported as an event and in the pods' PodScheduled condition, with MatrixResource's message. When the last pod of a gang
+is gone, its allocation is released. Uses pod bindings, so it works on any Kubernetes API.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ COMPONENT = "matrix-scheduler"
 
 
 class PodScheduler:
-    """`reconcile` does everything there is to do once; run at every change of pods and on a period."""
+    """Call `reconcile` at every change of pods and periodically; each call does everything that is due."""
 
     def __init__(self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float]) -> None:
         self._kube = kube
@@ -41,9 +41,9 @@ class PodScheduler:
         self._reported: dict[str, str] = {}
 
     async def reconcile(self) -> str:
-        """Place what waits, release what is over. A sentence about what was done.
+        """Place waiting gangs and release finished ones; return a summary.
 
-        What is refused of one gang keeps no other from its turn; the first refusal is raised afterwards.
+        An error in one gang does not hold up the others; the first is raised afterwards.
         """
         pods, _ = await self._kube.list(POD)
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
@@ -59,23 +59,23 @@ class PodScheduler:
         return f"{bound} pods bound, {len(over)} gangs released"
 
     async def _try_to_place(self, gang: Gang, allocation: AllocationView | None) -> int:
-        """How many of its pods were bound; one gang that cannot be read explains itself."""
+        """Place the gang and return how many of its pods were bound. An unexpected error is reported on its pods."""
         try:
             return await self._place(gang, allocation)
         except MatrixError:
             raise
         except Exception as wrong:
-            log.exception("a gang cannot be placed", extra={"gang": f"{gang.namespace}/{gang.name}"})
+            log.exception("placing a gang failed", extra={"gang": f"{gang.namespace}/{gang.name}"})
             await self._explain(gang, "Unreadable", f"{type(wrong).__name__}: {wrong}")
             return 0
 
     async def _release(self, name: str) -> int:
-        """A gang that is over; it binds no pods."""
+        """Release the allocation of a finished gang; binds no pods."""
         await self._resource.release(name)
         return 0
 
     async def _node_npus(self, ours: list[dict[str, Any]]) -> int:
-        """NPUs of a node, which is the same in the whole machine; read each time, for another machine may be there."""
+        """NPUs per node, the same throughout the machine. Read on each pass, as the machine may be replaced."""
         machine = await self._resource.supernodes() if ours else []
         return next((each.npus // each.nodes for each in machine if each.nodes), NPUS_PER_NODE)
 
@@ -84,7 +84,7 @@ class PodScheduler:
         try:
             gang.check()
             if len(pods) < gang.size:
-                await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods are there")
+                await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods exist")
                 return 0
             if await self._preempt(gang, allocation):
                 return 0
@@ -102,7 +102,7 @@ class PodScheduler:
         except MatrixError as refused:
             if refused.retryable:
                 raise
-            await self._explain(gang, refused.reason, _words(refused))
+            await self._explain(gang, refused.reason, _describe(refused))
             return 0
         await self._replace_lost(gang, allocation)
         members = [NodeName(m.node) for m in allocation.members if m.role == "member"]
@@ -115,19 +115,20 @@ class PodScheduler:
             await self._explain(
                 gang,
                 "Deploying",
-                f"{counted(allocation.nodes, 'node')} committed, {missing} of them still being deployed",
+                f"{counted(allocation.nodes, 'node')} committed, {counted(missing, 'pod')} waiting for deployment",
             )
         return len(placed)
 
     async def _bind(self, gang: Gang, name: str, node: NodeName) -> None:
         target = {"apiVersion": "v1", "kind": "Node", "name": node}
         body = {"metadata": {"name": name, "namespace": gang.namespace}, "target": target}
-        with contextlib.suppress(Conflict, NotFound):  # bound or gone meanwhile: the next pass sees it
+        with contextlib.suppress(Conflict, NotFound):  # bound or deleted meanwhile; the next pass sees that
             await self._kube.bind(name, gang.namespace, body)
             await self._record_event(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
 
     async def _preempt(self, gang: Gang, allocation: AllocationView | None) -> bool:
-        """Whether its nodes were revoked (somebody of higher priority came): its pods leave, and it waits anew."""
+        """If the gang's nodes were revoked (preemption by a higher priority), evict its pods; return whether they were.
+        The gang then waits for a new allocation."""
         bound = [pod for pod in gang.alive() if pod["spec"].get("nodeName")]
         if allocation is not None and allocation.state != "Releasing":
             return False
@@ -136,7 +137,7 @@ class PodScheduler:
             if allocation is not None
             else ""
         )
-        message = why or "its nodes were revoked"
+        message = why or "the gang's nodes were revoked"
         for pod in bound:
             name = pod["metadata"]["name"]
             await self._record_event(gang, name, "Warning", "Preempted", message)
@@ -146,9 +147,9 @@ class PodScheduler:
         return allocation is not None or bool(bound)
 
     async def _replace_lost(self, gang: Gang, allocation: AllocationView) -> None:
-        """A node that was lost under a gang is replaced; its pod is removed, for its owner to make it again.
+        """Replace the gang's lost nodes and delete their pods, so that the pods' owners recreate them.
 
-        The pod goes first: once the node is no member any more, nothing tells the next pass that it was on one.
+        Pods are deleted first: once the node is no longer a member, the next pass could not tell that they were on it.
         """
         for member in allocation.members:
             if member.role == "member" and (member.agent == "Lost" or member.health == "Unhealthy"):
@@ -161,11 +162,11 @@ class PodScheduler:
 
     async def _evict(self, pod: dict[str, Any]) -> None:
         metadata = pod["metadata"]
-        with contextlib.suppress(Conflict):  # its owner has made another of that name by now
+        with contextlib.suppress(Conflict):  # its owner has already recreated it
             await self._kube.delete(POD, metadata["name"], metadata["namespace"], grace_s=0, uid=metadata["uid"])
 
     async def _explain(self, gang: Gang, reason: str, message: str) -> None:
-        """Why the gang waits, on each of its unbound pods; recorded once until it changes."""
+        """Report why the gang waits on each of its unbound pods, once per message."""
         for pod in gang.alive():
             name = pod["metadata"]["name"]
             if pod["spec"].get("nodeName") or self._reported.get(pod["metadata"]["uid"]) == message:
@@ -173,7 +174,7 @@ class PodScheduler:
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
             version = {"resourceVersion": pod["metadata"]["resourceVersion"]}
             body = {"metadata": version, "status": {"conditions": [condition]}}
-            with contextlib.suppress(NotFound, Conflict):  # gone or changed since: the next pass sees it
+            with contextlib.suppress(NotFound, Conflict):  # deleted or changed since; the next pass sees that
                 await self._kube.merge(POD, name, body, gang.namespace, "status")
                 await self._record_event(gang, name, "Warning", "FailedScheduling", f"{reason}: {message}")
                 self._reported[pod["metadata"]["uid"]] = message
@@ -185,8 +186,8 @@ class PodScheduler:
         await record(self._kube, event)
 
 
-def _words(refused: MatrixError) -> str:
-    """The refusal, with the domains that come closest."""
+def _describe(refused: MatrixError) -> str:
+    """The refusal's message, with the three domains that come closest to fitting."""
     domains = [entry for entry in refused.blocking if "domain" in entry]
     domains.sort(key=lambda entry: -entry.get("free", 0))
     near = ", ".join(f"{entry['domain']} has {entry['free']} of {entry['nodes']} free" for entry in domains[:3])

@@ -144,14 +144,14 @@ def test_what_only_volcanos_scheduler_reads_is_left_out() -> None:
 @pytest.mark.parametrize(
     ("change", "field", "says"),
     [
-        (("replicas: 4", "replicas: none"), "spec.tasks[0].replicas", "no number of pods"),
-        (("minAvailable: 4", "minAvailable: 9"), "spec.minAvailable", "from 1 to the 4 pods"),
+        (("replicas: 4", "replicas: none"), "spec.tasks[0].replicas", "must be a number of pods"),
+        (("minAvailable: 4", "minAvailable: 9"), "spec.minAvailable", "between 1 and 4"),
         (("mode: hard", "mode: rack"), "spec.networkTopology.mode", "use hard or soft"),
         (("huawei.com/Ascend910: 16", "huawei.com/Ascend910: 3"), "resources[huawei.com/Ascend910]", "1.5 NPUs"),
-        (("huawei.com/Ascend910: 16", "huawei.com/Ascend910: 32"), "resources[huawei.com/Ascend910]", "a node each"),
-        (("kind: Job", "kind: JobFlow"), "kind", "JobFlow of batch.volcano.sh/v1alpha1 is not converted"),
+        (("huawei.com/Ascend910: 16", "huawei.com/Ascend910: 32"), "resources[huawei.com/Ascend910]", "one node each"),
+        (("kind: Job", "kind: JobFlow"), "kind", "cannot convert JobFlow of batch.volcano.sh/v1alpha1"),
         (("  tasks:", "  tasks: []\n  other:"), "spec.tasks", "at least one task"),
-        (("name: pretrain", "generateName: p-"), "metadata.name", "has to be there"),
+        (("name: pretrain", "generateName: p-"), "metadata.name", "is required"),
     ],
 )
 def test_what_cannot_be_converted_is_refused_with_its_field(change, field, says) -> None:
@@ -212,7 +212,7 @@ def test_a_field_of_another_type_is_refused_with_its_path_or_is_not_read(manifes
         (("spec:\n  minAvailable: 4", "spec: 3\nstatus:\n  minAvailable: 4"), "spec", "an object"),
         (("tasks:\n", "tasks: 3\n  other:\n"), "spec.tasks", "a list"),
         (('{sp-block: "32"', "{sp-block: 32"), "metadata.annotations[sp-block]", "in quotes"),
-        (("maxRetry: 5", "maxRetry: five"), "spec.maxRetry", "a whole number"),
+        (("maxRetry: 5", "maxRetry: five"), "spec.maxRetry", "an integer"),
         (("containers:", "containers: 3\n          other:"), "spec.tasks[0].template.spec.containers", "a list"),
     ],
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, ClassVar
 
-from matrixcontainer.operator.reconciler import FINALIZER, GONE_WALL_S
+from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, FINALIZER
 from tests.matrixcontainer.test_reconcilers import Echo, OneResource
 
 
@@ -13,18 +13,22 @@ async def test_what_is_being_deleted_is_not_ready() -> None:
         """What stands behind it takes a while."""
 
         async def converge(self, key: str, body: dict[str, Any]) -> float | None:
-            return await super().converge(key, body) if "deletionTimestamp" not in body["metadata"] else GONE_WALL_S
+            return (
+                await super().converge(key, body)
+                if "deletionTimestamp" not in body["metadata"]
+                else DELETION_POLL_WALL_S
+            )
 
     kube = OneResource()
     reconciler = Leaving(kube, lambda: 0.0)  # type: ignore[arg-type]
     await reconciler.reconcile("one")
     assert kube.body["status"]["conditions"][0]["status"] == "True"
     kube.body["metadata"]["deletionTimestamp"] = "now"
-    assert await reconciler.reconcile("one") == GONE_WALL_S
+    assert await reconciler.reconcile("one") == DELETION_POLL_WALL_S
     (ready,) = kube.body["status"]["conditions"]
     assert (kube.body["status"]["state"], ready["status"], ready["reason"]) == ("Deleting", "False", "Deleting")
     written = kube.body["metadata"]["resourceVersion"]
-    assert await reconciler.reconcile("one") == GONE_WALL_S
+    assert await reconciler.reconcile("one") == DELETION_POLL_WALL_S
     assert kube.body["metadata"]["resourceVersion"] == written, "once"
 
 
@@ -38,7 +42,7 @@ class Owned(Echo):
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
         if body["metadata"].get("deletionTimestamp"):
             self.behind = max(0, self.behind - 1)
-            return GONE_WALL_S if self.behind else None
+            return DELETION_POLL_WALL_S if self.behind else None
         self.behind = 2
         return await super().converge(key, body)
 
@@ -54,12 +58,12 @@ async def test_what_others_hold_is_shown_as_deleted_once_nothing_is_left_of_it()
     await reconciler.reconcile("one")
     kube.body["metadata"] |= {"deletionTimestamp": "now", "finalizers": [FINALIZER, "ex.com/hold"]}
     kube.body["status"]["members"] = ["sn0-c00-n0"]
-    assert await reconciler.reconcile("one") == GONE_WALL_S
+    assert await reconciler.reconcile("one") == DELETION_POLL_WALL_S
     assert (kube.body["status"]["state"], kube.body["status"]["members"]) == ("Deleting", ["sn0-c00-n0"])
     assert await reconciler.reconcile("one") is None
     status = kube.body["status"]
     assert (status["state"], status["members"], status["conditions"][0]["reason"]) == ("Deleted", [], "Deleted")
-    assert status["conditions"][0]["message"] == "nothing is left of it; it stays for its finalizers ex.com/hold"
+    assert status["conditions"][0]["message"] == "cleanup is done; waiting for other finalizers: ex.com/hold"
 
 
 class Gone(OneResource):
@@ -79,8 +83,8 @@ async def test_what_stood_behind_a_resource_whose_finalizer_was_taken_away_goes_
     kube.gone = True
     assert await reconciler.reconcile("one") is None, "there is nothing to reconcile any more"
     assert reconciler.behind == 2
-    assert await reconciler.give_back("one", last) == GONE_WALL_S
-    assert await reconciler.give_back("one", last) is None
+    assert await reconciler.clean_up("one", last) == DELETION_POLL_WALL_S
+    assert await reconciler.clean_up("one", last) is None
     assert reconciler.behind == 0
 
 
@@ -88,11 +92,11 @@ async def test_a_resource_that_went_as_it_should_or_is_there_again_gives_nothing
     kube = Gone()
     reconciler = Owned(kube, lambda: 0.0)
     await reconciler.reconcile("one")
-    assert await reconciler.give_back("one", kube.body) is None, "another one has the name"
+    assert await reconciler.clean_up("one", kube.body) is None, "another one has the name"
     assert reconciler.behind == 2
     kube.body["metadata"]["deletionTimestamp"] = "now"
     while await reconciler.reconcile("one") is not None:
         pass
     kube.gone, reconciler.behind = True, 2
-    assert await reconciler.give_back("one", kube.body) is None
+    assert await reconciler.clean_up("one", kube.body) is None
     assert reconciler.behind == 2, "somebody has made that since"

@@ -83,9 +83,9 @@ def test_a_gated_pod_is_not_there_yet():
     [
         ("8", {}, None),
         ("16", {"sp-block": "16"}, None),
-        ("16", {}, "a node has 8: make it a gang"),
+        ("16", {}, "a node has 8: use a gang"),
         ("3", {}, None),
-        ("0", {}, "asks for 0"),
+        ("0", {}, "requests no"),
     ],
 )
 def test_a_pod_takes_up_to_a_whole_node(npus, annotations, refused):
@@ -163,7 +163,7 @@ def test_priority_blocks_and_parts_reach_the_request():
 
 
 def test_pods_of_a_gang_ask_for_the_same():
-    with pytest.raises(InvalidField, match="another of its gang"):
+    with pytest.raises(InvalidField, match="another pod of its gang"):
         Gang("ns", "g", [pod("p", npus="2"), pod("q", npus="3")], 2).check()
 
 

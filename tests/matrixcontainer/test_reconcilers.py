@@ -12,13 +12,13 @@ import pytest
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
-from matrixcontainer.operator.changed import AT_ONCE_MAX, Changed
+from matrixcontainer.operator.changed import CONCURRENCY_MAX, Changed
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from matrixcontainer.operator.reconciler import (
     AGAIN_WALL_S,
-    GONE_WALL_S,
-    LATE_WALL_S,
+    DELETION_POLL_WALL_S,
     READS_MAX,
+    UNANSWERED_WALL_S,
     Reconciler,
     StaleRead,
     UnansweredRequests,
@@ -161,8 +161,8 @@ async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
         assert kube.body["status"]["state"] == "Deleting"
         (ready,) = kube.body["status"]["conditions"]
         assert (ready["status"], ready["reason"]) == ("False", "Deleting")
-        assert "nothing is left of it" in ready["message"], "it says what it waits for"
-    now[0] += LATE_WALL_S
+        assert "cleanup is done" in ready["message"], "it says what it waits for"
+    now[0] += UNANSWERED_WALL_S
     assert await reconciler.reconcile("one") is None
 
 
@@ -185,7 +185,7 @@ async def test_what_another_operator_handled_stays_for_as_long_from_when_this_on
     kube.body["metadata"]["uid"] = "another"
     assert await reconciler.reconcile("one") is None, "it came later, and nobody else has asked for anything"
     kube.body["metadata"]["uid"] = "u"
-    now[0] += LATE_WALL_S
+    now[0] += UNANSWERED_WALL_S
     assert await reconciler.reconcile("one") is None
 
 
@@ -195,9 +195,9 @@ def test_of_requests_that_got_no_answer_nothing_is_kept_for_longer_than_they_mat
     for each in range(1000):
         unanswered.note(f"r{each}")
         now[0] += 1.0
-    assert len(unanswered._until) == LATE_WALL_S
+    assert len(unanswered._until) == UNANSWERED_WALL_S
     assert unanswered.any
-    now[0] += LATE_WALL_S
+    now[0] += UNANSWERED_WALL_S
     assert not unanswered.any
 
 
@@ -238,10 +238,10 @@ async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() ->
     changed = Changed(reconciler)
     reconciler.refusal = Unavailable("away")
     changed.add(["one", "one"])
-    assert await changed.reconcile() == "1 resources reconciled, 1 to be seen again"
+    assert await changed.reconcile() == "1 resources reconciled, 1 requeued"
     reconciler.refusal = None
-    assert await changed.reconcile() == "1 resources reconciled, 0 to be seen again"
-    assert await changed.reconcile() == "0 resources reconciled, 0 to be seen again"
+    assert await changed.reconcile() == "1 resources reconciled, 0 requeued"
+    assert await changed.reconcile() == "0 resources reconciled, 0 requeued"
     assert kube.body["status"]["state"] == "1 nodes"
 
 
@@ -250,9 +250,9 @@ async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_tur
     changed = Changed(reconciler)
     reconciler.refusal = ValueError("nobody thought of that")
     changed.add(["one", "two"])
-    assert await changed.reconcile() == "2 resources reconciled, 2 to be seen again"
+    assert await changed.reconcile() == "2 resources reconciled, 2 requeued"
     reconciler.refusal = None
-    assert await changed.reconcile() == "2 resources reconciled, 0 to be seen again"
+    assert await changed.reconcile() == "2 resources reconciled, 0 requeued"
     assert kube.body["status"]["state"] == "1 nodes"
 
 
@@ -285,7 +285,7 @@ def test_a_timer_at_work_holds_up_a_deletion_no_longer_than_it_takes() -> None:
     for handler in registry._activities.get_all_handlers():
         if handler.activity == "startup":
             handler.fn(settings=settings, instances={}, infers={})
-    assert settings.background.cancellation_polling <= GONE_WALL_S
+    assert settings.background.cancellation_polling <= DELETION_POLL_WALL_S
 
 
 async def test_hundreds_of_resources_leave_room_for_what_else_the_operator_does() -> None:
@@ -308,7 +308,7 @@ async def test_hundreds_of_resources_leave_room_for_what_else_the_operator_does(
     metadata = {"name": "one", "namespace": "default", "uid": "u"}
     bodies = [kopf.Body({"metadata": metadata | {"name": f"n{each}"}}) for each in range(100)]
     await asyncio.gather(*(call(body=body) for call in changed for body in bodies))
-    assert (most, seen) == (AT_ONCE_MAX, len(changed) * len(bodies))
+    assert (most, seen) == (CONCURRENCY_MAX, len(changed) * len(bodies))
 
 
 class Served(OneResource):

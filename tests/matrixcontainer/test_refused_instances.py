@@ -10,7 +10,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.operator.instances import InstanceReconciler
-from matrixcontainer.operator.scale_in import Leave
+from matrixcontainer.operator.scale_in import Departure
 from tests.matrixcontainer.test_reconcilers import OneResource
 from tests.matrixcontainer.test_scale_in_decisions import NODES, a_view
 
@@ -35,8 +35,8 @@ class Compute:
         self.view = self.view.model_copy(update={"nodes": request.nodes})
         return self.view
 
-    async def leave(self, *_: Any) -> Leave:
-        return Leave()
+    async def drain_leaving(self, *_: Any) -> Departure:
+        return Departure()
 
 
 def serving(nodes: list[str]) -> InstanceView:
@@ -56,7 +56,7 @@ def reconciler(kube: OneResource, compute: Compute) -> InstanceReconciler:
     ("spec", "message"),
     [
         ({"nodes": 1}, "spec.nodes: nodes is 1"),
-        (NEAR_ANOTHERS, "is not of namespace 'default'"),
+        (NEAR_ANOTHERS, "is not in namespace 'default'"),
         (PROMISES_NOTHING, "spec.network.ub: BestEffort promises nothing"),
     ],
 )

@@ -9,7 +9,7 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcontainer.operator.scale_in import Leave, ScaleIn
+from matrixcontainer.operator.scale_in import Departure, ScaleIn
 from matrixcontainer.operator.workload import metrics_of
 from matrixresource.contract.allocations import MemberView
 
@@ -71,10 +71,10 @@ class World:
     async def undrain(self, name: str) -> None:
         self.withdrawn.append(name)
 
-    def leave(self, nodes: int, observed: InstanceView | None, **more: Any) -> Leave:
+    def drain_leaving(self, nodes: int, observed: InstanceView | None, **more: Any) -> Departure:
         metadata = {"name": "one", "namespace": "default", "uid": "u", "generation": 2}
         body = {"apiVersion": "cloudmatrix.io/v1alpha1", "kind": "CloudMatrixInstance", "metadata": metadata}
-        return asyncio.run(self.scale_in.leave(body, observed, InstanceRequest(nodes=nodes, **more)))
+        return asyncio.run(self.scale_in.drain_leaving(body, observed, InstanceRequest(nodes=nodes, **more)))
 
 
 RUNNING = {"state": "Draining", "requests": 3, "requestsAtStart": 9}
@@ -82,25 +82,25 @@ RUNNING = {"state": "Draining", "requests": 3, "requestsAtStart": 9}
 
 def test_who_leaves_is_drained_and_waited_for() -> None:
     world = World("one", "two", drain=RUNNING)
-    leave = world.leave(4, a_view(NODES))
+    departure = world.drain_leaving(4, a_view(NODES))
     assert world.drained == [("one", NODES[4:]), ("two", NODES[4:])]
-    assert "one has 3 requests there, two has 3 requests there" in leave.waiting
+    assert "one has 3 requests there, two has 3 requests there" in departure.waiting
     assert world.events == ["Draining"]
-    shown = leave.shown_in(a_view(NODES)).conditions
+    shown = departure.as_progress_of(a_view(NODES)).conditions
     assert [(each.type, each.reason) for each in shown] == [("Progressing", "Draining")]
 
 
 def test_who_leaves_waits_where_others_drain_and_the_instance_is_shown_as_it_is() -> None:
     world = World("one", refuses=Conflict(f"{NODES[0]} drain for replace-node-one-1"))
-    leave = world.leave(4, a_view(NODES))
-    assert "have to wait: sn0-c00-n0 drain for replace-node-one-1" in leave.waiting
-    assert leave.shown_in(a_view(NODES, readyNodes=5)).ready_nodes == 5
+    departure = world.drain_leaving(4, a_view(NODES))
+    assert "cannot drain yet: sn0-c00-n0 drain for replace-node-one-1" in departure.waiting
+    assert departure.as_progress_of(a_view(NODES, readyNodes=5)).ready_nodes == 5
     assert world.events == []
 
 
 def test_who_is_drained_is_named() -> None:
     world = World("one")
-    assert world.leave(4, a_view(NODES)) == Leave(NODES[4:])
+    assert world.drain_leaving(4, a_view(NODES)) == Departure(NODES[4:])
     assert world.events == ["Drained"]
 
 
@@ -116,7 +116,7 @@ def test_who_is_drained_is_named() -> None:
 )
 def test_nothing_is_drained_where(nodes: int, observed: Any, deployments: tuple[str, ...], more: Any) -> None:
     world = World(*deployments)
-    assert world.leave(nodes, observed, **more) == Leave()
+    assert world.drain_leaving(nodes, observed, **more) == Departure()
     assert world.drained == []
 
 

@@ -15,7 +15,7 @@ import pytest
 from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import FAULT, INFER, INSTANCE, NETWORK_SLICE, NODE, SUPERNODE, Kind
-from matrixcontainer.mirrors.mirrors import ANEW_S
+from matrixcontainer.mirrors.mirrors import RESYNC_S
 from tests.cluster import Cluster, SmallCluster
 
 NODES = 10
@@ -204,7 +204,7 @@ async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path
             before = await cluster.kube.find(kind, name)
             assert before is not None
             await cluster.kube.merge(kind, name, change)
-            await asyncio.sleep(ANEW_S)
+            await asyncio.sleep(RESYNC_S)
 
             def as_before(body, before=before) -> bool:
                 return (body["spec"], body["metadata"]["labels"]) == (before["spec"], before["metadata"]["labels"])
@@ -212,7 +212,7 @@ async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path
             await cluster.settles(kind, name, as_before, f"{kind.kind} {name} is put back", within_s=30)
         for kind, name in ((SUPERNODE, "sn0"), (NETWORK_SLICE, "one-rdma"), (NODE, "sn0-c00-n0")):
             await cluster.kube.delete(kind, name)
-            await asyncio.sleep(ANEW_S)
+            await asyncio.sleep(RESYNC_S)
             await cluster.settles(kind, name, lambda b: b is not None and b.get("status"), "it is there", within_s=30)
 
 

@@ -98,7 +98,7 @@ async def test_uncordoning_what_others_keep_closed_takes_the_users_reason_and_is
         assert await closings(cluster) == [], "a user closed it"
         await kubectl(cluster, False)
         assert await seen(cluster) == (["cooling", "rack-team"], "Cordoned", True, "cooling,rack-team", True)
-        answer = ("Warning", "uncordoned in Kubernetes, and still cordoned by cooling,rack-team")
+        answer = ("Warning", "uncordoned in Kubernetes, but still cordoned by cooling,rack-team")
         assert await closings(cluster) == [answer]
         for _ in range(3):
             await cluster.tick()

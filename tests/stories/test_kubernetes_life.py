@@ -336,7 +336,7 @@ async def test_a_pod_that_asks_for_what_no_node_has_waits_and_holds_nobody_up(tm
         assert not poison["spec"].get("nodeName")
         (waits,) = poison["status"]["conditions"]
         assert (waits["type"], waits["status"]) == ("PodScheduled", "False")
-        assert "asks for 1000 huawei.com/Ascend910; a node has 8" in waits["message"]
+        assert "requests 1000 huawei.com/Ascend910, but a node has 8" in waits["message"]
 
 
 async def test_two_pods_share_a_node_until_somebody_of_higher_priority_needs_it(tmp_path):

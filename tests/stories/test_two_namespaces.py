@@ -75,4 +75,4 @@ async def test_what_is_another_namespaces_cannot_be_referred_to(tmp_path):
             assert body["status"]["state"] == "Refused"
             (refusal,) = (each for each in body["status"]["conditions"] if each["type"] == "Ready")
             assert refusal["reason"] == "InvalidField"
-            assert "not of namespace 'red'" in refusal["message"]
+            assert "not in namespace 'red'" in refusal["message"]

@@ -1,4 +1,4 @@
-"""What may change or refuse a write: webhooks, priority, escalation.
+"""Admission: webhooks, pod priority, service addresses and RBAC escalation checks.
 
-Never writes an object.
+It may mutate or reject a request but never writes to the store.
 """

@@ -1,4 +1,4 @@
-"""Pods get their priority from their PriorityClass, at creation, as the Priority admission plugin has it."""
+"""Set the priority of new pods from their PriorityClass, as upstream's Priority admission plugin does."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ CLASSES = "priorityclasses.scheduling.k8s.io"
 
 
 def set_priority(store: Store) -> AdmissionPlugin:
-    """Fills in what the class of a new pod says."""
+    """Admission plugin that sets a new pod's priorityClassName, priority and preemptionPolicy."""
 
     async def admit(
         resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
@@ -34,7 +34,7 @@ def set_priority(store: Store) -> AdmissionPlugin:
 
 
 def _find(store: Store, name: str) -> tuple[str, int, str] | None:
-    """(name, priority, preemption) of the class named, or of the global default; None when the name is unknown."""
+    """(name, priority, preemptionPolicy) of the named class, or of the global default; None if the name is unknown."""
     if name in SYSTEM_PRIORITIES:
         return name, SYSTEM_PRIORITIES[name], "PreemptLowerPriority"
     for record in store.objects_of(CLASSES):

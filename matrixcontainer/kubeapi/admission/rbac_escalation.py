@@ -1,8 +1,8 @@
-"""Nobody grants what they do not have: roles and bindings are compared with the rights of who writes them.
+"""Privilege escalation prevention: users cannot grant permissions that they do not have.
 
-A write of a role needs every right in it, or the verb `escalate` on it; a binding needs every right of the role it
-refers to, or the verb `bind` on that role. The server's own controllers are not asked. Contract: public
-documentation "Privilege escalation prevention and bootstrapping".
+Writing a role requires every permission in it, or the verb `escalate` on it; writing a binding requires every
+permission of the role that it refers to, or the verb `bind` on that role. The server's own controllers are exempt.
+Contract: public documentation "Privilege escalation prevention and bootstrapping".
 """
 
 from typing import Any

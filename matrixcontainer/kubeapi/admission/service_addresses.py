@@ -1,8 +1,8 @@
-"""Addresses and node ports of services: each is given once, and what somebody asks for and another has is refused.
+"""Allocation of cluster IPs and node ports to services: each is assigned once, and a requested one in use is refused.
 
-Where to look first follows from the name, so that the same service made again gets the same address on every run.
-Replicas on one database know of each other's services as soon as they are written; two written at one moment by two
-replicas may still get one address.
+The search starts at a position derived from the service's name, so that a service gets the same address in every run.
+Replicas on one database see each other's services once written; two services written at the same moment by two
+replicas may still get the same address.
 """
 
 import random
@@ -16,11 +16,12 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.store import Store
 
 WRITTEN_WITHIN_S = 30.0
-"""What was given out longer ago and is not written was refused later on, or is gone again."""
+"""How long an assigned address stays reserved until its service is written; after that the write has failed, or the
+service was deleted again."""
 
 
 class ServiceAddresses:
-    """An admission step that comes last among those that change what is written."""
+    """Admission plugin; must be the last of the mutating ones."""
 
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
         self._store, self._now = store, now
@@ -69,7 +70,7 @@ class ServiceAddresses:
 
 
 def _addresses(rng: random.Random) -> Iterator[str]:
-    """Every address of the range once, from a place on that chance names."""
+    """All addresses of the range, starting at a random one."""
     first = rng.randrange(254 * 254)
     for at in range(254 * 254):
         high, low = divmod((first + at) % (254 * 254), 254)

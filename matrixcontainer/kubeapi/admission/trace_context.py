@@ -1,7 +1,7 @@
-"""The trace of a write stays with the object: who reconciles it later continues that trace.
+"""Store the trace context of a write in the object, so that whoever reconciles it continues that trace.
 
-The annotation is the one that KEP-5915 proposes, in W3C form. It is written only while a span is recorded, and only
-where what was asked for has changed: a status, a lease or a finalizer begins nothing.
+The annotation is the one proposed by KEP-5915, in W3C format. It is written only while a span is being recorded, and
+only for custom objects whose spec changes: changes of status or finalizers start no trace.
 """
 
 from typing import Any

@@ -1,8 +1,7 @@
-"""One call of one webhook: the AdmissionReview that goes out, over HTTPS, and what its answer may say.
+"""Calls one webhook over HTTPS with an AdmissionReview and checks its response.
 
-`WebhookClient.call` returns the `response` of an AdmissionReview v1, or raises `CallFailed` with a text for people:
-what comes of that is for the failure policy to say. Webhooks are reached by URL; a service reference cannot be followed
-here, because no network of pods lies behind this server.
+`WebhookClient.call` returns the `response` of an AdmissionReview v1, or raises `CallFailed`; the failure policy decides
+what follows. Webhooks are called by URL; service references cannot be resolved, as this server has no pod network.
 """
 
 import asyncio
@@ -34,15 +33,15 @@ RESPONSE = Schema(
         }
     }
 )
-"""The parts of an admission.k8s.io/v1 AdmissionResponse that are read."""
+"""The fields of an admission.k8s.io/v1 AdmissionResponse that are used."""
 
 
 class CallFailed(Exception):
-    """The webhook could not be asked, or gave no proper answer."""
+    """The webhook could not be called, or its response is invalid."""
 
 
 class WebhookClient:
-    """Keeps one client per trusted certificate; `close` ends their connections."""
+    """Keeps one HTTP client per CA bundle; `close` closes their connections."""
 
     def __init__(self) -> None:
         self._clients: dict[str, Any] = {}
@@ -60,7 +59,7 @@ class WebhookClient:
                 )
         except TimeoutError as failure:
             raise CallFailed(f'failed to call webhook: Post "{full}": context deadline exceeded') from failure
-        except Exception as failure:  # whatever the network or the certificate is wrong with
+        except Exception as failure:  # any error of the network or the certificate
             raise CallFailed(f'failed to call webhook: Post "{full}": {_reason(failure)}') from failure
         if answer.status_code != 200:
             raise CallFailed(f"failed to call webhook: the server answered {answer.status_code} {answer.reason_phrase}")
@@ -85,7 +84,7 @@ class WebhookClient:
 
 
 def _trust(ca: str) -> ssl.SSLContext:
-    """Trust exactly the bundle; a self-signed server certificate in it counts too, as it does in Go."""
+    """Trust exactly the bundle, including a self-signed server certificate in it, as Go does."""
     context = ssl.create_default_context(cadata=ca) if ca else ssl.create_default_context()
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
     context.verify_flags &= ~ssl.VERIFY_X509_STRICT
@@ -119,14 +118,14 @@ def _response_of(content: bytes, uid: str) -> dict[str, Any]:
 
 
 def patch_of(response: dict[str, Any]) -> list[Any]:
-    """The JSON patch an answer carries, or []."""
+    """The JSON patch in a response, or []. Raises CallFailed if it is malformed."""
     text = response.get("patch")
     if not text:
         return []
     try:
         patch = orjson.loads(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, TypeError) as failure:
-        raise CallFailed(f"the patch is no JSON in base64: {failure}") from failure
+        raise CallFailed(f"the patch is not base64-encoded JSON: {failure}") from failure
     if not isinstance(patch, list):
-        raise CallFailed("the patch is no list of operations")
+        raise CallFailed("the patch is not a list of operations")
     return patch

@@ -1,8 +1,8 @@
-"""Which webhooks want to see a request: rules, scope, selectors and conditions of their configurations.
+"""Which webhooks a request matches: rules, scope and selectors of their configurations.
 
-`Hook` is one webhook of a stored configuration, taken apart once. Contract: public documentation "Dynamic Admission
-Control". `matchPolicy: Equivalent` also matches other versions of the same kind; the webhook then sees the object in
-the version it named.
+`Hook` is one webhook of a stored configuration, parsed once. With `matchPolicy: Equivalent` a rule also matches other
+versions of the same kind; the webhook then gets the object in the version that the rule names. Contract: public
+documentation "Dynamic Admission Control".
 """
 
 import base64
@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 
 @dataclass(frozen=True)
 class AdmissionRequest:
-    """What is being admitted. `new` is None for DELETE, `old` for CREATE."""
+    """The request to admit. `new` is None for DELETE, `old` for CREATE."""
 
     resource: Resource
     operation: str
@@ -64,7 +64,7 @@ def hooks_of(configuration: dict[str, Any], mutating: bool) -> list[Hook]:
 
 
 def resource_for(hook: Hook, admission: AdmissionRequest, others: list[Resource]) -> Resource | None:
-    """The resource in whose version the webhook wants the object, or None when no rule matches."""
+    """The resource in whose version the webhook gets the object, or None if no rule matches."""
     if any(_rule_fits(rule, admission, admission.resource) for rule in hook.rules):
         return admission.resource
     if hook.declared.get("matchPolicy", "Equivalent") != "Equivalent":
@@ -97,7 +97,7 @@ def _plural_fits(text: str, plural: str, subresource: str) -> bool:
 
 
 def selected(hook: Hook, admission: AdmissionRequest, store: Store) -> bool:
-    """Whether the namespace and the object carry the labels the webhook asks for."""
+    """Whether the webhook's namespaceSelector and objectSelector match."""
     selector = hook.declared.get("namespaceSelector")
     if selector and not _namespace_fits(selector, admission, store):
         return False

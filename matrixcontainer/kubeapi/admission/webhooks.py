@@ -1,9 +1,10 @@
-"""Admission webhooks: mutating ones change what is about to be written, validating ones may refuse it.
+"""Admission webhooks: mutating ones may change the object before it is written, validating ones may reject it.
 
-Mutating webhooks are called one after another, by name of their configuration; those that ask for it are called once
-more when somebody after them changed the object. Validating ones see the final object, all at once. A webhook that
-cannot be called refuses the write with 500 or is passed over, as its failure policy says. Webhook configurations
-themselves are never sent to webhooks. Contract: public documentation "Dynamic Admission Control".
+Mutating webhooks are called in sequence, in order of their configurations' names; with reinvocationPolicy IfNeeded a
+webhook is called again if a later one changed the object. Validating webhooks see the final object and are called in
+parallel. If a webhook cannot be called, the write fails with 500 or the webhook is skipped, as its failure policy says.
+Webhook configurations themselves are never sent to webhooks. Contract: public documentation "Dynamic Admission
+Control".
 """
 
 import asyncio
@@ -34,7 +35,7 @@ OTHER_OBJECTS = ("binding", "eviction", "token")  # subresources admitted as obj
 
 
 class Webhooks:
-    """`mutate` and `validate` have the shape of the admission plugins that verbs call."""
+    """`mutate` and `validate` are admission plugins."""
 
     def __init__(self, store: Store, registry: Registry, rng: random.Random) -> None:
         self.store, self.registry, self.rng = store, registry, rng
@@ -54,12 +55,12 @@ class Webhooks:
             }
         return self._hooks[storage]
 
-    # ---- the two moments
+    # ---- the two phases
 
     async def mutate(
         self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
     ) -> dict[str, Any] | None:
-        """The object as the webhooks want it, or None when they leave it alone."""
+        """The object as changed by the webhooks, or None if none changed it."""
         hooks = self.hooks(MUTATING)
         if resource.group == GROUP and new is not None:
             options.warnings += warn_of_services(new)
@@ -104,7 +105,7 @@ class Webhooks:
                 return None
             raise errors.internal(f'failed calling webhook "{hook.name}": {failure}') from failure
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
-            raise errors.internal(f'webhook "{hook.name}" made something that is no object')
+            raise errors.internal(f'webhook "{hook.name}" patched the object to something that is not an object')
         changed = _as(wanted, admission.resource, changed)
         changed |= {"apiVersion": resource.api_version, "kind": resource.kind}
         object_meta.clean_metadata(changed, resource)
@@ -125,7 +126,7 @@ class Webhooks:
                 raise outcome
 
     async def admit_other(self, resource: Resource, name: str, namespace: str, body: Any, options: Options) -> None:
-        """What is created below an object: a binding, an eviction. Patches to it are not taken."""
+        """Admit a binding, eviction or token created through a subresource. Patches to it are ignored."""
         admission = AdmissionRequest(resource, "CREATE", namespace, name, options.subresource, body, None)
         for storage in (MUTATING, VALIDATING):
             for hook in self.hooks(storage):
@@ -136,7 +137,7 @@ class Webhooks:
     async def _call(
         self, hook: Hook, admission: AdmissionRequest, options: Options
     ) -> tuple[Resource | None, dict[str, Any] | None]:
-        """(resource in whose version it was called, its answer); (None, None) when not called, or passed over."""
+        """(resource in whose version it was called, its response); (None, None) if it was not called or was skipped."""
         others = [
             r for r in self.registry.all() if r.storage == admission.resource.storage and r is not admission.resource
         ]
@@ -221,7 +222,7 @@ def _kind(resource: Resource, admission: AdmissionRequest) -> dict[str, str]:
 
 
 def _as(origin: Resource, wanted: Resource, obj: dict[str, Any] | None) -> Any:
-    """The object of one version in another."""
+    """Convert the object from one version to another."""
     if obj is None or origin is wanted:
         return obj
     stored = origin.store_form(obj)
@@ -241,7 +242,7 @@ def _options(operation: str, options: Options) -> dict[str, Any]:
 
 
 def _conditions_hold(hook: Hook, request: dict[str, Any]) -> bool:
-    """All matchConditions; one that is plainly false decides, one that fails is a failed call."""
+    """Whether all matchConditions are true. Any false one decides; otherwise a failing one raises CallFailed."""
     conditions = hook.declared.get("matchConditions") or []
     if not conditions:
         return True

@@ -1,4 +1,4 @@
-"""CustomResourceDefinitions: decoded, validated, turned into resources, and their objects' strategy.
+"""CustomResourceDefinitions: decoding, validation, the resources they define and the strategy of their objects.
 
-Serves nothing by itself; a controller registers what is accepted.
+It serves nothing itself; a controller registers the resources of accepted definitions.
 """

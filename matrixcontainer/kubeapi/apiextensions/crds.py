@@ -1,8 +1,8 @@
-"""CustomResourceDefinitions: checked, defaulted, accepted, served.
+"""CustomResourceDefinitions: strategy, name acceptance, and the resources that they define.
 
-A CRD becomes one `Resource` per served version, under the names it was granted. The order matters to clients: paths,
-discovery and OpenAPI are served before Established=True is published. Updates take effect at once, for stored objects
-too; deletion deletes the objects first.
+A CRD becomes one `Resource` per served version, under its accepted names. Clients rely on the order: paths, discovery
+and OpenAPI are served before Established=True is published. Updates take effect immediately, also for stored objects;
+deletion deletes the objects first.
 """
 
 import hashlib
@@ -25,7 +25,7 @@ GROUP = "apiextensions.k8s.io"
 
 
 class CrdStrategy(BuiltinStrategy):
-    """Checks and defaults of the CRD object itself."""
+    """Validation and defaults of the CRD object itself."""
 
     def clean(self, obj: dict[str, Any], resource: ResourceInfo) -> list[str]:
         unknown = super().clean(obj, resource)
@@ -46,7 +46,7 @@ class CrdStrategy(BuiltinStrategy):
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         obj["status"] = {
-            "conditions": None,  # as Go prints what was never set
+            "conditions": None,  # Go serialises the unset field as null
             "acceptedNames": {"kind": "", "plural": ""},
             "storedVersions": [
                 v.get("name", "") for v in obj.get("spec", {}).get("versions") or [] if v.get("storage")
@@ -80,12 +80,12 @@ def fingerprint(document: Any) -> str:
 
 
 def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
-    """A Resource per served version; objects written before `revision` are re-read through the present schema."""
+    """A Resource per served version; objects written before `revision` are pruned and defaulted again when read."""
     return [_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("served")]
 
 
 def stored_resource(crd: dict[str, Any], revision: int) -> Resource:
-    """The version that objects are stored in, served or not: who deletes them needs no more."""
+    """The Resource of the storage version, served or not; enough to delete the objects."""
     return next(_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("storage"))
 
 
@@ -132,7 +132,7 @@ def _scale_paths(scale: dict[str, Any] | None) -> ScalePaths | None:
 
 
 def _deprecation(version: dict[str, Any], spec: dict[str, Any]) -> str:
-    """What a client of a deprecated version is warned of: the best version to go to, when there is a better one."""
+    """The warning for clients of a deprecated version, naming the best newer version if there is one."""
     if not version.get("deprecated"):
         return ""
     if reported := version.get("deprecationWarning"):
@@ -156,7 +156,7 @@ def _printed(column: dict[str, Any]) -> Printed:
 
 
 def accepted_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, Any], str, str]:
-    """(the names that are granted, reason, message); the last two are "" when nothing of it is taken by others."""
+    """(accepted names, reason, message); reason and message are "" if no name conflicts with another resource."""
     spec = crd["spec"]
     names = spec["names"]
     granted = dict((crd.get("status") or {}).get("acceptedNames") or {})

@@ -1,6 +1,6 @@
-"""Whether the openAPIV3Schema of a CRD is even shaped like one: what decoding it into its type would find out.
+"""Decoding checks of a CRD's openAPIV3Schema: what decoding into its Go type would detect.
 
-What a schema has no keyword for is dropped and reported; a keyword of a wrong type is a 400.
+Unknown keywords are dropped and reported; a keyword of the wrong type raises 400.
 """
 
 from typing import Any
@@ -49,7 +49,7 @@ RULE: dict[str, type | tuple[type, ...] | str] = {
 
 
 def demand_shape(node: Any, path: str, unknown: list[str], keywords: dict[str, Any] = KEYWORDS) -> None:
-    """Raises ApiError 400 on a wrong type; drops nulls, and unknown keywords, whose paths are appended."""
+    """Raise ApiError 400 on a wrong type. Drops nulls and unknown keywords; appends the latter's paths to `unknown`."""
     _demand(node, dict, path)
     for key, value in list(node.items()):
         where = f"{path}.{key}"

@@ -1,4 +1,4 @@
-"""Whole objects inside of custom ones (x-kubernetes-embedded-resource): the same rules apply to their metadata."""
+"""Objects embedded in custom objects (x-kubernetes-embedded-resource), whose metadata follow the same rules."""
 
 from collections.abc import Iterator
 from types import SimpleNamespace
@@ -15,14 +15,14 @@ METADATA = "meta.v1.ObjectMeta"
 
 
 def clean_embedded(value: Any, schema: Schema, unknown: list[str]) -> None:
-    """Drop what metadata does not know, in place."""
+    """Drop unknown metadata fields of embedded objects, in place."""
     for current, where in _embedded(value, schema, ""):
         drop_nulls(current.get("metadata"), schema_of(METADATA))
         prune(current.get("metadata"), schema_of(METADATA), f"{where}.metadata", unknown)
 
 
 def check_embedded(value: Any, schema: Schema, path: str = "") -> list[Cause]:
-    """What is wrong with the identity and the metadata of embedded objects."""
+    """Errors in apiVersion, kind and metadata of embedded objects."""
     found: list[Cause] = []
     for current, where in _embedded(value, schema, path):
         for key in ("apiVersion", "kind"):
@@ -45,7 +45,7 @@ def _check_metadata(meta: dict[str, Any], where: str) -> list[Cause]:
 
 
 def _embedded(value: Any, schema: Schema, path: str) -> Iterator[tuple[dict[str, Any], str]]:
-    """Every embedded object with its path."""
+    """All embedded objects with their paths."""
     if not schema.has_embedded():
         return
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""The replica counts of a custom object, where its definition says they are."""
+"""Validation of a custom object's replica counts, at the paths of its scale subresource."""
 
 from __future__ import annotations
 

@@ -1,9 +1,9 @@
-"""The openAPIV3Schema of a CRD version: whether it is structural, and everything else that is wrong with it.
+"""Validation of a CRD version's openAPIV3Schema: that it is structural, and all other rules.
 
-Rules of the public documentation ("Specifying a structural schema"): every node has a type unless it says
-int-or-string or preserve-unknown-fields; inside allOf, anyOf, oneOf and not there is no type, default, description,
-nullable or additionalProperties, and nothing is named that the schema itself does not have; metadata may only restrict
-name and generateName. Defaults and rules are checked only when nothing else is wrong.
+From the public documentation ("Specifying a structural schema"): every node has a type unless it is int-or-string or
+preserve-unknown-fields; allOf, anyOf, oneOf and not contain no type, default, description, nullable or
+additionalProperties, and name nothing that the schema itself does not define; metadata may only restrict name and
+generateName. Defaults and CEL rules are checked only if there are no other errors.
 """
 
 from dataclasses import dataclass, field, replace
@@ -22,7 +22,7 @@ UNSUPPORTED = ("id", "$schema", "$ref", "additionalItems", "patternProperties", 
 META = ("metadata", "apiVersion", "kind")
 JUNCTIONS = ("anyOf", "allOf", "oneOf")
 INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
-NOT_NESTED = {  # what may not stand inside a junction, and what it must be instead
+NOT_NESTED = {  # keywords forbidden inside a junction, and what they must be instead
     **dict.fromkeys(
         ("type", "title", "description", "x-kubernetes-list-map-keys", "x-kubernetes-validations"), "empty"
     ),
@@ -41,8 +41,8 @@ NOT_NESTED = {  # what may not stand inside a junction, and what it must be inst
 
 @dataclass
 class Place:
-    """Where a node stands: its path; at the root, as a field or an item; whether it is metadata of an object;
-    why no default may stand there."""
+    """Position of a node: its path; whether it is the root, a field or an item; whether it is object metadata; and why
+    it may have no default, if so."""
 
     path: str
     found: list[Cause]
@@ -61,13 +61,13 @@ class Place:
         self.found.append(errors.forbidden_field(f"{self.path}.{key}", why))
 
     def refuse(self, key: str, value: Any, why: str) -> None:
-        """The keyword has to say something else, or something at all."""
+        """Report a keyword whose value is wrong or missing."""
         where = f"{self.path}.{key}"
         self.found.append(errors.required(where, why) if value in ("", None) else errors.invalid(where, value, why))
 
 
 def check_schema(document: Node, path: str, with_status: bool = False) -> list[Cause]:
-    """All mistakes of one version's openAPIV3Schema."""
+    """All errors in one version's openAPIV3Schema."""
     place = Place(path, [])
     if document.get("nullable"):
         place.forbid("nullable", "nullable cannot be true at the root")
@@ -135,7 +135,7 @@ def _check_type(node: Node, place: Place) -> None:
 
 
 def _check_embedded(node: Node, place: Place) -> None:
-    """Whole objects, the root among them: what their schema may say of their identity."""
+    """Check what the schema of an embedded object, or of the root, says about apiVersion, kind and metadata."""
     embedded, properties = bool(node.get("x-kubernetes-embedded-resource")), node.get("properties") or {}
     if embedded and place.in_meta:
         place.forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta")
@@ -167,9 +167,9 @@ def _check_pattern(node: Node, place: Place) -> None:
 
 
 def _check_junctions(part: Node, node: Node | None, at: str, place: Place) -> None:
-    """allOf, anyOf, oneOf and not only restrict: what they name stands in the schema (`node`, at `at`) itself."""
+    """allOf, anyOf, oneOf and not may only restrict what the schema itself (`node`, at `at`) defines."""
     parts = [(deeper, f"{word}[{index}]") for word in JUNCTIONS for index, deeper in enumerate(part.get(word) or [])]
-    if part.get("anyOf") == INT_OR_STRING:  # how int-or-string is spelt out
+    if part.get("anyOf") == INT_OR_STRING:  # the expanded form of int-or-string
         parts = [(deeper, word) for deeper, word in parts if not word.startswith("anyOf")]
     for deeper, word in [*parts, (part.get("not"), "not")]:
         if isinstance(deeper, dict):
@@ -253,7 +253,7 @@ def _check_keys(keys: list[str], items: Node, place: Place, inner: Place) -> Non
 
 
 def check_defaults(node: Node, path: str) -> list[Cause]:
-    """Defaults that do not fit the schema they stand in, or say more than it knows."""
+    """Errors for defaults that are invalid for their schema or have unknown fields."""
     found: list[Cause] = []
     if node.get("default") is not None:
         found += _check_default(node["default"], Schema(node), f"{path}.default")

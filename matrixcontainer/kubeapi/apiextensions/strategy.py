@@ -1,4 +1,4 @@
-"""How custom resources are read, defaulted and validated: by the schema and the rules of their definition."""
+"""The strategy of custom objects: decoding, defaulting and validation by their CRD's schema and CEL rules."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from matrixcontainer.kubeapi.schema import structural, validation
 
 
 class CustomStrategy(Strategy):
-    """Objects of a CRD: structural schema, defaults, full validation with ratcheting, then CEL rules."""
+    """Strategy of a CRD version: structural pruning, defaults, validation with ratcheting, then CEL rules."""
 
     unconditional_update = False
     strategic = False
@@ -53,7 +53,7 @@ class CustomStrategy(Strategy):
         return self._finish(obj, old, found + embedded_objects.check_embedded(obj, self.schema))
 
     def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-        """Through /status only the status is validated, and named by its own paths."""
+        """Validate only the status, with paths that start at it."""
         found: list[Cause] = []
         part = self.schema.properties.get("status")
         if "status" in obj and part is not None:
@@ -64,7 +64,7 @@ class CustomStrategy(Strategy):
         return self._finish(obj, old, found)
 
     def _finish(self, obj: dict[str, Any], old: dict[str, Any] | None, found: list[Cause]) -> list[Cause]:
-        """Sets and map lists, then the rules, which are not run on what is broken already."""
+        """Add duplicates in sets and map lists, then CEL rules, which are skipped if the object is invalid already."""
         twice = validation.find_duplicates(obj, self.schema)
         if twice and (old is None or not validation.find_duplicates(old, self.schema)):
             found += twice

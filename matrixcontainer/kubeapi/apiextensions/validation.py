@@ -1,4 +1,4 @@
-"""Everything that keeps a CustomResourceDefinition from being accepted, but for its schemas."""
+"""Validation of CustomResourceDefinitions, except for their schemas."""
 
 import re
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ APPROVAL = "api-approved.kubernetes.io"
 COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]
 COLUMN_FORMATS = ["byte", "date", "date-time", "double", "float", "int32", "int64", "password"]
 SELECTABLE_MAX = 8
-SCALE_PATHS = (  # key, where it may lead, whether it must be there
+SCALE_PATHS = (  # key, allowed prefixes, whether it is required
     ("specReplicasPath", (".spec.",), True),
     ("statusReplicasPath", (".status.",), True),
     ("labelSelectorPath", (".spec.", ".status."), False),
@@ -27,7 +27,7 @@ MISSING = (
 
 
 def check_crd(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-    """All mistakes of a definition, and of its change from `old`."""
+    """All errors in a definition and in its change from `old`."""
     spec, status = crd["spec"], crd.get("status") or {}
     names, name = spec.get("names") or {}, crd["metadata"].get("name", "")
     found: list[Cause] = []
@@ -61,7 +61,7 @@ def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
     yield from check_names(names, "spec.names")
     yield from _check_versions(spec.get("versions") or [])
     conversion = spec.get("conversion") or {}
-    if conversion.get("strategy") != "None":  # nobody calls a webhook to convert here
+    if conversion.get("strategy") != "None":  # conversion webhooks are not supported
         yield errors.not_supported("spec.conversion.strategy", conversion.get("strategy", ""), ["None"])
     elif conversion.get("webhook"):
         yield errors.forbidden_field("spec.conversion.webhook", "should not be set when strategy is None")
@@ -112,7 +112,7 @@ def _check_version(version: dict[str, Any], path: str) -> Iterator[Cause]:
 
 
 def _no_field_path(text: str) -> str:
-    """Why a replica count can be neither read nor written there."""
+    """Why a replica count cannot be read and written at this path; empty if it can."""
     try:
         JsonPath(text).keys()
     except ValueError as failure:
@@ -135,7 +135,7 @@ def _check_column(column: dict[str, Any], path: str) -> Iterator[Cause]:
     elif not stated.startswith("."):
         yield errors.invalid(f"{path}.jsonPath", stated, "must be a simple json path starting with .")
     else:
-        try:  # upstream takes a broken path and then serves nothing of the version
+        try:  # upstream accepts an invalid path and then fails to serve the version
             JsonPath(stated)
         except ValueError as failure:
             yield errors.invalid(f"{path}.jsonPath", stated, str(failure))
@@ -161,7 +161,7 @@ def _check_selectable(fields: list[dict[str, Any]], document: dict[str, Any], pa
 
 
 def field_at(path: str, document: dict[str, Any]) -> dict[str, Any] | None:
-    """The schema that a path of names leads to; None where it leads nowhere."""
+    """The schema at a path of field names; None if there is none."""
     node: Any = document if path.startswith(".") else None
     for name in path.split(".")[1:] if node else ():
         extra = node.get("additionalProperties")
@@ -196,7 +196,7 @@ def check_names(names: dict[str, Any], path: str) -> list[Cause]:
 
 
 def _check_fixed(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What a change may not touch; scope and kind only once objects may have been stored."""
+    """Errors for changed immutable fields; scope and kind are immutable once the CRD is Established."""
     before = old["spec"]
     now, then = spec.get("names") or {}, before.get("names") or {}
     pairs = [("spec.group", spec.get("group"), before.get("group"))]
@@ -228,7 +228,7 @@ def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cau
 
 
 def _check_approval(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-    """Groups of the Kubernetes project are for who has its leave, or says that it has not."""
+    """Groups of the Kubernetes project require an approval annotation, or one that states there is no approval."""
 
     def approved(one: dict[str, Any]) -> bool:
         stated = (one["metadata"].get("annotations") or {}).get(APPROVAL, "")

@@ -1,4 +1,4 @@
-"""Who a token is, what a user may do, reviews, impersonation, default roles.
+"""Authentication by token, RBAC authorization, access reviews, impersonation and the default roles.
 
-Changes no role; a controller keeps the default ones.
+It never writes roles; a controller reconciles the default ones.
 """

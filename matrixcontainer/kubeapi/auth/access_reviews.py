@@ -1,4 +1,4 @@
-"""Reviews: questions about who somebody is and what they may do, answered by the evaluation that is enforced."""
+"""Access reviews: TokenReview, SubjectAccessReview and the like, answered by the same code that enforces access."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ EVERYTHING = (
 def answer_review(
     kind: str, body: dict[str, Any], namespace: str, user: User, access: Access, authorizer: Authorizer
 ) -> dict[str, Any]:
-    """The body with its status filled in; 422 for a question that is none."""
+    """Return the review with its status. Raises 422 for an invalid one."""
     spec = body.get("spec") or {}
     if kind == "SelfSubjectReview":
         return body | {"status": {"userInfo": user.info()}}
@@ -31,7 +31,7 @@ def answer_review(
         return body | {"status": _rules_status(authorizer, user, spec)}
     causes = _mistakes(kind, spec, body, namespace)
     if causes:
-        raise errors.unprocessable("", AUTHORIZATION, "", causes)  # of no kind, as upstream has it
+        raise errors.unprocessable("", AUTHORIZATION, "", causes)  # without a kind, as upstream does
     if kind != "SelfSubjectAccessReview":
         groups = tuple(spec.get("groups") or spec.get("group") or ())
         user = User(spec.get("user", ""), groups, spec.get("uid", ""), spec.get("extra") or {})
@@ -71,7 +71,7 @@ def _attributes(spec: dict[str, Any]) -> Attributes:
 
 
 def _rules_status(authorizer: Authorizer, user: User, spec: dict[str, Any]) -> dict[str, Any]:
-    """Every rule that counts in the namespace."""
+    """All rules that apply in the namespace."""
     if MASTERS in user.groups:
         rules = [rule_of(reported) for reported in EVERYTHING]
     else:

@@ -1,7 +1,7 @@
-"""Who is asking: bearer tokens. What they may do is for authorizer.py to say.
+"""Authentication by bearer token. Authorization is in authorizer.py.
 
-Tokens are opaque words known to a token file (name, groups) plus signed ones issued to service accounts. A signed one
-is good for the audiences it names and as long as its account is there, whatever moment of its own it carries.
+Tokens are either opaque ones from a token file (name, groups) or signed ones issued to service accounts. A signed token
+is valid for its audiences until it expires, and only while its service account exists.
 """
 
 import base64
@@ -16,9 +16,9 @@ from typing import Any
 
 SEEN_MAX = 64
 API_AUDIENCE = "https://kubernetes.default.svc"
-"""Whom a token is meant for where its request names nobody: this API."""
+"""Default audience of tokens: this API."""
 TOKEN_LIFETIME_S_MAX = 24 * 3600
-"""Who asks for a longer life gets this one; a client renews its token, as client-go does every few minutes."""
+"""Longer requested lifetimes are capped to this; clients renew their tokens, as client-go does every few minutes."""
 ANONYMOUS_GROUPS = ("system:unauthenticated",)
 
 
@@ -40,8 +40,8 @@ ANONYMOUS = User("system:anonymous", ANONYMOUS_GROUPS)
 class Access:
     """`authenticate` turns an Authorization header into a User; `key` signs the tokens of service accounts.
 
-    `account_uid` says which account stands behind a namespace and a name now ("" for none): whoever serves accounts
-    puts it in. Until then there are none, and their tokens are refused.
+    `account_uid` returns the uid of the service account with that namespace and name, "" if there is none. `Core` sets
+    it; until then all service account tokens are refused.
     """
 
     account_uid: Callable[[str, str], str] = staticmethod(lambda namespace, name: "")
@@ -53,7 +53,7 @@ class Access:
         self._now = now
 
     def authenticate(self, header: str) -> User | None:
-        """The user of a header; anonymous without one, None when the token is unknown."""
+        """The user for an Authorization header: anonymous without one, None if the token is invalid."""
         if not header:
             return ANONYMOUS
         known = self._seen.get(header)
@@ -70,10 +70,10 @@ class Access:
         return status
 
     def review(self, token: str, audiences: Sequence[str]) -> tuple[User | None, list[str]]:
-        """Whose token it is and for which of these audiences (this API where none is named) it is good."""
+        """The user of a token, and for which of these audiences (default: this API) it is valid."""
         wanted = audiences or (API_AUDIENCE,)
         known = self._users.get(_digest(token))
-        if known is not None:  # words of the token file are for this API alone
+        if known is not None:  # tokens of the token file are for this API only
             shared = [each for each in wanted if each == API_AUDIENCE]
             return (known, shared) if shared else (None, [])
         return self._service_account(token, wanted)
@@ -83,7 +83,7 @@ class Access:
     def issue(
         self, namespace: str, name: str, uid: str, lifetime_s: int, audiences: Sequence[str] = ()
     ) -> tuple[str, float]:
-        """(token, moment it ends) for a service account; never longer than TOKEN_LIFETIME_S_MAX from now."""
+        """Issue a token to a service account; return it and when it expires, at most TOKEN_LIFETIME_S_MAX from now."""
         ends = self._now() + min(lifetime_s, TOKEN_LIFETIME_S_MAX)
         found = {"ns": namespace, "sa": name, "uid": uid, "exp": ends, "aud": list(audiences) or [API_AUDIENCE]}
         payload = json.dumps(found).encode()
@@ -93,7 +93,7 @@ class Access:
         return hmac.new(self._key, payload, hashlib.sha256).digest()
 
     def _service_account(self, token: str, wanted: Sequence[str]) -> tuple[User | None, list[str]]:
-        """The account a signed token was issued to, while it is there, and which of the audiences the token names."""
+        """The existing service account that a signed token was issued to, and which of `wanted` are its audiences."""
         body, dot, signature = token.partition(".")
         try:
             payload = _bytes(body)
@@ -129,9 +129,9 @@ def _bytes(text: str) -> bytes:
 
 
 def load_tokens(path: Path, wanted: dict[str, User], given: dict[str, str]) -> tuple[dict[str, User], bytes]:
-    """Read the token file, adding a fresh token for each wanted user that has none; returns (tokens, signing key).
+    """Read the token file and add a new token for each wanted user without one; return (tokens, signing key).
 
-    `given` fixes the token of a user by name, as an environment variable does. The file holds secrets: mode 0600.
+    `given` sets users' tokens by name, for example from environment variables. The file holds secrets: mode 0600.
     """
     document: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     entries = document.setdefault("tokens", {})

@@ -1,10 +1,10 @@
-"""Who may do what: roles and bindings, compiled once and asked for every request.
+"""RBAC authorization: roles and bindings, compiled once and evaluated for every request.
 
-`Authorizer.decide` answers one question from the committed RBAC objects: members of system:masters may do anything,
-everybody else what a binding to them, or to one of their groups, grants. Rules are compiled per user and
-decisions kept until a role or binding changes, so many of them and none about long names, for anybody may ask about
-anything. Reviews, impersonation and the check against escalation ask the same
-evaluation. Contract: public documentation "Using RBAC Authorization".
+`Authorizer.decide` evaluates the committed RBAC objects: members of system:masters may do anything, others what a
+binding to them or to one of their groups grants. Rules are compiled per user, and both rules and decisions are cached
+until a role or binding changes. The cache of decisions is bounded in number and excludes long names, because clients
+can ask about anything. Reviews, impersonation and the escalation check use the same evaluation. Contract: public
+documentation "Using RBAC Authorization".
 """
 
 from collections.abc import Iterable, Iterator
@@ -23,12 +23,12 @@ ROLES, BINDINGS = f"roles.{GROUP}", f"rolebindings.{GROUP}"
 CLUSTER_ROLES, CLUSTER_BINDINGS = f"clusterroles.{GROUP}", f"clusterrolebindings.{GROUP}"
 GROUP_RESOURCES = frozenset((ROLES, BINDINGS, CLUSTER_ROLES, CLUSTER_BINDINGS))
 MASTERS = "system:masters"
-DECISIONS_MAX, USERS_MAX = 4096, 1024  # kept
-KEPT_CHARS_MAX = 512  # of what somebody wants, for the decision to be kept
+DECISIONS_MAX, USERS_MAX = 4096, 1024  # cached
+CACHED_CHARS_MAX = 512  # of the attributes of a cached decision
 
 
 class Attributes(NamedTuple):
-    """One thing somebody wants to do: a verb on a resource, or on a path that is none (`path` set)."""
+    """The attributes of a request: a verb on a resource or, with `path`, on a non-resource URL."""
 
     verb: str
     group: str = ""
@@ -49,7 +49,7 @@ class Attributes(NamedTuple):
 
 @dataclass(frozen=True)
 class Rule:
-    """A policy rule in sets, with the words that explain where it came from."""
+    """A policy rule as sets, with the reason given for what it allows."""
 
     verbs: frozenset[str]
     groups: frozenset[str]
@@ -93,7 +93,7 @@ class Decision:
 
 
 class Authorizer:
-    """`changed` is the store's listener; everything else reads."""
+    """Register `on_change` as a listener of the store; it invalidates the caches."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
@@ -108,7 +108,7 @@ class Authorizer:
     def decide(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
             return Decision(True)
-        return (self._kept if attributes.chars <= KEPT_CHARS_MAX else self._decide)(user, attributes)
+        return (self._kept if attributes.chars <= CACHED_CHARS_MAX else self._decide)(user, attributes)
 
     def _decide(self, user: User, attributes: Attributes) -> Decision:
         current = self.bound_rules(user)
@@ -125,7 +125,7 @@ class Authorizer:
         return self.decide(user, attributes).allowed
 
     def demand(self, user: User, attributes: Attributes) -> None:
-        """Raise 403 in the words clients know."""
+        """Raise 403, worded as upstream does, unless allowed."""
         found = self.decide(user, attributes)
         if not found.allowed:
             raise refusal(user, attributes, found.reason)
@@ -147,7 +147,7 @@ class Authorizer:
         return current
 
     def rules_of(self, role: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
-        """The rules of a roleRef; LookupError names the role that is not there."""
+        """The rules of a roleRef. Raises LookupError if the role does not exist."""
         cluster = role.get("kind") == "ClusterRole"
         name = role.get("name", "")
         record = self.store.get((CLUSTER_ROLES, "", name) if cluster else (ROLES, namespace, name))
@@ -158,7 +158,7 @@ class Authorizer:
 
 @dataclass
 class BoundRule:
-    """The rules somebody holds, by namespace ("" counts everywhere), and the roles that were not found."""
+    """A user's rules by namespace ("" applies everywhere), and errors for roles that do not exist."""
 
     by_namespace: dict[str, list[Rule]]
     missing: dict[str, list[str]]
@@ -204,11 +204,11 @@ def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
     )
 
 
-# ---- nobody grants what they have not
+# ---- privilege escalation
 
 
 def uncovered(owned: Iterable[Rule], wanted: Iterable[dict[str, Any]]) -> list[str]:
-    """What of `wanted` no single owned rule gives, as the API prints rules; sorted."""
+    """The parts of `wanted` that no single owned rule covers, as the API prints rules; sorted."""
     current = list(owned)
     lacking: dict[tuple[str, str, str], list[str]] = {}
     for reported in wanted:
@@ -221,7 +221,7 @@ def uncovered(owned: Iterable[Rule], wanted: Iterable[dict[str, Any]]) -> list[s
 
 
 def _atoms(reported: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
-    """(group, resource, name, verb); a path stands as group "/" with the path for the resource."""
+    """All (group, resource, name, verb) of a rule; non-resource URLs as group "/" with the path as resource."""
     for verb in reported.get("verbs") or []:
         for path in reported.get("nonResourceURLs") or []:
             yield "/", path, "", verb

@@ -1,8 +1,8 @@
-"""The cluster roles and bindings every cluster starts with, as data: who may discover, administer, edit and view.
+"""The default ClusterRoles and ClusterRoleBindings, as data.
 
-`admin`, `edit` and `view` hold no rules of their own: they gather those of all roles that carry their label, so that
-whoever installs a CRD can add to them. Names and reach follow the public documentation ("Default roles and role
-bindings"); kinds this server does not serve are left out.
+`admin`, `edit` and `view` have no rules of their own: they aggregate those of all roles with their label, so that
+whoever installs a CRD can extend them. Names and permissions follow the public documentation ("Default roles and role
+bindings"); kinds that this server does not serve are left out.
 """
 
 from typing import Any
@@ -106,8 +106,8 @@ BOUND = {
     "system:public-info-viewer": ("system:authenticated", "system:unauthenticated"),
 }
 
-# The programs of a real control plane, should they run here: their users, and the service accounts of the controllers
-# of kube-controller-manager, which together act on everything.
+# Users of a real kube-controller-manager and kube-scheduler, in case they run against this API, and the service
+# accounts of kube-controller-manager's controllers, which together need access to everything.
 USERS = {name: (name,) for name in ("system:kube-controller-manager", "system:kube-scheduler")}
 CONTROLLERS = """
 attachdetach-controller certificate-controller clusterrole-aggregation-controller cronjob-controller
@@ -129,7 +129,7 @@ def _meta(name: str) -> dict[str, Any]:
 
 
 def bootstrap_roles() -> list[dict[str, Any]]:
-    """Every default ClusterRole; the gathering ones without rules yet."""
+    """All default ClusterRoles; aggregated ones have no rules yet."""
     found: list[dict[str, Any]] = [{"metadata": _meta(name), "rules": rules} for name, rules in RULES.items()]
     for name in ("admin", "edit", "view"):
         label = {f"{RBAC}/aggregate-to-{name}": "true"}

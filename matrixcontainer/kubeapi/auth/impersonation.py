@@ -1,6 +1,6 @@
-"""Acting as somebody else: the Impersonate-* headers, honoured for whoever may `impersonate` what they name.
+"""Impersonation: the Impersonate-* headers, for users with the verb `impersonate` on the identities that they name.
 
-Users, groups and service accounts are resources of the core group here; uids and extra values belong to
+Users, groups and service accounts are resources of the core group here; uids and extra values are in
 authentication.k8s.io. Contract: public documentation "Authenticating", section "User impersonation".
 """
 
@@ -17,8 +17,8 @@ ACCOUNT = "system:serviceaccount:"
 EXTRA = "impersonate-extra-"
 
 
-def who_is_meant(user: User, headers: dict[str, str], authorizer: Authorizer) -> User:
-    """The user a request acts as. Repeated headers are separated by line ends. Raises 403, or 500 without a user."""
+def impersonated_user(user: User, headers: dict[str, str], authorizer: Authorizer) -> User:
+    """The user that a request acts as. Repeated headers are joined by newlines. Raises 403, or 500 without a user."""
     name = headers.get("impersonate-user", "")
     groups = _values(headers, "impersonate-group")
     uid = headers.get("impersonate-uid", "")
@@ -33,7 +33,7 @@ def who_is_meant(user: User, headers: dict[str, str], authorizer: Authorizer) ->
 
 
 def _references(groups: list[str], uid: str, extra: dict[str, list[str]]) -> str:
-    """What was asked for, as Go prints a list of object references: kind, namespace, name, uid, version, field."""
+    """The requested identities as Go prints object references: kind, namespace, name, uid, version, field."""
     found = [f"{{Group  {group}    }}" for group in groups]
     found += [f"{{UserExtra  {value}  {VERSION}  {key}}}" for key, values in extra.items() for value in values]
     found += [f"{{UID  {uid}  {VERSION}  }}"] if uid else []
@@ -57,7 +57,7 @@ def _attributes(name: str, groups: list[str], uid: str, extra: dict[str, list[st
 
 
 def _settled_groups(name: str, groups: list[str]) -> tuple[str, ...]:
-    """What every user of that sort belongs to, added to the groups that were named."""
+    """The named groups plus those that every such user belongs to."""
     where, _, account = name.removeprefix(ACCOUNT).partition(":")
     if name.startswith(ACCOUNT) and where and account and not groups:
         return service_account_groups(where)

@@ -1,4 +1,4 @@
-"""The built-in kinds: one table of them, their strategies, defaults and rules.
+"""The built-in kinds: their table, strategies, defaults and validation.
 
-Acts on none of them.
+Only storage behaviour: controllers act on the objects.
 """

@@ -1,4 +1,4 @@
-"""HorizontalPodAutoscalers as the API sees them: defaults and checks. Who acts on them:
+"""Defaults and validation of HorizontalPodAutoscalers. Their controller is
 controllers/workloads/horizontal_autoscaler.py.
 """
 
@@ -18,7 +18,7 @@ UP = {
     "policies": [{"type": "Pods", "value": 4, "periodSeconds": 15}, PERCENT],
 }
 DOWN = {"stabilizationWindowSeconds": 300, "selectPolicy": "Max", "policies": [PERCENT]}
-TARGETS = {  # of each type of metric, what its target may say
+TARGETS = {  # target fields that each type of metric allows
     **dict.fromkeys(("Resource", "ContainerResource"), ("averageUtilization", "averageValue")),
     "Pods": ("averageValue",),
     **dict.fromkeys(("Object", "External"), ("value", "averageValue")),

@@ -1,7 +1,7 @@
-"""Checks of built-in structs as tables of rules, and the walk that asks them.
+"""Validation of built-in types: rules per struct, and the walk that applies them.
 
-A rule looks at one struct and the path it stands at and yields what is wrong with it; `RULES` says which rules a struct
-has. `check(obj, type)` asks every struct that lies in an object. The words are those of the public API.
+A rule takes a struct and its path and yields errors; `RULES` maps structs to rules. `check(obj, type)` applies them to
+all structs in an object. Wording follows the public API.
 """
 
 import re
@@ -28,7 +28,7 @@ RULES: dict[str, tuple[Rule, ...]] = {}
 
 
 def rules(struct: str, *found: Rule) -> None:
-    """Adds rules for a struct."""
+    """Register rules for a struct."""
     RULES[struct] = RULES.get(struct, ()) + found
 
 
@@ -36,7 +36,7 @@ def rules(struct: str, *found: Rule) -> None:
 
 
 def needed(*keys: str, why: str = "") -> Rule:
-    """The field must say something."""
+    """The fields must not be empty."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         for key in keys:
@@ -47,7 +47,7 @@ def needed(*keys: str, why: str = "") -> Rule:
 
 
 def among(key: str, *allowed: str, needed: bool = False) -> Rule:
-    """One of a few words; nothing at all is well unless the field is needed."""
+    """The field must be one of the allowed values; it may be empty unless `needed`."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         current = value.get(key)
@@ -61,7 +61,7 @@ def among(key: str, *allowed: str, needed: bool = False) -> Rule:
 
 
 def named(key: str, *mistakes: Mistake) -> Rule:
-    """A text that these find nothing wrong with; an empty one is left to others."""
+    """The field, unless empty, must pass these string checks."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         current = value.get(key)
@@ -91,7 +91,7 @@ def between(key: str, low: int, high: int) -> Rule:
 
 
 def port(key: str, zero: str = "invalid") -> Rule:
-    """A port number; a zero is `invalid`, `missing` or no port at all (`none`)."""
+    """A port number; zero counts as `invalid`, as `missing`, or as no port (`none`)."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         current = value.get(key) or 0
@@ -105,7 +105,7 @@ def port(key: str, zero: str = "invalid") -> Rule:
 
 
 def port_or_name(key: str, absent: bool = False) -> Rule:
-    """A port number, or the name of one; `absent` lets it be left out."""
+    """A port number or name; with `absent` it is optional."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         current = value.get(key)
@@ -135,7 +135,7 @@ def port_name_mistakes(text: str) -> list[str]:
 
 
 def labels(key: str) -> Rule:
-    """A map of labels."""
+    """The field is a map of labels."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         where = join(path, key)
@@ -147,7 +147,7 @@ def labels(key: str) -> Rule:
 
 
 def one_of(what: str, *keys: str, several: str = "may not specify more than 1 {}") -> Rule:
-    """Exactly one of these parts."""
+    """Exactly one of these fields must be set."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         current = [key for key in keys if value.get(key) is not None]
@@ -160,7 +160,7 @@ def one_of(what: str, *keys: str, several: str = "may not specify more than 1 {}
 
 
 def different(listed: str, key: str) -> Rule:
-    """No two items of a list have the same name."""
+    """Items of a list must differ in `key`."""
 
     def rule(value: Obj, path: str) -> Iterator[Cause]:
         seen = set()
@@ -205,7 +205,7 @@ _BELOW: dict[str, list[tuple[str, str, str]]] = {}
 
 
 def _below(name: str) -> list[tuple[str, str, str]]:
-    """The fields of a struct below which there are rules: (key, shape, type)."""
+    """The fields of a struct with rules at or below them: (key, shape, type)."""
     if (found := _BELOW.get(name)) is not None:
         return found
     found = _BELOW[name] = []
@@ -217,7 +217,7 @@ def _below(name: str) -> list[tuple[str, str, str]]:
 
 
 def check(value: Obj, name: str, path: str = "") -> list[Cause]:
-    """Everything the rules find wrong with an object of a type."""
+    """All errors in a value of a type."""
     found: list[Cause] = []
     for rule in RULES.get(name, ()):
         found += rule(value, path)

@@ -1,9 +1,8 @@
-"""What a typed server does to an object between reading and storing it, by the table of types.
+"""Conversion of built-in objects between decoding and storing, driven by the type table.
 
-`read_texts` reads what JSON carries as text or number (quantities, bytes) and refuses what cannot be read.
-`apply_defaults` fills in what Go would print anyway (zero values that are not left out, structs that are always there)
-and the defaults of each struct. Both walk only where a type has something to fill in, by a plan made once for each
-type.
+`read_texts` parses quantities and bytes and rejects invalid ones. `apply_defaults` sets what Go always serialises (zero
+values without omitempty, non-pointer structs) and the defaults of each struct. Both visit only fields with something to
+do, by a plan computed once per type.
 """
 
 import base64
@@ -23,15 +22,15 @@ ALWAYS_PRINTED = ("time", "microtime", "quantity", "intorstring", "raw", "fields
 
 
 class Unreadable(ValueError):
-    """A text that a typed decoder cannot read; says why in its words."""
+    """A text that upstream's typed decoder rejects, with its message."""
 
 
 @dataclass
 class Plan:
-    """What to do in one struct, and where to go on below it: (key, "one", "list" or "map", type)."""
+    """What to do in a struct, and its `children` to visit: (key, "one", "list" or "map", type)."""
 
     zeros: list[tuple[str, Any]] = field(default_factory=list)
-    defaults: list[tuple[str, Any, bool]] = field(default_factory=list)  # key, value, only where there is nothing
+    defaults: list[tuple[str, Any, bool]] = field(default_factory=list)  # key, value, only if absent
     actions: list[Callable[[Obj], None]] = field(default_factory=list)
     texts: list[tuple[str, str]] = field(default_factory=list)  # key, kind
     children: list[tuple[str, str, str]] = field(default_factory=list)
@@ -44,7 +43,7 @@ SHAPES = (("[]", "list"), ("map:", "map"), ("", "one"))
 
 
 def struct_of(kind: str) -> tuple[str, str]:
-    """(shape, type) of a field that holds structs, ("", "") of any other."""
+    """(shape, type) of a field that contains structs; ("", "") for any other."""
     for prefix, shape in SHAPES:
         if kind.startswith(prefix) and "." in kind and kind[len(prefix) :] in table():
             return shape, kind[len(prefix) :]
@@ -55,7 +54,7 @@ _PLANS: dict[str, Plan] = {}
 
 
 def plan_of(name: str) -> Plan:
-    """The plan of a type; of one that holds itself, as far as it is made."""
+    """The plan of a type; for a recursive type, the plan under construction."""
     if (found := _PLANS.get(name)) is not None:
         return found
     plan = _PLANS[name] = Plan()
@@ -105,7 +104,7 @@ def _below(value: Obj, plan: Plan) -> list[tuple[Obj, str]]:
 
 
 def apply_defaults(value: Obj, name: str, root: bool = True) -> None:
-    """Fill in zero values and defaults, in place; the metadata of the object itself is left alone."""
+    """Set zero values and defaults in place; the object's own metadata are not changed."""
     plan = plan_of(name)
     for key, zero in plan.zeros:
         if key not in value and not (root and key == "metadata"):
@@ -123,7 +122,7 @@ def apply_defaults(value: Obj, name: str, root: bool = True) -> None:
 
 @cache
 def _left_out(name: str) -> tuple[frozenset[str], tuple[tuple[str, str, str], ...]]:
-    """(fields that are not printed when empty, fields that hold structs) of a struct."""
+    """(fields omitted when empty, fields that contain structs) of a struct."""
     empty, below = set(), []
     for key, row in flat_rows(name).items():
         shape, struct = struct_of(row[2])
@@ -135,7 +134,7 @@ def _left_out(name: str) -> tuple[frozenset[str], tuple[tuple[str, str, str], ..
 
 
 def drop_empty(value: Obj, name: str) -> None:
-    """Take away what Go does not print: zero values of fields that are left out when empty."""
+    """Remove zero values of omitempty fields, which Go does not serialise."""
     empty, below = _left_out(name)
     for key in [key for key in value if key in empty and not value[key]]:
         del value[key]
@@ -149,7 +148,7 @@ def drop_empty(value: Obj, name: str) -> None:
 
 
 def read_texts(value: Obj, name: str, spell: bool = True) -> None:
-    """Looks at quantities and bytes and raises Unreadable; `spell` puts quantities in their shortest form."""
+    """Check quantities and bytes; `spell` rewrites quantities in canonical form. Raises Unreadable for invalid ones."""
     plan = plan_of(name)
     for key, kind in plan.texts:
         current = value.get(key)

@@ -1,4 +1,4 @@
-"""Rules of the small core kinds: Namespace, ConfigMap, Secret, ServiceAccount, Node, Lease, PriorityClass."""
+"""Strategies of Namespace, ConfigMap, Secret, ServiceAccount, Node, Lease and PriorityClass."""
 
 import base64
 import re
@@ -125,7 +125,7 @@ class NodeStrategy(BuiltinStrategy):
     has_generation = False
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
-        """A node may bring its status along, as kubelets do; it bears the not-ready taint until it is seen to be."""
+        """Add the not-ready taint, as upstream. A node may be created with its status, as kubelets do."""
         taints = obj["spec"].get("taints") or []
         if not any((taint.get("key"), taint.get("effect")) == NOT_READY for taint in taints):
             obj["spec"]["taints"] = [*taints, {"key": NOT_READY[0], "effect": NOT_READY[1]}]
@@ -189,6 +189,6 @@ class PriorityClassStrategy(BuiltinStrategy):
 
 rules("scheduling.v1.PriorityClass", among("preemptionPolicy", *PREEMPTION))
 
-TAINTS = re.compile("^spec.taints")  # as upstream tells where they are
+TAINTS = re.compile("^spec.taints")  # upstream reports their path so
 NOT_READY = ("node.kubernetes.io/not-ready", "NoSchedule")
 SYSTEM_PRIORITIES = {"system-cluster-critical": 2_000_000_000, "system-node-critical": 2_000_001_000}

@@ -1,7 +1,7 @@
-"""Defaults of built-in structs, as data; where one field follows another, as a small function.
+"""Defaults of built-in structs, as data, or as functions where one field depends on another.
 
-A default fills a field that is absent, or empty where the type cannot tell the two apart. Source: the defaulting
-functions of the public API packages; the table of types adds what they mark in comments.
+A default applies if the field is absent, or empty where the type cannot tell the difference. Source: the defaulting
+functions of the public API packages; the type table adds the defaults marked in their comments.
 """
 
 from collections.abc import Callable
@@ -91,7 +91,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 
 
 def _pull(container: Obj) -> None:
-    """The newest image is fetched every time, any other one once."""
+    """imagePullPolicy: Always for the tag `latest` or none, otherwise IfNotPresent."""
     image = container.get("image") or ""
     tag = image.rpartition("/")[2].partition(":")[2]
     newest = tag == "latest" or (not tag and "@" not in image)
@@ -100,7 +100,7 @@ def _pull(container: Obj) -> None:
 
 
 def _account(spec: Obj) -> None:
-    """Two names for one account."""
+    """serviceAccount is a deprecated alias of serviceAccountName: keep both equal."""
     if name := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
@@ -148,7 +148,7 @@ def _allocatable(status: Obj) -> None:
 
 
 def _controller(controller: Obj) -> None:
-    """A ReplicationController takes labels and selector from its template."""
+    """A ReplicationController's labels and selector default to its template's labels."""
     current = ((controller["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     if current:
         if not controller["spec"].get("selector"):

@@ -1,4 +1,4 @@
-"""PodDisruptionBudgets as the API keeps them, and what may be wrong with them."""
+"""Strategy and validation of PodDisruptionBudgets, and helpers for the controller and for evictions."""
 
 import re
 from collections.abc import Iterator
@@ -28,7 +28,7 @@ BOUNDS = ("minAvailable", "maxUnavailable")
 
 
 def share(current: int | str | None, path: str) -> Iterator[Cause]:
-    """A count, or a percentage of at most a hundred."""
+    """Errors unless the value is a non-negative count or a percentage of at most 100%."""
     if isinstance(current, str):
         if not PERCENT.fullmatch(current):
             yield errors.invalid(path, current, PERCENT_TEXT)
@@ -55,7 +55,7 @@ BUDGETS = "poddisruptionbudgets.policy"
 
 
 def status_options() -> Options:
-    """Whoever writes the status of a budget (the controller, an eviction) is the disruption controller."""
+    """Options for writes of a budget's status, by the controller or an eviction: both as the disruption controller."""
     return Options(
         user="system:serviceaccount:kube-system:disruption-controller",
         field_manager="kube-controller-manager",

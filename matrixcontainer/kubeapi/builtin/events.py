@@ -1,7 +1,7 @@
-"""Events in both groups over one store: core/v1 is the stored form, events.k8s.io/v1 is a view of it.
+"""Events of both API groups in one store: core/v1 is the stored form, events.k8s.io/v1 is converted from it.
 
-The two spell the same facts differently (message and note, involvedObject and regarding, count and series). An event
-lives for one hour, then it is forgotten.
+The two name the same fields differently (message and note, involvedObject and regarding, count and series). Events are
+deleted after one hour.
 """
 
 from typing import Any
@@ -23,12 +23,12 @@ RENAMED = {  # core name: name in events.k8s.io
     "lastTimestamp": "deprecatedLastTimestamp",
     "count": "deprecatedCount",
 }
-LEFT_OUT = ("reportingController", "reportingInstance")  # when empty; core/v1 shows them
+LEFT_OUT = ("reportingController", "reportingInstance")  # if empty; core/v1 includes them
 BACK = {new: old for old, new in RENAMED.items()}
 
 
 def to_core(obj: dict[str, Any]) -> dict[str, Any]:
-    """An events.k8s.io event as stored."""
+    """Convert an events.k8s.io event to its stored form."""
     found = {BACK.get(key, key): value for key, value in obj.items()}
     return found | {"apiVersion": "v1", "kind": "Event"}
 
@@ -56,7 +56,7 @@ LENGTHS = {"reportingInstance": 128, "action": 128, "reason": REASON_LENGTH, "me
 
 
 def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
-    """What every event must hold to, in either group; looked at in its core form."""
+    """Errors of an event of either group, in its core form."""
     about = (core.get("involvedObject") or {}).get("namespace", "")
     mine = core["metadata"].get("namespace", "")
     mismatch = [errors.invalid("involvedObject.namespace", about, "does not match event.namespace")]
@@ -92,7 +92,7 @@ FIXED = ("eventTime", "involvedObject", "reason", "message", "type", "action", "
 
 
 class NewEventStrategy(EventStrategy):
-    """The stricter rules of events.k8s.io: a new event says when, by whom and what; then only its series goes on."""
+    """Stricter validation of events.k8s.io: eventTime and type are required, and only the series can be updated."""
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         core = to_core(obj)

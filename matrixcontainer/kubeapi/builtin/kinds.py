@@ -1,7 +1,7 @@
-"""The built-in kinds, one line each; discovery, OpenAPI, storage and the README's table are read from here.
+"""The table of built-in kinds, from which discovery, OpenAPI, storage and the README's table are generated.
 
-`acts` says who acts on the kind inside this server: "" means nobody does, it is stored and served only. Whoever needs
-controllers for those runs a whole Kubernetes.
+`acts` says what acts on the kind inside this server; "" means nothing does: it is only stored and served. Controllers
+for those need a full Kubernetes.
 """
 
 from collections.abc import Mapping
@@ -28,9 +28,9 @@ from matrixcontainer.kubeapi.registry.resource import ALL_VERBS, Registry, Resou
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of, table
 
-PLAIN = {"has_generation": False}  # kinds without a spec count no generation
+PLAIN = {"has_generation": False}  # kinds without a spec have no generation
 RETURNED = {"returns_deleted": True}  # DELETE answers with the object
-REVISED = PLAIN | {"unconditional_update": False}  # PUT has to name the version it replaces
+REVISED = PLAIN | {"unconditional_update": False}  # PUT requires the resourceVersion
 
 REPLICAS = ScalePaths(".spec.replicas", ".status.replicas", "")
 WORKLOAD = ScalePaths(".spec.replicas", ".status.replicas", ".status.selector")
@@ -76,19 +76,19 @@ RBAC = "rbac.authorization.k8s.io"
 
 KINDS = (
     Kind("core.v1.Namespace", "", "namespaces", "ns", False, core.NamespaceStrategy, True, fields="status.phase",
-         subresources=(("finalize", "", "Namespace", ("update",)),), acts="emptied and removed after delete",
+         subresources=(("finalize", "", "Namespace", ("update",)),), acts="emptied, then removed on delete",
          verbs=tuple(v for v in ALL_VERBS if v != "deletecollection")),
-    Kind("core.v1.ConfigMap", "", "configmaps", "cm", True, core.ConfigMapStrategy, acts="immutable honoured"),
+    Kind("core.v1.ConfigMap", "", "configmaps", "cm", True, core.ConfigMapStrategy, acts="immutable enforced"),
     Kind("core.v1.Secret", "", "secrets", "", True, core.SecretStrategy, fields="type", acts="stringData, immutable"),
     Kind("core.v1.ServiceAccount", "", "serviceaccounts", "sa", True, core.ServiceAccountStrategy,
          subresources=(("token", "authentication.k8s.io/v1", "TokenRequest", ("create",)),),
          acts="default in each namespace; tokens"),
     Kind("core.v1.Event", "", "events", "ev", True, events.EventStrategy, fields=EVENT_FIELDS,
-         acts="forgotten after one hour"),
+         acts="deleted after one hour"),
     Kind("core.v1.Node", "", "nodes", "no", False, core.NodeStrategy, True, fields="spec.unschedulable",
-         acts="its pods run while it is Ready; bears taints of its conditions"),
+         acts="its pods run while it is Ready; tainted by its conditions"),
     Kind("core.v1.Pod", "", "pods", "po", True, pods.PodStrategy, True, categories="all", fields=POD_FIELDS,
-         subresources=POD_SUBRESOURCES, acts="bound by a scheduler stand-in, run by emulated kubelets"),
+         subresources=POD_SUBRESOURCES, acts="bound by a simple scheduler, run by emulated kubelets"),
     Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
     Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, status=True,
@@ -116,9 +116,9 @@ KINDS = (
     Kind("rbac.v1.ClusterRoleBinding", RBAC, "clusterrolebindings", "", False, rbac_kinds.BindingStrategy,
          acts="enforced"),
     Kind("scheduling.v1.PriorityClass", "scheduling.k8s.io", "priorityclasses", "pc", False, core.PriorityClassStrategy,
-         acts="gives pods their priority"),
+         acts="sets pods' priority"),
     Kind("policy.v1.PodDisruptionBudget", "policy", "poddisruptionbudgets", "pdb", True,
-         disruption_budgets.BudgetStrategy, True, acts="status kept; asked at eviction"),
+         disruption_budgets.BudgetStrategy, True, acts="status maintained; checked on eviction"),
     Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, BuiltinStrategy, True),
     Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, BuiltinStrategy),
     Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, flags=PLAIN | RETURNED),
@@ -133,10 +133,10 @@ KINDS = (
          acts="scales any object with a scale subresource"),
     Kind("admissionregistration.v1.ValidatingWebhookConfiguration", "admissionregistration.k8s.io",
          "validatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
-         acts="called before writes, by url"),
+         acts="called before writes, by URL"),
     Kind("admissionregistration.v1.MutatingWebhookConfiguration", "admissionregistration.k8s.io",
          "mutatingwebhookconfigurations", "", False, webhooks.WebhookStrategy, categories="api-extensions",
-         acts="called before writes, by url"),
+         acts="called before writes, by URL"),
     Kind("apiextensions.v1.CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd crds",
          False, status=True, categories="api-extensions", acts="served as resources"),
     *(
@@ -155,7 +155,7 @@ KINDS = (
 
 
 def resource_of(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
-    """`special` is the strategy of a kind that a room above this one serves."""
+    """`special` replaces the strategy, for a kind that a room above this one implements."""
     package, name = kind.type_name.rsplit(".", 1)
     storage = kind.storage or (f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
     base = schema_of(kind.type_name)
@@ -197,7 +197,7 @@ NOT_VALIDATED = {"metadata", "status"}
 
 
 def validator_of(type_name: str) -> Validator:
-    """Asks the rules of a type, on updates only where something they look at has changed."""
+    """A validator that applies a type's rules; on updates only if something besides metadata and status has changed."""
 
     def validator(obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         if old is not None and all(obj.get(key) == old.get(key) for key in {*obj, *old} - NOT_VALIDATED):
@@ -208,14 +208,14 @@ def validator_of(type_name: str) -> Validator:
 
 
 def register_builtins(registry: Registry, special: Mapping[str, BuiltinStrategy]) -> None:
-    """`special` has strategies by type name, of kinds that rooms above this one serve."""
+    """Register all built-in kinds. `special` has strategies by type name for kinds that rooms above implement."""
     for kind in KINDS:
         registry.add(resource_of(kind, special.get(kind.type_name)))
 
 
 def kinds_table() -> str:
     """The README's table of kinds, in Markdown."""
-    lines = ["| kind | group | scope | who acts on it here |", "| --- | --- | --- | --- |"]
+    lines = ["| kind | group | scope | what acts on it here |", "| --- | --- | --- | --- |"]
     for kind in sorted(KINDS, key=lambda k: (k.group, k.plural)):
         name, version = kind.type_name.rsplit(".", 1)[1], kind.type_name.rsplit(".", 2)[1]
         group = f"{kind.group}/{version}" if kind.group else version

@@ -1,7 +1,7 @@
-"""Pods as the API sees them: defaults, checks, what may change, binding, and how long a deleted one stays.
+"""The strategy of pods: defaults, validation, immutable fields, binding and grace periods.
 
-Who runs a pod is not decided here: kubelets, emulated or real, write its status. A pod that no node has taken goes at
-once when deleted; a bound one gets its grace period and goes when its kubelet deletes it with grace 0.
+Kubelets, emulated or real, run pods and write their status. An unbound pod is removed immediately on deletion; a bound
+one gets its grace period and is removed when its kubelet deletes it with grace period 0.
 """
 
 from typing import Any
@@ -16,7 +16,7 @@ GRACE_S = 30
 
 
 def default_pod_spec(spec: dict[str, Any]) -> None:
-    """What the API fills in for a pod, or the pod template of a workload."""
+    """Set the defaults of a pod spec, also in a pod template."""
     conversion.apply_defaults(spec, "core.v1.PodSpec", root=False)
 
 
@@ -28,7 +28,7 @@ POD_IMMUTABLE = (
 
 
 def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
-    """The pod spec without what an update may change."""
+    """The immutable part of a pod spec."""
     fixed = {
         key: value
         for key, value in spec.items()
@@ -43,7 +43,7 @@ AWAY_S = 300
 
 
 def _tolerate(spec: dict[str, Any]) -> None:
-    """A pod that says nothing of nodes that are away stays five minutes."""
+    """Add the default tolerations: five minutes on a node that is not ready or unreachable."""
     current = spec.get("tolerations") or []
     for why in ("not-ready", "unreachable"):
         key = f"node.kubernetes.io/{why}"
@@ -59,7 +59,7 @@ class PodStrategy(BuiltinStrategy):
     type_name = "core.v1.Pod"
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
-        """The status, and what admission settles for a pod that does not say it."""
+        """Set the initial status, and the fields that upstream's admission plugins default."""
         spec = obj.setdefault("spec", {})
         obj["status"] = {"phase": "Pending", "qosClass": qos_class(spec)}
         spec.setdefault("serviceAccountName", "default")
@@ -91,11 +91,11 @@ class PodStrategy(BuiltinStrategy):
         return found
 
     def seen(self, fixed: dict[str, Any]) -> dict[str, Any]:
-        """The new fixed part as it is compared with the old one."""
+        """The new immutable part, as compared with the old one."""
         return fixed
 
     def grace(self, obj: dict[str, Any], wanted: int | None) -> int:
-        """Seconds a deleted pod stays: 0 when no node has it or it has ended, else what was asked or its own."""
+        """Grace period in seconds: 0 for an unbound or finished pod, otherwise the requested one or the pod's own."""
         spec, status = obj.get("spec", {}), obj.get("status", {})
         if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
             return 0
@@ -105,7 +105,7 @@ class PodStrategy(BuiltinStrategy):
 
 
 class BindingStrategy(PodStrategy):
-    """The one write that may give a pod its node."""
+    """The strategy of bindings, the only writes that may set nodeName."""
 
     def seen(self, fixed: dict[str, Any]) -> dict[str, Any]:
         return {key: value for key, value in fixed.items() if key != "nodeName"}
@@ -115,7 +115,7 @@ BINDING = BindingStrategy()
 
 
 def check_binding(target: dict[str, Any]) -> list[Cause]:
-    """What is wrong with the target of a binding."""
+    """Errors in the target of a binding."""
     found = []
     if target.get("kind") not in (None, "", "Node"):
         found.append(errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
@@ -139,7 +139,7 @@ def qos_class(spec: dict[str, Any]) -> str:
 
 
 def bind(pod: dict[str, Any], node: str, now: str) -> dict[str, Any]:
-    """The pod on its node, with PodScheduled=True; the caller has made sure that it was free."""
+    """Set the pod's node and PodScheduled=True. The caller has checked that the pod is unbound."""
     pod["spec"]["nodeName"] = node
     status = pod.setdefault("status", {})
     conditions = [c for c in status.get("conditions") or [] if c["type"] != "PodScheduled"]

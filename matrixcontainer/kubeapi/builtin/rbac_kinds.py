@@ -1,4 +1,4 @@
-"""Roles and bindings as objects: names of their own sort, groups filled in, rules and subjects that say enough."""
+"""Strategy and validation of RBAC roles and bindings."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,7 +14,7 @@ SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
 
 
 class RbacStrategy(BuiltinStrategy):
-    """Of all four kinds."""
+    """Strategy of all four kinds."""
 
     check_name = staticmethod(is_path_segment)
     has_generation = False

@@ -1,7 +1,6 @@
-"""Services as the API keeps them: an address of their own, so that clients find one; nothing listens there.
+"""Strategy and validation of Services. They get an address, as clients expect one, but nothing listens on it.
 
-What may be wrong with them stands here too. Which address and which node ports is for admission/service_addresses.py to
-say, which knows the other services.
+admission/service_addresses.py, which knows the other services, allocates addresses and node ports.
 """
 
 from collections.abc import Iterator
@@ -18,7 +17,7 @@ from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 NODE_PORTS = (30000, 32767)
 ADDRESS_PARTS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 INSIDE, OUTSIDE = ("ClusterIP", "NodePort", "LoadBalancer"), ("NodePort", "LoadBalancer")
-OF_KINDS = {  # parts that only some kinds of service have
+OF_KINDS = {  # fields that only some types of service have
     **dict.fromkeys(ADDRESS_PARTS, INSIDE),
     "internalTrafficPolicy": INSIDE,
     "externalTrafficPolicy": OUTSIDE,
@@ -41,7 +40,7 @@ class ServiceStrategy(BuiltinStrategy):
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_update(new, old, resource)
         before, after = old["spec"], new.get("spec") or {}
-        for key, kinds in OF_KINDS.items():  # what came with the former kind goes with it
+        for key, kinds in OF_KINDS.items():  # drop fields of the old type that the new one does not have
             if before.get("type") in kinds and after.get("type") not in kinds and after.get(key) == before.get(key):
                 after.pop(key, None)
         if after.get("type") == "ExternalName":

@@ -1,4 +1,4 @@
-"""The strategy of built-in kinds: defaults, spelling and decoding by the table of types."""
+"""The base strategy of built-in kinds: defaults, canonical form and decoding by the type table."""
 
 from collections.abc import Callable
 from typing import Any
@@ -11,13 +11,13 @@ Validator = Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]
 
 
 class BuiltinStrategy(Strategy):
-    """The behaviour of a kind nobody has special rules for; `validator` asks the rules of its type."""
+    """Behaviour of a built-in kind without special rules; `validator` applies its type's rules."""
 
     type_name = ""  # in the table of built-in types
     validator: Validator | None = None
 
     def default(self, obj: dict[str, Any]) -> None:
-        """Fill in what a Go client could have left out."""
+        """Normalise the object and set the defaults of its type."""
         if self.type_name:
             conversion.drop_empty(obj, self.type_name)
             conversion.read_texts(obj, self.type_name)
@@ -28,7 +28,7 @@ class BuiltinStrategy(Strategy):
 
     def check_types(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         super().check_types(obj, resource)
-        if not self.type_name:  # the others keep what is empty and how amounts are spelled: an applier owns it as it is
+        if not self.type_name:  # otherwise keep empty values and quantities as written: appliers own them as they are
             conversion.drop_empty(obj, resource.type_name)
         try:
             conversion.read_texts(obj, resource.type_name, spell=False)

@@ -1,4 +1,4 @@
-"""What may be wrong with a pod spec, wherever it stands."""
+"""Validation of pod specs, in pods and in templates."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -51,7 +51,7 @@ def port_names(value: Obj, path: str) -> Iterator[Cause]:
 
 
 def value_source(value: Obj, path: str) -> Iterator[Cause]:
-    """A variable says its value or names one source of it."""
+    """An environment variable has either a value or exactly one source."""
     source, where = value.get("valueFrom"), f"{path}.valueFrom"
     if source is None:
         return
@@ -66,7 +66,7 @@ def value_source(value: Obj, path: str) -> Iterator[Cause]:
 
 
 def object_name(value: Obj, path: str) -> Iterator[Cause]:
-    """The name of an object somewhere else; none at all is a bad one too."""
+    """The name of a referenced object, which must not be empty."""
     if why := is_subdomain(value.get("name", "")):
         yield errors.invalid(f"{path}.name", value.get("name", ""), why)
 
@@ -93,7 +93,7 @@ def toleration(value: Obj, path: str) -> Iterator[Cause]:
 
 
 def pod_spec(value: Obj, path: str) -> Iterator[Cause]:
-    """What one part of a pod spec demands of another: containers that exist, and names that differ."""
+    """Rules across a pod spec: at least one container, unique container names, and a valid deadline."""
     if not value.get("containers"):
         yield errors.required(f"{path}.containers")
     seen: set[str] = set()
@@ -109,7 +109,7 @@ def pod_spec(value: Obj, path: str) -> Iterator[Cause]:
 
 
 def deletion_cost(value: Obj, path: str) -> Iterator[Cause]:
-    """What a pod costs to delete is a number of 32 bits."""
+    """The pod-deletion-cost annotation must be a 32-bit integer."""
     text = ((value.get("metadata") or {}).get("annotations") or {}).get(DELETION_COST)
     if text is not None and whole_number(text, NO_COST) == NO_COST:
         where = f"{path}.metadata.annotations[{DELETION_COST}]".lstrip(".")
@@ -117,7 +117,7 @@ def deletion_cost(value: Obj, path: str) -> Iterator[Cause]:
 
 
 def mounts(spec: Obj, path: str, beside: frozenset[str] = frozenset()) -> list[Cause]:
-    """Mounts of volumes that the spec does not list. `beside` are volumes pods get besides those."""
+    """Errors for mounts of undefined volumes. `beside` are volumes that pods get in addition to the spec's."""
     volumes = {volume.get("name") for volume in spec.get("volumes") or []} | beside
     return [
         errors.not_found_value(f"{path}.{group}[{index}].volumeMounts[{place}].name", mount.get("name", ""))
@@ -185,7 +185,7 @@ def check_list(current: Obj, path: str) -> Iterator[Cause]:
 
 
 def requirements(value: Obj, path: str) -> Iterator[Cause]:
-    """Requests and limits of a container; what cannot be shared must be asked for exactly."""
+    """Requests and limits of a container; for resources that cannot be overcommitted they must be equal."""
     limits, requests = value.get("limits") or {}, value.get("requests") or {}
     yield from check_list(limits, f"{path}.limits")
     yield from check_list(requests, f"{path}.requests")

@@ -1,4 +1,4 @@
-"""Webhook configurations: what is refused before any webhook is called."""
+"""Strategy and validation of webhook configurations."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -11,12 +11,12 @@ from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import is_subdomain
 
 OPERATIONS = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
-NO_SERVICES = "a webhook behind a Service cannot be reached here: give its address in clientConfig.url"
+NO_SERVICES = "a webhook behind a Service cannot be called by this server: use clientConfig.url"
 URL_FORM = "desired format: https://host[/path]"
 
 
 class WebhookStrategy(BuiltinStrategy):
-    """Configurations of both sorts."""
+    """Strategy of mutating and validating configurations."""
 
     unconditional_update = False
 
@@ -50,7 +50,7 @@ def rule(value: Obj, path: str) -> Iterator[Cause]:
 
 
 def client(value: Obj, path: str) -> Iterator[Cause]:
-    """Where a webhook is: a URL or a service, and a URL of the right form."""
+    """A webhook's clientConfig: either a URL or a service, and the form of the URL."""
     url, service = value.get("url"), value.get("service")
     if (url is None) == (service is None):
         yield errors.required(path, "exactly one of url or service is required")
@@ -95,7 +95,7 @@ rules("admissionregistration.v1.MatchCondition", needed("name", "expression"), c
 
 
 def warn_of_services(obj: dict[str, Any]) -> list[str]:
-    """What a client should know before its first write is refused."""
+    """Warnings for webhooks behind Services, which cannot be called."""
     hooks = obj.get("webhooks") or []
     named = [hook.get("name", "") for hook in hooks if (hook.get("clientConfig") or {}).get("service")]
     return [f"{name}: {NO_SERVICES}" for name in named]

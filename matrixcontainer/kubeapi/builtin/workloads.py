@@ -1,4 +1,4 @@
-"""Kinds with a pod template: what is checked and kept beyond the rules of their structs. Who runs them: the README."""
+"""Strategies of kinds with a pod template: rules beyond those of single structs."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -19,7 +19,7 @@ ENDS = ("OnFailure", "Never")
 
 
 class TemplateStrategy(BuiltinStrategy):
-    """A selector over pods and a template for them."""
+    """Strategy of kinds with a pod selector and a pod template."""
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = super().validate(obj, old)
@@ -68,7 +68,7 @@ class DeploymentStrategy(TemplateStrategy):
 
 
 def shares(value: Obj, path: str) -> "Iterator[Cause]":
-    """How many pods a rolling update may miss or add: not none of both."""
+    """maxUnavailable and maxSurge of a rolling update: not both zero."""
     missing, more = value.get("maxUnavailable"), value.get("maxSurge")
     for key, current in (("maxUnavailable", missing), ("maxSurge", more)):
         yield from share(current, f"{path}.{key}") if key == "maxUnavailable" else _positive(current, f"{path}.{key}")
@@ -77,7 +77,7 @@ def shares(value: Obj, path: str) -> "Iterator[Cause]":
 
 
 def _positive(current: int | str | None, path: str) -> "Iterator[Cause]":
-    """More than a hundred percent is well here."""
+    """As `share`, but more than 100% is allowed."""
     return (cause for cause in share(current, path) if "100%" not in cause.message)
 
 
@@ -99,7 +99,7 @@ NOBODY_ACTS = ("backoffLimitPerIndex", "podFailurePolicy", "successPolicy", "max
 
 
 def check_job(spec: Obj, path: str) -> list[Cause]:
-    """What is checked of a Job, or of the template of one."""
+    """Errors of a Job spec."""
     pod = (spec.get("template") or {}).get("spec") or {}
     found = validate_pods.mounts(pod, f"{path}.template.spec")
     policy, where = pod.get("restartPolicy"), f"{path}.template.spec.restartPolicy"
@@ -108,7 +108,7 @@ def check_job(spec: Obj, path: str) -> list[Cause]:
     elif policy not in ENDS:
         found.append(errors.not_supported(where, policy, list(ENDS)))
     found += [
-        errors.forbidden_field(f"{path}.{key}", "is not served here: nobody would act on it")
+        errors.forbidden_field(f"{path}.{key}", "is not supported: no controller here acts on it")
         for key in NOBODY_ACTS
         if spec.get(key) is not None
     ]
@@ -131,7 +131,7 @@ class JobStrategy(BuiltinStrategy):
         spec = obj["spec"]
         found = super().validate(obj, old) + check_job(spec, "spec") + _check_own_selector(spec)
         if old is not None:
-            found *= 2  # reported twice, as the rules for new Jobs and those for changed ones both look
+            found *= 2  # reported twice, as upstream runs the rules for both creation and update
             waiting = old["spec"].get("suspend") and not (old.get("status") or {}).get("startTime")
             before, after = (_template(one, bool(waiting)) for one in (old, obj))
             changed = ["template"] if before != after else []
@@ -144,7 +144,7 @@ DIRECTIVES = ("nodeSelector", "affinity", "tolerations", "schedulingGates")
 
 
 def _template(job: Obj, waiting: bool) -> Obj:
-    """The part of a Job's template that stays; one that has never run may still be sent elsewhere."""
+    """The immutable part of a Job's template; a suspended Job that never started may change scheduling directives."""
     current = job["spec"].get("template") or {}
     if not waiting:
         return current
@@ -166,7 +166,7 @@ def _check_own_selector(spec: Obj) -> list[Cause]:
 
 
 def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
-    """The Job's uid marks its pods, under the old names and the new ones."""
+    """Set the Job's selector and its pods' labels from its uid, with both legacy and current label names."""
     labels = spec.setdefault("template", {}).setdefault("metadata", {}).setdefault("labels", {})
     for prefix in ("", "batch.kubernetes.io/"):
         labels[f"{prefix}controller-uid"] = uid

@@ -1,4 +1,4 @@
-"""The rules language of CRDs and webhooks: checked, compiled, costed.
+"""CEL for CRD validation rules and webhook match conditions: type checking, compilation and cost limits.
 
-Knows no resource.
+It knows nothing of resources.
 """

@@ -1,7 +1,7 @@
-"""Rules of a CRD checked before anything runs: syntax, fields, types, places, and what they may cost.
+"""Static checks of a CRD's CEL rules: syntax, fields, types, use of oldSelf, and estimated cost.
 
-`check_rules` walks an openAPIV3Schema and returns every mistake of its x-kubernetes-validations, in the wording
-clients of the API know. The check of types goes as far as types.py can tell; what it cannot tell is accepted.
+`check_rules` walks an openAPIV3Schema and returns all errors in its x-kubernetes-validations, worded as upstream.
+Types are checked as far as types.py can infer them; expressions of unknown type are accepted.
 """
 
 from collections.abc import Iterator
@@ -26,7 +26,8 @@ ADVICE = (
 
 @dataclass(frozen=True)
 class Place:
-    """A node of the schema: its document and path, how often it can occur, and where correlation was lost."""
+    """A node of the schema: its document and path, how often it can occur, and the path of the list that makes its old
+    value uncorrelatable, if any."""
 
     node: dict[str, Any]
     path: str
@@ -42,7 +43,7 @@ class Budget:
 
 
 def check_rules(document: dict[str, Any], path: str) -> list[Cause]:
-    """Rules of a CRD schema that cannot be right."""
+    """All errors in the rules of a CRD schema."""
     found: list[Cause] = []
     budget = Budget()
     for place in _places(Place(document, path)):
@@ -122,12 +123,12 @@ def _check_expression(
             continue
         if missing := _first_missing(schema, fields, root):
             text = f"undefined field '{missing}'"
-            return [errors.invalid(path, expression, _pointed(expression, text, expression.find(f".{missing}")))]
+            return [errors.invalid(path, expression, _with_marker(expression, text, expression.find(f".{missing}")))]
     known = {"self": schema} if rule.get("optionalOldSelf") else {"self": schema, "oldSelf": schema}
     if odd := types.mismatch(tree, known):
         operator, left, right = odd
         text = f"found no matching overload for '{operator}' applied to '({left}, {right})'"
-        return [errors.invalid(path, expression, _pointed(expression, text, expression.find(operator.strip("_"))))]
+        return [errors.invalid(path, expression, _with_marker(expression, text, expression.find(operator.strip("_"))))]
     result = types.type_of(tree, known)
     if result and result != wanted:
         what = "messageExpression must evaluate to a string"
@@ -135,15 +136,15 @@ def _check_expression(
     return []
 
 
-def _pointed(expression: str, text: str, at: int) -> str:
-    """The message with the place in the expression, as compilers show it."""
+def _with_marker(expression: str, text: str, at: int) -> str:
+    """The message with the expression and a marker at the position of the error."""
     if at < 0 or "\n" in expression:
         return f"compilation failed: ERROR: <input>: {text}"
     return f"compilation failed: ERROR: <input>:1:{at + 1}: {text}\n | {expression}\n | {'.' * at}^"
 
 
 def _field_chains(tree: Any) -> Iterator[list[str]]:
-    """Every `self.a.b` in a syntax tree, as names from the variable outwards."""
+    """All field selections on self and oldSelf in a syntax tree: `self.a.b` as [self, a, b]."""
     for node in tree.find_data("member_dot"):
         names: list[str] = []
         at = node
@@ -162,7 +163,7 @@ def _field_chains(tree: Any) -> Iterator[list[str]]:
 
 
 def _first_missing(schema: Schema, fields: list[str], root: bool) -> str:
-    """The first field the schema does not know; "" when all are known or the type is unknown."""
+    """The first field that the schema does not define; "" if all are defined or the type is unknown."""
     for name in fields:
         plain = unescape(name)
         if schema.type != "object" or (schema.preserve and not schema.properties):
@@ -179,7 +180,7 @@ def _first_missing(schema: Schema, fields: list[str], root: bool) -> str:
 
 
 def _is_field(path: str, schema: Schema) -> bool:
-    """Whether `.a.b['c']` names a field the schema knows."""
+    """Whether a path like `.a.b['c']` names a field of the schema."""
     try:
         JsonPath(path)
     except ValueError:

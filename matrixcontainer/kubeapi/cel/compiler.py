@@ -1,9 +1,9 @@
-"""Rules as nested Python functions: the syntax tree is walked once, when a rule is compiled, not each time it runs.
+"""Compiles CEL expressions to nested Python functions, so that the syntax tree is walked only once.
 
-The grammar, the syntax tree, the value types and the standard functions are cel-python's; only running is ours,
-because its evaluator takes a hundred times as long and rules run at every write. Failures are exceptions here, and
-`&&`, `||`, `all` and `exists` forget one when the other side decides. Contract: the public CEL specification; its
-conformance to cel-python is a property test.
+Grammar, syntax tree, value types and standard functions are cel-python's; only evaluation is ours, because cel-python's
+is a hundred times slower and rules run at every write. Errors are exceptions, which `&&`, `||`, `all` and `exists`
+suppress if another operand or item decides the result. Contract: the public CEL specification; a property test compares
+results with cel-python's.
 """
 
 from collections.abc import Callable, Iterable
@@ -15,16 +15,16 @@ from celpy.evaluation import base_functions, celbytes, celstr
 
 from matrixcontainer.kubeapi.cel import operators as operators
 from matrixcontainer.kubeapi.cel.library import FUNCTIONS, select_optional
-from matrixcontainer.kubeapi.cel.meter import paid, paid_each
-from matrixcontainer.kubeapi.cel.operators import FALSE, TRUE, Failed, truth
+from matrixcontainer.kubeapi.cel.meter import charged, charged_items
+from matrixcontainer.kubeapi.cel.operators import FALSE, TRUE, EvaluationError, as_bool
 from matrixcontainer.kubeapi.cel.values import Optional
 
 Scope = dict[str, Any]
 Step = Callable[[Scope], Any]
 
-FAILURES = (Failed, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
+FAILURES = (EvaluationError, ValueError, TypeError, KeyError, IndexError, AttributeError, ArithmeticError)
 CALLS: dict[str, Callable[..., Any]] = {
-    name: paid(function)
+    name: charged(function)
     for name, function in {**base_functions, **FUNCTIONS, "type": type, "dyn": lambda value: value}.items()
 }
 TYPES = {
@@ -34,7 +34,7 @@ TYPES = {
 
 
 def program(tree: lark.Tree) -> Step:
-    """A function of the variables; raises ValueError for what no rule may say."""
+    """Compile a syntax tree to a function of the variables. Raises ValueError for unsupported expressions."""
     return _build(tree)
 
 
@@ -54,11 +54,11 @@ def _expr(tree: Any) -> Step:
     if len(tree.children) == 1:
         return _build(tree.children[0])
     condition, chosen, other = (_build(child) for child in tree.children)
-    return lambda scope: chosen(scope) if truth(condition(scope)) else other(scope)
+    return lambda scope: chosen(scope) if as_bool(condition(scope)) else other(scope)
 
 
 def _either(tree: Any, decisive: bool) -> Step:
-    """`||` when True decides, `&&` when False does."""
+    """`||` if `decisive` is True, `&&` if it is False."""
     if len(tree.children) == 1:
         return _build(tree.children[0])
     left, right = (_build(child) for child in tree.children)
@@ -66,13 +66,13 @@ def _either(tree: Any, decisive: bool) -> Step:
 
     def step(scope: Scope) -> Any:
         try:
-            if truth(left(scope)) is decisive:
+            if as_bool(left(scope)) is decisive:
                 return decided
         except FAILURES:
-            if truth(right(scope)) is decisive:
+            if as_bool(right(scope)) is decisive:
                 return decided
             raise
-        return decided if truth(right(scope)) is decisive else undecided
+        return decided if as_bool(right(scope)) is decisive else undecided
 
     return step
 
@@ -104,13 +104,13 @@ def _dot(tree: Any) -> Step:
     def step(scope: Scope) -> Any:
         current = holder(scope)
         if isinstance(current, dict):
-            found = dict.get(current, name, current)  # a map never holds itself
+            found = dict.get(current, name, current)  # the map itself marks a missing key
             if found is current:
-                raise Failed(f"no such key: {name}")
+                raise EvaluationError(f"no such key: {name}")
             return found
         if isinstance(current, Optional):
             return select_optional(current, name)
-        raise Failed("no such overload")
+        raise EvaluationError("no such overload")
 
     return step
 
@@ -149,7 +149,7 @@ def _call(name: str, steps: list[Step]) -> Step:
         try:
             found = call(*[one(scope) for one in steps])
         except TypeError:
-            raise Failed("no such overload") from None
+            raise EvaluationError("no such overload") from None
         if isinstance(found, Exception):
             raise found
         return found
@@ -173,7 +173,7 @@ def _has(arguments: list[Any]) -> Step:
 
 
 def _only(tree: Any, wanted: str) -> Any:
-    """The one node of a kind below a chain of single children, or None."""
+    """The first node of that kind down a chain of only children, or None."""
     while isinstance(tree, lark.Tree):
         if tree.data == wanted:
             return tree
@@ -197,8 +197,8 @@ def _each(holder: Step, scope: Scope) -> Iterable[Any]:
     """The items of a list or the keys of a map."""
     current = holder(scope)
     if not isinstance(current, (list, dict)):
-        raise Failed("no such overload")
-    return paid_each(current)
+        raise EvaluationError("no such overload")
+    return charged_items(current)
 
 
 def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:
@@ -212,7 +212,7 @@ def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:
             for item in _each(holder, scope):
                 inner[name] = item
                 try:
-                    if truth(body(inner)) is decisive:
+                    if as_bool(body(inner)) is decisive:
                         return decided
                 except FAILURES as caught:
                     failure = caught
@@ -232,7 +232,7 @@ def _exists_one(holder: Step, name: str, bodies: list[Step]) -> Step:
         inner, count = dict(scope), 0
         for item in _each(holder, scope):
             inner[name] = item
-            count += truth(body(inner))
+            count += as_bool(body(inner))
         return TRUE if count == 1 else FALSE
 
     return step
@@ -250,7 +250,7 @@ def _map(holder: Step, name: str, bodies: list[Step]) -> Step:
         inner, found = dict(scope), celtypes.ListType()
         for item in _each(holder, scope):
             inner[name] = item
-            if all(truth(condition(inner)) for condition in conditions):
+            if all(as_bool(condition(inner)) for condition in conditions):
                 list.append(found, body(inner))
         return found
 
@@ -264,7 +264,7 @@ def _optional_map(flat: bool) -> Callable[[Step, str, list[Step]], Step]:
         def step(scope: Scope) -> Any:
             current = holder(scope)
             if not isinstance(current, Optional):
-                raise Failed("no such overload")
+                raise EvaluationError("no such overload")
             if not current.present:
                 return current
             found = body(scope | {name: current.value})
@@ -293,12 +293,12 @@ MACROS: dict[str, tuple[Macro, tuple[int, ...]]] = {
 
 def _ident(tree: Any) -> Step:
     name = str(tree.children[0])
-    stands_for = TYPES.get(name, Failed)
+    stands_for = TYPES.get(name, EvaluationError)
 
     def step(scope: Scope) -> Any:
         found = scope.get(name, stands_for)
-        if found is Failed:
-            raise Failed(f"undeclared reference to '{name}' (in container '')")
+        if found is EvaluationError:
+            raise EvaluationError(f"undeclared reference to '{name}' (in container '')")
         return found
 
     return step
@@ -336,7 +336,7 @@ def _entries(tree: Any) -> Step:
         for key, value in pairs:
             name = key(scope)
             if dict.__contains__(found, name):
-                raise Failed(f"insert failed: key {name} already exists")
+                raise EvaluationError(f"insert failed: key {name} already exists")
             dict.__setitem__(found, name, value(scope))
         return found
 

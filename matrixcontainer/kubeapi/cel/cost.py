@@ -1,10 +1,9 @@
-"""What a rule may cost: estimated from the schema when a CRD is written; what it does cost is counted by meter.py.
+"""Cost estimates of CEL rules, from the schema, when a CRD is written; meter.py counts the actual cost.
 
-A loop (`all`, `exists`, `map`...) costs its body for every item, a step costs one. The estimate takes the largest
-sizes the schema admits, or what fits into a request of 3 MiB where it gives no bound; it is somewhat below the estimate
-of the original, so that nothing is refused here that is accepted there. Limits: public documentation "Resource use by
-validation functions" and k8s.io/apiserver for the estimate and for what a call and a request may cost; a step takes
-well below a microsecond here.
+A step costs one; a loop (`all`, `exists`, `map`...) costs its body for every item. The estimate uses the largest sizes
+that the schema allows, or what fits into a request of 3 MiB if it sets no limit. It is somewhat lower than upstream's,
+so that nothing is rejected here that is accepted there. Limits of the estimate, of a call and of a request: public
+documentation "Resource use by validation functions" and k8s.io/apiserver. A step takes well under a microsecond here.
 """
 
 from dataclasses import dataclass
@@ -23,7 +22,7 @@ SMALLEST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "object": 2, "
 
 @dataclass(frozen=True)
 class Extent:
-    """How many items something has, at most, and what its parts are, by its schema."""
+    """The maximum size of a value and the extents of its parts, from its schema."""
 
     schema: Schema | None = None
 
@@ -42,7 +41,7 @@ class Extent:
 
     @property
     def item(self) -> "Extent":
-        """One of its items; the loop variable of a map is a key."""
+        """The extent of an item; without a schema for maps, whose loop variable is a key."""
         return Extent(self.schema.items if self.schema is not None and self.schema.type == "array" else None)
 
 
@@ -53,7 +52,7 @@ def largest(stated: int | None, item: Schema | None, extra: int = 0) -> int:
 
 
 def cost(tree: Any, known: dict[str, Extent]) -> int:
-    """Steps of an expression, given the extents of its variables."""
+    """Estimated cost of an expression in steps, given the extents of its variables."""
     data = getattr(tree, "data", None)
     if data is None:
         return 0
@@ -68,7 +67,7 @@ def cost(tree: Any, known: dict[str, Extent]) -> int:
 
 
 def extent_of(tree: Any, known: dict[str, Extent]) -> Extent | None:
-    """The extent of `self.a.b`, `x[0]` and of what filters or maps them; None when nothing is known."""
+    """The extent of `self.a.b`, `x[0]`, and of filters and maps over them; None if unknown."""
     data = getattr(tree, "data", None)
     if data == "ident":
         return known.get(str(tree.children[0]))

@@ -1,10 +1,10 @@
-"""Validation rules in CEL: compiled once per expression, evaluated at the node they stand on.
+"""CEL validation rules: compiled once per expression, evaluated at the schema node that declares them.
 
-`check` runs all rules of a schema over an object; checker.py checks the rules themselves when a CRD is written.
-Rules that mention `oldSelf` are about changes: they run only where the old value can be found, through fields, maps
-and map lists. The grammar (cel-python) is loaded when the first rule is met; rules run as compiler.py makes them.
-Contract: public documentation "Validation rules" of CustomResourceDefinitions. What rules may cost is estimated when
-they are written and counted when they run (cost.py).
+`check` runs all rules of a schema on an object; checker.py checks the rules themselves when a CRD is written. Rules
+that use `oldSelf` are transition rules: they run only where the old value can be correlated, through fields, maps and
+map lists. The grammar (cel-python) is loaded with the first rule; compiler.py makes the rules executable. The cost of
+rules is estimated when they are written (cost.py) and counted when they run (meter.py). Contract: public documentation
+"Validation rules" of CustomResourceDefinitions.
 """
 
 import re
@@ -14,7 +14,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.cel import cost
 from matrixcontainer.kubeapi.cel.meter import OutOfBudget, metered
-from matrixcontainer.kubeapi.cel.preprocess import respell
+from matrixcontainer.kubeapi.cel.preprocess import rewrite_syntax
 from matrixcontainer.kubeapi.cel.values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
@@ -29,7 +29,7 @@ OLD_SELF = re.compile(r"\boldSelf\b")
 
 
 class Environment:
-    """The CEL engine with the Kubernetes functions, made once."""
+    """The CEL engine with the Kubernetes functions; created once."""
 
     def __init__(self) -> None:
         import celpy
@@ -43,12 +43,12 @@ class Environment:
         self.program = program
 
     def compile(self, expression: str) -> tuple[Any, Program]:
-        """(syntax tree, program); raises ValueError with a text for people when it does not parse."""
+        """Return (syntax tree, program). Raises ValueError with a readable message if the expression is invalid."""
         if len(expression) > EXPRESSION_MAX:
             size = f"size: {len(expression)}, limit: {EXPRESSION_MAX}"
             raise ValueError(f"expression code point size exceeds limit: {size}")
         try:
-            tree = self.engine.compile(respell(expression))
+            tree = self.engine.compile(rewrite_syntax(expression))
             return tree, self.program(tree)
         except self.parse_failure as failure:
             raise ValueError(f"Syntax error: {_first_line(failure)}") from failure
@@ -72,7 +72,7 @@ def compiled(expression: str) -> Program:
 
 
 def evaluate(expression: str, variables: dict[str, Any]) -> bool:
-    """Whether an expression holds over plain JSON values; ValueError with a text for people when it fails."""
+    """Evaluate an expression on plain JSON values. Raises ValueError with a readable message if it fails."""
     current = {name: plain_cel(value) for name, value in variables.items()}
     try:
         with metered(cost.CALL_MAX):
@@ -87,7 +87,7 @@ def evaluate(expression: str, variables: dict[str, Any]) -> bool:
 
 
 def check(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-    """What the rules say about an object, and about its change from `old`."""
+    """Run all rules on an object, and transition rules on its change from `old`; return the violations."""
     found: list[Cause] = []
     budget = [cost.REQUEST_MAX]
     _check_node(schema, obj, old if old is not None else ABSENT, "", found, budget, root=True)
@@ -131,24 +131,26 @@ def _run_rules(
             else:
                 variables["oldSelf"] = to_cel(old, schema, root)
         elif unchanged:
-            continue  # what was accepted once is not checked again
+            continue  # unchanged values are not checked again
         where = path + _field_path(rule.get("fieldPath", ""), path)
         units = min(cost.CALL_MAX, budget[0])
         with metered(units) as meter:
             try:
                 message = "" if compiled(expression)(variables) else _message(rule, variables)
             except OutOfBudget:
-                found.append(errors.invalid(path, schema.type, _too_dear(rule) if units == cost.CALL_MAX else RAN_OUT))
+                found.append(
+                    errors.invalid(path, schema.type, _call_cost_exceeded(rule) if units == cost.CALL_MAX else RAN_OUT)
+                )
                 budget[0] = -1
                 return
             except environment().failures as failure:
                 message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
-        budget[0] -= 1 + units - meter.left  # also of a rule that has no value: it has cost what it has cost
+        budget[0] -= 1 + units - meter.left  # also if evaluation failed
         if message:
             found.append(_cause(rule.get("reason", ""), where, schema.type, message))
 
 
-def _too_dear(rule: dict[str, Any]) -> str:
+def _call_cost_exceeded(rule: dict[str, Any]) -> str:
     text = rule.get("message") or rule["rule"]
     return f"call cost exceeds limit for rule: {text}, no further validation rules will be run"
 
@@ -173,7 +175,7 @@ def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:
 
 
 def _cause(reason: str, path: str, shown: str, message: str) -> Cause:
-    """The type of the value stands for the value itself."""
+    """The cause of a violation; it shows the value's type instead of the value, as upstream does."""
     if reason == "FieldValueForbidden":
         return errors.forbidden_field(path, message)
     if reason == "FieldValueRequired":

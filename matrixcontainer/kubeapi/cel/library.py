@@ -1,9 +1,8 @@
-"""The functions Kubernetes adds to CEL: lists, regular expressions, strings, quantities, optionals.
+"""Kubernetes' CEL extension functions: lists, regular expressions, strings, quantities, optionals, sets and formats.
 
-Those of URLs and addresses are in network.py.
-
-Each takes CEL values and returns one; a wrong argument raises ValueError, which makes the rule fail with its text.
-List: public documentation "Common Expression Language in Kubernetes". Not there: the authorizer and semantic versions.
+Those for URLs and addresses are in network.py. Each takes and returns CEL values; an invalid argument raises
+ValueError, with whose message the rule fails. From the public documentation "Common Expression Language in Kubernetes",
+without the authorizer and semantic versions.
 """
 
 import math
@@ -66,7 +65,7 @@ def index_of(holder: Any, wanted: Any, start: int = 0) -> Any:
 
 
 def last_index_of(holder: Any, wanted: Any, start: int | None = None) -> Any:
-    """The last place it begins at, in a text no later than `start`."""
+    """Index of the last occurrence; in a string, of the last that begins at `start` or earlier."""
     if isinstance(holder, str):
         end = None if start is None else int(start) + len(wanted)
         return Int(str(holder).rfind(str(wanted), 0, end))
@@ -89,7 +88,7 @@ def join(items: Any, by: Any = "") -> Any:
 def replace(text: Any, old: Any, new: Any, limit: int = -1) -> Any:
     whole, part, other = str(text), str(old), str(new)
     places = whole.count(part) if limit < 0 else min(whole.count(part), int(limit))
-    charge(places * (1 + len(other) // CHARACTERS_OF_ONE))  # before the text is made
+    charge(places * (1 + len(other) // CHARACTERS_OF_ONE))  # before building the text
     return Text(whole.replace(part, other, int(limit)))
 
 
@@ -111,7 +110,7 @@ def ascii_case(change: Callable[[str], str]) -> Callable[[Any], Any]:
 
 
 def string(value: Any) -> Any:
-    """`string(x)`: truth, numbers and times as CEL writes them, where cel-python forgets their fractions."""
+    """`string(x)`, formatted as CEL does; cel-python gets booleans and fractions of numbers and times wrong."""
     if isinstance(value, celtypes.BoolType):
         return Text("true" if value else "false")
     if isinstance(value, celtypes.DoubleType):
@@ -125,12 +124,12 @@ def string(value: Any) -> Any:
 
 
 def _plain(number: float) -> str:
-    """The shortest text without an exponent."""
+    """The shortest representation without an exponent."""
     return f"{Decimal(repr(number)).normalize():f}"
 
 
 def shortest(number: float) -> str:
-    """The shortest text that reads back as the number, as Go's %g has it: 1, 0.5, 1e+06."""
+    """The shortest text that parses to the same number, as Go's %g prints it: 1, 0.5, 1e+06."""
     if not math.isfinite(number):
         return "NaN" if math.isnan(number) else "+Inf" if number > 0 else "-Inf"
     exact = Decimal(repr(number)).normalize()
@@ -161,7 +160,7 @@ def matches(text: Any, pattern: Any) -> Any:
 
 
 class Quantity(Decimal):
-    """A Kubernetes quantity; equal when the amounts are."""
+    """A Kubernetes quantity; equality compares amounts."""
 
 
 def quantity(text: Any) -> Any:
@@ -197,7 +196,7 @@ def value_of(current: Optional) -> Any:
 
 
 def select_optional(holder: Any, name: Any) -> Optional:
-    """`holder.?name`: what is not there stays not there further down."""
+    """`holder.?name`: none if the field or any optional before it is absent."""
     if isinstance(holder, Optional):
         return select_optional(holder.value, name) if holder.present else holder
     if isinstance(holder, dict):
@@ -230,7 +229,7 @@ VERB = re.compile(r"%(?:\.(\d+))?([sdfexXob%])")
 
 
 def formatted(text: Any, values: Any) -> Any:
-    """`'%s is %d'.format([a, b])`; ValueError when verbs and values do not match."""
+    """`'%s is %d'.format([a, b])`. Raises ValueError if verbs and values do not match."""
     left = list(values)
 
     def one(match: re.Match[str]) -> str:
@@ -272,7 +271,7 @@ def _printed(value: Any) -> str:
 
 
 class Format:
-    """A format by name; `validate` gives an optional list of what is wrong with a text."""
+    """A named format; `mistake` returns what is wrong with a string, "" if nothing."""
 
     def __init__(self, name: str, mistake: Callable[[str], str]) -> None:
         self.name, self.mistake = name, mistake

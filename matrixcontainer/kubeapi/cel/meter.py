@@ -1,7 +1,7 @@
-"""What one evaluation may still cost, counted while it runs: texts grow, and lists are made that no estimate foresaw.
+"""Cost metering of CEL evaluations while they run: strings grow and lists are built that no estimate foresees.
 
-A step of a loop and an item of a list cost one, ten characters cost one, as in k8s.io/apiserver (the factor for walking
-over a string). Who runs out raises `OutOfBudget`, which no `||` forgets.
+A loop step and a list item cost one, as do ten characters, as in k8s.io/apiserver (its string traversal factor).
+Exceeding the budget raises `OutOfBudget`, which `||` and the like do not suppress.
 """
 
 from collections.abc import Callable, Iterator
@@ -13,11 +13,11 @@ CHARACTERS_OF_ONE = 10
 
 
 class OutOfBudget(Exception):
-    """The evaluation would cost more than it may."""
+    """The evaluation exceeds its budget."""
 
 
 class Meter:
-    """`left` units, which `charge` takes from."""
+    """The remaining budget, in units, from which `charge` subtracts."""
 
     def __init__(self, left: int) -> None:
         self.left = left
@@ -28,7 +28,7 @@ _current: ContextVar[Meter | None] = ContextVar("meter", default=None)
 
 @contextmanager
 def metered(units: int) -> Iterator[Meter]:
-    """Evaluations inside share that many units."""
+    """Context in which all evaluations share a budget of `units`."""
     before = _current.set(Meter(units))
     try:
         found = _current.get()
@@ -47,14 +47,14 @@ def charge(units: int) -> None:
 
 
 def size(value: Any) -> int:
-    """What it costs to walk over a value once."""
+    """Cost of traversing a value once."""
     if isinstance(value, (str, bytes)):
         return len(value) // CHARACTERS_OF_ONE
     return len(value) if isinstance(value, (list, dict)) else 0
 
 
-def paid(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The function, charged for walking over what it is given and over what it makes."""
+def charged(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Wrap a function so that each call is charged for traversing its arguments and its result."""
 
     def call(*arguments: Any) -> Any:
         charge(1 + sum(map(size, arguments)))
@@ -65,8 +65,8 @@ def paid(function: Callable[..., Any]) -> Callable[..., Any]:
     return call
 
 
-def paid_each(items: Any) -> Iterator[Any]:
-    """The items, each charged when it is reached."""
+def charged_items(items: Any) -> Iterator[Any]:
+    """Iterate over the items, charging for each."""
     for item in items:
         charge(1)
         yield item

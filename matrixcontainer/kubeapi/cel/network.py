@@ -1,7 +1,7 @@
-"""The functions Kubernetes adds to CEL for URLs, IP addresses and networks in CIDR notation.
+"""Kubernetes' CEL functions for URLs, IP addresses and CIDRs.
 
-What is an address is what Go's netip takes, but no zone and no IPv4 address inside of an IPv6 one; a network keeps the
-address it was written with. Contract: public documentation "Common Expression Language in Kubernetes".
+Addresses are those that Go's netip parses, without zones and IPv4-mapped IPv6 addresses; a CIDR keeps the address it
+was written with. Contract: public documentation "Common Expression Language in Kubernetes".
 """
 
 import ipaddress
@@ -41,7 +41,7 @@ def is_url(text: Any) -> Any:
 
 
 def host_name(parts: Any) -> Any:
-    """The host without its port, in the case it was written in."""
+    """The host without its port, in its original case."""
     host = parts.netloc.rpartition("@")[2]
     return Text(host[1:].partition("]")[0] if host.startswith("[") else host.partition(":")[0])
 
@@ -64,7 +64,7 @@ def _address(text: str) -> Address:
 
 
 def ip(value: Any) -> Any:
-    """An address from its text, or the one a network was written with."""
+    """Parse an address, or return the address of a CIDR."""
     return value.ip if isinstance(value, NETWORKS) else _address(str(value))
 
 
@@ -80,7 +80,7 @@ def is_canonical(text: Any) -> Any:
 
 
 def is_global_unicast(address: Any) -> Any:
-    """Of private ranges, too."""
+    """Whether an address is a global unicast address; private ranges count too."""
     others = (address.is_unspecified, address.is_loopback, address.is_multicast, address.is_link_local)
     return Bool(not any(others) and address != BROADCAST)
 
@@ -95,7 +95,7 @@ def contains_network(network: Any, value: Any) -> Any:
 
 
 def _holds(parse: Callable[[Any], Any], text: Any) -> Any:
-    """Whether the text can be read."""
+    """Whether the text can be parsed."""
     try:
         parse(text)
     except ValueError:

@@ -1,4 +1,4 @@
-"""What the operators of CEL do to two values: no number is quietly turned into another kind, integers have 64 bits."""
+"""CEL operators: no implicit conversion between number types, 64-bit integers with overflow checks."""
 
 import math
 from collections.abc import Callable
@@ -8,7 +8,7 @@ from celpy import celtypes
 from celpy.evaluation import base_functions
 
 from matrixcontainer.kubeapi.cel.library import select_optional
-from matrixcontainer.kubeapi.cel.meter import charge, paid_each, size
+from matrixcontainer.kubeapi.cel.meter import charge, charged_items, size
 from matrixcontainer.kubeapi.cel.values import Optional
 
 Int, Uint, Double, Text, Bool = (
@@ -19,23 +19,23 @@ NUMBERS = (Int, Uint, Double)
 NO_OVERLOAD = "no such overload"
 
 
-class Failed(Exception):
-    """An expression has no value; the text says why, in CEL's words."""
+class EvaluationError(Exception):
+    """Evaluation failed; the message is worded as in CEL."""
 
 
-def truth(value: Any) -> bool:
+def as_bool(value: Any) -> bool:
     if value is TRUE or value is FALSE:
         return value is TRUE
     if isinstance(value, (bool, Bool)):
         return bool(value)
-    raise Failed(NO_OVERLOAD)
+    raise EvaluationError(NO_OVERLOAD)
 
 
 # ---- equality and order
 
 
 def equal(a: Any, b: Any) -> bool:
-    """Values of different kinds are not equal, but numbers of different kinds may be."""
+    """CEL equality: numbers of different types may be equal, other values of different types are not."""
     kind, other = type(a), type(b)
     if kind is Text and other is Text:
         charge(size(a))
@@ -69,7 +69,7 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
         if kind in NUMBERS and other in NUMBERS:
             return TRUE if holds(_plain(a), _plain(b)) else FALSE
         if kind is not other or isinstance(a, (list, dict, type)) or a is None:
-            raise Failed(NO_OVERLOAD)
+            raise EvaluationError(NO_OVERLOAD)
         if kind is Text:
             return TRUE if holds(str(a), str(b)) else FALSE
         return TRUE if holds(a, b) else FALSE
@@ -79,25 +79,25 @@ def _order(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
 
 def contains(item: Any, holder: Any) -> Any:
     if isinstance(holder, (list, dict)):
-        return TRUE if any(equal(item, one) for one in paid_each(holder)) else FALSE
-    raise Failed(NO_OVERLOAD)
+        return TRUE if any(equal(item, one) for one in charged_items(holder)) else FALSE
+    raise EvaluationError(NO_OVERLOAD)
 
 
 def at(holder: Any, place: Any) -> Any:
-    """`holder[place]`: an item of a list or what a map holds under a key."""
+    """`holder[place]`: an item of a list or the value of a map's key."""
     if isinstance(holder, Optional):
         return select_optional(holder, place)
     if isinstance(holder, list):
         if not isinstance(place, (Int, Uint)):
-            raise Failed(NO_OVERLOAD)
+            raise EvaluationError(NO_OVERLOAD)
         if not 0 <= place < len(holder):
-            raise Failed(f"index out of bounds: {int(place)}")
+            raise EvaluationError(f"index out of bounds: {int(place)}")
         return list.__getitem__(holder, int(place))
     if isinstance(holder, dict):
         if not dict.__contains__(holder, place):
-            raise Failed(f"no such key: {place}")
+            raise EvaluationError(f"no such key: {place}")
         return dict.__getitem__(holder, place)
-    raise Failed(NO_OVERLOAD)
+    raise EvaluationError(NO_OVERLOAD)
 
 
 # ---- arithmetic
@@ -107,23 +107,23 @@ SUMMED = (*NUMBERS, Text, celtypes.BytesType, celtypes.ListType, *MOMENTS)
 
 
 def _arithmetic(name: str, kinds: tuple[type, ...]) -> Callable[..., Any]:
-    """cel-python's operator on two values of one of these kinds, charged for what it walks over."""
+    """cel-python's operator, restricted to operands of these types and charged for traversing them."""
     operate = base_functions[name]
 
     def step(*values: Any) -> Any:
         kind = type(values[0])
         if kind not in kinds or (kind is not type(values[-1]) and kind not in MOMENTS):
-            raise Failed(NO_OVERLOAD)
+            raise EvaluationError(NO_OVERLOAD)
         charge(sum(map(size, values)))
         try:
             found = operate(*values)
             return found if kind in MOMENTS else kind(found)
         except ZeroDivisionError:
-            raise Failed("modulus by zero" if name == "_%_" else "division by zero") from None
+            raise EvaluationError("modulus by zero" if name == "_%_" else "division by zero") from None
         except TypeError:
-            raise Failed(NO_OVERLOAD) from None
+            raise EvaluationError(NO_OVERLOAD) from None
         except ValueError:
-            raise Failed(f"{'unsigned ' if kind is Uint else ''}integer overflow") from None
+            raise EvaluationError(f"{'unsigned ' if kind is Uint else ''}integer overflow") from None
 
     return step
 
@@ -132,14 +132,14 @@ multiply, _divide = _arithmetic("_*_", NUMBERS), _arithmetic("_/_", NUMBERS)
 
 
 def divide(a: Any, b: Any) -> Any:
-    """By a floating-point zero as times infinity, since cel-python forgets the sign."""
+    """Division; by a floating-point zero it multiplies by infinity, as cel-python loses the sign."""
     if type(b) is Double and not b:
         return multiply(a, Double(math.copysign(math.inf, b)))
     return _divide(a, b)
 
 
 UNARY: dict[str, Callable[[Any], Any]] = {
-    "unary_not": lambda value: FALSE if truth(value) else TRUE,
+    "unary_not": lambda value: FALSE if as_bool(value) else TRUE,
     "unary_neg": _arithmetic("-_", (Int, Double)),
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {

@@ -1,8 +1,8 @@
-"""Rules as the engine can read them: what Kubernetes' CEL spells and cel-python's grammar does not.
+"""Preprocessing of CEL expressions: rewrites syntax of Kubernetes' CEL that cel-python's grammar lacks.
 
-Optional selection (`a.?b`, `a[?k]`) becomes a call, as do functions of namespaces (`sets.contains`, `optional.of`,
-`format.dns1123Label`); a comma after the last entry of a literal goes. Text in quotes and comments are left alone. Not
-there: `cel.bind` and optional entries of literals, which stay syntax errors.
+Optional selections (`a.?b`, `a[?k]`) and namespaced functions (`sets.contains`, `optional.of`, `format.dns1123Label`)
+become plain calls; trailing commas in literals are removed. String literals and comments are not changed. `cel.bind`
+and optional entries in literals are not supported and remain syntax errors.
 """
 
 import re
@@ -14,8 +14,8 @@ TRAILING = re.compile(r"([^\s\[{(,]\s*),(?=\s*[\]}])")
 INDEXED = re.compile(r"\[\?([^\[\]]+)\]")
 
 
-def respell(expression: str) -> str:
-    """The expression with every quoted text as it was and everything else in the engine's grammar."""
+def rewrite_syntax(expression: str) -> str:
+    """Rewrite the expression for the engine's grammar, leaving string literals and comments unchanged."""
     if "?" not in expression and not NAMESPACED.search(expression) and not TRAILING.search(expression):
         return expression
     kept: list[str] = []
@@ -33,6 +33,6 @@ def respell(expression: str) -> str:
 
 
 def _selections(match: re.Match[str]) -> str:
-    """`.?a.b` selects b optionally too: what may be missing stays so further down."""
+    """`.?a.b` selects b optionally too, as does every selection after the first optional one."""
     names = [match[1], *match[2].split(".")[1:]]
     return "".join(f'.optSelect("{name}")' for name in names)

@@ -1,6 +1,6 @@
-"""As much of a type check as a syntax tree and a schema allow: fields, results, plain comparisons.
+"""Partial type inference from the syntax tree and the schema: fields, results and simple comparisons.
 
-A type is string, int, double, bool, list or map, or "" when it is unknown; then nothing is refused.
+A type is string, int, uint, double, bool or list, or "" if unknown; unknown types are never rejected.
 """
 
 from typing import Any
@@ -60,7 +60,7 @@ def schema_at(tree: Any, known: dict[str, Schema]) -> Schema | None:
 
 
 def mismatch(tree: Any, known: dict[str, Schema]) -> tuple[str, str, str] | None:
-    """(operator, left, right) of the first equality between things that can never be equal."""
+    """(operator, left type, right type) of the first comparison of scalars of different types by == or !=."""
     for node in tree.find_data("relation"):
         if len(node.children) != 2 or getattr(node.children[0], "data", "") not in ("relation_eq", "relation_ne"):
             continue

@@ -1,4 +1,4 @@
-"""JSON values as CEL sees them, typed by the schema: numbers, times, durations, and names CEL can spell."""
+"""Conversion of JSON values to CEL values by their schema: numbers, times, durations and escaped names."""
 
 from functools import lru_cache
 from typing import Any
@@ -14,7 +14,7 @@ SPELLED = (("__", "__underscores__"), (".", "__dot__"), ("-", "__dash__"), ("/",
 
 
 class Optional:
-    """A value that may be missing, for rules with optionalOldSelf."""
+    """A CEL optional: a value or none."""
 
     def __init__(self, value: Any = ABSENT) -> None:
         self.value = value
@@ -26,7 +26,7 @@ class Optional:
 
 @lru_cache(maxsize=4096)
 def escape(name: str) -> str:
-    """A property name as rules spell it: `__dash__` for -, `__namespace__` for reserved words."""
+    """A property name as CEL rules write it: `__dash__` for -, `__namespace__` for reserved words."""
     if name in RESERVED:
         return f"__{name}__"
     for plain, spelled in SPELLED:
@@ -43,7 +43,7 @@ def unescape(name: str) -> str:
 
 
 def to_cel(value: Any, schema: Schema | None, root: bool = False) -> Any:
-    """The CEL value of a JSON value under its schema; unknown parts become what their JSON type suggests."""
+    """Convert a JSON value by its schema; parts without a schema by their JSON type."""
     from celpy import celtypes
 
     if value is None:
@@ -75,7 +75,7 @@ def to_cel(value: Any, schema: Schema | None, root: bool = False) -> Any:
 
 
 def plain_cel(value: Any) -> Any:
-    """The CEL value of JSON nobody has a schema for: names as they are."""
+    """Convert a JSON value without a schema; names are not escaped."""
     from celpy import celtypes
 
     if isinstance(value, dict):

@@ -1,4 +1,4 @@
-"""Bodies and media types: JSON, YAML, protobuf, content negotiation.
+"""Decoding and encoding of bodies: JSON, YAML, protobuf, and content negotiation.
 
-Knows no object's meaning.
+It knows nothing of what objects mean.
 """

@@ -1,4 +1,4 @@
-"""What a client wants to read: the Accept header walked in order until a form is found that this server speaks."""
+"""Content negotiation: the first entry of the Accept header that this server supports."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ OFFERED = ("application/json", "application/yaml")
 
 @dataclass(frozen=True)
 class Answer:
-    """`form` is "" for the object itself, else Table, PartialObjectMetadata or PartialObjectMetadataList."""
+    """The negotiated response. `form` is "" for the object itself, or Table, PartialObjectMetadata(List)."""
 
     media: str = "application/json"
     form: str = ""
@@ -20,7 +20,7 @@ class Answer:
 
 @lru_cache(maxsize=256)
 def choose(accept: str, forms: bool = True) -> Answer:
-    """The first entry that can be served; raises ApiError 406 without any."""
+    """The first supported entry. Raises ApiError 406 if there is none."""
     if not accept:
         return Answer()
     for media, reported in _entries(accept):
@@ -32,7 +32,7 @@ def choose(accept: str, forms: bool = True) -> Answer:
 
 
 def _entries(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
-    """(media type, parameters) in the order of the header."""
+    """(media type, parameters) of the entries, in order."""
     for entry in accept.split(","):
         media, *parameters = (part.strip() for part in entry.split(";"))
         yield media, dict(part.split("=", 1) for part in parameters if "=" in part)
@@ -51,7 +51,7 @@ def _answer(media: str, reported: dict[str, str], forms: bool) -> Answer | None:
 
 @lru_cache(maxsize=64)
 def wants_aggregated(accept: str) -> bool:
-    """Whether aggregated discovery comes before plain JSON in the header."""
+    """Whether the header prefers aggregated discovery to plain JSON."""
     for media, reported in _entries(accept):
         if media == "application/json" and ("as" not in reported or AGGREGATED.items() <= reported.items()):
             return "as" in reported

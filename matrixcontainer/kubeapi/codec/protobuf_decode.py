@@ -1,10 +1,10 @@
-"""Protobuf request bodies of built-in kinds, turned into the JSON form the rest of the server works on.
+"""Decoding of protobuf request bodies of built-in kinds to the JSON form that the server uses.
 
-Generated Go clients send built-in objects in protobuf and never fall back; all of them also take JSON for an answer, so
-nothing is written in protobuf. A body starts with the magic `k8s\\0`,
-then a runtime.Unknown message: TypeMeta{apiVersion, kind}, the raw message, two encodings. Field numbers come from
-the generated table of types. What Go's JSON would leave out is left out here: absent pointers, and zero values of
-`omitempty` fields. Wire format: public Protocol Buffers encoding document; messages: k8s.io/api (Apache-2.0).
+Generated Go clients send built-in objects in protobuf and never fall back; as all of them accept JSON responses,
+nothing is encoded in protobuf. A body is the magic `k8s\\0` and a runtime.Unknown message: TypeMeta{apiVersion, kind},
+the raw message, two encodings. Field numbers come from the generated type table. What Go's JSON omits is omitted here:
+absent pointers, and zero values of `omitempty` fields. Wire format: public Protocol Buffers encoding document;
+messages: k8s.io/api (Apache-2.0).
 """
 
 import base64
@@ -21,7 +21,7 @@ MAGIC = b"k8s\0"
 
 
 def type_name(api_version: str, kind: str) -> str:
-    """The table's name of a kind, `apps.v1.Deployment` for apps/v1 Deployment; "" when it is not there."""
+    """Name of a kind in the type table, such as `apps.v1.Deployment` for apps/v1 Deployment; "" if unknown."""
     if kind == "DeleteOptions":
         return "meta.v1.DeleteOptions"
     group, _, version = api_version.rpartition("/")
@@ -31,7 +31,7 @@ def type_name(api_version: str, kind: str) -> str:
 
 
 def decode_body(body: bytes) -> dict[str, Any]:
-    """The object in a protobuf request body, apiVersion and kind included; raises ApiError 400 on anything else."""
+    """Decode a protobuf request body, including apiVersion and kind. Raises ApiError 400 if it is invalid."""
     if not body.startswith(MAGIC):
         raise bad_request("provided data does not appear to be a protobuf message, expected prefix k8s\\x00")
     try:
@@ -40,7 +40,7 @@ def decode_body(body: bytes) -> dict[str, Any]:
         api_version, kind = meta.get(1, b"").decode(), meta.get(2, b"").decode()
         name = type_name(api_version, kind)
         if not name:
-            raise bad_request(f"no protobuf form is known for {api_version}, Kind={kind}")
+            raise bad_request(f"protobuf is not supported for {api_version}, Kind={kind}")
         return {"kind": kind, "apiVersion": api_version} | decode_message(envelope.get(2, b""), name)
     except (IndexError, ValueError, struct.error, TypeError, AttributeError) as failure:
         raise bad_request(f"unable to decode the protobuf body: {failure}") from failure
@@ -60,7 +60,7 @@ def read_varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def read_fields(data: bytes) -> Iterator[tuple[int, Any]]:
-    """Every (field number, value): ints for varints, bytes for the rest; ValueError or IndexError when cut off."""
+    """Yield (field number, value): int for varints, otherwise bytes. Raises ValueError or IndexError if truncated."""
     at = 0
     while at < len(data):
         tag, at = read_varint(data, at)
@@ -76,13 +76,13 @@ def read_fields(data: bytes) -> Iterator[tuple[int, Any]]:
         else:
             raise ValueError(f"wire type {wire}")
         if at + size > len(data):
-            raise ValueError("message cut off")
+            raise ValueError("message is truncated")
         yield number, data[at : at + size]
         at += size
 
 
 def decode_message(data: bytes, name: str) -> dict[str, Any]:
-    """One message as a JSON object, fields in the table's order."""
+    """Decode a message to a JSON object, with fields in the order of the table."""
     raw: dict[int, list[Any]] = {}
     for number, value in read_fields(data):
         raw.setdefault(number, []).append(value)
@@ -156,7 +156,7 @@ def _decode_time(value: bytes, kind: str) -> str | None:
     if not seconds and not nanos:
         return None
     if not FIRST <= seconds <= LAST:
-        raise ValueError(f"{seconds} seconds are in no year from 1 to 9999")
+        raise ValueError(f"{seconds} seconds are outside of years 1 to 9999")
     moment = datetime.fromtimestamp(seconds, UTC)
     if kind == "time":
         return moment.strftime("%Y-%m-%dT%H:%M:%SZ")

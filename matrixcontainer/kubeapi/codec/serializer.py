@@ -1,6 +1,4 @@
-"""Request bodies: JSON, YAML or protobuf in, a dict out; with duplicate keys detected, because Strict validation names
-them.
-"""
+"""Parsing of request bodies in JSON, YAML or protobuf, with detection of duplicate keys for field validation."""
 
 import asyncio
 import json
@@ -21,7 +19,7 @@ INT64 = 2**63
 
 
 def parse_body(body: bytes, media_type: str, duplicates: list[str]) -> Any:
-    """The value of a body; paths of duplicate keys are appended. 400 when malformed, 415 for another type."""
+    """Parse a body and append the paths of duplicate keys. Raises 400 if malformed, 415 for another media type."""
     if media_type in JSON_TYPES:
         return parse_json(body, duplicates)
     if media_type in YAML_TYPES:
@@ -34,13 +32,13 @@ def parse_body(body: bytes, media_type: str, duplicates: list[str]) -> Any:
 
 
 def _integer(text: str) -> int | float:
-    """A whole number; one that is wider than an int64 is a float, as upstream's decoder has it."""
+    """An integer; one that does not fit into int64 becomes a float, as in upstream's decoder."""
     value = int(text) if len(text) < 40 else _finite(text)
     return value if -INT64 <= value < INT64 else float(text)
 
 
 def _number(text: str) -> int | float:
-    """A number with a point or exponent; whole ones become integers, as they would be printed back."""
+    """A number with a point or exponent; integral ones become integers, as they would be serialised."""
     value = _finite(text)
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
@@ -57,7 +55,7 @@ def _constant(text: str) -> Any:
 
 
 class _Repeated(Exception):
-    """A key came twice."""
+    """An object has a duplicate key."""
 
 
 def _once(found: list[tuple[str, Any]]) -> dict[str, Any]:
@@ -83,7 +81,7 @@ def parse_json(body: bytes, duplicates: list[str]) -> Any:
     try:
         text = body.decode()
         if text.startswith("\ufeff"):
-            raise ValueError("it begins with a byte order mark")
+            raise ValueError("it starts with a byte order mark")
         try:
             value = WITHOUT_REPETITION.decode(text)
         except _Repeated:
@@ -112,7 +110,7 @@ def _find_repeated(node: Any, path: str, found: list[str]) -> None:
 
 
 def parse_yaml(body: bytes, duplicates: list[str]) -> Any:
-    """YAML, or JSON, which is tried first."""
+    """Parse YAML; a body that looks like JSON is parsed as JSON."""
     if body.lstrip()[:1] in (b"{", b"["):
         return parse_json(body, duplicates)
     try:
@@ -122,7 +120,7 @@ def parse_yaml(body: bytes, duplicates: list[str]) -> Any:
 
 
 async def parse_large(body: bytes, media_type: str, duplicates: list[str]) -> Any:
-    """As `parse_body`; a large YAML body is read in a thread, since that takes seconds and others go on asking."""
+    """As `parse_body`, but parse a large YAML body in a thread: it takes seconds and must not block other requests."""
     if len(body) > LARGE and (media_type in YAML_TYPES or media_type == APPLY):
         return await asyncio.to_thread(parse_yaml, body, duplicates)
     return parse_yaml(body, duplicates) if media_type == APPLY else parse_body(body, media_type, duplicates)

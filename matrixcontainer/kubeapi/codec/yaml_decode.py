@@ -1,7 +1,7 @@
-"""YAML bodies, read from the events of LibYAML's parser: no recursion, no aliases, numbers as Kubernetes reads them.
+"""YAML decoding from the events of LibYAML's parser: no recursion, no aliases, scalars as in Kubernetes.
 
-PyYAML's own constructors take a base of sixty for `12:30` and follow aliases, by which a few lines become gigabytes;
-its composer recurses in C. What plain words mean: sigs.k8s.io/yaml, the library of kubectl and the API server.
+PyYAML's constructors read `12:30` as a base-60 number and expand aliases, which can turn a few lines into gigabytes;
+its composer recurses in C. Plain scalars are interpreted as by sigs.k8s.io/yaml, which kubectl and the API server use.
 """
 
 from __future__ import annotations
@@ -23,13 +23,13 @@ WORDS: dict[str, bool | None] = {
 
 
 class Builder:
-    """Puts values together as events come; `duplicates` collects keys that a mapping repeats."""
+    """Builds the value from parser events; `duplicates` collects duplicate keys of mappings."""
 
     def __init__(self, duplicates: list[str]) -> None:
         self.value: Any = None
         self.documents = 0
         self._duplicates = duplicates
-        self._open: list[tuple[Any, str | None]] = []  # what is being filled, and in a mapping the key that waits
+        self._open: list[tuple[Any, str | None]] = []  # open collections, and in a mapping the pending key
 
     def take(self, event: Any) -> None:
         kind = type(event)
@@ -38,7 +38,7 @@ class Builder:
         elif kind is yaml.MappingStartEvent or kind is yaml.SequenceStartEvent:
             self._open.append(({} if kind is yaml.MappingStartEvent else [], None))
             if len(self._open) > DEPTH_MAX:
-                raise ValueError(f"nested more than {DEPTH_MAX} deep")
+                raise ValueError(f"nested more than {DEPTH_MAX} levels deep")
         elif kind is yaml.MappingEndEvent or kind is yaml.SequenceEndEvent:
             self._put(None, self._open.pop()[0])
         elif kind is yaml.AliasEvent:
@@ -46,10 +46,10 @@ class Builder:
         elif kind is yaml.DocumentStartEvent:
             self.documents += 1
             if self.documents > 1:
-                raise ValueError("a body is one document")
+                raise ValueError("a body must be one document")
 
     def _put(self, scalar: Any, made: Any) -> None:
-        """A scalar, or a collection that is complete, into what holds it."""
+        """Add a scalar, or a completed collection, to the enclosing collection."""
         if not self._open:
             self.value = made if scalar is None else value_of(scalar)
             return
@@ -58,7 +58,7 @@ class Builder:
             holder.append(made if scalar is None else value_of(scalar))
         elif key is None:
             if scalar is None:
-                raise ValueError("a key is text")
+                raise ValueError("a key must be a scalar")
             key = _key(value_of(scalar))
             if key in holder:
                 self._duplicates.append(key)
@@ -69,7 +69,7 @@ class Builder:
 
 
 def value_of(scalar: Any) -> Any:
-    """What a scalar stands for; only plain ones are anything but text."""
+    """The value of a scalar; quoted ones are strings."""
     text: str = scalar.value
     if scalar.tag not in (None, "!", STR, *ANY):
         raise ValueError(f"tag {scalar.tag[:80]} is not accepted")
@@ -81,9 +81,9 @@ def value_of(scalar: Any) -> Any:
 
 
 def _key(value: Any) -> str:
-    """A key is what it stands for, as JSON writes it: `on` is `true`, and `0x10` is `16`."""
+    """A key's value in JSON notation: `on` is `true`, and `0x10` is `16`."""
     if value is None:
-        raise ValueError("null is no key")
+        raise ValueError("a key must not be null")
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -101,7 +101,7 @@ def _number(text: str) -> int | float:
 
 
 def read_yaml(body: bytes, duplicates: list[str]) -> Any:
-    """The one value of a document; ValueError where it cannot be read."""
+    """Decode a single document. Raises ValueError if it is invalid."""
     builder = Builder(duplicates)
     try:
         for event in yaml.parse(body, Loader=yaml.CSafeLoader):

@@ -1,4 +1,4 @@
-"""What acts on committed objects by itself; `manager` makes all controllers and runs them.
+"""Controllers, which act on committed objects; `manager` creates and runs them.
 
-Never answers a client and never imports an endpoint.
+They never answer clients and never import endpoints.
 """

@@ -1,7 +1,7 @@
-"""Makes the controllers, hands each what it needs, tells it of changes, and runs them all.
+"""Creates the controllers, wires their dependencies, passes changes to them, and runs them.
 
-On a database that several processes share only the leader's controllers act; the others keep their indexes and stand
-by. Controllers may be stopped at any moment and made anew over the same store: all of it is read again.
+On a database shared by several processes only the leader's controllers run; the others only keep their indexes up to
+date. Controllers may be stopped at any moment and created again on the same store, from which they reload everything.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ RESTART_S = 1.0
 
 
 class Manager:
-    """One generation of controllers: those a cluster cannot miss, and with `add_workloads` those of pods and nodes."""
+    """One set of controllers: those that every cluster needs and, with `add_workloads`, those of pods and nodes."""
 
     def __init__(self, core: Core, root_ca: str, extra_bindings: list[dict[str, Any]]) -> None:
         self._core = core
@@ -53,7 +53,7 @@ class Manager:
         self._by_storage: dict[str, list[Controller]] = {}
 
     def add_workloads(self, informers: Informers, usages: UsageReader) -> None:
-        """Those that make pods, place them and run them."""
+        """Add the controllers that create, place and run pods."""
         core, events = self._core, EventRecorder(self._core)
         scheduler = DefaultScheduler(core, informers, events)
         kubelets, lost_pods = Kubelets(core, informers, events), LostPods(core, informers, events)
@@ -61,7 +61,7 @@ class Manager:
         replica_sets, deployments = ReplicaSets(core, informers, events), Deployments(core, informers, events)
         jobs, autoscalers = Jobs(core, informers, events), HorizontalAutoscalers(core, informers, events, usages)
         informers.unreadable = lambda record, failure: events.event(
-            record.obj, "Unreadable", f"left out by the controllers: {failure}", "kube-controller-manager", warning=True
+            record.obj, "Unreadable", f"ignored by the controllers: {failure}", "kube-controller-manager", warning=True
         )
         informers.on_pod = [
             each.on_pod for each in (scheduler, kubelets, lost_pods, evictions, replica_sets, deployments, jobs)
@@ -77,18 +77,18 @@ class Manager:
         self._runs.append(events.run)
 
     def load(self) -> None:
-        """Learn what there is, without writing anything."""
+        """Load the existing objects, without writing anything."""
         self._garbage.load()
         for controller in self._controllers:
             controller.load()
 
     def on_change(self, change: Change) -> None:
-        """Heard by all, whether they act or not."""
+        """Pass a committed change to all controllers, running or not."""
         concerned = self._by_storage.get(change.record.key[0], ())
         for on_change in [*self._always, *(controller.on_change for controller in concerned)]:
             try:
                 on_change(change)
-            except Exception as failure:  # the others hear of it all the same
+            except Exception as failure:  # must not keep the change from the others
                 self._core.record_failure(failure, f"{on_change.__qualname__} {'/'.join(change.record.key)}")
 
     # ---- running
@@ -112,7 +112,7 @@ class Manager:
                 await task
 
     async def _supervise(self, run: Run) -> None:
-        """One that fails as a whole is reported and started again: controllers are level-based."""
+        """Run a controller; if it fails as a whole, report that and restart it. Controllers are level-triggered."""
         while True:
             try:
                 await run()

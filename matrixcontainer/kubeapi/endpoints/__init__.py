@@ -1,4 +1,4 @@
-"""HTTP requests to verbs and back: routing, forms, subresources, discovery, OpenAPI.
+"""HTTP endpoints: routing, requests and responses of all verbs, subresources, discovery, OpenAPI and metrics.
 
-Stores nothing and decides no rule of a kind.
+They store nothing and implement no kind's rules.
 """

@@ -1,6 +1,6 @@
-"""Paths and media types in, verbs out: the embedded Kubernetes API as an application.
+"""Routing: authenticates and authorizes requests and dispatches them to the handlers.
 
-`respond` turns a request into a response and never raises. Every refusal, expected or not, leaves as a Status.
+`respond` turns a request into a response and never raises. Every error, expected or not, is returned as a Status.
 """
 
 import time
@@ -10,7 +10,7 @@ from opentelemetry.trace import SpanKind
 from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
 
 from matrixcontainer.kubeapi.admission.webhooks import Webhooks
-from matrixcontainer.kubeapi.auth.impersonation import who_is_meant
+from matrixcontainer.kubeapi.auth.impersonation import impersonated_user
 from matrixcontainer.kubeapi.endpoints.nonresource import NonResource
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
 from matrixcontainer.kubeapi.endpoints.request import Request, Target, attributes_of
@@ -41,7 +41,7 @@ class App:
         self.documents = NonResource(core.registry)
 
     async def respond(self, request: Request) -> Response:
-        """The answer, whatever happens."""
+        """Handle a request. Never raises."""
         observer = self._core.observer
         if observer is None:
             return await self._traced(request)
@@ -62,8 +62,8 @@ class App:
             return response
 
     def _begins_or_continues_a_trace(self, request: Request) -> bool:
-        """A person's writes of what is asked for, of kinds that are defined here, and whatever a client traces itself;
-        what controllers write, which never ends, would begin traces that nobody asked for."""
+        """Whether to trace a request: writes that a client traces itself, and users' writes to custom resources other
+        than to subresources. Controllers write all the time and would start traces that nobody wants."""
         if request.method in ("GET", "HEAD"):
             return False
         if not self._recorded and "traceparent" not in request.headers:
@@ -88,8 +88,8 @@ class App:
         if isinstance(failure, StorageError):
             failure = store_lost(failure)
         if isinstance(failure, (RecursionError, NotJson)):
-            failure = errors.bad_request(f"the object is nested too deeply or holds what JSON cannot say: {failure}")
-        if not isinstance(failure, ApiError):  # the last resort: a Status and a line in the log, never a bare 500
+            failure = errors.bad_request(f"the object is nested too deeply or cannot be encoded as JSON: {failure}")
+        if not isinstance(failure, ApiError):  # unexpected: still a Status, and a log entry
             self.failed(request, failure)
             failure = errors.internal(f"{type(failure).__name__}: {failure}")
         response = as_json(failure.status(), failure.code)
@@ -97,7 +97,7 @@ class App:
         return response
 
     def failed(self, request: Request, failure: BaseException) -> None:
-        """What should not have happened."""
+        """Record an unexpected error."""
         self._core.record_failure(failure, f"{request.method} {request.path}")
 
     # ---- routing
@@ -119,7 +119,7 @@ class App:
         if resource.computed is not None:
             return resource.computed(request, resource, target)
         if resource.namespaced and not target.namespace and request.method not in ("GET", "HEAD"):
-            raise errors.method_not_allowed()  # a list of all namespaces can be read and watched, no more
+            raise errors.method_not_allowed()  # across namespaces only list and watch are allowed
         if resource.deprecated:
             request.warnings.append(resource.deprecated)
         request.body = await request.read()
@@ -128,14 +128,14 @@ class App:
         return await self._write(request, resource, target)
 
     def _admit(self, request: Request, target: Target | None) -> None:
-        """Who asks, and whether they may."""
+        """Authenticate and authorize the request, with impersonation."""
         user = self._core.access.authenticate(request.headers.get("authorization", ""))
         if user is None:
             raise errors.unauthorized()
         authorizer = self._core.authorizer
         for name in request.headers:
             if name.startswith("impersonate-"):
-                user = who_is_meant(user, request.headers, authorizer)
+                user = impersonated_user(user, request.headers, authorizer)
                 break
         request.user = user
         authorizer.demand(user, attributes_of(request, target))

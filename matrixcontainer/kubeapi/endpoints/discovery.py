@@ -1,6 +1,6 @@
-"""Discovery in both forms: the old one, a document per group-version, and the aggregated one, all in a single answer.
+"""Discovery in both forms: the legacy one, with a document per group-version, and the aggregated one.
 
-Both are printed from the registry on request and kept until the registry changes.
+Both are generated from the registry on request and cached until the registry changes.
 """
 
 import base64
@@ -26,7 +26,7 @@ class Discovery:
         self.registry = registry
 
     def document(self, name: str) -> tuple[bytes, str]:
-        """(JSON text, ETag) of `api`, `apis`, `group:G`, `version:G/V`, `aggregated:api`..; KeyError if none is."""
+        """(JSON, ETag) of `api`, `apis`, `group:G`, `version:G/V`, `aggregated:api`...; KeyError if there is none."""
 
         def printed() -> tuple[bytes, str]:
             text = json.dumps(self._build(name), separators=(",", ":")).encode()
@@ -79,7 +79,7 @@ class Discovery:
                 "kind": resource.kind,
                 "verbs": list(resource.verbs),
             }
-            entry |= _words(resource)
+            entry |= _aliases(resource)
             entry["storageVersionHash"] = _short_hash(resource.storage)
             entries.append(entry)
             for name, owner, kind, verbs in subresource_entries(resource):
@@ -119,7 +119,7 @@ class Discovery:
             "singularResource": resource.singular,
             "verbs": list(resource.verbs),
         }
-        entry |= _words(resource)
+        entry |= _aliases(resource)
         subresources = []
         for name, owner, kind, verbs in subresource_entries(resource):
             group, _, version = owner.rpartition("/") if owner else (resource.group, "", resource.version)
@@ -130,8 +130,8 @@ class Discovery:
         return entry
 
 
-def _words(resource: Resource) -> dict[str, list[str]]:
-    """Other names it goes by."""
+def _aliases(resource: Resource) -> dict[str, list[str]]:
+    """The resource's short names and categories."""
     found = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
     return {key: words for key, words in found.items() if words}
 
@@ -141,7 +141,7 @@ def _short_hash(text: str) -> str:
 
 
 def _response_kind(resource: Resource, group: str, version: str, kind: str) -> dict[str, str]:
-    """What is answered; a built-in kind of the same group and version is named alone."""
+    """The responseKind; for a built-in kind in its own group and version only the kind is set."""
     if not resource.custom and (group, version) == (resource.group, resource.version):
         group = version = ""
     return {"group": group, "version": version, "kind": kind}

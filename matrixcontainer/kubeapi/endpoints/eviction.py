@@ -1,7 +1,7 @@
-"""Eviction: a delete that asks the disruption budgets first, and takes from the one that allows it.
+"""Eviction: a delete that checks the pod's disruption budget first and decrements its allowed disruptions.
 
-Pods that have ended, were never started or are on their way out need no permission. Two budgets over one pod are
-refused. Contract: public documentation "API-initiated Eviction".
+Pods that have finished, are pending or are being deleted can be evicted freely. A pod with two budgets is refused.
+Contract: public documentation "API-initiated Eviction".
 """
 
 from typing import Any
@@ -21,7 +21,7 @@ TWO_BUDGETS = "This pod has more than one PodDisruptionBudget, which the evictio
 async def evict(
     core: Core, resource: Resource, namespace: str, name: str, body: dict[str, Any], options: Options
 ) -> None:
-    """Delete the pod if its budget allows it; raises 429 with the reason if not."""
+    """Delete the pod if its budget allows it. Raises 429 with the reason if not."""
     stated = (body.get("metadata") or {}).get("name") or name
     if stated != name:
         raise errors.bad_request("name in URL does not match name in Eviction object")
@@ -50,7 +50,7 @@ def can_ignore_pdb(pod: dict[str, Any]) -> bool:
 
 
 def is_unhealthy(pod: dict[str, Any], budget: dict[str, Any]) -> bool:
-    """Whether a pod that is not ready may go without being counted."""
+    """Whether an unready pod may be evicted without decrementing the budget."""
     if is_ready(pod):
         return False
     if (budget.get("spec") or {}).get("unhealthyPodEvictionPolicy") == "AlwaysAllow":
@@ -61,7 +61,7 @@ def is_unhealthy(pod: dict[str, Any], budget: dict[str, Any]) -> bool:
 
 
 async def check_and_decrement(core: Core, namespace: str, budget: str, pod: str, dry_run: bool) -> None:
-    """One disruption less; the write fails if somebody else took the last one meanwhile."""
+    """Take one allowed disruption from the budget. Raises 429 if there is none left, also on a concurrent eviction."""
     resource = core.builtin("policy", "poddisruptionbudgets")
 
     def change(obj: dict[str, Any]) -> dict[str, Any]:
@@ -81,7 +81,7 @@ async def check_and_decrement(core: Core, namespace: str, budget: str, pod: str,
 
 
 def _refusal(why: str, retry_after_s: int = 0) -> ApiError:
-    """A Retry-After would make client libraries wait in silence; only a budget not yet counted asks for it."""
+    """The 429. Retry-After makes client libraries retry silently, so it is set only for a budget not yet processed."""
     details: dict[str, Any] = {"causes": [{"reason": "DisruptionBudget", "message": why}]}
     if retry_after_s:
         details["retryAfterSeconds"] = retry_after_s

@@ -1,4 +1,4 @@
-"""Which options of a list and of a watch go together; contradictory ones are refused before anything is read."""
+"""Validation of list and watch options; contradictory ones are rejected before anything is read."""
 
 from collections.abc import Mapping
 
@@ -11,7 +11,7 @@ UNSIGNED_64_END, UNSIGNED_64_DIGITS_MAX = 2**64, 20
 
 
 def check_list(query: Mapping[str, str]) -> None:
-    """Raises ApiError 422 with all causes, 400 for a resourceVersion that is none."""
+    """Raise ApiError 422 with all causes, or 400 for an invalid resourceVersion."""
     match, revision, token = query.get(MATCH, ""), query.get("resourceVersion", ""), query.get("continue", "")
     found: list[Cause] = []
     if match:
@@ -28,12 +28,12 @@ def check_list(query: Mapping[str, str]) -> None:
     _refuse(found)
     if token and revision not in ("", "0"):
         raise errors.bad_request("specifying resource version is not allowed when using continue")
-    if why := _no_revision(revision):
+    if why := _revision_error(revision):
         raise errors.bad_request(f"invalid resource version: {why}")
 
 
 def check_watch(query: Mapping[str, str]) -> None:
-    """Raises ApiError 422 with all causes; a resourceVersion that is none is, as upstream, a 500 that says so."""
+    """Raise ApiError 422 with all causes, or, as upstream, 500 for an invalid resourceVersion."""
     match = query.get(MATCH, "")
     found: list[Cause] = []
     if "sendInitialEvents" in query:
@@ -48,7 +48,7 @@ def check_watch(query: Mapping[str, str]) -> None:
     if match and query.get("continue"):
         found.append(errors.forbidden_field(MATCH, f"{MATCH} is forbidden when continue is provided"))
     _refuse(found)
-    if why := _no_revision(query.get("resourceVersion", "")):
+    if why := _revision_error(query.get("resourceVersion", "")):
         raise ApiError(500, "", why)
 
 
@@ -57,8 +57,9 @@ def _refuse(found: list[Cause]) -> None:
         raise errors.unprocessable("ListOptions", "meta.k8s.io", "", found)
 
 
-def _no_revision(text: str) -> str:
-    """Why it is none; its digits are counted first, as Python reads no number with thousands of them."""
+def _revision_error(text: str) -> str:
+    """Why a text is not a resourceVersion; "" if it is one. Checks the length first, as Python does not parse numbers
+    with thousands of digits."""
     digits = text.isascii() and text.isdigit() and len(text) <= UNSIGNED_64_DIGITS_MAX
     if not text or (digits and int(text) < UNSIGNED_64_END):
         return ""

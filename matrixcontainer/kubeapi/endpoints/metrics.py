@@ -1,4 +1,4 @@
-"""metrics.k8s.io/v1beta1, for `kubectl top`: computed when asked, never stored."""
+"""metrics.k8s.io/v1beta1, for `kubectl top`: computed on request, never stored."""
 
 from typing import Any
 
@@ -64,7 +64,7 @@ class MetricsApi:
         store, storage = self._core.store, resource.plural
         if target.name:
             record = store.get((storage, target.namespace, target.name))
-            found = self._measured(resource, record.obj) if record is not None else None
+            found = self._metrics_of(resource, record.obj) if record is not None else None
             if found is None:
                 raise errors.not_found(resource.plural, resource.group, target.name)
             return self._responder.render(request, resource, found, 200)
@@ -72,7 +72,7 @@ class MetricsApi:
         fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
         objects = [record.obj for record in store.objects_of(storage, target.namespace)]
         chosen = [obj for obj in objects if labels.matches(obj) and fields.matches(obj)]
-        items = [found for obj in chosen if (found := self._measured(resource, obj)) is not None]
+        items = [found for obj in chosen if (found := self._metrics_of(resource, obj)) is not None]
         meta = {"resourceVersion": str(store.revision)}
         if choose(request.accept).form == "Table":
             form = TableForm(resource, request.query.get("includeObject", ""), self._core.now)
@@ -80,8 +80,8 @@ class MetricsApi:
         head = {"kind": resource.list_kind, "apiVersion": resource.api_version}
         return as_json(head | {"metadata": meta, "items": items})
 
-    def _measured(self, resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
-        """The metrics of a pod that runs or a node that is ready; None for all others."""
+    def _metrics_of(self, resource: Resource, obj: dict[str, Any]) -> dict[str, Any] | None:
+        """The metrics of a running pod or a ready node; None for others."""
         meta, at = obj["metadata"], timestamp(self._core.now())
         kept = ("name", "namespace", "labels")
         found: dict[str, Any] = {
@@ -93,12 +93,14 @@ class MetricsApi:
         }
         if resource.plural == "nodes":
             node = self._nodes.get(meta["name"])
-            return found | {"usage": _spelled(self._usages.of_node(obj))} if node is not None and node.ready else None
+            return (
+                found | {"usage": _format_usage(self._usages.of_node(obj))} if node is not None and node.ready else None
+            )
         if (obj.get("status") or {}).get("phase") != "Running":
             return None
         usage = self._usages.of_pod(obj)
-        return found | {"containers": [{"name": name, "usage": _spelled(used)} for name, used in usage.items()]}
+        return found | {"containers": [{"name": name, "usage": _format_usage(used)} for name, used in usage.items()]}
 
 
-def _spelled(usage: Usage) -> dict[str, str]:
+def _format_usage(usage: Usage) -> dict[str, str]:
     return {word: spelled_kibi(used) if word == "memory" else spelled_milli(used) for word, used in usage.items()}

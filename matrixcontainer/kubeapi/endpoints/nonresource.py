@@ -1,4 +1,4 @@
-"""What the server says of itself: health, version, discovery, OpenAPI."""
+"""Non-resource URLs: health, version, discovery and OpenAPI."""
 
 from matrixcontainer.kubeapi.codec.negotiation import AGGREGATED_TYPE, choose, wants_aggregated
 from matrixcontainer.kubeapi.endpoints.discovery import Discovery
@@ -14,7 +14,7 @@ OPENAPI_PROTOBUF_TYPE = "application/com.github.proto-openapi.spec.v2.v1.0+proto
 
 
 class NonResource:
-    """The documents are kept by `Discovery` and `OpenApi` until the registry changes."""
+    """`Discovery` and `OpenApi` cache the documents until the registry changes."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -27,16 +27,16 @@ class NonResource:
             return as_json(VERSION)
         if path in ("/api", "/apis"):
             if wants_aggregated(request.accept):
-                return self._discovered(request, f"aggregated:{path[1:]}", AGGREGATED_TYPE)
+                return self._discovery_response(request, f"aggregated:{path[1:]}", AGGREGATED_TYPE)
             choose(request.accept, forms=False)
-            return self._discovered(request, path[1:])
+            return self._discovery_response(request, path[1:])
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) == 2:
-            return self._discovered(request, f"version:/{parts[1]}")
+            return self._discovery_response(request, f"version:/{parts[1]}")
         if parts[0] == "apis" and len(parts) == 2:
-            return self._discovered(request, f"group:{parts[1]}")
+            return self._discovery_response(request, f"group:{parts[1]}")
         if parts[0] == "apis" and len(parts) == 3:
-            return self._discovered(request, f"version:{parts[1]}/{parts[2]}")
+            return self._discovery_response(request, f"version:{parts[1]}/{parts[2]}")
         if parts[0] == "openapi":
             return self._openapi(request, parts[1:])
         if path == "/":
@@ -49,7 +49,7 @@ class NonResource:
         found += [f"/apis/{group}/{version}" for group in groups for version in self._registry.versions(group)]
         return sorted([*found, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
 
-    def _discovered(self, request: Request, name: str, media: str = "application/json") -> Response:
+    def _discovery_response(self, request: Request, name: str, media: str = "application/json") -> Response:
         try:
             body, tag = self.discovery.document(name)
         except KeyError:

@@ -1,8 +1,8 @@
-"""OpenAPI as clients read it: version 3 per group-version with an index; of version 2 the head alone.
+"""OpenAPI: version 3 per group-version with an index; version 2 as an empty document only.
 
-kubectl refuses to apply anything unless the documents name the `fieldValidation` parameter on PATCH, and it caches each
-document by the hash in the index, so the hash must change exactly when the content does. Hashes are taken from what a
-document is made of (CRD schemas, the built-in table); the documents themselves are made when somebody asks.
+kubectl refuses to apply unless the documents declare the `fieldValidation` parameter on PATCH. It caches each document
+by the hash in the index, so the hash must change exactly when the content does. Hashes are computed from the sources of
+a document (CRD schemas, the built-in table); the documents themselves are generated on request.
 """
 
 import hashlib
@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.meta.version import VERSION
 from matrixcontainer.kubeapi.registry.resource import Registry, Resource
 from matrixcontainer.kubeapi.schema.types import COMPONENTS, component_name, openapi_of
 
-PRINTER_VERSION = "3"  # moved when this module prints something else from the same content
+PRINTER_VERSION = "3"  # bump when this module's output changes for the same sources
 
 INFO = {"title": "Kubernetes", "version": "v1.33.0"}
 VERSION_INFO = "io.k8s.apimachinery.pkg.version.Info"
@@ -28,7 +28,7 @@ PATCH_FORMS = (
     "application/strategic-merge-patch+json",
 )
 
-VALUES = ("default", "enum", "example")  # what stands there is data and no schema
+VALUES = ("default", "enum", "example")  # keywords whose value is data, not a schema
 
 QUERY = {
     "pretty": "string", "allowWatchBookmarks": "boolean", "continue": "string", "fieldSelector": "string",
@@ -62,7 +62,7 @@ class OpenApi:
         return _printed({"paths": paths})
 
     def version_document(self) -> bytes:
-        """The document of `/version`, which belongs to no group."""
+        """The document for `/version`, which belongs to no group."""
         shape = {key: {"type": "string"} for key in VERSION}
         answers = {"200": answer(VERSION_INFO)}
         paths = {"/version/": {"get": {"operationId": "getCodeVersion", "responses": answers}}}
@@ -82,7 +82,7 @@ class OpenApi:
         return digest.hexdigest()[:32].upper()
 
     def document(self, group: str, version: str) -> bytes:
-        """The document of one group-version; KeyError when it is not served."""
+        """The document of a group-version. Raises KeyError if it is not served."""
         return self.registry.derived(f"openapi {group}/{version}", lambda: self._build(group, version))
 
     def _build(self, group: str, version: str) -> bytes:
@@ -100,11 +100,11 @@ class OpenApi:
 
 
 def swagger(protobuf: bool) -> bytes:
-    """Version 2, in protobuf or JSON: a title without paths or definitions (gnostic's Document, fields 1, 2, 8 and 9).
+    """OpenAPI 2, in protobuf or JSON: a title without paths or definitions (gnostic's Document, fields 1, 2, 8 and 9).
 
-    client-go, and with it kubectl and Helm, asks for it in protobuf when it meets a kind it finds nowhere, and stumbles
-    over a refusal before it can say so. From a document that names nothing it concludes that there is nothing to check,
-    and goes on to tell that the kind is not served. All else is read from version 3.
+    client-go, and so kubectl and Helm, requests it in protobuf for a kind that it cannot find, and fails on an error
+    before it can report that. From an empty document it concludes that there is nothing to validate and reports that
+    the kind is not served. Everything else is read from version 3.
     """
     if not protobuf:
         return _printed({"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}})
@@ -135,7 +135,7 @@ def gvk(resource: Resource) -> dict[str, str]:
 
 
 def add_schemas(resource: Resource, found: dict[str, Any]) -> None:
-    """The kind and its list, with the marks clients find them by."""
+    """Add the schemas of the kind and its list, with the x-kubernetes extensions by which clients find them."""
     name = schema_name(resource)
     if resource.custom:
         found[name] = custom_schema(resource.document or {"type": "object"}, found)
@@ -160,7 +160,7 @@ def add_schemas(resource: Resource, found: dict[str, Any]) -> None:
 
 
 def custom_schema(document: dict[str, Any], found: dict[str, Any]) -> dict[str, Any]:
-    """A CRD schema with apiVersion, kind and metadata put in."""
+    """A CRD schema with apiVersion, kind and metadata added."""
     openapi_of("meta.v1.ObjectMeta", found)
     reference = {"$ref": COMPONENTS + component_name("meta.v1.ObjectMeta")}
     standard = {
@@ -175,7 +175,7 @@ def custom_schema(document: dict[str, Any], found: dict[str, Any]) -> dict[str, 
 
 
 def _with_any_of(node: Any) -> Any:
-    """What may be a number or a text says so in the words of OpenAPI as well."""
+    """Add OpenAPI's `anyOf` to int-or-string nodes."""
     if isinstance(node, list):
         return [_with_any_of(one) for one in node]
     if not isinstance(node, dict):
@@ -227,7 +227,7 @@ def typed(place: dict[str, Any], kind: str) -> dict[str, Any]:
 
 
 def parameters(resource: Resource, named: bool) -> dict[str, Any]:
-    """What every operation of a path takes: its place and `pretty`."""
+    """Parameters of all operations of a path: those in the path, and `pretty`."""
     words = (["namespace"] if resource.namespaced else []) + (["name"] if named else [])
     places: list[dict[str, Any]] = [{"name": word, "in": "path", "required": True} for word in words]
     return {"parameters": [typed(place, "string") for place in [*places, {"name": "pretty", "in": "query"}]]}

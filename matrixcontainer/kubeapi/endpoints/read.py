@@ -1,4 +1,4 @@
-"""Get, list and watch: which form the client wants, and what it asks for."""
+"""Get, list and watch: parses their options and renders the result in the requested form."""
 
 import orjson
 
@@ -18,14 +18,14 @@ STANDARD_FIELDS = frozenset(("metadata.name", "metadata.namespace"))
 
 
 class ReadHandler:
-    """Nothing here waits: objects are in memory."""
+    """Handles reads synchronously: all objects are in memory."""
 
     def __init__(self, core: Core, responder: Responder) -> None:
         self._core, self._responder = core, responder
 
     def read(self, request: Request, resource: Resource, target: Target) -> Response:
         watching = target.watch or (not target.name and request.flag("watch"))
-        if target.name and not watching:  # what is named is read, whatever else the query asks for
+        if target.name and not watching:  # a get, whatever other options the query has
             demand_verb(resource, "get")
             record = self._core.verbs.record(resource, target.namespace, target.name)
             answer = choose(request.accept)

@@ -1,4 +1,4 @@
-"""One HTTP request, taken apart once: path, query, headers, body; and the path as a Kubernetes one."""
+"""A parsed HTTP request, and the resource that its path addresses."""
 
 import functools
 import re
@@ -27,13 +27,13 @@ class Request:
     query: dict[str, str]
     headers: dict[str, str]
     read: Callable[[], Awaitable[bytes]] = no_body
-    body: bytes = b""  # once it has been read
+    body: bytes = b""  # set once it has been read
     user: User = ANONYMOUS
     warnings: list[str] = field(default_factory=list)
 
     @functools.cached_property
     def target(self) -> "Target | None":
-        """What its path points at, or None when it is not below a group-version."""
+        """The resource that the path addresses; None for non-resource paths."""
         return parse_target(self.path)
 
     @property
@@ -48,7 +48,7 @@ class Request:
         return self.query.get(name, "").lower() in ("true", "1")
 
     def number(self, name: str) -> int:
-        """An int64 of the query; 0 where it is not there."""
+        """An int64 query parameter; 0 if absent. Raises 400 if it is invalid."""
         text = self.query.get(name, "")
         if not text:
             return 0
@@ -64,7 +64,8 @@ def query_of(text: bytes) -> dict[str, str]:
 
 
 def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
-    """Headers by lower-case name. Repeated ones become one; of those that impersonate, values may hold commas."""
+    """Headers by lower-case name. Repeated ones are joined: Impersonate-* by newlines, as their values may contain
+    commas, others by commas."""
     pairs = list(raw)
     headers = {name.decode("latin-1").lower(): value.decode("latin-1") for name, value in pairs}
     if len(headers) == len(pairs):
@@ -79,7 +80,7 @@ def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
 
 
 class Target(NamedTuple):
-    """What a resource path points at."""
+    """What a resource path addresses."""
 
     group: str
     version: str
@@ -95,7 +96,7 @@ RESOURCE_PATH = re.compile(r"^/(?:api/(?P<core>v1)|apis/(?P<group>[^/]+)/(?P<ver
 
 
 def parse_target(path: str) -> Target | None:
-    """The target of a path below a group-version, or None when it is not one."""
+    """Parse a path below a group-version; None for other paths."""
     match = RESOURCE_PATH.match(path)
     if match is None:
         return None
@@ -120,7 +121,7 @@ NAMED = re.compile(r"(?:^|,)\s*metadata\.name==?([^,]+)")
 
 
 def attributes_of(request: Request, target: Target | None) -> Attributes:
-    """What the request wants to do, as it is authorised: lists and watches of one named object carry its name."""
+    """The request's authorization attributes. Lists and watches of a single named object carry its name."""
     verb = VERBS.get(request.method, request.method.lower())
     if target is None:
         return Attributes(verb, path=request.path)

@@ -1,4 +1,4 @@
-"""How an object goes back: as JSON or YAML, whole, as a Table or as its metadata alone."""
+"""Rendering of objects: as JSON or YAML; in full, as a Table or as PartialObjectMetadata."""
 
 from collections.abc import Callable
 from typing import Any
@@ -18,7 +18,7 @@ def demand_verb(resource: Resource, verb: str) -> None:
 
 
 class Responder:
-    """Objects as responses, in the form and encoding the client accepts."""
+    """Renders objects in the form and encoding that the client accepts."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now

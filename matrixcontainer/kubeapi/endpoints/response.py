@@ -1,4 +1,4 @@
-"""What goes back: a code, a media type, headers, and bytes or a stream of them."""
+"""An HTTP response: code, media type, headers and a body."""
 
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,7 +8,7 @@ from matrixcontainer.kubeapi.storage.objects import dump_json
 
 
 class Response:
-    """Status code, body, media type and headers; the body may be a watch or a stream of chunks."""
+    """The body is bytes, a watch, or a stream of chunks."""
 
     def __init__(
         self,

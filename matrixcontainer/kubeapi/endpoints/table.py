@@ -1,7 +1,7 @@
-"""The table form: what `kubectl get` prints, made here so that every client prints the same.
+"""Tables, as `kubectl get` prints them, rendered by the server so that all clients show the same.
 
-CRDs bring their columns (`additionalPrinterColumns`), built-in kinds bring a function for their cells; without either
-there are Name and Age. Times are shown as ages the way kubectl shows them: 5s, 3m12s, 4h, 2d.
+CRDs define their columns (`additionalPrinterColumns`), built-in kinds a function for their cells; the default is Name
+and Age. Times are shown as ages in kubectl's format: 5s, 3m12s, 4h, 2d.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ def columns_of(resource: Resource) -> Columns:
 
 
 def row_conditions(resource: Resource) -> Callable[[dict[str, Any]], list[dict[str, Any]]]:
-    """What a kind says of its rows beside their cells."""
+    """A function that returns the conditions of a kind's row."""
     if resource.cells is None:
         return lambda obj: []
     return ROW_CONDITIONS.get(resource.storage, lambda obj: [])
@@ -66,7 +66,7 @@ def partial(obj: dict[str, Any], version: str = "v1") -> dict[str, Any]:
 
 
 class TableForm:
-    """Renders objects of one resource as tables; column definitions only in the first of a stream."""
+    """Renders objects of one resource as tables; in a stream only the first has column definitions."""
 
     def __init__(self, resource: Resource, include: str, now: Callable[[], float], version: str = "v1") -> None:
         if include not in INCLUDED:

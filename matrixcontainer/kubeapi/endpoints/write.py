@@ -1,4 +1,4 @@
-"""Create, update, patch and delete: what the request says, and the verb that does it."""
+"""Create, update, patch and delete: parses the request and calls the verb."""
 
 from typing import Any
 
@@ -19,7 +19,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 
 
 class WriteHandler:
-    """The body is read by now; the answer comes when the change is durable."""
+    """Handles writes. The body has been read already; the response is sent once the change is durable."""
 
     def __init__(self, core: Core, responder: Responder, reader: ReadHandler) -> None:
         self._core, self._responder, self._reader = core, responder, reader
@@ -36,7 +36,7 @@ class WriteHandler:
     def _review(
         self, request: Request, resource: Resource, namespace: str, body: dict[str, Any], options: Options
     ) -> Response:
-        """Reviews are questions, not objects: created, answered, never stored."""
+        """Answer a review; reviews are created but never stored."""
         if choose(request.accept).form:
             raise errors.not_acceptable(", ".join(OFFERED))
         core, user = self._core, request.user

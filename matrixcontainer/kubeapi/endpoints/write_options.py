@@ -1,4 +1,4 @@
-"""What a write says in its query, its headers and its body: options, the object or the patch, and how to delete."""
+"""Parsing of a write's query, headers and body: options, object or patch, and DeleteOptions."""
 
 from typing import Any
 
@@ -48,7 +48,7 @@ def options_of(request: Request, subresource: str = "") -> Options:
 
 
 async def parsed(request: Request, resource: Resource, options: Options) -> dict[str, Any]:
-    """The body as an object of the resource, duplicate keys reported as the options want it."""
+    """Parse the body, reporting duplicate keys as the field validation option says."""
     duplicates: list[str] = []
     options.body = request.body
     value = await parse_large(request.body, request.media_type, duplicates)
@@ -75,7 +75,7 @@ async def parsed_patch(request: Request, resource: Resource, options: Options) -
 
 
 def as_type(value: Any, type_name: str) -> dict[str, Any]:
-    """A body as what is no resource but has a type; 400 naming the field that is of another."""
+    """Decode a value as a type that is not a resource. Raises 400 naming a field of the wrong type."""
     _, version, kind = type_name.rsplit(".", 2)
     schema = schema_of(type_name)
     if not isinstance(value, dict):
@@ -90,7 +90,7 @@ def as_type(value: Any, type_name: str) -> dict[str, Any]:
 
 
 def deletion_of(request: Request) -> Deletion:
-    """DeleteOptions from the body, else from the query."""
+    """DeleteOptions from the body, or else from the query."""
     reported: dict[str, Any] = {}
     if request.body.strip():
         try:
@@ -124,7 +124,7 @@ def deletion_of(request: Request) -> Deletion:
     if isinstance(grace, str) and grace == request.query.get("gracePeriodSeconds"):
         grace = request.number("gracePeriodSeconds")
     if grace is not None and type(grace) is not int:
-        raise errors.bad_request("gracePeriodSeconds must be a whole number of 64 bits")
+        raise errors.bad_request("gracePeriodSeconds must be a 64-bit integer")
     if grace is not None and grace < 0:
         grace = 1
     conditions = reported["preconditions"]

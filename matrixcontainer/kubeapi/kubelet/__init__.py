@@ -1,4 +1,4 @@
-"""The life of pods on emulated nodes as pure functions, what pods and nodes use, logs.
+"""The emulated kubelet as pure functions: pod lifecycle, resource usage and logs.
 
-Never writes; controllers and mirrors perform what it returns.
+It never writes; controllers and mirrors carry out what it returns.
 """

@@ -1,12 +1,12 @@
-"""The containers of one pod: waiting, running, ready, ended, started again; init containers before the others.
+"""Lifecycle of one pod's containers: waiting, running, ready, terminated, restarted; init containers first.
 
-Works on the statuses inside a pod status, in place. Timestamps carry whole seconds, so a probe's delay counts from the
-end of the second its container started in: never early, at most a second late.
+Updates the container statuses of a pod status in place. As timestamps have a precision of one second, a probe's delay
+counts from the end of the second in which its container started: never early, at most a second late.
 """
 
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, action_of, noted
+from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, action_of, annotation_of
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
@@ -22,12 +22,12 @@ class Containers:
         self.pod, self.status, self.now, self.pace = pod, status, now, pace
         self.spec = pod["spec"]
         self.policy = self.spec.get("restartPolicy", "Always")
-        self.init = self._paired("initContainers", "initContainerStatuses")
-        self.main = self._paired("containers", "containerStatuses")
+        self.init = self._with_statuses("initContainers", "initContainerStatuses")
+        self.main = self._with_statuses("containers", "containerStatuses")
         self.init_failed = False
 
-    def _paired(self, specs: str, statuses: str) -> list[tuple[Obj, Obj]]:
-        """Each container with its status; those without one are waiting."""
+    def _with_statuses(self, specs: str, statuses: str) -> list[tuple[Obj, Obj]]:
+        """Pair each container with its status, creating a waiting one if it has none."""
         current = {state["name"]: state for state in self.status.get(statuses) or []}
         pairs = []
         for container in self.spec.get(specs) or []:
@@ -49,10 +49,10 @@ class Containers:
             self.status[statuses] = [state for _, state in pairs]
         return pairs
 
-    # ---- going on
+    # ---- advancing
 
     def advance(self) -> float | None:
-        """Bring every container to where it should be now; returns the moment of the next change."""
+        """Advance every container to its state at this time; return when the next change is due."""
         again = None
         for container, state in self.init:
             again = earliest(again, self._move(container, state, init=True))
@@ -71,8 +71,8 @@ class Containers:
         return ended is not None and ended["exitCode"] == 0
 
     def _move(self, container: Obj, state: Obj, init: bool) -> float | None:
-        """Moves of one container until nothing more is due."""
-        for _ in range(4):  # waiting, running, ended, and waiting for the next start
+        """Advance one container until nothing more is due."""
+        for _ in range(4):  # waiting, running, terminated, and waiting for the next start
             if "terminated" in state["state"]:
                 due = self._after_end(container, state, init)
             elif "running" in state["state"]:
@@ -86,7 +86,7 @@ class Containers:
     def _while_waiting(self, container: Obj, state: Obj, init: bool) -> float | None:
         seed = f"{self.pod['metadata']['uid']} {container['name']}"
         reason = state["state"].get("waiting", {}).get("reason")
-        if noted(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
+        if annotation_of(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
             text = f'Back-off pulling image "{container.get("image", "")}"'
             state["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
             return self.now + self.pace.delay("pull", seed)
@@ -105,7 +105,7 @@ class Containers:
         return self.now
 
     def _may_start_from(self, init: bool) -> float:
-        """When the way was free: the pod was accepted, or the last init container ended."""
+        """When the container became startable: the pod was accepted, or the last init container ended."""
         ends = [self._ended_at(state) for _, state in self.init if "terminated" in state["state"]]
         return max([parse_timestamp(self.status["startTime"]), *ends])
 
@@ -120,15 +120,15 @@ class Containers:
             self._end(state, action.exit_code)
             return self.now
         ends = None if action.run_s is None else began + action.run_s
-        up = began + 1 + _passes_after(container["startupProbe"]) if container.get("startupProbe") else began
+        up = began + 1 + _probe_delay_s(container["startupProbe"]) if container.get("startupProbe") else began
         state["started"] = self.now >= up
         ready = up
         if probe := container.get("readinessProbe"):
-            ready = max(up, began + 1 + _passes_after(probe))
+            ready = max(up, began + 1 + _probe_delay_s(probe))
         if init and container.get("restartPolicy") != "Always":
             state["ready"] = False
             return ends
-        refused = noted(self.pod, "ready", container["name"]) == "false"
+        refused = annotation_of(self.pod, "ready", container["name"]) == "false"
         state["ready"] = bool(state["started"] and self.now >= ready and not refused)
         return earliest(ends, *(moment for moment in (up, ready) if moment > self.now))
 
@@ -158,7 +158,7 @@ class Containers:
         state["ready"] = state["started"] = False
 
     def _after_end(self, container: Obj, state: Obj, init: bool) -> float | None:
-        """Ended for good, or waiting to be started again."""
+        """Leave the container terminated, or make it wait for a restart, as the restart policy says."""
         code = state["state"]["terminated"]["exitCode"]
         policy = self.policy
         if init:
@@ -177,10 +177,10 @@ class Containers:
             if "terminated" not in state["state"]:
                 self._end(state, code, reason)
 
-    # ---- what it comes to
+    # ---- results
 
     def exit_codes(self) -> list[int] | None:
-        """Of the main containers, once all have ended for good."""
+        """Exit codes of the main containers once all have terminated; None before."""
         ended = [state["state"].get("terminated") for _, state in self.main]
         return [end["exitCode"] for end in ended] if all(ended) else None
 
@@ -197,7 +197,7 @@ class Containers:
         return [container["name"] for container, state in self.main if not state["ready"]]
 
 
-def _passes_after(probe: Obj) -> float:
-    """Seconds after the start until a probe that succeeds has succeeded often enough."""
+def _probe_delay_s(probe: Obj) -> float:
+    """Seconds after the start until a probe that always succeeds reaches its success threshold."""
     more = max((probe.get("successThreshold") or 1) - 1, 0) * (probe.get("periodSeconds") or 10)
     return float((probe.get("initialDelaySeconds") or 0) + more)

@@ -1,16 +1,16 @@
-"""What an emulated container does: how long it runs, how it ends and what it prints.
+"""Behaviour of an emulated container: how long it runs, its exit code and its output.
 
-No program runs. A few commands that people try things out with are understood by what they say (`sleep 5`, `echo hi`,
-`true`, `false`, `exit 3`, alone or joined in `sh -c`); annotations of the pod say it for everything else:
+No program runs. A few common commands are recognised (`sleep 5`, `echo hi`, `true`, `false`, `exit 3`, alone or joined
+in `sh -c`); for everything else, annotations of the pod define the behaviour:
 
-    kubelet.cloudmatrix.io/run-seconds: "30"        the containers end after so long
-    kubelet.cloudmatrix.io/exit-code: "1"           and this is how
-    kubelet.cloudmatrix.io/stop-seconds: "4"        how long they take to end when asked to
-    kubelet.cloudmatrix.io/ready: "false"           the readiness probe fails for as long as this stands
-    kubelet.cloudmatrix.io/image-pull: "fail"       the images cannot be pulled
-    kubelet.cloudmatrix.io/log: "line one\\nline two"  printed at the start
+    kubelet.cloudmatrix.io/run-seconds: "30"        the containers exit after that time
+    kubelet.cloudmatrix.io/exit-code: "1"           with this exit code
+    kubelet.cloudmatrix.io/stop-seconds: "4"        how long they take to stop when terminated
+    kubelet.cloudmatrix.io/ready: "false"           the readiness probe fails while this is set
+    kubelet.cloudmatrix.io/image-pull: "fail"       images cannot be pulled
+    kubelet.cloudmatrix.io/log: "line one\\nline two"  output at the start
 
-Each may name one container: `kubelet.cloudmatrix.io/run-seconds.worker`.
+A suffix limits an annotation to one container: `kubelet.cloudmatrix.io/run-seconds.worker`.
 """
 
 import re
@@ -23,14 +23,14 @@ PREFIX = "kubelet.cloudmatrix.io/"
 
 @dataclass(frozen=True)
 class ScriptAction:
-    """`run_s` is None for a container that runs until it is stopped."""
+    """What a container does. `run_s` is None if it runs until it is stopped."""
 
     run_s: float | None = None
     exit_code: int = 0
     lines: tuple[str, ...] = ()
 
 
-def noted(pod: dict[str, Any], word: str, container: str = "") -> str:
+def annotation_of(pod: dict[str, Any], word: str, container: str = "") -> str:
     notes = pod["metadata"].get("annotations") or {}
     return str(notes.get(f"{PREFIX}{word}.{container}", notes.get(PREFIX + word, "")))
 
@@ -44,18 +44,18 @@ def number(text: str) -> float | None:
 
 def action_of(pod: dict[str, Any], container: dict[str, Any]) -> ScriptAction:
     name = container["name"]
-    reported = understood([*(container.get("command") or []), *(container.get("args") or [])])
-    run_s = number(noted(pod, "run-seconds", name))
-    code = number(noted(pod, "exit-code", name))
-    printed = tuple(noted(pod, "log", name).splitlines())
+    reported = parse_command([*(container.get("command") or []), *(container.get("args") or [])])
+    run_s = number(annotation_of(pod, "run-seconds", name))
+    code = number(annotation_of(pod, "exit-code", name))
+    printed = tuple(annotation_of(pod, "log", name).splitlines())
     run_s = run_s if run_s is not None else reported.run_s
     if run_s is None and code is not None:
         run_s = 0.0
     return ScriptAction(run_s, int(code) if code is not None else reported.exit_code, printed + reported.lines)
 
 
-def understood(words: list[str]) -> ScriptAction:
-    """The action of a command line, as far as it is one of the few that are understood whole."""
+def parse_command(words: list[str]) -> ScriptAction:
+    """The action of a command line if all of it is recognised; otherwise one that runs until stopped."""
     if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash") and words[1] in ("-c", "-ec"):
         parts = [part.strip() for part in re.split(r";|&&|\n", words[2]) if part.strip()]
         try:

@@ -1,6 +1,6 @@
-"""What `kubectl logs` shows of containers in which no program runs: what their commands and annotations say.
+"""Logs of emulated containers, generated from their commands and annotations, as no program runs.
 
-The lines are made from the pod's status each time they are asked for, so they are the same after a restart.
+The lines are generated from the pod's status on each request, so they are the same after a restart.
 """
 
 import asyncio
@@ -35,11 +35,11 @@ class LogOptions:
 
 
 def read_log(core: Core, pod: Obj, options: LogOptions) -> bytes | AsyncIterator[bytes]:
-    """The log as bytes, or as chunks while it is followed; 400 with the words of the kubelet."""
+    """The log as bytes, or as chunks if followed. Raises 400 with the kubelet's messages."""
     _check(options, pod["metadata"]["name"])
     container = chosen_container(pod, options.container)
     if not pod["spec"].get("nodeName"):
-        return b""  # nobody has started it, so there is nothing to read
+        return b""  # not scheduled yet, so there are no logs
     lines = lines_of(pod, container, options.previous)
     shown = _limited(lines, options, core.now())
     if not options.follow or options.previous:
@@ -50,7 +50,7 @@ def read_log(core: Core, pod: Obj, options: LogOptions) -> bytes | AsyncIterator
 
 def _check(options: LogOptions, pod: str) -> None:
     if options.since_time and not DATE_TIME.fullmatch(options.since_time):
-        raise errors.bad_request(f"sinceTime: {errors.shown(options.since_time)} is no time of RFC 3339")
+        raise errors.bad_request(f"sinceTime: {errors.shown(options.since_time)} is not an RFC 3339 timestamp")
     found = []
     if options.tail is not None and options.tail < 0:
         found.append(errors.invalid("tailLines", options.tail, "must be greater than or equal to 0"))
@@ -88,7 +88,7 @@ def _state(pod: Obj, name: str) -> Obj:
 
 
 def lines_of(pod: Obj, name: str, previous: bool = False) -> list[Line]:
-    """All the container has printed so far."""
+    """All lines that the container has printed so far."""
     current = _state(pod, name)
     state = current.get("state") or {}
     if previous:
@@ -130,7 +130,7 @@ def _text(lines: list[Line], stamped: bool) -> bytes:
 async def _follow(
     core: Core, options: LogOptions, pod: Obj, name: str, shown: list[Line], sent: int
 ) -> AsyncIterator[bytes]:
-    """The rest as it comes, until the container has ended or the pod has gone."""
+    """Yield the log as it grows, until the container terminates or the pod is deleted."""
     key = ("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
     wake = asyncio.Event()
     waiters = core.store.log("pods").waiters

@@ -1,4 +1,4 @@
-"""Nodes as the scheduler and the emulated kubelets see them; rebuilt from the store at every start."""
+"""NodeFacts: the part of a Node that the scheduler and the emulated kubelets need, indexed in memory."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -22,7 +22,7 @@ class NodeFacts:
 
     @property
     def evicting(self) -> list[dict[str, Any]]:
-        """Taints that drive pods away."""
+        """The NoExecute taints."""
         return [taint for taint in self.taints if taint.get("effect") == "NoExecute"]
 
 
@@ -36,15 +36,15 @@ def facts_of_node(node: dict[str, Any]) -> NodeFacts:
         ready=conditions.get("Ready") == "True",
         unschedulable=bool(spec.get("unschedulable")),
         deleting="deletionTimestamp" in meta,
-        address=addresses.get("InternalIP") or made_up_address(meta["name"]),
+        address=addresses.get("InternalIP") or synthetic_address(meta["name"]),
         labels=meta.get("labels") or {},
         taints=spec.get("taints") or [],
         allocatable={name: milli_or_nothing(text) for name, text in (status.get("allocatable") or {}).items()},
     )
 
 
-def made_up_address(name: str) -> str:
-    """The same node gets the same one; from the block set aside for benchmarks (RFC 2544)."""
+def synthetic_address(name: str) -> str:
+    """A stable synthetic address for a node, from the block reserved for benchmarks (RFC 2544)."""
     mark = hashlib.sha256(name.encode()).digest()
     return f"198.18.{mark[0]}.{mark[1] % 254 + 1}"
 
@@ -69,7 +69,7 @@ class NodeIndex:
 
 
 def node_info(name: str) -> dict[str, str]:
-    """What the kubelet of an emulated node says of the machine it runs on."""
+    """The `status.nodeInfo` that an emulated node's kubelet reports."""
     return {
         "architecture": "arm64",
         "operatingSystem": "linux",

@@ -1,4 +1,4 @@
-"""What a kubelet records when a pod's status changes: containers that start, wait after a crash or are killed."""
+"""Events that a kubelet records when a pod's status changes: containers started, in back-off or killed."""
 
 from dataclasses import dataclass
 from typing import Any
@@ -14,7 +14,7 @@ class PodEvent:
 
 
 def pod_events(pod: dict[str, Any], status: dict[str, Any]) -> list[PodEvent]:
-    """The events on the way from the status that `pod` has to `status`."""
+    """The events for a change from the current status of `pod` to `status`."""
     before = {c["name"]: c for c in (pod.get("status") or {}).get("containerStatuses") or []}
     reported = []
     for state in status.get("containerStatuses") or []:

@@ -1,6 +1,6 @@
-"""What controllers ask of pods, read once per change: owner, labels, node, readiness, what they take.
+"""PodFacts: the part of a pod that controllers need (owner, labels, node, readiness, requests), read once per change.
 
-`PodIndex` holds one `PodFacts` per pod. It is rebuilt from the store at every start; nothing in it is the only copy.
+`PodIndex` holds one per pod. It is only a cache, rebuilt from the store at every start.
 """
 
 from collections.abc import Callable, Iterable
@@ -20,7 +20,7 @@ TRACKING = "batch.kubernetes.io/job-tracking"
 
 @dataclass(slots=True)
 class PodFacts:
-    """A pod in brief. Times are seconds since the epoch; `ready_since` is 0 while it is not ready."""
+    """Summary of a pod. Times are seconds since the epoch; `ready_since` is 0 while the pod is not ready."""
 
     key: Name
     uid: str = ""
@@ -40,13 +40,13 @@ class PodFacts:
     priority: int = 0
     ip: str = ""
     asks: dict[str, int] | None = None
-    tracked: bool = False  # a Job has still to count it
+    tracked: bool = False  # a Job has yet to count it
     finished: float = 0.0
     restart_sum: int = 0
 
     @property
     def job_name(self) -> str:
-        """The Job that controls it; "" where none does."""
+        """Name of the Job that controls it, "" if none."""
         return self.owner_name if self.owner_kind == "Job" else ""
 
     @property
@@ -59,7 +59,7 @@ class PodFacts:
 
     @property
     def active(self) -> bool:
-        """Counts as a replica: neither ended nor on its way out."""
+        """Whether it counts as a replica: neither finished nor being deleted."""
         return not self.ended and not self.deleting
 
     def available(self, min_ready_s: int, now: float) -> bool:
@@ -103,7 +103,7 @@ def facts_of(pod: dict[str, Any]) -> PodFacts:
 
 
 class Facts(Protocol):
-    """What an index needs to know of what it holds."""
+    """What an index requires of its entries."""
 
     key: Name
 
@@ -112,7 +112,7 @@ F = TypeVar("F", bound=Facts)
 
 
 class FactsIndex(Generic[F]):
-    """The facts of one kind's objects, found by key and by what `places` says of each; rebuilt at every start."""
+    """An index of one kind's facts, by key and by the places that `places` returns for each."""
 
     def __init__(self, read: Callable[[Record], F], places: Callable[[F], Iterable[Place]]) -> None:
         self._read, self._places = read, places
@@ -123,11 +123,11 @@ class FactsIndex(Generic[F]):
         return self._facts.get(key)
 
     def at(self, *place: str) -> list[F]:
-        """Those at a place, by key."""
+        """The facts at a place, sorted by key."""
         return [self._facts[key] for key in sorted(self._at.get(place, ()))]
 
     def put(self, record: Record) -> tuple[F | None, F]:
-        """Remember the object as it is now; returns what was known before and what is known now."""
+        """Store the object's current facts; return (previous facts, current facts)."""
         facts = self._read(record)
         before = self.drop(record.key[1:])
         self._facts[record.key[1:]] = facts
@@ -152,15 +152,15 @@ def _places_of(pod: PodFacts) -> list[Place]:
 
 
 class PodIndex(FactsIndex[PodFacts]):
-    """Pods by owner, by node, and without an owner by namespace; and what those on a node take together."""
+    """Pods by owner, by node, and those without an owner by namespace; and the total requests on each node."""
 
     def __init__(self) -> None:
         super().__init__(lambda record: facts_of(record.obj), _places_of)
-        self.taken: dict[str, dict[str, int]] = {}  # node: resource: thousandths that live pods take
+        self.taken: dict[str, dict[str, int]] = {}  # node: resource: milli-units requested by unfinished pods
         self.unbound: set[Name] = set()
         self.addresses: dict[str, Name] = {}
-        self._promised: dict[Name, str] = {}
-        """Addresses that pods are to have whose status does not show them yet."""
+        self._assigned: dict[Name, str] = {}
+        """Addresses assigned to pods whose status does not show them yet."""
 
     def owned_by(self, uid: str) -> list[PodFacts]:
         return self.at("owner", uid)
@@ -175,27 +175,27 @@ class PodIndex(FactsIndex[PodFacts]):
         return [facts for facts in self._facts.values() if facts.tracked]
 
     def tracked_for(self, namespace: str, job_name: str) -> list[PodFacts]:
-        """Those that Jobs of that name have still to count, of whatever uid; with "" those that no Job controls."""
+        """Pods that Jobs of that name have yet to count, whatever the Job's uid; with "" those that no Job controls."""
         return self.at("tracked", namespace, job_name)
 
-    def promised(self, pod: PodFacts, address: str) -> str:
-        """The address that the pod is to have: what it was promised before, or else this one; "" where that is another
-        live pod's. A promise ends with the pod, and with what its status shows in its place."""
-        if pod.key in self._promised:
-            return self._promised[pod.key]
+    def assign_address(self, pod: PodFacts, address: str) -> str:
+        """The address assigned to the pod: an earlier one, or else `address`; "" if another live pod has that. The
+        assignment ends with the pod, or once its status shows an address."""
+        if pod.key in self._assigned:
+            return self._assigned[pod.key]
         if self.addresses.setdefault(address, pod.key) != pod.key:
             return ""
-        self._promised[pod.key] = address
+        self._assigned[pod.key] = address
         return address
 
     def put(self, record: Record) -> tuple[PodFacts | None, PodFacts]:
-        promised = self._promised.get(record.key[1:])
+        assigned = self._assigned.get(record.key[1:])
         before, facts = super().put(record)
-        if promised and before is not None and (before.uid, "") == (facts.uid, facts.ip) and not facts.ended:
-            self.addresses[promised] = facts.key
-            self._promised[facts.key] = promised
+        if assigned and before is not None and (before.uid, "") == (facts.uid, facts.ip) and not facts.ended:
+            self.addresses[assigned] = facts.key
+            self._assigned[facts.key] = assigned
         if facts.node:
-            self._weigh(facts, 1)
+            self._count_requests(facts, 1)
         elif facts.active:
             self.unbound.add(facts.key)
         if facts.ip and not facts.ended:
@@ -207,14 +207,14 @@ class PodIndex(FactsIndex[PodFacts]):
         if facts is None:
             return None
         self.unbound.discard(key)
-        for address in (facts.ip, self._promised.pop(key, "")):
+        for address in (facts.ip, self._assigned.pop(key, "")):
             if self.addresses.get(address) == key:
                 del self.addresses[address]
         if facts.node:
-            self._weigh(facts, -1)
+            self._count_requests(facts, -1)
         return facts
 
-    def _weigh(self, facts: PodFacts, sign: int) -> None:
+    def _count_requests(self, facts: PodFacts, sign: int) -> None:
         if facts.ended:
             return
         taken = self.taken.setdefault(facts.node, {})
@@ -225,9 +225,9 @@ class PodIndex(FactsIndex[PodFacts]):
 
 
 def requests_of(spec: dict[str, Any]) -> dict[str, int]:
-    """What a pod takes of a node, in thousandths: the sum of its containers, or its greediest init container.
+    """A pod's effective requests in milli-units: the sum of its containers, or its largest init container.
 
-    What is no quantity counts as nothing: a controller must not fail on a stored object.
+    Invalid quantities count as zero: a controller must not fail on a stored object.
     """
     total: dict[str, int] = {}
     for container in spec.get("containers") or []:

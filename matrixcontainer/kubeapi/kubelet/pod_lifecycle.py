@@ -1,16 +1,16 @@
-"""The life of a pod on an emulated node, as one function: the pod as it is and the time, in; what comes next, out.
+"""Lifecycle of a pod on an emulated node, as a pure function of the pod and the time.
 
-`live` tells the status the pod should have now, whether it should be removed, and when to look again. Everything is
-read from the pod itself (when it was accepted, when each container started or ended), so a kubelet that was stopped
-and started goes on where the pod is. Stages and their delays are in pod_stages.yaml; what the containers do in
-container_script.py. Container by container is in container_lifecycle.py.
+`live` returns the status that the pod should have now, whether to remove it, and when the next change is due.
+Everything is derived from the pod itself (when it was accepted, when each container started or ended), so a restarted
+kubelet continues where it was. Stages and their delays are in pod_stages.yaml, the behaviour of containers in
+container_script.py, their lifecycle in container_lifecycle.py.
 """
 
 from dataclasses import dataclass
 from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.container_lifecycle import Containers, earliest
-from matrixcontainer.kubeapi.kubelet.container_script import noted, number
+from matrixcontainer.kubeapi.kubelet.container_script import annotation_of, number
 from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 from matrixcontainer.kubeapi.schema.structural import copy_json
@@ -20,7 +20,7 @@ Obj = dict[str, Any]
 
 @dataclass
 class Next:
-    """`status` when it should change, `remove` when the pod should go, `at` the moment of the next stage."""
+    """`status` if it should change, `remove` if the pod should be removed, `at` the time of the next stage."""
 
     status: Obj | None = None
     remove: bool = False
@@ -30,7 +30,7 @@ class Next:
 def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
     meta, current = pod["metadata"], pod.get("status") or {}
     if "deletionTimestamp" in meta:
-        return _leave(pod, now, pace)
+        return _terminate(pod, now, pace)
     if current.get("phase") in ("Succeeded", "Failed"):
         return Next()
     seen = _bound_at(pod) + pace.delay("accept", meta["uid"])
@@ -43,10 +43,10 @@ def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
     limit = pod["spec"].get("activeDeadlineSeconds")
     ends = parse_timestamp(status["startTime"]) + limit if limit is not None else None
     if ends is not None and now >= ends:
-        return Next(status=_out_of_time(pod, status, now))
+        return Next(status=_deadline_exceeded(pod, status, now))
     containers = Containers(pod, status, now, pace)
     again = containers.advance()
-    _conclude(pod, status, containers, now)
+    _set_phase(pod, status, containers, now)
     return Next(status if status != pod.get("status") else None, at=earliest(again, ends))
 
 
@@ -72,7 +72,7 @@ def set_condition(status: Obj, kind: str, value: bool, now: float, reason: str =
         conditions[conditions.index(current)] = fresh
 
 
-def _conclude(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
+def _set_phase(pod: Obj, status: Obj, containers: Containers, now: float) -> None:
     codes = containers.exit_codes()
     if containers.init_failed:
         status["phase"] = "Failed"
@@ -109,7 +109,7 @@ def _conditions(pod: Obj, status: Obj, containers: Containers, now: float) -> No
         set_condition(status, "Ready", False, now, "ReadinessGatesNotReady", text)
 
 
-def _out_of_time(pod: Obj, status: Obj, now: float) -> Obj:
+def _deadline_exceeded(pod: Obj, status: Obj, now: float) -> Obj:
     containers = Containers(pod, status, now, Pace({}))
     containers.end_all(137, "Error")
     status |= {"phase": "Failed", "reason": "DeadlineExceeded"}
@@ -119,15 +119,15 @@ def _out_of_time(pod: Obj, status: Obj, now: float) -> Obj:
     return status
 
 
-# ---- leaving
+# ---- termination
 
 
-def _leave(pod: Obj, now: float, pace: Pace) -> Next:
-    """Containers get their grace period; then they have ended, and the pod goes unless finalizers hold it."""
+def _terminate(pod: Obj, now: float, pace: Pace) -> Next:
+    """Terminate the pod: containers stop within the grace period, then the pod is removed unless finalizers keep it."""
     meta, current = pod["metadata"], pod.get("status") or {}
     grace = meta.get("deletionGracePeriodSeconds") or 0
     began = parse_timestamp(meta["deletionTimestamp"]) - grace
-    desired = number(noted(pod, "stop-seconds"))
+    desired = number(annotation_of(pod, "stop-seconds"))
     stop_s = desired if desired is not None else pace.delay("stop", meta["uid"])
     for container in pod["spec"].get("containers") or []:
         hook = ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}

@@ -1,19 +1,19 @@
-"""What pods and nodes use, as metrics.k8s.io reports it and autoscalers read it. Nothing is measured: it is declared.
+"""Resource usage of pods and nodes, for metrics.k8s.io and autoscalers. It is declared, not measured.
 
-Annotations declare it, on a pod, or on what controls it (a Deployment's annotations reach its ReplicaSets) for each of
-its pods; values are Kubernetes quantities, as they would be measured:
+Annotations declare it, on a pod or, for each of its pods, on the pod's controller (a Deployment's annotations are
+copied to its ReplicaSets). Values are Kubernetes quantities:
 
-    metrics.cloudmatrix.io/cpu: 250m             the pod's use, shared evenly by its containers
-    metrics.cloudmatrix.io/cpu.worker: 200m      of one container
-    metrics.cloudmatrix.io/memory: 512Mi         the same for memory, and for any other resource
-    metrics.cloudmatrix.io/total-cpu: "3"        on what controls the pods: shared evenly by all that run
+    metrics.cloudmatrix.io/cpu: 250m             usage of the pod, split evenly among its containers
+    metrics.cloudmatrix.io/cpu.worker: 200m      usage of one container
+    metrics.cloudmatrix.io/memory: 512Mi         likewise for memory, and for any other resource
+    metrics.cloudmatrix.io/total-cpu: "3"        on the controller: split evenly among all running pods
     custom.metrics.cloudmatrix.io/queue: "17"    a Pods or Object metric: on the pod, its controller or the object
     external.metrics.cloudmatrix.io/queue: "17"  an External metric: on the Namespace
 
 An object may also declare its own metrics in its status: `status.metrics.queue: "17"` is an Object metric.
 
-Where nothing is declared, a container uses a tenth of the CPU and half of the memory it requests, or 5m and 32Mi.
-Nodes use what their pods use and a little of their own; annotations on a Node override it.
+By default a container uses a tenth of the CPU and half of the memory that it requests, or 5m and 32Mi. A node uses what
+its pods use plus a little of its own; annotations on the Node override it.
 """
 
 from typing import Any
@@ -26,11 +26,11 @@ Usage = dict[str, int]  # resource: thousandths
 USAGE_ANNOTATION = "metrics.cloudmatrix.io/"
 CUSTOM = "custom.metrics.cloudmatrix.io/"
 EXTERNAL = "external.metrics.cloudmatrix.io/"
-DEFAULTS = {"cpu": (10, 5), "memory": (2, 32 * 2**20 * 1000)}  # a fraction of the request, or so much
+DEFAULTS = {"cpu": (10, 5), "memory": (2, 32 * 2**20 * 1000)}  # divisor of the request; usage without a request
 NODE_OWN = {"cpu": 100, "memory": 512 * 2**20 * 1000}
 
 
-def notes_of(obj: Obj | None) -> dict[str, str]:
+def annotations_of(obj: Obj | None) -> dict[str, str]:
     return ((obj or {}).get("metadata") or {}).get("annotations") or {}
 
 
@@ -42,9 +42,9 @@ def amount(text: str | None) -> int | None:
 
 
 def container_usage(pod: Obj, controller: Obj | None, running: int) -> dict[str, Usage]:
-    """By container. `running` is how many pods share what the controller says of them all."""
+    """Usage by container. `running` is the number of pods that share the controller's totals."""
     containers = pod["spec"].get("containers") or []
-    own, above = notes_of(pod), notes_of(controller)
+    own, above = annotations_of(pod), annotations_of(controller)
     words = {*DEFAULTS}
     for notes in (own, above):
         words |= {
@@ -58,7 +58,7 @@ def container_usage(pod: Obj, controller: Obj | None, running: int) -> dict[str,
         usage = found[name] = {}
         for word in sorted(words):
             reported = _annotated(own, above, word, name, len(containers), running)
-            usage[word] = reported if reported is not None else _presumed(container, word)
+            usage[word] = reported if reported is not None else _default_usage(container, word)
     return found
 
 
@@ -75,7 +75,7 @@ def _annotated(
     return None
 
 
-def _presumed(container: Obj, word: str) -> int:
+def _default_usage(container: Obj, word: str) -> int:
     if word not in DEFAULTS:
         return 0
     part, otherwise = DEFAULTS[word]

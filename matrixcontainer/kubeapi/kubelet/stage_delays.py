@@ -1,4 +1,4 @@
-"""The delays of emulated kubelets, read from pod_stages.yaml."""
+"""Stage delays of emulated kubelets, read from pod_stages.yaml."""
 
 import random
 from dataclasses import dataclass
@@ -7,7 +7,7 @@ from importlib.resources import files
 
 @dataclass(frozen=True)
 class Pace:
-    """Seconds before each stage; `delay` draws the jitter from what it is given, so the same pod draws the same."""
+    """Seconds before each stage. `delay` derives the jitter from `seed`, so it is the same for the same pod."""
 
     stages: dict[str, tuple[float, float]]
 
@@ -18,7 +18,7 @@ class Pace:
         return max(seconds + random.Random(f"{stage} {seed}").uniform(-jitter, jitter), 0.0)
 
     def back_off(self, restarts: int) -> float:
-        """Seconds a container waits after its crash number `restarts` + 1."""
+        """Back-off in seconds after a container's crash number `restarts` + 1."""
         return float(min(self.stages["restart"][0] * 2 ** min(restarts, 20), self.stages["restart_max"][0]))
 
 

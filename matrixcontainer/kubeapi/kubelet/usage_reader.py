@@ -1,4 +1,4 @@
-"""What pods, nodes and objects use now, read from the cluster by the rules of resource_usage.py."""
+"""Current resource usage and metrics of pods, nodes and objects, by the rules in resource_usage.py."""
 
 from matrixcontainer.kubeapi.kubelet.pod_info import PodIndex, controller_of
 from matrixcontainer.kubeapi.kubelet.resource_usage import (
@@ -9,14 +9,14 @@ from matrixcontainer.kubeapi.kubelet.resource_usage import (
     Obj,
     Usage,
     amount,
+    annotations_of,
     container_usage,
-    notes_of,
 )
 from matrixcontainer.kubeapi.registry.core import Core
 
 
 class UsageReader:
-    """Amounts in thousandths; None where nothing is declared."""
+    """Values are in milli-units; None if nothing is declared."""
 
     def __init__(self, core: Core, pods: PodIndex) -> None:
         self._core, self._pods = core, pods
@@ -28,7 +28,7 @@ class UsageReader:
         return self.object(reference, pod["metadata"]["namespace"])
 
     def object(self, reference: Obj, namespace: str) -> Obj | None:
-        """What a reference of kind, apiVersion and name points at."""
+        """The object that a reference (kind, apiVersion, name) points to."""
         resource = self._core.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
         if resource is None:
             return None
@@ -52,22 +52,22 @@ class UsageReader:
                         total[word] = total.get(word, 0) + used
         reported = {
             key[len(USAGE_ANNOTATION) :]: amount(text)
-            for key, text in notes_of(node).items()
+            for key, text in annotations_of(node).items()
             if key.startswith(USAGE_ANNOTATION)
         }
         return total | {word: used for word, used in reported.items() if used is not None}
 
     def custom_of_pod(self, pod: Obj, metric: str) -> int | None:
-        own = amount(notes_of(pod).get(CUSTOM + metric))
-        return own if own is not None else amount(notes_of(self.controller(pod)).get(CUSTOM + metric))
+        own = amount(annotations_of(pod).get(CUSTOM + metric))
+        return own if own is not None else amount(annotations_of(self.controller(pod)).get(CUSTOM + metric))
 
     def custom_of(self, obj: Obj | None, metric: str) -> int | None:
-        noted = amount(notes_of(obj).get(CUSTOM + metric))
-        if noted is not None:
-            return noted
+        declared = amount(annotations_of(obj).get(CUSTOM + metric))
+        if declared is not None:
+            return declared
         reported = ((obj or {}).get("status") or {}).get("metrics")
         return amount(reported.get(metric)) if isinstance(reported, dict) else None
 
     def external(self, namespace: str, metric: str) -> int | None:
         record = self._core.store.get(("namespaces", "", namespace))
-        return amount(notes_of(record.obj).get(EXTERNAL + metric)) if record is not None else None
+        return amount(annotations_of(record.obj).get(EXTERNAL + metric)) if record is not None else None

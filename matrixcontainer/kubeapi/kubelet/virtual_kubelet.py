@@ -1,7 +1,7 @@
-"""One pass of a virtual kubelet over one pod: what to write, what to record, whether to remove it, when to come again.
+"""One pass of a virtual kubelet over one pod: the status to write, events, removal, and when the next pass is due.
 
-The embedded API's own kubelets and those of mirrored nodes in a shared cluster are this function; they differ in how
-they read and write.
+The embedded API's kubelets and those of mirrored nodes in a shared cluster both use this function; they differ only in
+how they read and write.
 """
 
 import hashlib
@@ -18,7 +18,7 @@ ADDRESSES = 4 * 256 * HOSTS
 
 @dataclass(frozen=True)
 class PodSync:
-    """`status` to write when it changes, with the `events` of the change; `again_s` until the next stage."""
+    """The `status` to write if it changed, the `events` to record, and `again_s`, the seconds until the next stage."""
 
     status: dict[str, Any] | None
     events: list[PodEvent]
@@ -27,14 +27,14 @@ class PodSync:
 
 
 def sync_pod(pod: dict[str, Any], now: float, pace: Pace, host_ip: str, pod_ip: str) -> PodSync:
-    """`pod_ip` is the pod's own address; on the host's network it has the host's."""
+    """Run one pass. `pod_ip` is the pod's own address; with hostNetwork it gets `host_ip` instead."""
     coming = live(pod, now, pace, host_ip, host_ip if pod["spec"].get("hostNetwork") else pod_ip)
     events = pod_events(pod, coming.status) if coming.status is not None else []
     return PodSync(coming.status, events, coming.remove, None if coming.at is None else coming.at - now)
 
 
 def pod_address(uid: str, attempt: int = 0) -> str:
-    """An address drawn from the pod's uid; with a further `attempt` the next one of the block."""
+    """An address derived from the pod's uid; each further `attempt` yields the next one of the block."""
     drawn = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:3], "big")
     network, host = divmod((drawn + attempt) % ADDRESSES, HOSTS)
     return f"10.{244 + (network >> 8)}.{network & 255}.{host + 1}"

@@ -1,4 +1,4 @@
-"""What all of Kubernetes shares: errors, names, quantities, selectors, paths, times.
+"""API machinery basics: errors, names, quantities, selectors, JSONPath and timestamps.
 
-Imports no other room.
+It imports no other room.
 """

@@ -1,4 +1,4 @@
-"""Turns: what is refused of one keeps no other from its own."""
+"""Run several operations so that a failure of one does not hold up the others."""
 
 import asyncio
 from collections.abc import Awaitable, Iterable
@@ -10,9 +10,9 @@ T = TypeVar("T")
 
 
 async def attempt_all(attempts: Iterable[Awaitable[T]], *ignored: int) -> list[T]:
-    """One after another, all of them, whatever becomes of those before; then the first failure is raised.
+    """Await all attempts in sequence even if some fail, then raise the first failure.
 
-    Refusals with an `ignored` code are none. Returns what the others came to.
+    ApiErrors with an `ignored` code do not count as failures. Returns the results of the successful attempts.
     """
     found: list[T] = []
     first: Exception | None = None
@@ -29,9 +29,9 @@ async def attempt_all(attempts: Iterable[Awaitable[T]], *ignored: int) -> list[T
 
 
 def raise_if_cancelled(failure: Exception) -> None:
-    """Raise CancelledError where this task was asked to end, and what failed did so on the way there: who contains it
-    and continues would never end, and who waits for that end neither. A task group that failed is no such end, though
-    Python 3.11 and 3.12 count it as one from then on."""
+    """Raise CancelledError if this task was cancelled and `failure` arose from that. Code that catches the failure and
+    continues would otherwise never end, nor would whoever awaits it. A failed task group is not such a cancellation,
+    although Python 3.11 and 3.12 keep counting it as one."""
     task = asyncio.current_task()
     while task is not None and task.cancelling():
         if _interrupted(failure):
@@ -40,7 +40,7 @@ def raise_if_cancelled(failure: Exception) -> None:
 
 
 def _interrupted(failure: BaseException | None) -> bool:
-    """Whether it was raised while a cancellation was under way."""
+    """Whether the failure was raised while a CancelledError was being handled."""
     while failure is not None and not isinstance(failure, asyncio.CancelledError):
         failure = failure.__context__
     return failure is not None

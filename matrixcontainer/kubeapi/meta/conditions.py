@@ -1,4 +1,4 @@
-"""Conditions of a status: what holds of an object, since when and why."""
+"""Status conditions."""
 
 from typing import Any
 
@@ -6,7 +6,7 @@ from matrixcontainer.kubeapi.meta.timestamps import timestamp
 
 
 def set_condition(status: dict[str, Any], kind: str, value: str, reason: str, message: str, now: float) -> None:
-    """Set one condition in place; its transition time moves only when its status does."""
+    """Set a condition in place; lastTransitionTime changes only with its status."""
     conditions = status["conditions"] = status.get("conditions") or []
     fresh = {"type": kind, "status": value, "lastTransitionTime": timestamp(now), "reason": reason, "message": message}
     for index, current in enumerate(conditions):

@@ -1,8 +1,8 @@
-"""Failures as Kubernetes tells them: a Status object with a reason that clients branch on.
+"""API errors: Status objects with a reason that clients branch on.
 
-Every refusal of the server is an `ApiError`. It renders itself as `kind: Status`; an Invalid one carries all causes
-found in the object, each naming its field. Go clients branch on `reason`, Python ones on the HTTP code, people read
-`message`. Texts follow the public API conventions, because tests of operators compare them.
+Every error of the server is an `ApiError`, rendered as `kind: Status`; an Invalid one lists all causes with their
+fields. Go clients branch on `reason`, Python clients on the HTTP code, people read `message`. Messages follow the
+public API conventions, because operators' tests compare them.
 """
 
 import json
@@ -16,7 +16,7 @@ ABSENT: Any = type("Absent", (), {"__repr__": lambda self: "ABSENT", "__bool__":
 
 @dataclass(frozen=True)
 class Cause:
-    """One thing wrong with one field: reason (FieldValueInvalid, ...), message without the field, field path."""
+    """One error in one field: reason (FieldValueInvalid, ...), message without the field, and field path."""
 
     reason: str
     message: str
@@ -27,11 +27,11 @@ class Cause:
 
 
 class Spelled(str):
-    """A refused value that is shown as it is, such as `0x0`."""
+    """An invalid value that is shown verbatim, such as `0x0`."""
 
 
 def shown(value: Any) -> str:
-    """A refused value as the API prints it: strings quoted, everything else as JSON."""
+    """An invalid value as the API prints it: strings quoted, anything else as JSON."""
     if isinstance(value, Spelled):
         return value
     if isinstance(value, str):
@@ -81,7 +81,7 @@ def forbidden_field(field: str, detail: str) -> Cause:
 
 
 class ApiError(Exception):
-    """A refusal with its HTTP code, reason, message and details; `headers` go out with it."""
+    """An error with HTTP code, reason, message and details; `headers` are added to the response."""
 
     def __init__(self, code: int, reason: str, message: str, details: dict[str, Any] | None = None) -> None:
         super().__init__(message)
@@ -91,7 +91,7 @@ class ApiError(Exception):
         self.details = details
         self.headers: dict[str, str] = {}
         self.metadata: dict[str, Any] = {}
-        self.shows_details = False  # even when there are none
+        self.shows_details = False  # even if empty
 
     def status(self) -> dict[str, Any]:
         body: dict[str, Any] = {
@@ -110,7 +110,7 @@ class ApiError(Exception):
 
 @contextmanager
 def ignoring(*codes: int) -> Iterator[None]:
-    """Refusals with these codes, which others may cause at any time, are passed over."""
+    """Context that suppresses ApiErrors with these codes, which other clients may cause at any time."""
     try:
         yield
     except ApiError as failure:
@@ -137,21 +137,21 @@ def no_such_path() -> ApiError:
 
 
 class PlainPage(ApiError):
-    """A refusal from before or beside the API: there is no Status, only a page of text."""
+    """An error outside of the API proper, which is returned as plain text instead of a Status."""
 
     def page(self, path: str) -> str:
         return f"{self.message}\n"
 
 
 class NoSuchPage(PlainPage):
-    """Outside of what any group serves."""
+    """404 for a path outside of all groups."""
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
 
 class BrokenRequest(PlainPage):
-    """A request that fails before anybody knows what it is about."""
+    """500 for a request that fails before it was routed."""
 
     def __init__(self, why: str) -> None:
         super().__init__(500, "", why)
@@ -161,7 +161,7 @@ class BrokenRequest(PlainPage):
 
 
 def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
-    """409; `going` says that the one there is being deleted, `generated` that the name was made here."""
+    """409; `going`: the existing object is being deleted; `generated`: the server generated the name."""
     text = f'{qualified(plural, group)} "{name}" already exists'
     if generated:
         text += ", the server was not able to generate a unique name for the object"
@@ -178,7 +178,7 @@ def conflict(plural: str, group: str, name: str, why: str = STALE) -> ApiError:
 
 
 def unprocessable(kind: str, group: str, name: str, causes: list[Cause]) -> ApiError:
-    """422 Invalid with every cause; the message joins them as the API does."""
+    """422 Invalid with all causes, joined in the message as upstream does."""
     texts = list(dict.fromkeys(str(cause) for cause in causes))
     joined = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
     listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes]
@@ -224,7 +224,7 @@ def expired(message: str) -> ApiError:
 
 
 def untyped(message: str) -> ApiError:
-    """A failure nobody gave a reason to: 500 with the bare message."""
+    """500 without a reason and with the bare message."""
     return ApiError(500, "", message)
 
 

@@ -1,4 +1,4 @@
-"""The small dialect of JSONPath that printer columns, scale paths and selectable fields use.
+"""The subset of JSONPath that printer columns, scale paths and selectable fields use.
 
 `.spec.x`, `.metadata.annotations.a\\.b`, `.items[0]`, `.items[*].name`, `.conditions[?(@.type=="Ready")].status`.
 """
@@ -15,7 +15,7 @@ TOKEN = re.compile(
 
 
 class JsonPath:
-    """A compiled path; raises ValueError when the text is not understood."""
+    """A compiled path. Raises ValueError if the text is not supported."""
 
     def __init__(self, text: str) -> None:
         self.text = text.strip().removeprefix("{").removesuffix("}").removeprefix("$")
@@ -49,13 +49,13 @@ class JsonPath:
         return found[0] if found else None
 
     def keys(self) -> list[str]:
-        """The plain keys of a simple path; raises ValueError when it is not one."""
+        """The keys of a plain field path. Raises ValueError for any other path."""
         if any(step != "key" for step, _ in self.steps):
             raise ValueError(f"{self.text} is not a plain field path")
         return [key for _, key in self.steps]
 
     def put(self, obj: dict[str, Any], value: Any) -> None:
-        """Set the value there; ValueError where something that is no object is in the way."""
+        """Set the value at the path. Raises ValueError if a parent is not an object."""
         *parents, last = self.keys()
         for key in parents:
             obj = obj.setdefault(key, {})
@@ -66,7 +66,7 @@ class JsonPath:
 
 @lru_cache(maxsize=1024)
 def compiled(text: str) -> JsonPath:
-    """The path in a definition that is followed at each write, compiled once. Raises ValueError, as `JsonPath` does."""
+    """A cached compiled path, for paths in definitions that every write uses. Raises ValueError, as `JsonPath` does."""
     return JsonPath(text)
 
 

@@ -1,4 +1,4 @@
-"""`app=web,tier in (a, b),!old` read into requirements; what cannot be read is a 400 that says what was expected."""
+"""Parser of label selectors such as `app=web,tier in (a, b),!old`; a malformed one raises 400."""
 
 import re
 from dataclasses import dataclass
@@ -35,7 +35,7 @@ class Requirement:
         return (self.key in labels) == (self.operator == "exists")
 
     def _in_order(self, text: str) -> bool:
-        """What is no integer is in no order."""
+        """Compare as integers; False if either is not one."""
         bound_text = next(iter(self.values), "")
         if not (INTEGER.fullmatch(text) and INTEGER.fullmatch(bound_text)):
             return False
@@ -44,7 +44,7 @@ class Requirement:
 
 
 def read_requirements(text: str) -> list[Requirement]:
-    """The requirements of a selector, in their order. Raises ApiError 400 for what is none."""
+    """Parse a selector to requirements, in order. Raises ApiError 400 if it is malformed."""
     found: list[Requirement] = []
     place, more = 0, bool(text.strip())
     while more:

@@ -1,4 +1,4 @@
-"""What names may look like, and the messages for those that do not."""
+"""Validation of object names, with upstream's messages."""
 
 import re
 
@@ -23,7 +23,7 @@ LABEL_1035_TEXT = (
 
 
 def is_subdomain(name: str) -> str:
-    """Why the name is not a DNS subdomain; empty when it is one."""
+    """Why the name is not a DNS subdomain; empty if it is one."""
     if len(name) > 253:
         return "must be no more than 253 characters"
     return "" if SUBDOMAIN.fullmatch(name) else SUBDOMAIN_TEXT
@@ -44,7 +44,7 @@ def is_label_1035(name: str) -> str:
 
 
 def is_path_segment(name: str) -> str:
-    """RBAC names: anything that can stand alone in a URL path."""
+    """Why the name is not a URL path segment, as RBAC names must be; empty if it is one."""
     if name in (".", ".."):
         return f"may not be '{name}'"
     return next((f"may not contain '{bad}'" for bad in "/%" if bad in name), "")

@@ -1,4 +1,4 @@
-"""Qualified names (`example.com/name`), which label keys, annotations and finalizers are, and label values."""
+"""Validation of qualified names (`example.com/name`: keys of labels and annotations, finalizers) and label values."""
 
 import re
 
@@ -21,7 +21,7 @@ VALUE_RULE = (
 
 
 def qualified_mistakes(key: str) -> list[str]:
-    """Everything wrong with a qualified name."""
+    """All errors in a qualified name."""
     parts = key.split("/")
     if len(parts) > 2:
         return [
@@ -46,12 +46,12 @@ def qualified_mistakes(key: str) -> list[str]:
 
 
 def qualified_mistake(key: str) -> str:
-    """The first thing wrong with a qualified name, "" when nothing is."""
+    """The first error in a qualified name, "" if there is none."""
     return next(iter(qualified_mistakes(key)), "")
 
 
 def label_value_mistakes(value: str) -> list[str]:
-    """Everything wrong with a label's value."""
+    """All errors in a label value."""
     found = []
     if len(value) > LONGEST_NAME:
         found.append(f"must be no more than {LONGEST_NAME} characters")

@@ -1,6 +1,6 @@
-"""Quantities as the API spells them: the amounts of a resource list come back in their shortest exact form.
+"""Kubernetes quantities: parsing, canonical form and milli-units.
 
-`canonical("4000m")` is "4", `canonical("1024Mi")` is "1Gi", `canonical("0.5")` is "500m"; what is finer than a
+`canonical("4000m")` is "4", `canonical("1024Mi")` is "1Gi", `canonical("0.5")` is "500m"; precision finer than a
 thousandth is rounded up. Rules: public documentation of resource.Quantity.
 """
 
@@ -20,16 +20,16 @@ BINARY_WORDS = {power: suffix for suffix, power in BINARY.items()} | {0: ""}
 LEAST = Fraction(1, 1000)
 TEXT_MAX = 256
 EXPONENT_MAX = 64
-"""Beyond what any resource has; what is larger stands for this, so that no text costs more than others to work with."""
+"""Larger exponents are clamped to this, beyond any real resource, so that no text is expensive to compute with."""
 
 
 class NoQuantity(ValueError):
-    """The text is no quantity; says so in the words of the API."""
+    """The text is not a quantity; the message is worded as in the API."""
 
 
 @lru_cache(maxsize=4096)
 def parse(text: str) -> tuple[Fraction, str]:
-    """(amount, form) where the form is decimal, binary or exponent."""
+    """Parse to (amount, form), where form is decimal, binary or exponent. Raises NoQuantity."""
     match = FORM.fullmatch(text)
     if match is None:
         raise NoQuantity("quantities must match the regular expression " + f"'{FORM.pattern}'")
@@ -48,7 +48,7 @@ def parse(text: str) -> tuple[Fraction, str]:
 
 
 def whole_number(text: object, default: int = 0, largest: int = 2**31 - 1) -> int:
-    """The whole number of an annotation or label; `default` for anything that is none, or is beyond +-`largest`."""
+    """The integer in an annotation or label; `default` if it is not one or is beyond +-`largest`."""
     found = WHOLE.fullmatch(text) if isinstance(text, str) else None
     if found is None or len(found[0]) > 20:
         return default
@@ -57,18 +57,18 @@ def whole_number(text: object, default: int = 0, largest: int = 2**31 - 1) -> in
 
 
 def amount(text: object) -> Fraction:
-    """The amount itself; NoQuantity when the text is none."""
+    """The amount of a quantity. Raises NoQuantity."""
     return parse(str(text).strip())[0]
 
 
 @lru_cache(maxsize=4096)
 def milli(text: object) -> int:
-    """Whole thousandths, rounded up, so that sums and comparisons are exact: "250m" is 250, "1" is 1000."""
+    """Milli-units, rounded up, so that sums and comparisons are exact: "250m" is 250, "1" is 1000."""
     return ceil(amount(text) / LEAST)
 
 
 def milli_or_nothing(text: object) -> int:
-    """The same of a stored object, on which no controller may fail: what is no quantity counts as nothing."""
+    """As `milli`, but 0 for an invalid quantity: controllers must not fail on stored objects."""
     try:
         return milli(text)
     except NoQuantity:
@@ -76,24 +76,24 @@ def milli_or_nothing(text: object) -> int:
 
 
 def spelled_milli(thousandths: int) -> str:
-    """The shortest decimal spelling: "2", "1500m"."""
+    """Format milli-units in the shortest decimal form: "2", "1500m"."""
     return str(thousandths // 1000) if thousandths % 1000 == 0 else f"{thousandths}m"
 
 
 def spelled_kibi(thousandths: int) -> str:
-    """In Ki, as metrics are reported."""
+    """Format milli-units in Ki, as metrics are reported."""
     return f"{thousandths // 1000 // 1024}Ki"
 
 
 @lru_cache(maxsize=4096)
 def canonical(text: str) -> str:
-    """The shortest exact spelling of at least thousandths; NoQuantity when the text is no quantity."""
+    """The canonical form, rounded up to thousandths. Raises NoQuantity."""
     number, form = parse(text)
     return spelled(Fraction(ceil(number / LEAST)) * LEAST, form)
 
 
 def spelled(number: Fraction, form: str = "decimal") -> str:
-    """An amount in the form it was given in, so far as that is exact."""
+    """Format an amount in the given form if that is exact, otherwise in decimal."""
     if form == "binary" and (abs(number) < 1024 or number.denominator != 1):
         form = "decimal"
     if form == "binary":

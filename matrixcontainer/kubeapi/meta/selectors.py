@@ -1,4 +1,4 @@
-"""Label and field selectors: parsed once, asked often; a malformed one is a 400."""
+"""Label and field selectors, parsed once; a malformed one raises 400."""
 
 import re
 from collections.abc import Callable
@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.meta.label_selector import Requirement, read_requir
 
 
 class LabelSelector:
-    """`app=web,tier in (a, b),!old` as a list of requirements; empty matches everything."""
+    """A selector such as `app=web,tier in (a, b),!old`; an empty one matches everything."""
 
     def __init__(self, text: str) -> None:
         self.requirements = read_requirements(text)
@@ -27,7 +27,7 @@ class LabelSelector:
 Accessor = Callable[[dict[str, Any]], str]
 
 
-TERM = re.compile(r"(?:[^,\\]|\\.|\\$)+", re.DOTALL)  # a comma ends a term unless a backslash stands before it
+TERM = re.compile(r"(?:[^,\\]|\\.|\\$)+", re.DOTALL)  # a comma ends a term unless escaped by a backslash
 TERM_PARTS = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
 ESCAPE = re.compile(r"\\(.?)|([,=])", re.DOTALL)
 
@@ -44,10 +44,10 @@ def _unescaped(text: str) -> str:
 
 
 class FieldSelector:
-    """`metadata.name=x,status.phase!=Running` over the fields a resource offers."""
+    """A selector such as `metadata.name=x,status.phase!=Running` on the fields that a resource supports."""
 
     def __init__(self, text: str, offered: dict[str, Accessor], standard: bool = False) -> None:
-        """`standard` for built-in kinds that offer no more than every kind does; they word a refusal their own way."""
+        """`standard`: a built-in kind with only the common fields, whose error message upstream words differently."""
         self.terms: list[tuple[str, Accessor, str, bool]] = []
         for part in sorted(TERM.findall(text)):
             match = TERM_PARTS.match(part)
@@ -68,12 +68,12 @@ class FieldSelector:
         return all((read(obj) == wanted) == equal for _, read, wanted, equal in self.terms)
 
     def required_name(self) -> str | None:
-        """The one name that can match, when the selector names it."""
+        """The only name that can match, if the selector requires one."""
         return next((wanted for key, _, wanted, equal in self.terms if key == "metadata.name" and equal), None)
 
 
 def field_reader(path: str) -> Accessor:
-    """Reads a dotted path as the text a field selector compares; absent is ""."""
+    """A function that reads a dotted path as text for comparison; "" if absent."""
     steps = path.split(".")
 
     def read(obj: dict[str, Any]) -> str:
@@ -88,7 +88,7 @@ def field_reader(path: str) -> Accessor:
 
 
 def matches_label_selector(selector: dict[str, Any] | None, labels: dict[str, str]) -> bool:
-    """A LabelSelector object (matchLabels, matchExpressions) against labels; None matches nothing."""
+    """Whether labels match a LabelSelector object (matchLabels, matchExpressions); None matches nothing."""
     if selector is None:
         return False
     found = [Requirement(k, "in", frozenset([v])) for k, v in (selector.get("matchLabels") or {}).items()]
@@ -100,6 +100,6 @@ WORDS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "abse
 
 
 def requirement_of(term: dict[str, Any]) -> Requirement:
-    """An entry of matchExpressions, of a label selector or of a node selector term."""
+    """Convert an entry of matchExpressions, of a label selector or a node selector term."""
     values = frozenset(term.get("values") or [])
     return Requirement(term.get("key", ""), WORDS.get(term.get("operator", ""), "in"), values)

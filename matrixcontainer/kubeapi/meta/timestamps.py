@@ -1,4 +1,4 @@
-"""Moments as metadata carries them: RFC 3339, whole seconds."""
+"""Timestamps as in metadata: RFC 3339, whole seconds."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from datetime import UTC, datetime
 from functools import lru_cache
 
 FIRST, LAST = -62_135_596_800, 253_402_300_799
-"""The years 1 and 9999: RFC 3339 has no others."""
+"""The bounds of RFC 3339: years 1 to 9999."""
 
 
 def timestamp(now: float) -> str:
-    """Seconds since the epoch as RFC 3339 with whole seconds, as metadata carries it; what is beyond its last year is
-    its last second, for who may say how long something takes may say any number.
+    """Format seconds since the epoch as RFC 3339 with whole seconds, clamped to its range, as clients may request any
+    duration.
     """
     return _whole_second(max(FIRST, min(int(now), LAST)))
 

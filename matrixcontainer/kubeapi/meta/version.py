@@ -1,4 +1,4 @@
-"""The version this server says it is."""
+"""The version that this server reports."""
 
 VERSION = {
     "major": "1",

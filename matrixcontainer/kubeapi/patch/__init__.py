@@ -1,4 +1,4 @@
-"""Patches and server-side apply on plain objects, and who owns which field.
+"""Patches and server-side apply on plain objects, and field ownership.
 
-Reads and writes no store.
+It never accesses the store.
 """

@@ -1,9 +1,9 @@
-"""Managed fields: who has set which part of an object; and server-side apply, which merges by that knowledge.
+"""Managed fields, which record the owners of an object's fields, and server-side apply, which merges by them.
 
-Rules, as the public server-side apply documentation states them: an applier owns what it lists; a field owned by
-someone else with another value is a conflict unless forced; what an applier listed before and no longer lists goes
-away unless somebody else owns it; everyone else (create, update, patch) owns what they changed and takes it from the
-others. Entries are one per (manager, operation, apiVersion, subresource), Apply entries first.
+Rules, as in the public server-side apply documentation: an applier owns the fields it lists; a field owned by another
+manager with another value is a conflict unless forced; a field that an applier listed before and no longer lists is
+removed unless another manager owns it; all other writes (create, update, patch) own what they change and take it from
+other managers. There is one entry per (manager, operation, apiVersion, subresource), Apply entries first.
 """
 
 from dataclasses import dataclass
@@ -22,12 +22,12 @@ from matrixcontainer.kubeapi.patch.field_set import (
     child_schema,
     compare,
     from_fields,
-    in_set_order,
     is_associative,
     is_granular,
     item_element,
     path_text,
     paths_of,
+    set_order_key,
     to_fields,
     with_fields,
 )
@@ -41,7 +41,7 @@ Owner = tuple[str, str, str, str]  # manager, operation, apiVersion, subresource
 
 @dataclass
 class ManagedFields:
-    """What one owner holds, and since when."""
+    """The fields of one owner, and when it last changed them."""
 
     paths: Paths
     time: str
@@ -61,7 +61,7 @@ def read_managers(obj: dict[str, Any]) -> dict[Owner, ManagedFields]:
 
 
 def write_managers(obj: dict[str, Any], managers: dict[Owner, ManagedFields]) -> None:
-    """Put the owners that hold something into the object, Apply entries first, then by time."""
+    """Write managedFields: owners of at least one field, Apply entries first, then by time."""
     entries = []
     order = sorted(managers.items(), key=lambda pair: (pair[0][1] != "Apply", pair[1].time, pair[0]))
     for (manager, operation, api_version, subresource), current in order:
@@ -83,7 +83,7 @@ def write_managers(obj: dict[str, Any], managers: dict[Owner, ManagedFields]) ->
 
 
 def _are_managers(entries: Any) -> bool:
-    """Whether entries are of the form managed fields are kept in."""
+    """Whether entries are valid managedFields."""
 
     def is_set(node: Any) -> bool:
         return isinstance(node, dict) and all(
@@ -108,16 +108,16 @@ def track_update(
 ) -> None:
     """Record in `new` what `manager` changed. Called for every write that is not an apply.
 
-    Managers start from what the body says when it says something (an empty list resets), else from the old object;
-    an object whose managers were reset is tracked again from the first apply on.
+    Starts from the managedFields in the body, if any (an empty list resets them), otherwise from those of the old
+    object. After a reset, tracking resumes with the first apply.
     """
     stated = new["metadata"].get("managedFields")
     known = old["metadata"].get("managedFields") if old is not None else None
     odd = stated and stated != known and stated != [{}] and not _are_managers(stated)
     if (subresource and old is not None) or odd:
-        stated = (old or new)["metadata"].get("managedFields") or None  # nobody rewrites them there, or not so
+        stated = (old or new)["metadata"].get("managedFields") or None  # cannot be set there, or are invalid
     if stated == [] and not schema.ref:
-        stated = None  # an empty list is none, but for decoded types
+        stated = None  # an empty list counts as absent, except for built-in types
     if stated == [] or stated == [{}]:
         managers: dict[Owner, ManagedFields] = {}
         new["metadata"].pop("managedFields", None)
@@ -138,7 +138,7 @@ def track_update(
     if touched or gone:
         for owner, current in managers.items():
             if owner != me:
-                current.paths -= gone | touched  # nodes above touched leaves stay
+                current.paths -= gone | touched  # parents of touched leaves stay owned
         mine = managers.get(me, ManagedFields(frozenset(), now))
         paths = (mine.paths | touched) - gone
         if touched or me not in managers:
@@ -149,7 +149,7 @@ def track_update(
 
 
 def cap_updates(managers: dict[Owner, ManagedFields], now: str) -> dict[Owner, ManagedFields]:
-    """Merge the oldest Update entries into one, so that their number stays bounded."""
+    """Merge the oldest Update entries into one to bound their number."""
     updates = sorted((o for o in managers if o[1] == "Update"), key=lambda owner: (managers[owner].time, owner))
     if len(updates) <= UPDATE_ENTRIES_MAX:
         return managers
@@ -165,13 +165,13 @@ def cap_updates(managers: dict[Owner, ManagedFields], now: str) -> dict[Owner, M
 
 
 LAST_APPLIED = "kubectl.kubernetes.io/last-applied-configuration"
-CLIENT = "kubectl"  # the manager whose client-side applies become its server-side ones
+CLIENT = "kubectl"  # the manager whose client-side apply migrates to server-side apply
 BEFORE = "before-first-apply"
 
 
 @dataclass(frozen=True)
 class ApplyOptions:
-    """Who applies, where, when, and the configuration as it was sent."""
+    """Manager, subresource, time and force of an apply, and the configuration as sent."""
 
     manager: str
     subresource: str
@@ -183,12 +183,12 @@ class ApplyOptions:
 def apply_config(
     live: dict[str, Any] | None, config: dict[str, Any], schema: Schema, options: ApplyOptions
 ) -> dict[str, Any]:
-    """The object after `options.manager` applied `config`; raises ApiError 409 listing every conflict."""
+    """Apply `config` as `options.manager` and return the object. Raises ApiError 409 listing all conflicts."""
     base = live if live is not None else {"metadata": {}}
     plain = without_ownership(base)
     managers = read_managers(base)
     if live is not None and not managers:
-        managers = _everything_before(plain, schema, config["apiVersion"], options)
+        managers = _owner_before_first_apply(plain, schema, config["apiVersion"], options)
     me: Owner = (options.manager, "Apply", config["apiVersion"], options.subresource)
     earlier = [owner for owner in managers if owner[:2] == me[:2] and owner[3] == options.subresource]
     last: Paths = frozenset().union(*(managers[owner].paths for owner in earlier))
@@ -200,11 +200,13 @@ def apply_config(
         (owner, path)
         for owner, current in managers.items()
         if owner not in earlier
-        for path in sorted(current.paths & changed, key=in_set_order)
+        for path in sorted(current.paths & changed, key=set_order_key)
         if any(path[:length] in wanted for length in range(1, len(path) + 1))
     ]
     if conflicts and not options.force:
-        granted = _granted_to_client(plain, schema, config["apiVersion"]) if options.manager == CLIENT else frozenset()
+        granted = (
+            _client_side_applied(plain, schema, config["apiVersion"]) if options.manager == CLIENT else frozenset()
+        )
         if left := [(owner, path) for owner, path in conflicts if path not in granted]:
             raise conflict_error(left)
     for loser in {owner for owner, _ in conflicts}:
@@ -230,17 +232,17 @@ def apply_config(
     return drop_nulls(merged, schema) if schema.ref else merged
 
 
-def _everything_before(
+def _owner_before_first_apply(
     plain: dict[str, Any], schema: Schema, api_version: str, options: ApplyOptions
 ) -> dict[Owner, ManagedFields]:
-    """Who owns what an object nobody was tracked for holds at its first apply."""
+    """Owner of all fields of an untracked object at its first apply: before-first-apply."""
     added, modified, _ = compare({"metadata": {}}, plain, schema)
     paths = frozenset((added | modified) - NEVER_OWNED)
     return {(BEFORE, "Update", api_version, options.subresource): ManagedFields(paths, options.now)} if paths else {}
 
 
-def _granted_to_client(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:
-    """What kubectl applied on the client's side and is still so: taking it over is no conflict."""
+def _client_side_applied(plain: dict[str, Any], schema: Schema, api_version: str) -> Paths:
+    """Fields that kubectl set by client-side apply and that are unchanged: taking them over is not a conflict."""
     text = (plain["metadata"].get("annotations") or {}).get(LAST_APPLIED, "")
     try:
         last = orjson.loads(text)
@@ -256,12 +258,12 @@ def _as_last_applied(stated: dict[str, Any]) -> str:
     meta = dict(stated.get("metadata") or {})
     if LAST_APPLIED in (meta.get("annotations") or {}):
         meta["annotations"] = {key: value for key, value in meta["annotations"].items() if key != LAST_APPLIED}
-    text = errors.as_json(stated | {"metadata": meta})  # as Go prints it, angle brackets escaped
+    text = errors.as_json(stated | {"metadata": meta})  # Go escapes angle brackets
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e") + "\n"
 
 
 def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
-    """Lay `config` over `live`: objects by field, associative lists by item, everything else replaced."""
+    """Merge `config` into `live`: objects by field, associative lists by item; everything else is replaced."""
     if is_granular(schema, live) and is_granular(schema, config):
         merged = dict(live)
         for key, value in config.items():
@@ -283,14 +285,14 @@ def merge(live: Any, config: Any, schema: Schema, path: Path = ()) -> Any:
 
 
 Tree = dict[str, Any]
-"""Paths by their elements, each a tree of what follows it."""
-ITSELF = ""  # in a tree: the path ends here, too
+"""A set of paths as a tree, keyed by path element."""
+ITSELF = ""  # marks a node at which a path ends
 
 
 def remove_paths(value: Any, doomed: Paths, schema: Schema, listed: Paths = frozenset()) -> Any:
-    """Take away what the applier gave up: what it owned, and nobody owns now, goes with everything in it.
+    """Remove the `doomed` paths, which the applier gave up and nobody owns now, with everything below them.
 
-    An object or list that is empty by that goes too, unless it is among those `listed`.
+    An object or list that becomes empty is removed too, unless it is in `listed`.
     """
     tree: Tree = {}
     for path in doomed:
@@ -312,7 +314,7 @@ def _without(value: Any, doomed: Tree, schema: Schema, path: Path, listed: Paths
                 inner = (*path, f"f:{key}")
                 result = _without(item, below, child_schema(schema, key, path), inner, listed)
                 if result not in ({}, []) or item in ({}, []) or inner in listed:
-                    kept[key] = result  # else its last owned member went; an empty shell nobody listed goes with it
+                    kept[key] = result  # otherwise it has become empty and is not listed: drop it
         return kept
     if is_associative(schema, value):
         items = []

@@ -1,9 +1,9 @@
-"""Sets of field paths, as managedFields keeps them: which parts of an object someone has set.
+"""Sets of field paths, as stored in managedFields.
 
-A path is a tuple of elements in their FieldsV1 spelling: `f:name` a field, `k:{"key":"v"}` an item of a map list,
-`v:"x"` a member of a set. A set of paths is a frozenset of such tuples; FieldsV1 is its tree form, where "." says
-that the node itself belongs to the set. What counts as one leaf follows the schema: atomic lists and maps are owned
-whole. Form: public server-side apply documentation (FieldsV1).
+A path is a tuple of elements in FieldsV1 notation: `f:name` is a field, `k:{"key":"v"}` an item of a map list, `v:"x"`
+a member of a set. A set of paths is a frozenset of such tuples; FieldsV1 is its tree form, in which "." means that the
+node itself is in the set. The schema determines the leaves: atomic lists and maps are owned as a whole. Format: public
+server-side apply documentation (FieldsV1).
 """
 
 import json
@@ -23,8 +23,8 @@ Paths = frozenset[Path]
 ANY = Schema({"x-kubernetes-preserve-unknown-fields": True})
 
 SHAPES_KEPT = 192
-"""Sets of paths read or written lately. Objects made alike share one; those that name others by uid (the pods of each
-Deployment) are new every time, so that thousands would be kept for nothing, at some 8 KB each.
+"""Size of the caches of recently used sets. Objects of the same shape share one; those that contain uids of others (the
+pods of each Deployment) are always new, so a larger cache would only keep thousands of useless sets of about 8 KB.
 """
 
 NEVER_OWNED = frozenset(
@@ -52,14 +52,14 @@ def _compact(value: Any) -> str:
 
 
 def child_schema(schema: Schema, key: str, path: Path) -> Schema:
-    """The schema of a field; metadata has its own everywhere."""
+    """The schema of a field; top-level metadata is always ObjectMeta."""
     if path == () and key == "metadata":
         return schema_of("meta.v1.ObjectMeta")
     return schema.child(key) or ANY
 
 
 def item_element(schema: Schema, item: Any) -> str:
-    """How an item of an associative list is called in a path."""
+    """Path element of an item of an associative list."""
     if schema.list_type == "set":
         return "v:" + (orjson.dumps(item).decode() if type(item) is str else _compact(item))
     keys = {}
@@ -83,7 +83,7 @@ def is_granular(schema: Schema, value: Any) -> bool:
 
 
 def paths_of(value: Any, schema: Schema, path: Path = (), nodes: bool = False) -> set[Path]:
-    """The set of a whole value; with `nodes`, inner objects are members too, as when they have just appeared."""
+    """All paths in a value; with `nodes`, inner objects and lists are included too, as for newly added ones."""
     found: set[Path] = set()
     _add_paths(found, value, schema, path, nodes)
     return found
@@ -129,7 +129,7 @@ def _compare(
 ) -> None:
     if type(old) is type(new) and same_json(old, new):
         return
-    if old is None:  # what Go prints as null was there all the same
+    if old is None:  # Go serialises an empty value as null
         old = {} if is_granular(schema, new) else [] if is_associative(schema, new) else None
     if is_granular(schema, old) and is_granular(schema, new):
         for key in old.keys() | new.keys():
@@ -163,7 +163,7 @@ def _compare_child(
 
 
 def with_fields(paths: Paths, schema: Schema) -> Paths:
-    """The set with every declared field that something in it stands below; entries of maps and lists are not added."""
+    """The set plus all declared fields above its paths; entries of maps and lists are not added."""
     found = set(paths)
     for path in paths:
         node = schema
@@ -178,8 +178,8 @@ def with_fields(paths: Paths, schema: Schema) -> Paths:
     return frozenset(found)
 
 
-def in_set_order(path: Path) -> list[tuple[bool, str]]:
-    """Sort key of a path: at every level what is in the set itself comes before what has more below."""
+def set_order_key(path: Path) -> list[tuple[bool, str]]:
+    """Sort key of a path: at every level, leaves sort before elements with children."""
     return [(place < len(path) - 1, element) for place, element in enumerate(path)]
 
 
@@ -187,7 +187,7 @@ def in_set_order(path: Path) -> list[tuple[bool, str]]:
 
 
 def to_fields(paths: Paths | set[Path]) -> dict[str, Any]:
-    """The tree form of a set; shared between objects of one shape, so it is only to be read."""
+    """The tree form of a set. It is cached and shared, so it must not be modified."""
     return _tree_of(frozenset(paths))
 
 
@@ -209,7 +209,7 @@ def _tidy(node: dict[str, Any]) -> dict[str, Any]:
 
 
 def from_fields(tree: dict[str, Any]) -> Paths:
-    """The set a tree form stands for; malformed members are ignored."""
+    """Parse a tree form; malformed members are ignored."""
     return _parsed(dump_json(tree))
 
 
@@ -241,7 +241,7 @@ def _normal(element: str) -> str:
 
 
 def path_text(path: Path) -> str:
-    """A path as conflict messages print it: `.spec.ports[port=80].name`."""
+    """A path as in conflict messages: `.spec.ports[port=80].name`."""
     return "".join(map(element_text, path))
 
 

@@ -1,8 +1,7 @@
-"""The three patches that are not apply: JSON patch, JSON merge patch, and strategic merge for built-in kinds.
+"""JSON patch (RFC 6902), JSON merge patch (RFC 7386), and strategic merge patch for built-in kinds.
 
-Each takes a fresh object and returns the patched one; what cannot be done is an ApiError and leaves nothing half
-done. JSON patch: RFC 6902; merge patch: RFC 7386; strategic merge: the public document of the Kubernetes project
-("Strategic Merge Patch"): lists merge by their key, `$patch`, `$retainKeys`, `$setElementOrder/x`,
+Each returns a patched copy of the object, or raises ApiError. Strategic merge follows the Kubernetes project's
+document ("Strategic Merge Patch"): lists merge by key, with `$patch`, `$retainKeys`, `$setElementOrder/x` and
 `$deleteFromPrimitiveList/x`.
 """
 
@@ -16,11 +15,12 @@ from matrixcontainer.kubeapi.storage.objects import dump_json
 
 PATCH_OPERATIONS_MAX = 10_000
 COPIED_BYTES_MAX = 3 * 2**20
-"""Of all copies of a patch together, as in k8s.io/apiserver (JSONPatchMaxCopyBytes): each may double what there is."""
+"""Limit on all copy operations of a patch together, as in k8s.io/apiserver (JSONPatchMaxCopyBytes): each may double the
+document."""
 
 
 class PatchFailed(ApiError):
-    """A patch that cannot be carried out: the client hears no more than that, the log and webhooks hear why."""
+    """A patch that cannot be applied. Clients get a generic message, as upstream; logs and webhook errors get `why`."""
 
     def __init__(self, why: str) -> None:
         super().__init__(422, "Invalid", "the server rejected our request due to an error in our request", {})
@@ -34,7 +34,7 @@ class PatchFailed(ApiError):
 
 
 def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
-    """All operations or none; a failed `test` or a missing path is a 422."""
+    """Apply all operations or none. A failed `test` or a missing path raises 422."""
     if not isinstance(operations, list):
         raise bad_request("error decoding patch: json: cannot unmarshal object into a list of operations")
     if len(operations) > PATCH_OPERATIONS_MAX:
@@ -71,8 +71,8 @@ def _demand_operation(operation: Any) -> None:
 OPERATION_WORDS = ("op", "path", "from", "value")
 
 
-def odd_words(operations: Any) -> list[str]:
-    """What operations say that no operation has."""
+def unknown_fields(operations: Any) -> list[str]:
+    """Warnings for unknown fields of operations."""
     return [
         f'json patch unknown field "[{index}].{word}"'
         for index, operation in enumerate(operations if isinstance(operations, list) else [])
@@ -119,7 +119,7 @@ def _missing(token: str) -> PatchFailed:
 
 
 def _index(token: str, limit: int) -> int:
-    """A place in a list; negative ones count from its end."""
+    """A list index; negative ones count from the end."""
     try:
         place = int(token)
     except ValueError:
@@ -139,7 +139,7 @@ def _step(container: Any, token: str) -> Any:
 
 
 def _read(root: Any, path: list[str]) -> Any:
-    """The value at a path; a key its object does not have is null."""
+    """The value at a path; a missing key of the last object yields None."""
     if not path:
         return root
     container = root
@@ -230,14 +230,14 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema)
         if key.startswith(DROP):
             _drop_members(target, key.removeprefix(DROP), value)
         elif value is None or (_is_directive(value) and not isinstance(target.get(key), dict)):
-            target.pop(key, None)  # a directive has nothing there to say anything of
+            target.pop(key, None)  # a directive without a target is dropped
         else:
             target[key] = _merge_value(target.get(key), value, schema.child(key) or ANY)
     return target
 
 
 def _drop_members(target: dict[str, Any], name: str, members: Any) -> None:
-    """Without its members, or without the list where the patch says null; what is no list is left alone."""
+    """Delete members from a primitive list, or the whole list if `members` is null. Anything else stays as it is."""
     if members is None:
         target.pop(name, None)
     elif isinstance(members, list) and isinstance(target.get(name), list):
@@ -254,7 +254,7 @@ def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
 
 
 def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], order: Any, schema: Schema) -> None:
-    """Merge a list whose order the patch tells: what it names comes in its order, the others where they stood."""
+    """Merge a list with $setElementOrder: the items it names in that order, the others at their old positions."""
     current, reported = target.get(name), patch.get(name)
     for value in (order, current or [], reported or []):
         if not isinstance(value, list):
@@ -272,7 +272,7 @@ def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], or
 
 
 def _demand_order(reported: list[Any], order: list[Any], merge_key: str) -> None:
-    """What a patch adds or changes comes in the order it tells."""
+    """Raise unless the patch's items are in the order that its $setElementOrder gives."""
     wanted = [item for item in reported if not (isinstance(item, dict) and "$patch" in item)]
     place = 0
     for item in order if wanted else ():
@@ -294,7 +294,7 @@ def _merge_value(target: Any, value: Any, schema: Schema) -> Any:
 
 
 def _without_directives(value: Any) -> Any:
-    """What is new is taken from the patch as it is, but for what bears a directive."""
+    """A new value from the patch, without the parts that are directives."""
     if isinstance(value, dict):
         return {key: _without_directives(item) for key, item in value.items() if not _is_directive(item)}
     if isinstance(value, list):
@@ -352,9 +352,8 @@ def _identity(item: Any, merge_key: str) -> str:
 
 
 def _in_order(merged: list[Any], order: list[Any], before: list[Any], merge_key: str) -> list[Any]:
-    """What `order` names in its order, the others in the order of `before`; both woven by their places in `before`.
-
-    Where one of two was not there before, the named one goes first.
+    """Sort the items named in `order` in that order and the others as in `before`, and interleave both by their
+    positions in `before`. If one of two has none, the named one comes first.
     """
     wanted = {_identity(item, merge_key): place for place, item in reversed(list(enumerate(order)))}
     stood = {_identity(item, merge_key): place for place, item in reversed(list(enumerate(before)))}

@@ -1,7 +1,7 @@
-"""Whether an applied configuration has the types its kind declares; server-side apply merges nothing else.
+"""Type checks of applied configurations, before server-side apply merges them.
 
-Unlike validation this knows only shapes: scalars, lists, maps, which fields there are, and that members of sets and
-keyed lists come once.
+Unlike validation they cover only structure: scalars, lists, maps, known fields, and unique members of sets and map
+lists.
 """
 
 from typing import Any
@@ -23,7 +23,7 @@ Mistakes = list[tuple[str, str]]  # path, what is wrong there
 
 
 def demand_typed(config: dict[str, Any], schema: Schema, api_version: str) -> None:
-    """Raises ApiError 500 naming everything in the configuration that has not the declared type."""
+    """Raise ApiError 500, as upstream does, listing everything in the configuration with a wrong type."""
     found: Mistakes = []
     _check_map(config, schema, "", (), found)
     if not found:
@@ -70,7 +70,7 @@ def _check_list(value: list[Any], schema: Schema, at: str, path: tuple[str, ...]
     for index, item in enumerate(value):
         where = f"[{index}]"
         if schema.list_type in ("set", "map"):
-            if why := _no_member(item, schema):
+            if why := _invalid_member(item, schema):
                 found.append((at, f"element {index}: {why}"))
                 return
             element = item_element(schema, item)
@@ -82,8 +82,8 @@ def _check_list(value: list[Any], schema: Schema, at: str, path: tuple[str, ...]
             _check(item, schema.items, at + where, (*path, where), found)
 
 
-def _no_member(item: Any, schema: Schema) -> str:
-    """Why this can be no member of a set or keyed list."""
+def _invalid_member(item: Any, schema: Schema) -> str:
+    """Why an item cannot be a member of a set or map list; empty if it can."""
     if schema.list_type == "set":
         if isinstance(item, dict):
             return "associative list without keys has an element that's a map type"

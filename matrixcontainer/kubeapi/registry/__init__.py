@@ -1,4 +1,4 @@
-"""Generic storage of resources: the registry of kinds, the verbs, lists and watches, `core`.
+"""The generic registry: resource types, REST verbs, lists, watches and `core`.
 
-Knows no kind by name and nothing of HTTP.
+It knows no kind by name and nothing of HTTP.
 """

@@ -1,7 +1,7 @@
-"""What every endpoint and controller is handed: the store, the kinds, the verbs, who may do what, time and randomness.
+"""Core: what every endpoint and controller depends on: store, registry, verbs, authorizer, clock and randomness.
 
-`Core` decides nothing. The composition root makes one, registers kinds in it and gives it to the parts; so none of them
-has to know the server they run in.
+It has no logic of its own. The composition root creates one, registers kinds in it and passes it to the parts, so that
+none of them depends on the server.
 """
 
 import random
@@ -20,17 +20,17 @@ FAILURES_MAX, FAILURE_CHARS_MAX = 20, 1000
 
 
 class EmulatedTime(Protocol):
-    """The time of the emulated world, for who acts on it; its speed may change, and it may stand still."""
+    """The clock of the emulated world. Its speed may change, and it may be stopped."""
 
     def now(self) -> float:
-        """Seconds since the epoch; never falls."""
+        """Seconds since the epoch; never goes backwards."""
 
     def wall_s(self, seconds: float) -> float:
-        """Seconds of ours until so many of its own have passed; infinity while it stands still."""
+        """Wall-clock seconds until that many emulated seconds have passed; infinity while the clock is stopped."""
 
 
 class OurTime:
-    """The emulated world has our time."""
+    """Emulated time that equals the server's own clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self.now = now
@@ -40,7 +40,7 @@ class OurTime:
 
 
 class Core:
-    """`failures` holds the last things that should not have happened; `report` hears of each."""
+    """`failures` keeps the most recent unexpected errors; `report` is called with each."""
 
     def __init__(self, store: Store, now: Callable[[], float], rng: random.Random, access: Access) -> None:
         self.store, self.now, self.rng, self.access = store, now, rng, access
@@ -48,9 +48,9 @@ class Core:
         self.authorizer = Authorizer(store)
         self.verbs = Verbs(store, self.registry, now, rng)
         self.untraced: frozenset[str] = frozenset()
-        """Users whose writes begin no trace: controllers, which never stop writing."""
+        """Users whose writes start no trace: controllers, which write all the time."""
         self.observer: Observer | None = None
-        """Who counts; where there is one its page is served at /metrics."""
+        """Collects metrics; if set, its page is served at /metrics."""
         self.emulated_time: EmulatedTime = OurTime(now)
         self.stopping = False
         self.failures: list[str] = []
@@ -58,13 +58,13 @@ class Core:
         access.account_uid = self._account_uid
 
     def builtin(self, group: str, plural: str, version: str = "v1") -> Resource:
-        """A kind that is always served."""
+        """A built-in kind; it must exist."""
         found = self.registry.find(group, version, plural)
         assert found is not None, plural
         return found
 
     def _account_uid(self, namespace: str, name: str) -> str:
-        """The uid of a service account, "" where there is none."""
+        """The uid of a service account, "" if there is none."""
         try:
             account = self.verbs.get(self.builtin("", "serviceaccounts"), namespace, name)
         except ApiError:
@@ -72,12 +72,12 @@ class Core:
         return str(account["metadata"]["uid"])
 
     def record_failure(self, failure: BaseException, where: str) -> None:
-        """The one way of everything unexpected: kept for a while, and reported."""
+        """Keep and report an unexpected error. All of them go through here."""
         self.failures.append(f"{where}: {type(failure).__name__}: {failure}"[:FAILURE_CHARS_MAX])
         del self.failures[:-FAILURES_MAX]
         self.report(failure, where)
 
     def wake_watches(self, storage: str = "") -> None:
-        """Watchers of the resource, or of all, check whether it is still served and the server still runs."""
+        """Wake the watchers of a resource, or of all, to check whether it is still served and the server is running."""
         for resource in [storage] if storage else list(self.store.history.logs):
             self.store.log(resource).wake()

@@ -1,4 +1,4 @@
-"""From a body to an object of a resource: version, kind, unknown fields. Reads only; writes nothing."""
+"""Decode request bodies into objects of a resource: version, kind and unknown fields. Never writes."""
 
 from typing import Any
 
@@ -11,7 +11,7 @@ from matrixcontainer.kubeapi.schema.structural import copy_json
 
 
 class Decoder:
-    """`decode` for whole objects, `decode_patched` for what a patch made of one."""
+    """`decode` is for whole objects, `decode_patched` for the result of a patch."""
 
     def __init__(self, registry: Registry) -> None:
         self._registry = registry
@@ -19,10 +19,10 @@ class Decoder:
     def decode(
         self, resource: Resource, body: dict[str, Any], options: Options, stored: dict[str, Any] | None = None
     ) -> dict[str, Any]:
-        """A body as an object of this resource: kind and version checked; unknown fields refused, warned of or dropped.
+        """Decode a body as an object of this resource: check kind and version, and reject, warn about or drop unknown
+        fields.
 
-        `stored` is metadata that were cleaned before they were stored: those of a body that are still the same are not
-        cleaned again.
+        `stored` is the stored object's metadata, already cleaned; a body with equal metadata is not cleaned again.
         """
         if not isinstance(body, dict):
             raise errors.bad_request("the object provided is unrecognized (must be of type Object)")
@@ -47,7 +47,7 @@ class Decoder:
     def _decode_custom(
         self, resource: Resource, body: dict[str, Any], options: Options, stored: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """An object of another kind is left as it is: validation reports that it has another kind."""
+        """Decode a custom object. One of another kind is not pruned: validation reports the wrong kind."""
         kind, api_version = body.get("kind"), body.get("apiVersion") or ""
         if not kind or not isinstance(kind, str):
             text = "the object provided is unrecognized"
@@ -71,10 +71,10 @@ class Decoder:
     def decode_patched(
         self, resource: Resource, body: Any, options: Options, stored: dict[str, Any] | None
     ) -> dict[str, Any]:
-        """The same for what a patch made of an object: what is wrong with it is wrong with the patch."""
+        """Like `decode`, for the result of a patch: errors are reported as errors of the patch."""
         if resource.custom and isinstance(body, dict):
             self._demand_kind_of_patched(resource, body)
-        whole = copy_json(body) if options.field_validation == "Strict" else body  # decoding drops what is unknown
+        whole = copy_json(body) if options.field_validation == "Strict" else body  # decoding drops unknown fields
         try:
             obj = self.decode(resource, body, options, stored)
         except ApiError as failure:
@@ -116,5 +116,5 @@ def report_unknown(texts: list[str], resource: Resource, options: Options) -> No
 
 
 def broken_patch(body: Any, why: str) -> ApiError:
-    """422 for an object that no longer is one after it was patched."""
+    """422 for a patch whose result is not a valid object."""
     return errors.unprocessable("", "", "", [errors.invalid("patch", errors.as_json(body), why)])

@@ -1,4 +1,4 @@
-"""Delete: at once, or begun and left to finalizers, grace periods and controllers."""
+"""Deletion: immediate, or marked and completed later by finalizers, grace periods and controllers."""
 
 from dataclasses import replace
 from typing import Any
@@ -12,7 +12,7 @@ from matrixcontainer.kubeapi.storage.objects import Conflict, Record
 
 
 class Deleter:
-    """Marks, or erases what nothing keeps."""
+    """Removes an object, or sets its deletionTimestamp while finalizers or a grace period keep it."""
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer

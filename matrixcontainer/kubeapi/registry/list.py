@@ -1,8 +1,8 @@
-"""Lists: one snapshot, filtered, in pages that all show the same moment.
+"""Lists: one filtered snapshot, in pages that all show the same revision.
 
-A continue token names the revision of the first page and the last key shown; the state of that moment is rebuilt from
-the history, so tokens survive a restart and cost nothing to hold. Once the history no longer reaches back, the answer
-is 410 with a token that goes on from the same key in the present.
+A continue token holds the revision of the first page and the last key returned. The state at that revision is rebuilt
+from the history, so tokens survive a restart and need no memory. Once the history no longer reaches back that far, the
+response is 410 with a token that continues from the same key in the current state.
 """
 
 import base64
@@ -21,7 +21,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 
 @dataclass
 class Query:
-    """What a list or watch asks for."""
+    """Parameters of a list or watch."""
 
     namespace: str = ""
     labels: LabelSelector | None = None
@@ -33,7 +33,7 @@ class Query:
 
     @property
     def exact(self) -> bool:
-        """Whether the past is wanted as it was; so does who pages from a revision and does not say how."""
+        """Whether the state at exactly `revision` is requested; also the default when paging from a revision."""
         return self.match == "Exact" or (not self.match and self.limit > 0 and self.revision not in ("", "0"))
 
     def matches(self, resource: Resource, record: Record) -> bool:
@@ -59,12 +59,14 @@ class Page:
 
 
 def list_page(store: Store, resource: Resource, query: Query) -> Page:
-    """One page; raises ApiError 400 for a bad token, 410 for an expired one."""
+    """Return one page. Raises ApiError 400 for a bad token, 410 for an expired one."""
     if query.token:
         revision, after = read_token(query.token)
         if revision == 0:
             revision = store.revision
-        elif not store.compacted_revision <= revision <= store.revision:  # forgotten, or of a database's lost future
+        elif (
+            not store.compacted_revision <= revision <= store.revision
+        ):  # compacted, or from before the database was restored
             failure = errors.expired(
                 "The provided continue parameter is too old to display a consistent list result. You can start a new list "  # noqa: E501
                 "without the continue parameter, or use the continue token in this response to retrieve the remainder of "  # noqa: E501
@@ -130,8 +132,8 @@ def read_token(token: str) -> tuple[int, list[str]]:
 
 
 def render_list(resource: Resource, page: Page) -> bytes:
-    """The list as JSON text, put together from the stored texts."""
-    meta = page.meta() if resource.type_name else {"continue": ""} | page.meta()  # custom ones always show the token
+    """The list as JSON, assembled from the stored bytes of its items."""
+    meta = page.meta() if resource.type_name else {"continue": ""} | page.meta()  # custom ones always have it
     head = json.dumps(
         {"kind": resource.list_kind, "apiVersion": resource.api_version, "metadata": meta},
         separators=(",", ":"),

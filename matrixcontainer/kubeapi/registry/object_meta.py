@@ -1,4 +1,4 @@
-"""The metadata every object has: what the server sets, what clients may say, and all that can be wrong with it."""
+"""ObjectMeta: the fields that the server sets, those that clients may set, and their validation."""
 
 import random
 import re
@@ -14,7 +14,7 @@ from matrixcontainer.kubeapi.schema.types import schema_of
 if TYPE_CHECKING:
     from matrixcontainer.kubeapi.registry.resource import Resource
 
-NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words come out
+NAME_LETTERS = "bcdfghjklmnpqrstvwxz2456789"  # no vowels, so that no words are formed
 ANNOTATIONS_BYTES_MAX = 256 * 1024
 
 SERVER_OWNED = (
@@ -41,13 +41,13 @@ def generated_name(prefix: str, rng: random.Random) -> str:
 
 
 def metadata_of(body: dict[str, Any]) -> dict[str, Any]:
-    """The metadata of a body that nothing is known of yet; none where they are no object."""
+    """The metadata of an unvalidated body; {} if they are not an object."""
     meta = body.get("metadata")
     return meta if isinstance(meta, dict) else {}
 
 
 def clean_metadata(obj: dict[str, Any], resource: "Resource") -> list[str]:
-    """Drop unknown metadata fields and nulls; returns the unknown paths; 400 when metadata has a wrong shape."""
+    """Drop unknown metadata fields and nulls, and return the unknown paths. Raises 400 if a field has a wrong type."""
     meta = obj.setdefault("metadata", {})
     if meta is None:
         meta = obj["metadata"] = {}
@@ -74,7 +74,7 @@ def _undecodable(what: str, resource: "Resource") -> errors.ApiError:
 
 
 def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
-    """Everything wrong with metadata, name included."""
+    """All errors in the metadata, including the name."""
     meta = obj["metadata"]
     found: list[Cause] = []
     if (prefix := meta.get("generateName")) and (why := resource.strategy.check_name(_masked(prefix))):
@@ -98,12 +98,12 @@ def check_metadata(obj: dict[str, Any], resource: "Resource") -> list[Cause]:
 
 
 def _masked(prefix: str) -> str:
-    """A prefix may end in a dash, as no name may."""
+    """Replace the trailing dash that a generateName prefix may have but a name may not."""
     return prefix[:-2] + "a" if len(prefix) > 1 and prefix.endswith("-") else prefix
 
 
 def _check_marks(meta: dict[str, Any]) -> list[Cause]:
-    """Labels, annotations and owners."""
+    """Errors in labels, annotations and ownerReferences."""
     found: list[Cause] = []
     for key, value in (meta.get("labels") or {}).items():
         found += [errors.invalid("metadata.labels", key, why) for why in qualified_mistakes(key)]
@@ -141,15 +141,13 @@ CHECKED = ("labels", "annotations", "ownerReferences", "finalizers")
 
 
 def changed(new: dict[str, Any], old: dict[str, Any]) -> bool:
-    """Whether an update touches metadata that has to be looked at."""
+    """Whether an update changes metadata that have to be validated."""
     before, after = old["metadata"], new["metadata"]
     return any(before.get(key) != after.get(key) for key in CHECKED)
 
 
 def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What may not change, and which finalizers may not come while an object is being deleted; reported twice, as
-    upstream does.
-    """
+    """Errors of a metadata update, such as finalizers added during deletion; each reported twice, as upstream does."""
     found: list[Cause] = []
     before, after = old["metadata"], new["metadata"]
     if before.get("deletionTimestamp"):
@@ -162,7 +160,7 @@ def check_metadata_update(new: dict[str, Any], old: dict[str, Any]) -> list[Caus
 
 
 def check_identity(new: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-    """What nobody may change; reported twice, as the common rules and those of the kind both look at it."""
+    """Errors for changed immutable fields; each reported twice, as upstream validates them generically and per kind."""
     found: list[Cause] = []
     if new.get("uid") and new["uid"] != old["uid"]:
         found.append(errors.invalid("metadata.uid", new["uid"], "field is immutable"))
@@ -181,7 +179,7 @@ VERSION_NUMBER = re.compile(r"^\d+$")
 
 
 def stated_revision(obj: dict[str, Any], resource: "Resource", name: str) -> str:
-    """The resourceVersion a body names, "" when none; 500 when it is no number."""
+    """The resourceVersion in a body, "" if none. Raises 500 if it is not a number, as upstream does."""
     stated = str(obj["metadata"].get("resourceVersion") or "")
     if stated and not VERSION_NUMBER.fullmatch(stated):
         raise errors.untyped(f'strconv.ParseUint: parsing "{stated}": invalid syntax')

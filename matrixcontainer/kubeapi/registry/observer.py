@@ -1,4 +1,4 @@
-"""Who counts what the API does: requests, webhooks, and the page on which that is read. By itself nobody does."""
+"""Observer: interface for the API's metrics of requests and webhooks, and their page. None is installed by default."""
 
 from typing import Protocol
 
@@ -6,13 +6,13 @@ from matrixcontainer.kubeapi.auth.authorizer import Attributes
 
 
 class Observer(Protocol):
-    """Called on the way of every request: it must be quick and must not raise."""
+    """Called during every request: it must be fast and must not raise."""
 
     def answered(self, asked: Attributes, code: int, seconds: float) -> None:
-        """A request was answered; of a watch, its head."""
+        """A request was answered; for a watch, when its response started."""
 
     def admitted(self, kind: str, operation: str, rejected: bool, seconds: float) -> None:
         """A webhook was called: `kind` is validating or admit (mutating), as upstream names them."""
 
     def page(self) -> bytes:
-        """What `GET /metrics` answers, in the text format of Prometheus."""
+        """The response to `GET /metrics`, in Prometheus' text format."""

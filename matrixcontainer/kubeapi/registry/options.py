@@ -1,4 +1,4 @@
-"""What a request says beside its body, and what comes of it."""
+"""Options of a request besides its body, and the outcome of a verb."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.storage.objects import Record
 
 @dataclass
 class Options:
-    """What a request says beside its body. `warnings` is filled on the way and becomes Warning headers."""
+    """Options of a write. `warnings` collects what becomes Warning headers."""
 
     user: str = "system:admin"
     field_manager: str = ""
@@ -20,8 +20,8 @@ class Options:
     subresource: str = ""
     warnings: list[str] = field(default_factory=list)
     from_controller: bool = False
-    caller: User | None = None  # nobody: the server itself
-    body: bytes = b""  # as it came, for messages that repeat it
+    caller: User | None = None  # None: the server itself
+    body: bytes = b""  # as received, for messages that quote it
 
     @property
     def manager(self) -> str:
@@ -41,7 +41,7 @@ class Deletion:
 
 @dataclass
 class Outcome:
-    """The object after the verb, in the version of the request; `created` and `gone` tell what became of it."""
+    """The object after the verb, in the version of the request, and whether it was `created` or is `gone`."""
 
     obj: dict[str, Any]
     created: bool = False

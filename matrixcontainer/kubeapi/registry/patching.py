@@ -1,4 +1,4 @@
-"""The verbs that change a part: patches of three kinds, and server-side apply."""
+"""Partial updates: JSON, merge and strategic merge patches, and server-side apply."""
 
 from functools import partial
 from typing import Any
@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.schema.validation import type_of
 
 
 class Patcher:
-    """A patch is laid on the newest state, again if somebody was faster."""
+    """Applies patches to the latest state, and retries on conflicts."""
 
     def __init__(self, decoder: Decoder, writer: Writer) -> None:
         self._decoder, self._writer = decoder, writer
@@ -38,14 +38,14 @@ class Patcher:
         def change(old: dict[str, Any]) -> dict[str, Any]:
             del options.warnings[warned:]
             if patch_type == "json":
-                report_unknown(patches.odd_words(patch), resource, options)
+                report_unknown(patches.unknown_fields(patch), resource, options)
                 new = patches.json_patch(old, patch)
             elif patch_type == "merge":
                 new = patches.merge_patch(old, demand_map(patch, patch_type))
             else:
                 demand_map(patch, patch_type)
                 new = patches.strategic_patch(old, patch, resource.schema)
-                new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # whatever it says of them
+                new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # a patch cannot change them
             made = self._decoder.decode_patched(resource, new, options, old["metadata"])
             demand_name(made, namespace, name)
             return made
@@ -55,7 +55,7 @@ class Patcher:
     async def apply(
         self, resource: Resource, namespace: str, name: str, config: dict[str, Any], options: Options
     ) -> Outcome:
-        """Server-side apply: creates the object when it is not there."""
+        """Server-side apply; creates the object if it does not exist."""
         if not options.field_manager:
             cause = errors.required("fieldManager", "is required for apply patch")
             raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
@@ -82,7 +82,7 @@ class Patcher:
         stated = object_meta.stated_revision(config, resource, name)
         meta.pop("resourceVersion", None)
         settle_namespace(resource, namespace, meta)
-        _narrow(resource, config, options)
+        _drop_other_endpoints_fields(resource, config, options)
         apply_once = partial(self._apply_once, resource, namespace, name, config, stated_config, stated, options)
         key, warned = (resource.storage, namespace, name), len(options.warnings)
         for _ in range(RETRIES_MAX):
@@ -90,8 +90,8 @@ class Patcher:
             try:
                 return await apply_once(present)
             except ApiError as failure:
-                came_or_went = present != (self._writer.store.latest(key) is not None)
-                if not came_or_went or failure.reason not in ("AlreadyExists", "NotFound"):
+                presence_changed = present != (self._writer.store.latest(key) is not None)
+                if not presence_changed or failure.reason not in ("AlreadyExists", "NotFound"):
                     raise
             del options.warnings[warned:]
         raise errors.conflict(resource.plural, resource.group, name)
@@ -107,7 +107,8 @@ class Patcher:
         options: Options,
         present: bool,
     ) -> Outcome:
-        """Create the object or change it, as it is `present` or not at this moment: both ask others, who take time."""
+        """Update the object if it is `present`, otherwise create it. The caller retries if it was created or deleted
+        meanwhile, as admission takes time."""
         if not present:
             if options.subresource:
                 raise errors.not_found(resource.plural, resource.group, name)
@@ -136,15 +137,16 @@ class Patcher:
 
 
 def demand_map(patch: Any, patch_type: str) -> dict[str, Any]:
-    """A merge patch, strategic or not, is a map."""
+    """Return a merge patch, which must be a map. Raises 400 otherwise."""
     if isinstance(patch, dict):
         return patch
     why = f"json: cannot unmarshal {type_of(patch)} into Go value of type map[string]interface {{}}"
     raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
 
 
-def _narrow(resource: Resource, config: dict[str, Any], options: Options) -> None:
-    """An apply owns only what its endpoint writes: status on /status, everything else on the main one."""
+def _drop_other_endpoints_fields(resource: Resource, config: dict[str, Any], options: Options) -> None:
+    """Drop fields that the endpoint does not write, so that apply does not own them: /status writes only the status,
+    the main endpoint everything else."""
     if options.subresource == "status":
         for key in set(config) - {"apiVersion", "kind", "metadata", "status"}:
             del config[key]
@@ -155,7 +157,7 @@ def _narrow(resource: Resource, config: dict[str, Any], options: Options) -> Non
 
 
 def _restore_nulls(config: Any, stated: Any) -> None:
-    """An applied null is owned, though decoding it into a type drops it."""
+    """Put back the nulls that decoding dropped: an applied null is owned by its manager."""
     if isinstance(config, dict) and isinstance(stated, dict):
         for key, value in stated.items():
             if value is None:

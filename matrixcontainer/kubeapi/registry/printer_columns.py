@@ -1,4 +1,4 @@
-"""Columns of tables, and ages as kubectl writes them."""
+"""Table columns, and ages as kubectl prints them."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 
 MINUTE, HOUR, DAY, YEAR = 60, 3600, 86400, 365 * 86400
-AGES = (  # younger than this: in this unit, and the rest in that one
+AGES = (  # for ages below the first value: the unit, and the unit of the remainder
     (2 * MINUTE, 1, "s", 0, ""),
     (10 * MINUTE, MINUTE, "m", 1, "s"),
     (3 * HOUR, MINUTE, "m", 0, ""),
@@ -20,7 +20,7 @@ AGES = (  # younger than this: in this unit, and the rest in that one
 
 
 def human_age(seconds: float) -> str:
-    """The shortest text that still says enough."""
+    """An age as kubectl prints it: in one unit, or in two where one would be too coarse."""
     if int(seconds) < -1:
         return "<invalid>"
     s = max(int(seconds), 0)

@@ -1,8 +1,8 @@
-"""The kinds the server knows: one `Resource` per group, version and plural, built-in or from a CRD.
+"""The resources that the server serves: one `Resource` per group, version and plural, built-in or from a CRD.
 
-Discovery, OpenAPI, routing and storage are all read from one `Registry`, so they cannot disagree. Several versions of
-a kind, and the two event groups, share one stored form: `storage` names the group-resource the objects are stored
-under, and a Resource knows how to show a stored object in its own version.
+Discovery, OpenAPI, routing and storage all use one `Registry`, so they cannot disagree. The versions of a kind, and the
+two event groups, share one stored form: `storage` is the group-resource under which objects are stored, and a Resource
+converts a stored object to its own version.
 """
 
 import re
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class ScalePaths:
-    """Where an object keeps its replica counts, as JSON paths like `.spec.replicas`."""
+    """JSON paths of an object's replica counts, such as `.spec.replicas`."""
 
     spec: str
     status: str
@@ -33,7 +33,7 @@ class ScalePaths:
 
 @dataclass(frozen=True)
 class Printed:
-    """A column of the table form: its definition and the path its cell is read from."""
+    """A printer column: its definition and the path of its cell."""
 
     name: str
     type: str
@@ -45,7 +45,7 @@ class Printed:
 
 @dataclass
 class Resource:
-    """One plural of one version, with everything a request to it needs."""
+    """A plural in one API version, with everything that requests to it need."""
 
     group: str
     version: str
@@ -76,7 +76,7 @@ class Resource:
     fingerprint: str = ""
     deprecated: str = ""
     computed: Callable[..., Any] | None = None  # answers instead of the store: (request, resource, target)
-    ending: bool = False  # its definition is being deleted: nothing new may come
+    ending: bool = False  # its definition is being deleted: creation is refused
 
     def __post_init__(self) -> None:
         self.singular = self.singular or self.kind.lower()
@@ -109,7 +109,7 @@ class Resource:
         return obj
 
     def shown_bytes(self, record: Record) -> bytes:
-        """The same as JSON text; usually the stored bytes themselves."""
+        """The object in this version as JSON; usually the stored bytes themselves."""
         if self.from_storage is None and record.revision > self.refresh_before:
             if record.body.startswith(self._head):
                 return record.body
@@ -119,7 +119,7 @@ class Resource:
         return encode(self.show(record))
 
     def item_bytes(self, record: Record) -> bytes:
-        """An item of a list: built-in items leave apiVersion and kind to the list."""
+        """The object as a list item; built-in kinds omit apiVersion and kind there."""
         body = self.shown_bytes(record)
         return body if self.custom else b"{" + body[len(self._head) + 1 :]
 
@@ -146,7 +146,7 @@ class Registry:
         self._derived: dict[str, Any] = {}
 
     def derived(self, name: str, make: Callable[[], T]) -> T:
-        """What is printed from the registry, under a name; kept until the registry changes."""
+        """A value computed from the registry, cached by name until the registry changes."""
         if name not in self._derived:
             self._derived[name] = make()
         found: T = self._derived[name]
@@ -168,11 +168,11 @@ class Registry:
         return list(self._found.values())
 
     def groups(self) -> list[str]:
-        """Named groups, built-in ones first in order of registration; the core group ("") is not among them."""
+        """Named groups in order of registration, so built-in ones first; without the core group ("")."""
         return list(dict.fromkeys(resource.group for resource in self._found.values() if resource.group))
 
     def is_built_in(self, group: str) -> bool:
-        """Whether the group, "" for the core, has kinds that no definition made."""
+        """Whether the group ("" for core) has kinds that do not come from a CRD."""
         return group in self.derived("built-in", self._built_in)
 
     def _built_in(self) -> frozenset[str]:
@@ -189,7 +189,7 @@ class Registry:
         return next((r for r in self._found.values() if r.api_version == api_version and r.kind == kind), None)
 
     def preferred(self) -> list[Resource]:
-        """Each stored group-resource once, in its preferred version: what controllers walk."""
+        """Each stored group-resource once, in its preferred version; for controllers that handle all kinds."""
         seen: dict[str, Resource] = {}
         for resource in self._found.values():
             if "delete" not in resource.verbs:

@@ -1,8 +1,8 @@
 """The verbs of every kind: get, create, update, patch, apply, modify, delete.
 
-`Verbs` puts them together: a `Decoder` reads bodies, a `Writer` is the one way into the store, patches and deletions
-have a part each. Lists and watches are in list.py and watch.py, the life after a delete in controllers. Nothing here
-knows of HTTP: options come in as `Options`, refusals leave as ApiError.
+`Verbs` combines them: a `Decoder` decodes bodies, a `Writer` does all writes to the store, a `Patcher` patches and a
+`Deleter` deletions. Lists and watches are in list.py and watch.py; controllers complete deletions. Nothing here knows
+HTTP: options come in as `Options`, errors are raised as ApiError.
 """
 
 import random
@@ -22,7 +22,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 
 
 class Verbs:
-    """`modify` reads, changes and writes, for the server's own controllers and for subresources."""
+    """All verbs. `modify` is a read-modify-write for the server's own controllers and for subresources."""
 
     def __init__(self, store: Store, registry: Registry, now: Callable[[], float], rng: random.Random) -> None:
         self.writer = Writer(store, now, rng)

@@ -1,4 +1,4 @@
-"""The scale of an object: the small view that `kubectl scale` and autoscalers read and write."""
+"""The Scale subresource, which `kubectl scale` and autoscalers read and write."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ SCALES = Resource(
     schema_of("autoscaling.v1.Scale"),
     Strategy(),
     columns=(
-        Printed("Desired", "integer", JsonPath(".spec.replicas"), description="The number wanted."),
-        Printed("Available", "integer", JsonPath(".status.replicas"), description="The number there is."),
-        Printed("Age", "date", JsonPath(".metadata.creationTimestamp"), description="Since when the object is."),
+        Printed("Desired", "integer", JsonPath(".spec.replicas"), description="Desired number of replicas."),
+        Printed("Available", "integer", JsonPath(".status.replicas"), description="Current number of replicas."),
+        Printed("Age", "date", JsonPath(".metadata.creationTimestamp"), description="How long ago it was created."),
     ),
 )
 
@@ -41,6 +41,6 @@ def scale_of(obj: dict[str, Any], paths: ScalePaths) -> dict[str, Any]:
         "kind": "Scale",
         "apiVersion": "autoscaling/v1",
         "metadata": {key: meta[key] for key in kept if key in meta},
-        "spec": {"replicas": replicas} if replicas else {},  # as Go leaves a zero out
+        "spec": {"replicas": replicas} if replicas else {},  # Go omits a zero
         "status": status,
     }

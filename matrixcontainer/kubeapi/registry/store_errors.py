@@ -1,4 +1,4 @@
-"""What a failure of the database says to a client."""
+"""Database failures as API errors."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from matrixcontainer.kubeapi.storage.objects import StorageError
 
 
 def store_lost(failure: StorageError) -> ApiError:
-    """What the database failed at, with the code that tells a client whether asking again may help."""
+    """The API error for a database failure, with a code that tells a client whether a retry may help."""
     code, reason = {
         "Full": (507, "InsufficientStorage"),
         "Locked": (503, "ServiceUnavailable"),

@@ -1,8 +1,8 @@
-"""What a kind adds to the common path of a write: its names, defaults, checks and what may change.
+"""Strategy: what a kind adds to the generic write path: names, defaults, validation and immutable fields.
 
-The common path (writing.py) does metadata, revision, generation, managed fields, finalizers and deletion for every
-kind. A Strategy is asked at fixed moments and returns causes instead of raising, so that all mistakes are reported
-together. Built-in kinds derive theirs from `builtin.strategy`, custom resources from `apiextensions.strategy`.
+The generic path (writing.py) handles metadata, revision, generation, managed fields, finalizers and deletion for every
+kind. It calls the Strategy at fixed points; validation returns causes instead of raising, so that all errors are
+reported together. Built-in kinds derive theirs from `builtin.strategy`, custom resources from `apiextensions.strategy`.
 """
 
 from collections.abc import Callable
@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.schema import structural, validation
 
 
 class ResourceInfo(Protocol):
-    """What a strategy asks of the resource it belongs to."""
+    """The part of a Resource that its strategy needs."""
 
     group: str
     version: str
@@ -28,7 +28,7 @@ class ResourceInfo(Protocol):
 
 
 class Strategy:
-    """The behaviour of a kind nobody has special rules for."""
+    """Default behaviour, for kinds without special rules."""
 
     check_name: Callable[[str], str] = staticmethod(is_subdomain)
     tells_grace: bool = True
@@ -37,15 +37,15 @@ class Strategy:
     returns_deleted = False  # DELETE answers with the object instead of a Status
     strategic = True  # strategic merge patch is accepted
     create_on_update = False
-    grace: Callable[[dict[str, Any], int | None], int] | None = None  # seconds a bound object stays after DELETE
-    rechecks_metadata = False  # an update validates all of the metadata once more
-    reported_group: str | None = None  # the group that refusals name, where it is not the resource's own
+    grace: Callable[[dict[str, Any], int | None], int] | None = None  # grace period in seconds after DELETE
+    rechecks_metadata = False  # an update validates all metadata twice
+    reported_group: str | None = None  # group named in errors, if not the resource's own
 
     def default(self, obj: dict[str, Any]) -> None:
-        """Fill in what a client may leave out."""
+        """Set defaults of omitted fields."""
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
-        """Reset what clients may not set at creation."""
+        """Reset fields that clients may not set at creation."""
         if resource.status:
             obj.pop("status", None)
 
@@ -54,19 +54,19 @@ class Strategy:
             keep_part(new, old, "status")
 
     def prepare_status_update(self, new: dict[str, Any], old: dict[str, Any]) -> None:
-        """On /status everything but the status (and, for built-ins, labels and annotations) is kept as it was."""
+        """A write to /status changes nothing but the status (and, for built-ins, labels and annotations)."""
         for key in set(new) | set(old):
             if key not in ("status", "metadata", "apiVersion", "kind"):
                 keep_part(new, old, key)
 
     def mark_deleted(self, obj: dict[str, Any]) -> None:
-        """What else changes in an object at the moment its deletion begins."""
+        """Change further fields of an object when its deletion starts."""
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         return []
 
     def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-        """The same for what was written through /status."""
+        """Validate a write through /status."""
         return self.validate(obj, old)
 
     def refresh(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
@@ -81,7 +81,7 @@ class Strategy:
         return unknown
 
     def check_types(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
-        """Raise 400 where a value has not the type its field has."""
+        """Raise 400 if a value does not have its field's type."""
         stated = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
         for cause in validation.validate(stated, resource.schema):
             if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:
@@ -89,7 +89,7 @@ class Strategy:
 
 
 def unreadable(resource: ResourceInfo, why: str) -> errors.ApiError:
-    """400: the body is not of the kind it should be."""
+    """400: the body cannot be decoded as this kind."""
     return errors.bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
     )

@@ -1,4 +1,4 @@
-"""What must hold of a decoded object before it is stored: its name, its namespace, and the rules of its kind."""
+"""Validation of a decoded object before it is stored: name, namespace, metadata and the rules of its kind."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 
 
 def demand_name(obj: dict[str, Any], namespace: str, name: str) -> None:
-    """What was put or patched to a name must bear it."""
+    """Raise 400 unless the object has the name, and the namespace if given, that the request addresses."""
     meta = obj["metadata"]
     if not meta.get("name"):
         raise errors.bad_request(

@@ -1,8 +1,8 @@
-"""Watches: what changed after a revision, in order, as lines of JSON, until the time is up or the client has gone.
+"""Watches: the changes after a revision, in order, as lines of JSON, until the timeout or until the client disconnects.
 
-Every watcher walks the store's log of its resource at its own pace and is called after each commit; the line of a
-change is encoded once per form and shared by all watchers. An object that enters or leaves a selector appears as
-ADDED or DELETED. Bookmarks carry the store's revision, and only once everything up to it has been handed over.
+Each watcher reads its resource's change log at its own pace and is woken after each commit. The line of a change is
+encoded once per form and shared by all watchers. An object that starts or stops matching the selector appears as ADDED
+or DELETED. A bookmark carries the store's revision and is sent only after everything up to it.
 """
 
 import asyncio
@@ -20,9 +20,9 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 from matrixcontainer.kubeapi.storage.store import Store
 
-BOOKMARK_S = 50.0  # clients call a stream dead after 70 s of silence
+BOOKMARK_S = 50.0  # clients consider a stream dead after 70 s of silence
 LAST_BOOKMARK_S = 2.0
-CHUNK_BYTES_MAX = 256 * 1024  # at once, or one change: who falls behind does not get the history in one piece
+CHUNK_BYTES_MAX = 256 * 1024  # per call, or one change: a client that has fallen behind gets the backlog in parts
 
 Form = Callable[[dict[str, Any], bool], dict[str, Any]]  # (object, first of the stream) -> what is sent as `object`
 
@@ -41,10 +41,11 @@ def line(kind: str, obj: bytes) -> bytes:
 
 
 class Watch:
-    """One client's stream. `open` says whom to call when there may be more, `take` gives what is new as whole lines.
+    """One client's stream. `open` registers a callback for new changes; `take` returns the next changes as whole lines.
 
-    The client's connection asks at its own pace: a slow one misses nothing until the history forgets it, and then it is
-    refused. `ended` says that nothing will follow, `due` when to ask although nothing happened.
+    The client's connection calls `take` at its own pace: a slow client misses nothing until the history is compacted
+    past its position, and then the watch ends with 410. `ended` says that nothing will follow, `due` when to call
+    `take` even without a wake-up.
     """
 
     def __init__(
@@ -64,7 +65,7 @@ class Watch:
         self.ended = False
         self._plain = options.form is None and not query.labels and not query.fields
         self._namespace = query.namespace
-        self._place: int | None = None
+        self._position: int | None = None
         self._wake: Callable[[], None] | None = None
         self._clock = asyncio.get_running_loop().time
         self._ends = self._clock() + self.timeout_s
@@ -72,7 +73,7 @@ class Watch:
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
-        self.log.waiters[wake] = lambda: self._place
+        self.log.waiters[wake] = lambda: self._position
 
     def close(self) -> None:
         if self._wake is not None:
@@ -80,20 +81,20 @@ class Watch:
 
     @property
     def due(self) -> float:
-        """The moment, on the loop's clock, to take again at the latest."""
+        """When to call `take` at the latest, on the loop's clock."""
         return min(self._ends, self._next_bookmark) if self.options.bookmarks else self._ends
 
     def take(self) -> bytes:
-        """The next of what is new; b"" when nothing is. Never called again once it has ended."""
-        if self._place is None:
+        """The next lines, b"" if there are none. Must not be called after `ended`."""
+        if self._position is None:
             return self._begin()
         log = self.log
-        if self._place < log.start:
+        if self._position < log.start:
             return self._too_old(self.store.compacted_revision)
         lines: list[bytes] = []
         size = 0
-        for change in log.since(self._place):
-            self._place += 1
+        for change in log.since(self._position):
+            self._position += 1
             if (line := self._line_of(change)) is not None:
                 lines.append(line)
                 size += len(line)
@@ -113,19 +114,19 @@ class Watch:
     def _begin(self) -> bytes:
         revision = self.query.revision
         if revision in ("", "0"):
-            self._place = self.log.end()
-            return self._present()
+            self._position = self.log.end()
+            return self._initial_events()
         if int(revision) < self.store.compacted_revision:
             return self._too_old(int(revision))
-        if int(revision) > self.store.revision:  # everything committed has been read: it is of a database's lost future
+        if int(revision) > self.store.revision:  # all commits have been read: from before the database was restored
             return self._expired(f"too large resource version: {revision}, current: {self.store.revision}")
-        self._place = self.log.position_after(int(revision))
+        self._position = self.log.position_after(int(revision))
         return self.take()
 
     # ---- lines
 
-    def _present(self) -> bytes:
-        """What exists now, as ADDED, and the mark that ends it when asked for."""
+    def _initial_events(self) -> bytes:
+        """Existing objects as ADDED, followed by the initial-events-end bookmark if requested."""
         present = self.store.objects_of(self.resource.storage, self.query.namespace)
         lines = [line("ADDED", self._body(record)) for record in present if self._selects(record)]
         if self.options.initial_events:
@@ -178,7 +179,7 @@ class Watch:
         revision = str(self.store.revision)
         meta: dict[str, Any] = {"resourceVersion": revision}
         if not self.resource.custom:
-            meta["creationTimestamp"] = None  # as Go prints what a type has and nobody set
+            meta["creationTimestamp"] = None  # Go serialises the unset field as null
         if annotations:
             meta["annotations"] = annotations
         obj: dict[str, Any] = {"kind": self.resource.kind, "apiVersion": self.resource.api_version, "metadata": meta}
@@ -194,6 +195,6 @@ class Watch:
         return self._expired(f"too old resource version: {revision} ({self.store.compacted_revision})")
 
     def _expired(self, why: str) -> bytes:
-        """The client is to list anew."""
+        """End the watch with 410: the client has to list again."""
         self.ended = True
         return line("ERROR", json.dumps(errors.expired(why).status(), separators=(",", ":")).encode())

@@ -1,7 +1,8 @@
-"""The one way into the store: what is settled for a new object, and how an existing one becomes another.
+"""The write path: how a new object is completed and an existing one replaced.
 
-Whoever changes an object (an update, a patch, a delete, a controller) comes through `Writer`: identity kept, ownership
-of fields tracked, defaults, admission, validation, generation, and one write under optimistic concurrency.
+Every change of an object (update, patch, delete, controller) goes through `Writer`: it preserves identity, tracks field
+ownership, applies defaults, admission and validation, sets the generation, and does one write with optimistic
+concurrency.
 """
 
 import random
@@ -28,10 +29,10 @@ AdmissionPlugin = Callable[[Resource, str, Obj | None, Obj | None, Options], Awa
 
 
 class Writer:
-    """Loads the newest state and hands the store one change, which holds only if nobody was faster.
+    """Reads the latest state and writes one change, which succeeds only if the object has not changed meanwhile.
 
-    `mutating` may change or refuse what is about to be written; `validating` see what is valid and final, and may
-    refuse it. `namespace_state` tells Active, Terminating or "".
+    `mutating` admission plugins may change or reject the object; `validating` plugins see the final, valid object and
+    may reject it. `namespace_state` returns Active, Terminating, or "" if there is no such namespace.
     """
 
     def __init__(self, store: Store, now: Callable[[], float], rng: random.Random) -> None:
@@ -61,7 +62,8 @@ class Writer:
             raise errors.forbidden(resource.plural, resource.group, name, why, [cause])
 
     def own_new(self, resource: Resource, obj: dict[str, Any], options: Options) -> None:
-        """The creator owns what it sent and the defaults, not what is settled for it afterwards, nor the status."""
+        """Record the creator as owner of the fields it sent and of defaults, but not of the status or of what the
+        server sets."""
         resource.strategy.default(obj)
         reported = {key: value for key, value in obj.items() if key != "status" or not resource.status}
         reported["metadata"] = dict(obj["metadata"])
@@ -90,7 +92,7 @@ class Writer:
         if resource.strategy.has_generation:
             meta["generation"] = 1
         elif counted:
-            meta["generation"] = counted  # kinds that do not count keep what the client sent
+            meta["generation"] = counted  # kinds without generation keep what the client sent
         demand_valid(resource, obj, None)
         for plugin in self.validating:
             await plugin(resource, "CREATE", obj, None, options)
@@ -128,7 +130,7 @@ class Writer:
         replace: bool = False,
         track: bool = True,
     ) -> Outcome:
-        """Read, change, write, again if somebody was faster. Without `track` nobody comes to own what changed."""
+        """Read, change and write the object, and retry on conflict. Without `track` field ownership is not updated."""
         for _ in range(RETRIES_MAX):
             record = self.record(resource, namespace, name, newest=True)
             if stated and stated != str(record.revision):
@@ -159,7 +161,7 @@ class Writer:
         options: Options,
         track: bool = True,
     ) -> Outcome:
-        """The one way an existing object becomes another: keep what is fixed, default, check, count, write."""
+        """Replace an existing object: keep immutable parts, default, admit, validate, set the generation, write."""
         name, namespace = record.key[2], record.key[1]
         strategy = resource.strategy
         self._keep_identity(resource, old, new)
@@ -190,7 +192,7 @@ class Writer:
         if options.dry_run:
             new["metadata"]["resourceVersion"] = str(record.revision)
             return Outcome(new, gone=ends)
-        if ends:  # watchers see the last state that was stored, the caller of what it made of it
+        if ends:  # watchers see the last stored state, the caller its own
             gone = await self.erase(resource, record, old)
             new["metadata"]["resourceVersion"] = gone.obj["metadata"]["resourceVersion"]
             return Outcome(new, gone=True)
@@ -198,9 +200,8 @@ class Writer:
         return Outcome(shown(resource, kept, new), record=kept)
 
     def _claim(self, resource: Resource, old: dict[str, Any], new: dict[str, Any], options: Options) -> None:
-        """The writer comes to own what it sends, also where the strategy takes it back afterwards.
-
-        What its endpoint never writes it does not own: status on the main one, everything else on /status.
+        """Make the writer the owner of what it sends, even of fields that the strategy resets afterwards, but not of
+        fields that its endpoint never writes: the status on the main endpoint, everything else on /status.
         """
         resource.strategy.default(new)
         reported = new | {"metadata": dict(new["metadata"])}
@@ -258,7 +259,7 @@ class Writer:
 
 
 def _settle_new(resource: Resource, obj: Obj, namespace: str, uid: str) -> None:
-    """What of a new object neither who sends it says nor admission: its identity, its namespace, its first status."""
+    """Set what neither the client nor admission may: a new object's identity, namespace and initial status."""
     meta = obj["metadata"]
     for key in object_meta.SERVER_OWNED:
         meta.pop(key, None)
@@ -274,7 +275,7 @@ def without_revision(resource: Resource, name: str) -> ApiError:
 
 
 def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any]) -> None:
-    """Who replaces an object by its uid wants that very object."""
+    """Raise 409 if a replacement states another object's uid."""
     stated, before = new["metadata"].get("uid"), old["metadata"]
     if stated and stated != before["uid"]:
         group = f"{resource.group}/" if resource.custom else ""
@@ -288,7 +289,7 @@ def _demand_same_uid(resource: Resource, old: dict[str, Any], new: dict[str, Any
 
 
 def shown(resource: Resource, record: Record, obj: dict[str, Any]) -> dict[str, Any]:
-    """What was just stored, without parsing it again: `obj` is it already, but for its revision."""
+    """The object just stored, without parsing it again: `obj` with its new resourceVersion."""
     if resource.from_storage is not None:
         return resource.show(record)
     obj["metadata"]["resourceVersion"] = str(record.revision)
@@ -296,7 +297,7 @@ def shown(resource: Resource, record: Record, obj: dict[str, Any]) -> dict[str, 
 
 
 def pending_work(obj: dict[str, Any]) -> bool:
-    """Whether something still has to happen before a deleted object may go."""
+    """Whether finalizers or a grace period still keep a deleted object."""
     meta = obj["metadata"]
     return bool(
         meta.get("finalizers")
@@ -306,13 +307,13 @@ def pending_work(obj: dict[str, Any]) -> bool:
 
 
 def spec_for_generation(resource: Resource, obj: dict[str, Any]) -> dict[str, Any]:
-    """What generation counts: everything but metadata and, where it has its own endpoint, status."""
+    """The fields whose changes increment the generation: all but metadata and, with a status subresource, status."""
     skip = {"metadata", "apiVersion", "kind"} | ({"status"} if resource.status else set())
     return {key: value for key, value in obj.items() if key not in skip}
 
 
 def differs(old: dict[str, Any], new: dict[str, Any]) -> bool:
-    """Whether a write would change anything; moments in managedFields alone do not count."""
+    """Whether a write would change anything; timestamps in managedFields alone do not count."""
 
     def plain(obj: dict[str, Any]) -> dict[str, Any]:
         meta = dict(obj["metadata"])

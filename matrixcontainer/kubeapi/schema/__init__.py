@@ -1,4 +1,4 @@
-"""Structural schemas and the table of built-in types: pruning, defaults, validation.
+"""Structural schemas and the type table of built-in kinds: pruning, defaulting and validation.
 
-Knows no store and no request.
+It knows nothing of stores or requests.
 """

@@ -1,4 +1,4 @@
-"""allOf, anyOf, oneOf and not: the checks that ask other validators and report what came nearest."""
+"""Validators for allOf, anyOf, oneOf and not, which report the errors of the closest alternative."""
 
 from collections.abc import Callable
 from typing import Any
@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.schema.structural import Schema, Validator
 
 
 def _mistake(text: str) -> Cause:
-    """What is wrong with the whole of a combinator names no field."""
+    """An error of a combinator as a whole, which names no field."""
     return errors.invalid("<nil>", "", text)
 
 

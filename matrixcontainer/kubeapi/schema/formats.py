@@ -1,7 +1,7 @@
-"""The string formats a schema may name, each with its check; unknown formats are not checked, as in Kubernetes.
+"""String formats and their checks; unknown formats are not checked, as in Kubernetes.
 
-Names are compared without their dashes. What each format takes follows the Go packages the API refers to; their formats
-of book numbers, credit cards, colours and the like are not among them: no definition that is known uses one.
+Names are compared without dashes. The checks follow the Go packages that the API refers to. Their formats for ISBNs,
+credit cards, colours and the like are left out, as no known definition uses them.
 """
 
 import base64
@@ -21,7 +21,7 @@ DATE_CHARS = len("2026-01-02")
 DURATION = re.compile(
     r"^[+-]?(\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h)((\d+(\.\d*)?|\.\d+)(ns|us|µs|ms|s|m|h))*$|^[+-]?0$"
 )
-LONG_DURATION = re.compile(  # from the first digit of a number, which is never given back: linear in the text
+LONG_DURATION = re.compile(  # starts at a number's first digit, possessive quantifiers: linear in the text
     r"(?<!\d)\d++\s*+(ns|nano\w*|us|µs|micro\w*|ms|milli\w*|s|sec\w*|m|min\w*|h|hr|hour\w*|d|day\w*|w|wk|week\w*)(?![A-Za-zµ])",
     re.IGNORECASE,
 )

@@ -1,4 +1,4 @@
-"""The checks of single values that a schema compiles into: types, texts, numbers and enumerations."""
+"""Validators of scalar values: types, strings, numbers and enums."""
 
 from collections.abc import Callable
 from typing import Any
@@ -16,13 +16,13 @@ NAMES: dict[type, str] = {
     dict: "object",
     type(None): "null",
 }
-FORMS = {"integer": "int64", "number": "double"}  # which form a bare number has
+FORMS = {"integer": "int64", "number": "double"}  # format of a number without one
 WHOLE_MAX = 2.0**53 - 1
-"""Beyond it a float no longer says which whole number it is, so it is none (as `swag.IsFloat64AJSONInteger` has it)."""
+"""Larger floats do not count as integers, as they cannot represent every one (as in `swag.IsFloat64AJSONInteger`)."""
 
 
 def type_mistake(python: type, types: tuple[str, ...], form: str) -> Validator | None:
-    """What is wrong with every value of this kind, or None when nothing is."""
+    """A validator that reports a value of this Python type as of the wrong type; None if the type is allowed."""
     actual = NAMES[python]
     texts = python in (str, list)
     numeric = "number" in types or "integer" in types
@@ -71,7 +71,7 @@ def string_checks(schema: Schema, well_formed: Callable[[str], bool] | None) -> 
 
 
 def number_checks(schema: Schema) -> list[Validator]:
-    """Bounds and steps. Whole values are compared with whole bounds, whatever the schema says behind the point."""
+    """Bounds and multipleOf. Integers are compared with bounds truncated to integers, as upstream does."""
     low, high, step = schema.minimum, schema.maximum, schema.multiple_of
     if low is None and high is None and step is None:
         return []
@@ -106,7 +106,7 @@ def is_multiple(value: float, step: float) -> bool:
 
 
 def as_number(value: float) -> str:
-    """A number as Go prints it in passing."""
+    """A number as Go's %v prints it."""
     if isinstance(value, float) and value.is_integer() and abs(value) < 1e21:
         return str(int(value))
     return str(value)

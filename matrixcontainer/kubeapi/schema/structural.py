@@ -1,9 +1,8 @@
-"""Structural schemas: what an object may hold, which defaults it takes, and everything that is wrong with it.
+"""Structural schemas: pruning, defaults, and comparison and copying of JSON values.
 
-A `Schema` is compiled once from the OpenAPI v3 form of a CRD version or from the table of built-in types, and then
-asked three things in this order: `prune` (drop and report unknown fields), `default`, `validate`. All mistakes of an
-object are returned together, with the field paths, reasons and wording that clients of a Kubernetes API know.
-Structural CRD schemas follow the public "Extend the API" documentation; wording follows its validation errors.
+A `Schema` is compiled once, from a CRD version's OpenAPI v3 schema or from the table of built-in types, and then used
+in this order: `prune` (drop and report unknown fields), `apply_defaults`, and validation (validation.py). Structural
+CRD schemas follow the public "Extend the API" documentation.
 """
 
 from collections.abc import Callable, Iterator
@@ -15,13 +14,13 @@ import re2
 
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
 
-# (value, its name, its former self, mistakes found) -> how many checks passed
+# (value, its path, its old value, errors to append to) -> number of passed checks
 Validator = Callable[[Any, str, Any, list[Cause]], int]
 
 
 @lru_cache(maxsize=256)
 def compile_pattern(pattern: str) -> Any:
-    """A pattern of RE2, whose search takes time linear in the text; raises ValueError on a bad pattern."""
+    """Compile an RE2 pattern, whose search is linear in the text. Raises ValueError for an invalid pattern."""
     try:
         return re2.compile(pattern)
     except re2.error as failure:
@@ -82,7 +81,7 @@ class Schema:
         self.with_embedded: bool | None = None
         self.with_unique_lists: bool | None = None
         self.defaulted: list[tuple[str, Schema]] | None = None
-        self.validator: Validator | None = None  # compiled when first asked
+        self.validator: Validator | None = None  # compiled on first use
 
     def child(self, key: str) -> "Schema | None":
         """The schema of an object's field, from its properties or its additional ones."""
@@ -94,11 +93,11 @@ class Schema:
         return self.default is not ABSENT
 
     def is_leaf(self) -> bool:
-        """Whether it says nothing of what a value holds."""
+        """Whether it has no child schemas."""
         return not self.properties and self.items is None and not isinstance(self.additional, Schema)
 
     def defaulted_fields(self) -> list[tuple[str, "Schema"]]:
-        """The properties that have a default, or anything below them that has; looked up once."""
+        """The properties with a default at or below them; computed once."""
         if self.defaulted is None:
             self.defaulted = [
                 (key, child)
@@ -108,26 +107,26 @@ class Schema:
         return self.defaulted
 
     def has_rules(self) -> bool:
-        """Whether this node or any below it has validation rules; looked up once."""
+        """Whether this node or any below it has validation rules; computed once."""
         if self.with_rules is None:
             self.with_rules = any(node.rules for node in walk(self))
         return self.with_rules
 
     def has_unique_lists(self) -> bool:
-        """Whether any list here or below is a set or a map; looked up once."""
+        """Whether this node or any below it is a set or map list; computed once."""
         if self.with_unique_lists is None:
             self.with_unique_lists = any(node.list_type in ("set", "map") for node in walk(self))
         return self.with_unique_lists
 
     def has_embedded(self) -> bool:
-        """Whether whole objects with metadata stand here or below; looked up once."""
+        """Whether this node or any below it is an embedded resource; computed once."""
         if self.with_embedded is None:
             self.with_embedded = any(node.embedded for node in walk(self))
         return self.with_embedded
 
 
 def walk(schema: Schema) -> Iterator[Schema]:
-    """Every structural node, itself first."""
+    """The schema and all nodes below it, without those in junctions."""
     yield schema
     for child in schema.properties.values():
         yield from walk(child)
@@ -145,7 +144,7 @@ def join(path: str, key: str) -> str:
 
 
 def prune(value: Any, schema: Schema, path: str = "", unknown: list[str] | None = None, root: bool = False) -> Any:
-    """Drop, in place, every field the schema does not know; their paths are appended to `unknown`."""
+    """Drop unknown fields in place and append their paths to `unknown`."""
     if isinstance(value, dict):
         exempt = {"apiVersion", "kind", "metadata"} if root or schema.embedded else ()
         for key in list(value):
@@ -169,7 +168,7 @@ def prune(value: Any, schema: Schema, path: str = "", unknown: list[str] | None 
 def prune_custom(
     value: Any, schema: Schema | None, path: str, unknown: list[str], root: bool = False, keeps: bool = False
 ) -> None:
-    """The same for values that were not decoded into types: even below a scalar nothing unknown stays."""
+    """Like `prune`, for custom objects, which are not decoded into Go types: also prunes where there is no schema."""
     keeps = keeps or (schema is not None and schema.preserve)
     if isinstance(value, dict):
         exempt = ("apiVersion", "kind", "metadata") if root or (schema is not None and schema.embedded) else ()
@@ -203,12 +202,12 @@ def copy_json(value: Any) -> Any:
     """A deep copy of JSON."""
     try:
         return orjson.loads(orjson.dumps(value))
-    except orjson.JSONEncodeError:  # deeper or odder than it prints
+    except orjson.JSONEncodeError:  # too deep or not JSON
         return _copied(value)
 
 
 def same_json(one: Any, other: Any) -> bool:
-    """Equal as JSON, where true is not 1, as it is in Python."""
+    """Whether two values are equal as JSON, where true differs from 1, unlike in Python."""
     if one is other:
         return True
     if one != other:
@@ -217,13 +216,13 @@ def same_json(one: Any, other: Any) -> bool:
         try:
             texts = [orjson.dumps(value, option=orjson.OPT_SORT_KEYS) for value in (one, other)]
         except orjson.JSONEncodeError:
-            texts = [b"", b"deeper or odder than it prints"]
+            texts = [b"", b"not comparable as text"]
         return texts[0] == texts[1] or _same_parts(one, other)
     return isinstance(one, bool) is isinstance(other, bool)
 
 
 def _same_parts(one: Any, other: Any) -> bool:
-    """Of two that Python calls equal: whether all they hold is the same."""
+    """Whether two values that are equal in Python are also equal as JSON."""
     if isinstance(one, dict):
         return all(_same_parts(value, other[key]) for key, value in one.items())
     if isinstance(one, list):
@@ -240,7 +239,7 @@ def _copied(value: Any) -> Any:
 
 
 def apply_defaults(value: Any, schema: Schema) -> Any:
-    """Fill in missing fields in place; a null where null is not allowed and a default exists counts as missing."""
+    """Set defaults of missing fields in place; a disallowed null counts as missing if there is a default."""
     if isinstance(value, dict):
         for key, child in schema.defaulted_fields():
             if child.default is not ABSENT and (
@@ -260,7 +259,7 @@ def apply_defaults(value: Any, schema: Schema) -> Any:
 
 
 def drop_nulls(value: Any, schema: Schema) -> Any:
-    """Remove nulls the schema does not allow and does not default, as decoding into a typed field would."""
+    """Remove nulls that the schema does not allow, as decoding into a typed field does."""
     if isinstance(value, dict):
         nulls = []
         for key, item in value.items():

@@ -1,8 +1,8 @@
-"""Built-in API types as schemas: read once from the generated table, compiled per struct on first use.
+"""Schemas of built-in API types: read from the generated type table, compiled per struct on first use.
 
-The table says what a Go client would send; `schema_of` turns a struct into the same `Schema` that CRDs use, so that
-pruning, strategic merge and server-side apply have one form to work on. `openapi_of` prints the struct and all it
-refers to as OpenAPI components. Decoding of protobuf reads the raw rows through `rows_of`.
+`schema_of` turns a Go struct into the same `Schema` that CRDs use, so that pruning, strategic merge and server-side
+apply need only one form. `openapi_of` returns a struct and everything it refers to as OpenAPI components. Protobuf
+decoding uses the raw rows of the table through `rows_of`.
 """
 
 import gzip
@@ -34,7 +34,7 @@ SCALARS: dict[str, dict[str, Any]] = {
     "json": {"x-kubernetes-preserve-unknown-fields": True},
 }
 
-# Structs that are owned whole, wherever they stand.
+# Structs that are atomic wherever they are used.
 ATOMIC_CORE = (
     "ConfigMapKeySelector LocalObjectReference NodeSelector NodeSelectorTerm "
     "ObjectFieldSelector ObjectReference ResourceFieldSelector "
@@ -88,7 +88,7 @@ def schema_of(name: str) -> Schema:
 
 @cache
 def zero_of(name: str) -> dict[str, Any]:
-    """What Go prints of an empty struct: everything that is not left out when empty, and inner structs always."""
+    """What Go serialises for an empty struct: fields without omitempty, and always nested structs."""
     found: dict[str, Any] = {}
     for key, row in flat_rows(name).items():
         kind, flags = row[2], row[3]
@@ -137,7 +137,7 @@ PACKAGES = {"meta.v1": "io.k8s.apimachinery.pkg.apis.meta.v1"}
 
 
 def component_name(name: str) -> str:
-    """`core.v1.Pod` as OpenAPI documents call it: `io.k8s.api.core.v1.Pod`."""
+    """Name of a type in OpenAPI documents: `io.k8s.api.core.v1.Pod` for `core.v1.Pod`."""
     package, kind = name.rsplit(".", 1)
     if package == "apiextensions.v1":
         return f"io.k8s.apiextensions-apiserver.pkg.apis.apiextensions.v1.{kind}"
@@ -145,7 +145,7 @@ def component_name(name: str) -> str:
 
 
 def openapi_of(name: str, found: dict[str, Any]) -> None:
-    """Add the struct and everything it refers to into `found`, the schemas of an OpenAPI 3 document."""
+    """Add the struct and everything it refers to to `found`, the schemas of an OpenAPI 3 document."""
     key = component_name(name)
     if key in found:
         return

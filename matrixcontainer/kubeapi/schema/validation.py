@@ -1,9 +1,9 @@
-"""Everything that is wrong with a value under its schema, reported together, in the wording clients of the API know.
+"""Validation of a value against its schema; all errors are reported together.
 
-A schema is compiled once, on first use, into a validator: a function that knows for each kind of JSON value which
-checks apply and asks no more than those. Unchanged parts of an object are not validated again (ratcheting), so that a
-stricter schema does not block other changes. Wording follows the validation errors of the public API; where nothing in
-an anyOf or oneOf fits, the part that came nearest tells its mistakes too.
+A schema is compiled once, on first use, into a validator: a function that runs only the checks that apply to a JSON
+value's type. Unchanged parts of an object are not validated again (ratcheting), so that a stricter schema does not
+block other changes. Wording follows the validation errors of the public API; if no part of an anyOf or oneOf matches,
+the errors of the closest one are reported too.
 """
 
 from collections.abc import Callable
@@ -16,7 +16,7 @@ from matrixcontainer.kubeapi.schema.formats import FORMATS, normal_name
 from matrixcontainer.kubeapi.schema.scalars import NAMES, enum_check, number_checks, string_checks, type_mistake
 from matrixcontainer.kubeapi.schema.structural import Schema, Validator, same_json
 
-NOWHERE = "<nil>"  # how a mistake without a field is shown
+NOWHERE = "<nil>"  # field of an error without one
 
 
 def type_of(value: Any) -> str:
@@ -24,9 +24,9 @@ def type_of(value: Any) -> str:
 
 
 def validate(value: Any, schema: Schema, path: str = "", old: Any = ABSENT, below: str = "") -> list[Cause]:
-    """Every mistake in `value`; an unchanged part of `old` is not validated again (ratcheting).
+    """All errors in `value`; parts that are unchanged from `old` are not validated again (ratcheting).
 
-    `path` is how messages and fields call the value; `below` stands before it in fields only.
+    `path` names the value in messages and fields; `below` is a prefix in fields only.
     """
     found: list[Cause] = []
     validator_of(schema)(value, path, old, found)
@@ -43,7 +43,7 @@ def _placed(cause: Cause, below: str) -> Cause:
 
 
 def validator_of(schema: Schema) -> Validator:
-    """The compiled form of a schema."""
+    """The validator of a schema, compiled on first use."""
     if schema.validator is None:
         schema.validator = _compiled(schema)
     return schema.validator
@@ -136,7 +136,7 @@ def _list_checks(schema: Schema) -> list[Validator]:
 
 
 def correlate_list(schema: Schema, old: list[Any]) -> Callable[[int, Any], Any]:
-    """How an item finds its former self: by key in map lists; nowhere else."""
+    """A function (index, item) that returns the item's old value: by key in map lists, ABSENT in other lists."""
     if schema.list_type == "map":
         by_key = {list_key(schema, item): item for item in old if isinstance(item, dict)}
         return lambda index, item: by_key.get(list_key(schema, item), ABSENT) if isinstance(item, dict) else ABSENT
@@ -144,7 +144,7 @@ def correlate_list(schema: Schema, old: list[Any]) -> Callable[[int, Any], Any]:
 
 
 def list_key(schema: Schema, item: dict[str, Any]) -> str:
-    """The identity of an item of a map list, defaults of key fields included."""
+    """The key of a map list's item, with defaults of key fields."""
     parts = []
     for key in schema.list_keys:
         value = item.get(key, ABSENT)
@@ -208,7 +208,7 @@ def _object_checks(schema: Schema) -> list[Validator]:
 
 
 def find_duplicates(value: Any, schema: Schema, path: str = "") -> list[Cause]:
-    """Members that come twice where lists say they are sets or maps; the second of each is named."""
+    """Errors for duplicates in set and map lists; each reports the second occurrence."""
     found: list[Cause] = []
     if schema.has_unique_lists():
         _find_duplicates(value, schema, path, found)
@@ -255,7 +255,7 @@ def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause
 
 
 def _identity(member: Any) -> Any:
-    """What equal members share, and others do not: true is not 1, and text is no number."""
+    """A hashable identity, equal for members that are equal as JSON: true differs from 1."""
     if isinstance(member, str):
         return member
     return (type(member), errors.as_json(member) if isinstance(member, (dict, list)) else member)

@@ -1,4 +1,4 @@
-"""Objects under one counter of revisions: durable before acknowledged, with history.
+"""The object store: one revision counter, writes durable before they are acknowledged, and a change history.
 
-Never looks into an object beyond its metadata.
+It reads nothing of an object but its metadata.
 """

@@ -1,8 +1,8 @@
-"""What the store asks of a database: everything at start, and a transaction for each batch.
+"""The database interface of the store: load everything at start, then one transaction per batch.
 
-`begin` waits until nobody else writes and returns what others have written since; `write` adds
-a batch; `commit` makes it durable; `rollback` ends it with nothing kept. Behind it stand SQLite (one process,
-`sqlite.py`) and PostgreSQL (any number of them, `postgres.py`).
+`begin` waits for the exclusive right to write and returns what others have written since; `write` adds a batch;
+`commit` makes it durable; `rollback` discards it. Implementations are SQLite (one process, `sqlite.py`) and PostgreSQL
+(any number of processes, `postgres.py`).
 """
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -15,21 +15,21 @@ ChangeRow = tuple[int, str, str, str, str, str, bytes, bytes | None, float]
 
 
 class Database(Protocol):
-    """All calls but `listen` come from one thread at a time; failures are raised as StorageError."""
+    """All calls but `listen` come from one thread at a time. Failures are raised as StorageError."""
 
-    shared: bool  # others may write to it too
-    place: str  # how it is called in messages to people
+    shared: bool  # other processes may write to it too
+    place: str  # its path or address in messages
 
     def load(self) -> tuple[int, int, Iterable[ObjectRow], Iterable[ChangeRow]]:
-        """(revision, compacted_revision, objects, changes in order), all of one moment."""
+        """Return a consistent (revision, compacted_revision, objects, changes in order)."""
         ...
 
     def newest(self) -> int:
-        """The revision of the last committed batch, anybody's."""
+        """The revision of the last committed batch of any process."""
         ...
 
     def begin(self, after: int) -> list[ChangeRow]:
-        """Begin a transaction nobody else can write in; returns what others wrote after that revision."""
+        """Start an exclusive write transaction; return what others wrote after that revision."""
         ...
 
     def write(self, batch: Sequence[Change]) -> None: ...
@@ -41,25 +41,25 @@ class Database(Protocol):
     def changes_after(self, revision: int) -> list[ChangeRow]: ...
 
     def forget(self, compacted_revision: int) -> int:
-        """Delete the changes up to `compacted_revision`; returns how many."""
+        """Delete the changes up to `compacted_revision`; return how many."""
         ...
 
     def lead(self) -> bool:
-        """Whether this process, of all on the database, is the one whose controllers act. Asked again and again."""
+        """Whether this process is the one, among all on the database, that runs controllers. Called repeatedly."""
         ...
 
-    def listen(self, heard: Callable[[], None]) -> None:
-        """Call `heard`, from any thread, soon after each commit of another process."""
+    def listen(self, on_commit: Callable[[], None]) -> None:
+        """Call `on_commit`, from any thread, soon after each commit of another process."""
 
     def close(self) -> None: ...
 
 
 class HistoryGap(Exception):
-    """Changes of others have been forgotten before they were read: everything has to be loaded anew."""
+    """Changes by others were compacted before they were read: everything has to be reloaded."""
 
 
 def object_rows(batch: Sequence[Change]) -> tuple[list[ObjectRow], list[tuple[str, str, str]]]:
-    """(objects to keep, keys to delete) after a batch: of several changes of one object the last one counts."""
+    """(objects to write, keys to delete) for a batch: of several changes of one object only the last counts."""
     last = {change.record.key: change for change in batch}
     kept = [
         (*key, change.record.uid, change.record.revision, change.record.body)
@@ -85,7 +85,7 @@ def change_rows(batch: Sequence[Change]) -> list[ChangeRow]:
 
 
 def change_of(row: Sequence[Any], record: Record | None = None) -> Change:
-    """A row as a change; `current` is the state before it where the reader has it."""
+    """Convert a row to a change; `record` is the object before it, if the reader has it."""
     revision, kind, resource, namespace, name, uid, body, previous, at = row
     key = (resource, namespace, name)
     if record is None and previous is not None:
@@ -94,8 +94,8 @@ def change_of(row: Sequence[Any], record: Record | None = None) -> Change:
 
 
 def differences(before: dict[Key, Record], now: dict[Key, Record], revision: int, at: float) -> list[Change]:
-    """What must have happened between two states of which only these are known, as if each object changed once:
-    deletions first, at the revision of the later state, then the others in their order.
+    """The changes that lead from one state to another, one per object: first deletions, at the revision of the later
+    state, then the others in order of revision.
     """
     gone = [
         Change("DELETED", Record(key, old.uid, revision, old.body), old, at)

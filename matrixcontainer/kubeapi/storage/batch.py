@@ -1,4 +1,4 @@
-"""What is written in one transaction, and who waits for it."""
+"""The changes of one transaction, and the writers that wait for it."""
 
 import asyncio
 
@@ -6,7 +6,7 @@ from matrixcontainer.kubeapi.storage.objects import Change
 
 
 class Batch:
-    """Changes that become durable together; `done` is settled when they have or have not."""
+    """Changes that become durable together. `done` resolves once they are, or have failed."""
 
     def __init__(self) -> None:
         self.changes: list[Change] = []
@@ -15,7 +15,7 @@ class Batch:
         self._writers: list[asyncio.Future[None]] = []
 
     def outcome(self) -> "asyncio.Future[None]":
-        """What `done` will be, for one writer, who may give up waiting for it."""
+        """A future with the result of `done` for one writer, which may cancel it."""
         writer: asyncio.Future[None] = self._loop.create_future()
         self._writers.append(writer)
         return writer
@@ -28,4 +28,4 @@ class Batch:
                 one.set_result(None)
             else:
                 one.set_exception(failure)
-                one.exception()  # every writer of the batch may have gone already
+                one.exception()  # mark as retrieved: all writers may have been cancelled

@@ -1,7 +1,7 @@
-"""The changes of the last minutes, per resource and all together, and who waits for more.
+"""The changes of the last minutes, per resource and overall, and the watchers that wait for more.
 
-Watches and paged lists go back as far as this reaches; `compacted_revision` is the newest revision whose successors may
-have been forgotten.
+Watches and paged lists can go back this far. `compacted_revision` is the revision up to which changes have been
+discarded.
 """
 
 from collections import deque
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 
 from matrixcontainer.kubeapi.storage.objects import Change
 
-HISTORY_S_MIN = 300.0  # changes younger than this are kept unless there are too many of them
+HISTORY_S_MIN = 300.0  # younger changes are kept, unless there are too many
 HISTORY_S_MAX = 900.0
 HISTORY_CHANGES_MAX = 40_000
 HISTORY_BYTES_MAX = 48 * 2**20
@@ -18,17 +18,16 @@ HISTORY_BYTES_MAX = 48 * 2**20
 
 @dataclass
 class Log:
-    """The changes of one resource, oldest first, and whom to call when there are more. `start` counts what was
-    trimmed away.
-    """
+    """The changes of one resource, oldest first, and callbacks for new ones. `start` counts the discarded changes."""
 
     changes: deque[Change] = field(default_factory=deque)
     start: int = 0
     waiters: dict[Callable[[], None], Callable[[], int | None]] = field(default_factory=dict)
-    """Whom to call, and what says at which place they are: None before they have begun, or where they keep none."""
+    """Wake-up callbacks, each with a function that returns the reader's position: None if it has none yet or keeps
+    none."""
 
     def behind_s(self, now: float) -> float:
-        """The age of the oldest change that somebody who reads the log has not been handed, 0 without one."""
+        """Age of the oldest change that a reader of the log has not received yet; 0 if there is none."""
         places = [place for read in self.waiters.values() if (place := read()) is not None]
         first = max(min(places, default=self.end()), self.start)
         return max(0.0, now - self.changes[first - self.start].at) if first < self.end() else 0.0
@@ -37,7 +36,7 @@ class Log:
         return self.start + len(self.changes)
 
     def position_after(self, revision: int) -> int:
-        """The place of the first change newer than `revision`."""
+        """Position of the first change newer than `revision`."""
         low, high = 0, len(self.changes)
         while low < high:
             middle = (low + high) // 2
@@ -48,7 +47,7 @@ class Log:
         return self.start + low
 
     def since(self, place: int) -> list[Change]:
-        """The changes from a place on; the newest are looked for from the end, where they are."""
+        """The changes from a position on, with a shortcut for readers that are up to date or one change behind."""
         missing = self.end() - place
         if missing <= 0:
             return []
@@ -62,7 +61,7 @@ class Log:
 
 
 class History:
-    """All logs. Old changes are forgotten by age, by number and by size."""
+    """All logs. Old changes are discarded by age, number and size."""
 
     def __init__(self) -> None:
         self.compacted_revision = 0
@@ -80,20 +79,20 @@ class History:
         self.log(change.record.key[0]).changes.append(change)
         self.changes.append(change)
         self._bytes += len(change.record.body)
-        while self.changes and self._too_much(change.at):
+        while self.changes and self._over_limit(change.at):
             self._forget_oldest()
 
-    def forget_until(self, moment: float) -> None:
-        """Forget what happened before that moment."""
+    def forget_before(self, moment: float) -> None:
+        """Discard changes older than that time."""
         while self.changes and self.changes[0].at < moment:
             self._forget_oldest()
 
     def forget_all(self, compacted_revision: int) -> None:
-        """After a gap in the history: nobody can resume from before `compacted_revision`."""
+        """Discard everything after a gap in the history: no reader can resume from before `compacted_revision`."""
         while self.changes:
             self._forget_oldest()
         for log in self.logs.values():
-            log.start += 1  # who had read all there was has missed what is not there
+            log.start += 1  # even readers that were up to date have missed the gap
         self.compacted_revision = compacted_revision
 
     def _forget_oldest(self) -> None:
@@ -104,7 +103,7 @@ class History:
         log.changes.popleft()
         log.start += 1
 
-    def _too_much(self, now: float) -> bool:
+    def _over_limit(self, now: float) -> bool:
         return (
             len(self.changes) > HISTORY_CHANGES_MAX
             or self._bytes > HISTORY_BYTES_MAX

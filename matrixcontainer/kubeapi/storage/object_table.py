@@ -1,6 +1,6 @@
-"""The committed objects in memory: found by key, listed by namespace and name.
+"""The committed objects in memory, by key and in order of namespace and name.
 
-A list that was handed out is never changed: the next change of its resource works on a copy.
+A returned list is never modified: the next change of its resource works on a copy.
 """
 
 from bisect import bisect_left
@@ -17,14 +17,14 @@ class ObjectTable:
     def __init__(self) -> None:
         self._objects: dict[str, dict[tuple[str, str], Record]] = {}
         self._sorted: dict[str, list[Record]] = {}
-        self._handed_out: set[str] = set()  # whose sorted list somebody may be reading
+        self._handed_out: set[str] = set()  # resources whose sorted list a caller may still use
 
     def get(self, key: Key) -> Record | None:
-        """The committed state."""
+        """The committed object, if any."""
         return self._objects.get(key[0], {}).get(key[1:])
 
     def objects_of(self, resource: str, namespace: str = "") -> list[Record]:
-        """Committed objects of a resource by namespace and name; all namespaces when none is given."""
+        """Committed objects of a resource, sorted by namespace and name; of all namespaces if none is given."""
         ordered = self._sorted.get(resource)
         if ordered is None:
             ordered = sorted(self._objects.get(resource, {}).values(), key=_key_of)
@@ -45,7 +45,7 @@ class ObjectTable:
         return [resource for resource, current in self._objects.items() if current]
 
     def set(self, key: Key, record: Record | None) -> None:
-        """The object at the key is now this one, or gone."""
+        """Set or, with None, remove the object at the key."""
         current = self._objects.setdefault(key[0], {})
         if record is None:
             current.pop(key[1:], None)
@@ -62,7 +62,7 @@ class ObjectTable:
         ordered[at:end] = [record] if record else []
 
     def clear(self) -> dict[Key, Record]:
-        """Forget all, and hand over what there was."""
+        """Remove all objects and return them."""
         found = self.everything()
         self._objects.clear()
         self._sorted.clear()

@@ -1,4 +1,4 @@
-"""One object at one revision, and one committed write: what the store holds and everybody else is handed."""
+"""Record (an object at a revision) and Change (a committed write), the store's exceptions and its encoding."""
 
 from typing import Any
 
@@ -8,14 +8,14 @@ Key = tuple[str, str, str]  # resource ("plural.group"), namespace ("" for clust
 
 
 class Conflict(Exception):
-    """The object changed, appeared or went since it was read."""
+    """The object was changed, created or deleted since it was read."""
 
 
 class StorageError(Exception):
-    """The database failed; nothing acknowledged is lost. The text says why and what would help.
+    """The database failed; no acknowledged write is lost. The message says why and suggests a remedy.
 
-    `kind` is Full, Locked, Damaged, Refused or Lost. `text` leaves out the `place` of the database, which is for its
-    operator alone.
+    `kind` is Full, Locked, Damaged, Refused or Lost. `text` omits the `place` of the database, which clients must not
+    see.
     """
 
     def __init__(self, text: str, kind: str = "Lost", place: str = "") -> None:
@@ -24,25 +24,26 @@ class StorageError(Exception):
 
 
 class TooLarge(Exception):
-    """The object would be larger than one may be."""
+    """The object would exceed OBJECT_BYTES_MAX."""
 
 
 class NotJson(Exception):
-    """JSON cannot say it, or not that deep."""
+    """The value cannot be represented in JSON, or is nested too deeply."""
 
 
 OBJECT_BYTES_MAX = 3 * 2**19
-"""As in etcd (--max-request-bytes): a body may be larger, but what patches make of an object may not grow for ever."""
+"""As in etcd (--max-request-bytes). Bodies may be larger, but repeated patches must not grow an object indefinitely."""
 ROOM = 16
-"""Levels of nesting that what is stored leaves free: a list, a table or a review puts some around it, and one object
-that is too deep for them would keep everybody from all the others.
+"""Nesting levels that stored objects must leave free for the list, table or review around them: one object that is too
+deep would make every list that contains it fail.
 """
 
 NO_LABELS: dict[str, str] = {}
 
 
 class Record:
-    """One object at one revision, as JSON bytes. `obj` is a fresh dict at every call; nobody can spoil the store."""
+    """An object at one revision, as JSON bytes. `obj` returns a fresh dict each time, so callers cannot modify the
+    store's copy."""
 
     __slots__ = ("_labels", "body", "key", "revision", "uid")
 
@@ -52,7 +53,7 @@ class Record:
 
     @property
     def labels(self) -> dict[str, str]:
-        """Its labels, parsed once for all selectors; only to be read."""
+        """The labels, parsed once for all selectors; read-only."""
         if self._labels is None:
             self._labels = self.obj["metadata"].get("labels") or NO_LABELS
         return self._labels
@@ -63,13 +64,13 @@ class Record:
 
 
 def demand_size(record: Record) -> None:
-    """Raises TooLarge for what is larger than an object may be."""
+    """Raise TooLarge if the object exceeds OBJECT_BYTES_MAX."""
     if len(record.body) > OBJECT_BYTES_MAX:
         raise TooLarge
 
 
 class Change:
-    """One committed write. `encoded` keeps each wire form of it, so that many watchers share one encoding."""
+    """One committed write. `encoded` caches its wire forms, so that all watchers share one encoding."""
 
     __slots__ = ("at", "encoded", "previous", "record", "type")
 
@@ -83,9 +84,9 @@ class Change:
 
 
 def encode(obj: dict[str, Any]) -> bytes:
-    """JSON with apiVersion and kind first, as stored and sent, in memory of its own size.
+    """JSON with apiVersion and kind first, as stored and sent, in a buffer of exactly its size.
 
-    What orjson hands over is its buffer, of 4 KiB at least and up to eight times the text, which counts for what stays.
+    orjson returns its own buffer, of at least 4 KiB and up to eight times the text, too much for what stays in memory.
     """
     value: Any = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")} | obj
     for _ in range(ROOM):
@@ -94,7 +95,7 @@ def encode(obj: dict[str, Any]) -> bytes:
 
 
 def dump_json(value: Any) -> bytes:
-    """A value as JSON text; raises NotJson, where orjson raises a TypeError that nobody can tell from any other."""
+    """Encode a value as JSON. Raises NotJson instead of orjson's TypeError, which could be any other."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError as failure:

@@ -1,4 +1,4 @@
-"""Which database a URL means."""
+"""Open the database that a URL names."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from matrixcontainer.kubeapi.storage.backend import Database
 
 
 def open_database(url: str, synchronous: str = "NORMAL") -> Database:
-    """A database for a `sqlite:///file` or `postgresql://` URL, set up as the durability promise needs it."""
+    """Open a `sqlite:///file` or `postgresql://` URL. `synchronous` is SQLite's, and decides what survives a power
+    loss."""
     if url.startswith("sqlite"):
         from matrixcontainer.kubeapi.storage.sqlite import Sqlite
 

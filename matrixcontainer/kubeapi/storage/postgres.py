@@ -1,9 +1,9 @@
-"""The store's database as PostgreSQL, for one process or several.
+"""The store's database on PostgreSQL, for one process or several.
 
-The row of the revision counter is the right to write: whoever has it locked writes, and by then sees all that others
-have committed, so that revisions have one order without gaps. Each commit notifies the channel `kube_changes`; a
-replica that hears it reads the changes it has not seen. The lead, that is whose controllers act, is a lock of a session
-of its own: it ends with the process, however that ends.
+A lock on the row of the revision counter is the right to write: its holder sees everything that others have committed,
+so revisions are totally ordered without gaps. Each commit notifies the channel `kube_changes`, upon which the other
+replicas read the changes that they have not seen. Leadership (whose controllers run) is an advisory lock in a session
+of its own, which ends with the process in any case.
 """
 
 import threading
@@ -18,12 +18,12 @@ from matrixcontainer.kubeapi.storage.objects import Change, StorageError
 
 CHANNEL = "kube_changes"
 LEAD_KEY = 0x6B756265  # "kube"
-PATIENCE_S = 5  # for a connection, and for the right to write
-LOOK_AGAIN_S = 1.0  # a listener looks for itself that often, should a notification be lost
+TIMEOUT_S = 5  # for a connection, and for the right to write
+POLL_S = 1.0  # a listener also polls that often, in case a notification is lost
 
 
 class Postgres:
-    """Connections are made when needed and made again after they broke."""
+    """Connects on demand, and reconnects after a failure."""
 
     shared = True
 
@@ -37,15 +37,15 @@ class Postgres:
         self._closing = threading.Event()
 
     def _connect(self) -> psycopg.Connection[Any]:
-        """A connection whose end is detected within seconds even when the other side falls silent."""
+        """Connect with keepalives, so that a silent peer is detected within seconds."""
         return psycopg.connect(
             self._url,
             autocommit=True,
-            connect_timeout=PATIENCE_S,
+            connect_timeout=TIMEOUT_S,
             keepalives_idle=5,
             keepalives_interval=2,
             keepalives_count=3,
-            options=f"-c lock_timeout={PATIENCE_S}s -c idle_in_transaction_session_timeout={2 * PATIENCE_S}s",
+            options=f"-c lock_timeout={TIMEOUT_S}s -c idle_in_transaction_session_timeout={2 * TIMEOUT_S}s",
         )
 
     @property
@@ -55,7 +55,7 @@ class Postgres:
         return self._connection
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
+    def _translating_errors(self) -> Iterator[None]:
         try:
             yield
         except psycopg.Error as failure:
@@ -70,7 +70,7 @@ class Postgres:
             raise StorageError(text, kind, f"PostgreSQL at {self.place}") from failure
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
-        with self._translated():
+        with self._translating_errors():
             run = self.connection.execute
             for name in ("revision", "compacted_revision"):
                 run("INSERT INTO kube_counters VALUES (%s, 0) ON CONFLICT DO NOTHING", (name,))
@@ -82,7 +82,7 @@ class Postgres:
         return known["revision"], known["compacted_revision"], objects, changes
 
     def newest(self) -> int:
-        with self._translated():
+        with self._translating_errors():
             row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()
         assert row is not None
         return int(row[0])
@@ -91,9 +91,9 @@ class Postgres:
 
     def begin(self, after: int) -> list[ChangeRow]:
         try:
-            with self._translated():
-                taken = self.connection.execute(TAKE_TURN)
-                taken.nextset()  # one answer to each statement
+            with self._translating_errors():
+                taken = self.connection.execute(LOCK_REVISION)
+                taken.nextset()  # one result per statement
                 row = taken.fetchone()
                 assert row is not None
                 return [] if row[0] == after else self.changes_after(after)
@@ -103,7 +103,7 @@ class Postgres:
 
     def write(self, batch: Sequence[Change]) -> None:
         kept, gone = object_rows(batch)
-        with self._translated(), self.connection.pipeline(), self.connection.cursor() as cursor:
+        with self._translating_errors(), self.connection.pipeline(), self.connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)", change_rows(batch)
             )
@@ -117,7 +117,7 @@ class Postgres:
 
     def commit(self) -> None:
         try:
-            with self._translated():
+            with self._translating_errors():
                 self.connection.execute(f"NOTIFY {CHANNEL}; COMMIT")
         except StorageError:
             self.rollback()
@@ -131,8 +131,8 @@ class Postgres:
             self._connection.close()
 
     def changes_after(self, revision: int) -> list[ChangeRow]:
-        """Raises Gap when some of them have been forgotten."""
-        with self._translated():
+        """Raises HistoryGap if some of them have been compacted."""
+        with self._translating_errors():
             found: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (revision,), binary=True).fetchall()
             if found:
                 complete = found[0][0] == revision + 1
@@ -146,7 +146,7 @@ class Postgres:
         return found
 
     def forget(self, compacted_revision: int) -> int:
-        with self._translated(), self.connection.transaction():
+        with self._translating_errors(), self.connection.transaction():
             self.connection.execute(
                 "UPDATE kube_counters SET value = %s WHERE name = 'compacted_revision'", (compacted_revision,)
             )
@@ -169,21 +169,21 @@ class Postgres:
             self._lead, self._leading = None, False
         return self._leading
 
-    def listen(self, heard: Callable[[], None]) -> None:
+    def listen(self, on_commit: Callable[[], None]) -> None:
         def run() -> None:
             while not self._closing.is_set():
                 try:
                     with self._connect() as connection:
                         connection.execute(f"LISTEN {CHANNEL}")
-                        heard()
+                        on_commit()
                         while not self._closing.is_set():
-                            reported = list(connection.notifies(timeout=LOOK_AGAIN_S, stop_after=1))
+                            reported = list(connection.notifies(timeout=POLL_S, stop_after=1))
                             current = self._connection
                             own = current.info.backend_pid if current is not None and not current.closed else 0
                             if not reported or any(one.pid != own for one in reported):
-                                heard()
+                                on_commit()
                 except psycopg.Error:
-                    self._closing.wait(LOOK_AGAIN_S)
+                    self._closing.wait(POLL_S)
 
         self._listener = threading.Thread(target=run, name="kube-changes", daemon=True)
         self._listener.start()
@@ -191,13 +191,13 @@ class Postgres:
     def close(self) -> None:
         self._closing.set()
         if self._listener is not None:
-            self._listener.join(2 * LOOK_AGAIN_S)
+            self._listener.join(2 * POLL_S)
         for connection in (self._connection, self._lead):
             if connection is not None:
                 connection.close()
 
 
-TAKE_TURN = "BEGIN; SELECT value FROM kube_counters WHERE name = 'revision' FOR UPDATE"
+LOCK_REVISION = "BEGIN; SELECT value FROM kube_counters WHERE name = 'revision' FOR UPDATE"
 SELECT_OBJECTS = "SELECT resource, namespace, name, uid, revision, body FROM kube_objects"
 SELECT_CHANGES = (
     "SELECT revision, type, resource, namespace, name, uid, body, previous, at FROM kube_changes"

@@ -1,10 +1,10 @@
-"""The store's database as one SQLite file, in WAL mode.
+"""The store's database as one SQLite file in WAL mode.
 
-With `synchronous=NORMAL` an acknowledged write survives `kill -9` of the process at any instruction; a loss of power
-may cost the last moments but never consistency. With FULL it survives loss of power too, at the price of one disk flush
-per batch. What the log has gathered is moved into the file by a thread of its own, over a connection of its own, so
-that no commit has to wait for it; should that fall behind, a commit does the rest. Tables are those of the migrations;
-`tests/services/test_kube_tables.py` compares them.
+With `synchronous=NORMAL` an acknowledged write survives `kill -9` of the process at any instruction; a power loss may
+lose the last moments but never consistency. With FULL it survives power loss too, at the cost of one disk flush per
+batch. Checkpoints run in a thread and connection of their own, so that commits need not wait for them; if they fall
+behind, a commit does one itself. The tables are those of the migrations; `tests/services/test_kube_tables.py` compares
+them.
 """
 
 import sqlite3
@@ -16,9 +16,9 @@ from typing import Any
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, ObjectRow, change_rows, object_rows
 from matrixcontainer.kubeapi.storage.objects import Change, StorageError
 
-CHECKPOINT_BYTES = 2**20  # of objects written, after which the log is moved into the file
-LOG_PAGES_MAX = 4000  # when a commit does it itself
-LOCK_WAIT_S = 0.25  # the event loop waits for it, and a client does better to ask again
+CHECKPOINT_BYTES = 2**20  # a checkpoint starts after that many bytes of objects
+LOG_PAGES_MAX = 4000  # WAL size at which a commit does a checkpoint itself
+LOCK_WAIT_S = 0.25  # blocks the event loop, so it is short: clients can retry
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS kube_changes (revision BIGINT NOT NULL, type VARCHAR(8) NOT NULL,"
@@ -31,31 +31,28 @@ TABLES = (
     " PRIMARY KEY (resource, namespace, name))",
 )
 
-REMEDIES = {  # what to do, by the beginning of SQLite's name of the failure
-    "SQLITE_FULL": ("Full", "the disk is full; make room, nothing already acknowledged is lost"),
-    "SQLITE_IOERR": ("Full", "the disk refuses to read or write; look at its space, limits and health"),
-    "SQLITE_BUSY": ("Locked", "another program holds the database; end it, or try again"),
-    "SQLITE_LOCKED": ("Locked", "another program holds the database; end it, or try again"),
-    "SQLITE_CORRUPT": ("Damaged", "put a sound copy in its place, or move it away to begin anew"),
-    "SQLITE_NOTADB": (
-        "Damaged",
-        "put a sound copy in its place, or move it away to begin anew",
-    ),
-    "SQLITE_READONLY": ("Refused", "the file may not be written; look at its permissions"),
-    "SQLITE_CONSTRAINT_TRIGGER": ("Refused", "a trigger lets nothing be written; take it away"),
-    "SQLITE_CANTOPEN": ("Refused", "the file cannot be opened; look at its folder and permissions"),
+REMEDIES = {  # kind and remedy by the prefix of SQLite's error name
+    "SQLITE_FULL": ("Full", "the disk is full; free some space. No acknowledged write is lost"),
+    "SQLITE_IOERR": ("Full", "the disk cannot be read or written; check its space, quota and health"),
+    "SQLITE_BUSY": ("Locked", "another program has locked the database; stop it, or try again"),
+    "SQLITE_LOCKED": ("Locked", "another program has locked the database; stop it, or try again"),
+    "SQLITE_CORRUPT": ("Damaged", "restore the file from a backup, or move it away to start empty"),
+    "SQLITE_NOTADB": ("Damaged", "restore the file from a backup, or move it away to start empty"),
+    "SQLITE_READONLY": ("Refused", "the file is not writable; check its permissions"),
+    "SQLITE_CONSTRAINT_TRIGGER": ("Refused", "a trigger blocks all writes; remove it"),
+    "SQLITE_CANTOPEN": ("Refused", "the file cannot be opened; check its folder and permissions"),
 }
 
 
 def storage_error(path: str, failure: sqlite3.Error) -> StorageError:
     name = getattr(failure, "sqlite_errorname", "") or type(failure).__name__
-    unknown = ("Lost", "look at the file, its folder and its disk")
+    unknown = ("Lost", "check the file, its folder and its disk")
     kind, remedy = next((found for start, found in REMEDIES.items() if name.startswith(start)), unknown)
     return StorageError(f"{failure} ({name}): {remedy}", kind, path)
 
 
 class Sqlite:
-    """One connection; used by one thread at a time, though not always the same."""
+    """One connection, used by one thread at a time, though not always the same one."""
 
     shared = False
 
@@ -63,27 +60,27 @@ class Sqlite:
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"synchronous is NORMAL or FULL, not {synchronous}")
         self.place = path
-        with self._translated():
+        with self._translating_errors():
             self.connection = sqlite3.connect(
                 path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=64
             )
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute(f"PRAGMA synchronous={synchronous}")
             self.connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
-        self._mover: ThreadPoolExecutor | None = None
-        self._moving: Future[None] | None = None
+        self._checkpointer: ThreadPoolExecutor | None = None
+        self._checkpointing: Future[None] | None = None
         self._written = 0
 
     @contextmanager
-    def _translated(self) -> Iterator[None]:
-        """Failures of SQLite as StorageError, which says what would help."""
+    def _translating_errors(self) -> Iterator[None]:
+        """Raise SQLite's failures as StorageError with a remedy."""
         try:
             yield
         except sqlite3.Error as failure:
             raise storage_error(self.place, failure) from failure
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
-        with self._translated():
+        with self._translating_errors():
             known: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))
             for name in ("revision", "compacted_revision"):
                 if name not in known:
@@ -93,11 +90,11 @@ class Sqlite:
         return known.get("revision", 0), known.get("compacted_revision", 0), objects, changes
 
     def newest(self) -> int:
-        with self._translated():
+        with self._translating_errors():
             return int(self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0])
 
     def begin(self, after: int) -> list[ChangeRow]:
-        with self._translated():
+        with self._translating_errors():
             self.connection.execute("BEGIN IMMEDIATE")
             found = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
         if found != after:
@@ -108,7 +105,7 @@ class Sqlite:
     def write(self, batch: Sequence[Change]) -> None:
         kept, gone = object_rows(batch)
         run = self.connection.executemany
-        with self._translated():
+        with self._translating_errors():
             run("INSERT INTO kube_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", change_rows(batch))
             if kept:
                 run("INSERT OR REPLACE INTO kube_objects VALUES (?, ?, ?, ?, ?, ?)", kept)
@@ -119,25 +116,25 @@ class Sqlite:
 
     def commit(self) -> None:
         try:
-            with self._translated():
+            with self._translating_errors():
                 self.connection.execute("COMMIT")
         except StorageError:
             self.rollback()
             raise
         if self._written > CHECKPOINT_BYTES and self.place != ":memory:":
-            self._move_the_log()
+            self._start_checkpoint()
 
-    def _move_the_log(self) -> None:
-        """Begin to, unless it is being done."""
-        if self._moving is not None and not self._moving.done():
+    def _start_checkpoint(self) -> None:
+        """Start a checkpoint in the background, unless one is running."""
+        if self._checkpointing is not None and not self._checkpointing.done():
             return
         self._written = 0
-        if self._mover is None:
-            self._mover = ThreadPoolExecutor(1, "kube-log")
-        self._moving = self._mover.submit(self._checkpoint)
+        if self._checkpointer is None:
+            self._checkpointer = ThreadPoolExecutor(1, "kube-log")
+        self._checkpointing = self._checkpointer.submit(self._checkpoint)
 
     def _checkpoint(self) -> None:
-        """What cannot be moved now will be later; a commit, or the next start, sees to it."""
+        """Do a passive checkpoint. What it cannot move is left to a later one, a commit or the next start."""
         with suppress(sqlite3.Error), closing(sqlite3.connect(self.place, timeout=0.0, isolation_level=None)) as apart:
             apart.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
@@ -146,12 +143,12 @@ class Sqlite:
             self.connection.execute("ROLLBACK")
 
     def changes_after(self, revision: int) -> list[ChangeRow]:
-        with self._translated():
+        with self._translating_errors():
             return self.connection.execute(SELECT_CHANGES, (revision,)).fetchall()
 
     def forget(self, compacted_revision: int) -> int:
         try:
-            with self._translated():
+            with self._translating_errors():
                 self.connection.execute("BEGIN IMMEDIATE")
                 self.connection.execute(
                     "UPDATE kube_counters SET value = ? WHERE name = 'compacted_revision'", (compacted_revision,)
@@ -168,12 +165,12 @@ class Sqlite:
     def lead(self) -> bool:
         return True
 
-    def listen(self, heard: Callable[[], None]) -> None:
-        """Nobody else writes to it."""
+    def listen(self, on_commit: Callable[[], None]) -> None:
+        """Do nothing: no other process writes."""
 
     def close(self) -> None:
-        if self._mover is not None:
-            self._mover.shutdown()
+        if self._checkpointer is not None:
+            self._checkpointer.shutdown()
         with suppress(sqlite3.Error):
             self.connection.close()
 

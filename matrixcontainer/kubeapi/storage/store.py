@@ -1,14 +1,13 @@
-"""Where objects live: one counter of revisions, every object once, every change in order, durable before acknowledged.
+"""The object store: one revision counter, all objects, all changes in order, durable before they are acknowledged.
 
-The database is the truth; a copy of the living objects is kept in memory as encoded JSON, filled at start, so that
-reads and watches never wait for it. A write is checked against the newest state, gets the next revision, and joins the
-batch that goes next. One batch is under way at a time: one transaction, and while the disk makes it durable the next
-one gathers. Only after the commit are writers answered, readers served the new state and watchers woken, all in
-revision order.
+The database is the source of truth. All objects are also kept in memory as encoded JSON, loaded at start, so reads and
+watches never wait for it. A write is checked against the latest state, gets the next revision and joins the next batch.
+One batch is in flight at a time, as one transaction; while it becomes durable, the next one fills. Only after the
+commit are writers answered, new states visible to readers and watchers woken, all in revision order.
 
-On a database that others write to as well (`database.shared`) each batch first takes the right to write. What others
-wrote in the meantime is shown first; then the batch is checked against it: writes that lost are refused as Conflict,
-the others get the revisions that are free. A commit of somebody else is followed as soon as it is heard of.
+On a database that other processes write to as well (`database.shared`), each batch first acquires the right to write.
+Their changes since are published first, then the batch is checked against them: writes that lost fail with Conflict,
+the others get new revisions. Commits of other processes are applied as soon as they are noticed.
 """
 
 import asyncio
@@ -27,15 +26,14 @@ from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Recor
 
 log = logging.getLogger(__name__)
 
-INLINE_S = 0.0005  # a disk that is faster than this is not worth a change of threads
-LOST = -1  # the revision of a write that somebody else's came before
+INLINE_S = 0.0005  # commits faster than this are not worth a thread switch
+LOST = -1  # revision of a write that another process pre-empted
 
 
 class Store:
     """`await put(...)` and `await remove(...)` return when the change is durable; reads never wait.
 
-    With `threaded` a disk that takes its time is waited for in a thread of its own; without, in the event loop, which
-    suits memory.
+    With `threaded`, slow commits run in a thread; without, in the event loop, which suits in-memory databases.
     """
 
     def __init__(self, database: Database, now: Callable[[], float], threaded: bool = False) -> None:
@@ -53,11 +51,11 @@ class Store:
         self.listeners: list[Callable[[Change], None]] = []
         self._next = 0
         self._pending: dict[Key, Record | None] = {}
-        self._gathering: Batch | None = None
-        self._under_way: Batch | None = None
-        self._lost_by = ""  # what failed the last batch: logged once
+        self._next_batch: Batch | None = None
+        self._in_flight: Batch | None = None
+        self._last_failure = ""  # why the last batch failed; logged once
         self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
-        self._disk_s = 0.0  # what a commit takes, the last ones weighing most
+        self._disk_s = 0.0  # moving average of the duration of a commit
         self._catching_up: asyncio.Future[None] | None = None
         self._load()
 
@@ -69,18 +67,18 @@ class Store:
 
     @property
     def compacted_revision(self) -> int:
-        """The newest revision whose successors may have been forgotten."""
+        """The revision up to which changes have been discarded."""
         return self.history.compacted_revision
 
     def log(self, resource: str) -> Log:
         return self.history.log(resource)
 
     def latest(self, key: Key) -> Record | None:
-        """The newest state, what is being written included: what a read-modify-write starts from."""
+        """The latest state including pending writes, from which a read-modify-write starts."""
         return self._pending[key] if key in self._pending else self.get(key)
 
     def objects_at(self, resource: str, namespace: str, revision: int) -> list[Record]:
-        """The objects as they were at `revision`, which must not be older than `compacted_revision`."""
+        """The objects at `revision`, which must not be older than `compacted_revision`."""
         state = self._table.snapshot(resource)
         for change in reversed(self.log(resource).changes):
             if change.revision <= revision:
@@ -99,48 +97,49 @@ class Store:
         old = self.latest(key)
         if (old.revision if old else 0) != (expected.revision if expected else 0):
             raise Conflict(key)
-        record = self._revised(key, obj)
+        record = self._with_next_revision(key, obj)
         demand_size(record)
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
     async def remove(self, key: Key, obj: dict[str, Any], expected: Record) -> Record:
-        """Delete the object; `obj` is its last state, shown to watchers with the revision of the deletion."""
+        """Delete the object. Watchers see `obj` as its last state, with the revision of the deletion."""
         old = self.latest(key)
         if old is None or old.revision != expected.revision:
             raise Conflict(key)
-        return await self._enqueue(Change("DELETED", self._revised(key, obj), old, self.now()))
+        return await self._enqueue(Change("DELETED", self._with_next_revision(key, obj), old, self.now()))
 
-    def _revised(self, key: Key, obj: dict[str, Any]) -> Record:
-        """The object at the next revision, which is taken once it joins a batch: who follows misses none of them."""
+    def _with_next_revision(self, key: Key, obj: dict[str, Any]) -> Record:
+        """The object at the next revision. The revision is only taken once the object joins a batch, so that there are
+        no gaps."""
         revision = self._next + 1
         obj["metadata"]["resourceVersion"] = str(revision)
         return Record(key, obj["metadata"]["uid"], revision, encode(obj))
 
     async def _enqueue(self, change: Change) -> Record:
-        batch = self._gathering
+        batch = self._next_batch
         if batch is None:
-            batch = self._gathering = Batch()
-            if self._under_way is None:
+            batch = self._next_batch = Batch()
+            if self._in_flight is None:
                 asyncio.get_running_loop().call_soon(self._begin)
         self._next = change.revision
         batch.changes.append(change)
-        self._pending[change.record.key] = _left_by(change)
+        self._pending[change.record.key] = _state_after(change)
         await batch.outcome()
         if change.record.revision == LOST:
             raise Conflict(change.record.key)
         return change.record
 
     def _begin(self) -> None:
-        """Send the gathered batch on its way, unless one is under way; its end begins the next."""
-        if self._under_way is not None or self._gathering is None:
+        """Start the next batch, unless one is in flight; its end starts the next."""
+        if self._in_flight is not None or self._next_batch is None:
             return
-        self._under_way, self._gathering = self._gathering, None
+        self._in_flight, self._next_batch = self._next_batch, None
         after = self.revision
-        if not self._under_way.changes:
+        if not self._in_flight.changes:
             self._finish(None, None)
             return
         if self.shared:
-            self._do(lambda: self.database.begin(after), self._begun)
+            self._run_job(lambda: self.database.begin(after), self._on_begun)
             return
         try:
             self.database.begin(after)
@@ -148,33 +147,33 @@ class Store:
         except StorageError as failure:
             self._finish(None, failure)
             return
-        if self._disk_s < INLINE_S:  # sooner done than handed over
+        if self._disk_s < INLINE_S:  # faster than handing it to the thread
             self._finish(*_outcome(self._timed_commit))
         else:
-            self._do(self._timed_commit, self._finish)
+            self._run_job(self._timed_commit, self._finish)
 
     def _timed_commit(self) -> None:
         began = time.perf_counter()
         self.database.commit()
         self._disk_s += 0.25 * (time.perf_counter() - began - self._disk_s)
 
-    def _begun(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
+    def _on_begun(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
         if foreign is None:
             self._finish(None, failure)
             return
         if foreign:
-            self._follow(foreign)
+            self._apply_foreign(foreign)
             self._rebase()
-        assert self._under_way is not None
-        if self._under_way.changes:
-            self._do(self._write_and_commit, self._finish)
+        assert self._in_flight is not None
+        if self._in_flight.changes:
+            self._run_job(self._write_and_commit, self._finish)
         else:
-            self._do(self.database.rollback, self._finish)
+            self._run_job(self.database.rollback, self._finish)
 
     def _write(self) -> None:
-        assert self._under_way is not None
+        assert self._in_flight is not None
         try:
-            self.database.write(self._under_way.changes)
+            self.database.write(self._in_flight.changes)
         except StorageError:
             self.database.rollback()
             raise
@@ -183,8 +182,8 @@ class Store:
         self._write()
         self.database.commit()
 
-    def _do(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
-        """Run a job of the database, in its thread if there is one, and go on with its result or failure."""
+    def _run_job(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
+        """Run a database job, in the worker thread if there is one, and call `then` with its result or failure."""
         if self._worker is None:
             then(*_outcome(job))
             return
@@ -192,43 +191,43 @@ class Store:
         self._worker.submit(lambda: loop.call_soon_threadsafe(then, *_outcome(job)))
 
     def _finish(self, _: Any, failure: Exception | None) -> None:
-        """The batch is durable, or lost with all that was built on it."""
-        batch, self._under_way = self._under_way, None
+        """Complete the batch: it is durable, or lost together with the next one, which builds on it."""
+        batch, self._in_flight = self._in_flight, None
         assert batch is not None
         if failure is not None:
-            self._lose(batch, failure)
+            self._fail_batches(batch, failure)
             return
         for change in batch.changes:
-            self._show(change)
+            self._publish(change)
         if batch.changes:
-            self.revision, self._lost_by = batch.changes[-1].revision, ""
-        gathered = self._gathering.changes if self._gathering else []
-        self._pending = {change.record.key: _left_by(change) for change in gathered} if gathered else {}
+            self.revision, self._last_failure = batch.changes[-1].revision, ""
+        gathered = self._next_batch.changes if self._next_batch else []
+        self._pending = {change.record.key: _state_after(change) for change in gathered} if gathered else {}
         batch.settle()
         self._wake(batch.changes)
         self._begin()
 
-    def _lose(self, batch: Batch, failure: Exception) -> None:
+    def _fail_batches(self, batch: Batch, failure: Exception) -> None:
         lost = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
-        if str(lost) != self._lost_by:
+        if str(lost) != self._last_failure:
             log.error("writes lost", extra={"why": str(lost)})
-            self._lost_by = str(lost)
-        for one in (batch, self._gathering):
+            self._last_failure = str(lost)
+        for one in (batch, self._next_batch):
             if one is not None:
                 one.settle(lost)
-        self._gathering, self._pending = None, {}
+        self._next_batch, self._pending = None, {}
         self._next = self.revision
         if isinstance(failure, HistoryGap):
             self._reload()
-        # A commit whose answer was lost may have been kept all the same; then it is found as somebody else's would be.
+        # A commit whose response was lost may have succeeded; it is then found like another process's.
         self.catch_up()
 
     # ---- what others wrote
 
     def _rebase(self) -> None:
-        """Number anew what waits, after what others wrote; who expected another state has lost."""
+        """Give pending writes new revisions after those of other processes, and drop the ones that conflict."""
         self._next, self._pending = self.revision, {}
-        for batch in (self._under_way, self._gathering):
+        for batch in (self._in_flight, self._next_batch):
             if batch is not None:
                 batch.changes = [change for change in batch.changes if self._renumber(change)]
 
@@ -242,33 +241,33 @@ class Store:
         record.revision = self._next
         obj["metadata"]["resourceVersion"] = str(self._next)
         record.body = encode(obj)
-        self._pending[record.key] = _left_by(change)
+        self._pending[record.key] = _state_after(change)
         return True
 
-    def _follow(self, rows: Iterable[ChangeRow]) -> None:
-        """Show what others committed."""
+    def _apply_foreign(self, rows: Iterable[ChangeRow]) -> None:
+        """Publish what other processes committed."""
         seen = []
         for row in rows:
             if row[0] <= self.revision:
                 continue
             change = change_of(row, self.get((row[2], row[3], row[4])))
-            self._show(change)
+            self._publish(change)
             self.revision = change.revision
             seen.append(change)
-        if seen and self._under_way is None and self._gathering is None:
+        if seen and self._in_flight is None and self._next_batch is None:
             self._next = self.revision
         self._wake(seen)
 
     def catch_up(self) -> "asyncio.Future[None]":
-        """Read what others wrote up to now; done when it has been shown. All who ask meanwhile share one read."""
+        """Read and publish what other processes have written up to now. Concurrent callers share one read."""
         if self._catching_up is None:
             reading = self._catching_up = asyncio.get_running_loop().create_future()
 
             def begin() -> None:
                 after = self.revision
                 if self._catching_up is reading:
-                    self._catching_up = None  # who asks from here on may want to see more
-                self._do(
+                    self._catching_up = None  # later callers need a new read
+                self._run_job(
                     lambda: self.database.changes_after(after), lambda rows, lost: self._caught_up(reading, rows, lost)
                 )
 
@@ -279,10 +278,10 @@ class Store:
         self, reading: "asyncio.Future[None]", rows: list[ChangeRow] | None, failure: Exception | None
     ) -> None:
         if rows:
-            self._follow(rows)
+            self._apply_foreign(rows)
         elif isinstance(failure, HistoryGap):
             self._reload()
-        if (rows or isinstance(failure, HistoryGap)) and self._under_way is None:
+        if (rows or isinstance(failure, HistoryGap)) and self._in_flight is None:
             self._rebase()
         if reading.cancelled():
             return
@@ -293,12 +292,12 @@ class Store:
             reading.set_result(None)
 
     async def read_latest(self) -> None:
-        """Return when everything committed before now, by whomever, can be read. Raises StorageError."""
+        """Wait until everything committed before now by any process can be read. Raises StorageError."""
         if self.shared:
             await asyncio.shield(self.catch_up())
 
     def listen(self) -> None:
-        """From now on follow the commits of others by themselves."""
+        """Start following other processes' commits."""
         loop = asyncio.get_running_loop()
 
         def on_commit() -> None:
@@ -308,25 +307,25 @@ class Store:
         self.database.listen(on_commit)
 
     async def lead(self) -> bool:
-        """Whether the controllers of this process, among all on the database, are to act."""
+        """Whether this process, among all on the database, is to run its controllers."""
         if self._worker is None:
             return self.database.lead()
         return await asyncio.get_running_loop().run_in_executor(self._worker, self.database.lead)
 
     # ---- showing
 
-    def _show(self, change: Change) -> None:
-        self._table.set(change.record.key, _left_by(change))
+    def _publish(self, change: Change) -> None:
+        self._table.set(change.record.key, _state_after(change))
         self.history.remember(change)
-        self._hand_on(change)
+        self._notify_listeners(change)
 
-    def _hand_on(self, change: Change) -> None:
+    def _notify_listeners(self, change: Change) -> None:
         resource, namespace, name = change.record.key
         for listener in self.listeners:
             try:
                 listener(change)
             except Exception:
-                # What is written must be seen by its writer and by everybody else, whatever a listener makes of it.
+                # A failing listener must not keep a committed change from its writer or other readers.
                 log.exception("a listener failed", extra={"resource": resource, "object": f"{namespace}/{name}"})
 
     def _wake(self, changes: list[Change]) -> None:
@@ -336,23 +335,23 @@ class Store:
     # ---- life
 
     async def compact(self) -> int:
-        """Delete from the database the changes no longer remembered, and forget old ones; returns rows deleted."""
-        while self._under_way is not None:
-            await asyncio.wait((self._under_way.done,))
-        self.history.forget_until(self.now() - HISTORY_S_MIN)
-        compacted_revision, place = self.compacted_revision, Batch()
-        self._under_way = place  # so that nothing is written meanwhile
+        """Discard old changes from the history and delete discarded ones from the database; return the rows deleted."""
+        while self._in_flight is not None:
+            await asyncio.wait((self._in_flight.done,))
+        self.history.forget_before(self.now() - HISTORY_S_MIN)
+        compacted_revision, placeholder = self.compacted_revision, Batch()
+        self._in_flight = placeholder  # blocks writes meanwhile
         deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
         def then(count: int, failure: Exception | None) -> None:
-            if not deleted.done():  # who asked may have been stopped meanwhile; the writers wait all the same
+            if not deleted.done():  # the caller may have been cancelled, but writers still wait
                 if failure is None:
                     deleted.set_result(count)
                 else:
                     deleted.set_exception(failure)
             self._finish(None, None)
 
-        self._do(lambda: self.database.forget(compacted_revision), then)
+        self._run_job(lambda: self.database.forget(compacted_revision), then)
         return await deleted
 
     def _load(self) -> None:
@@ -370,16 +369,16 @@ class Store:
             now = self.get(key)
             if now is not None and now.revision == change.revision:
                 change.record = now
-            seen[key] = _left_by(change)
+            seen[key] = _state_after(change)
             self.history.remember(change)
 
     def _reload(self) -> None:
-        """After a gap: everything anew; every watch has to begin again, and listeners hear what has become of what."""
+        """Reload everything after a gap: every watch has to restart, and listeners are told the differences."""
         self.history.forget_all(self.revision)
         before = self._table.clear()
         self._load()
         for change in differences(before, self._table.everything(), self.revision, self.now()):
-            self._hand_on(change)
+            self._notify_listeners(change)
         for current in list(self.history.logs.values()):
             current.wake()
 
@@ -389,7 +388,7 @@ class Store:
         self.database.close()
 
 
-def _left_by(change: Change) -> Record | None:
+def _state_after(change: Change) -> Record | None:
     return None if change.type == "DELETED" else change.record
 
 

@@ -1,4 +1,4 @@
-"""The tables of the store as SQLAlchemy knows them, for migrations only: the store speaks to its database directly."""
+"""SQLAlchemy definitions of the store's tables, for migrations only: the store itself uses the drivers directly."""
 
 from sqlalchemy import BigInteger, Column, Float, LargeBinary, MetaData, String, Table, Text
 

@@ -1,4 +1,4 @@
-"""From an ASGI server and back: requests, answers, streams, websockets; TLS certificates.
+"""The ASGI application: requests, responses, streams and websockets; and TLS certificates.
 
-Never looks into a request; that is for endpoints.
+It does not interpret requests; endpoints do.
 """

@@ -1,9 +1,9 @@
-"""The embedded API as an ASGI application: a server that others keep carries the bytes, this carries the messages.
+"""The embedded API as an ASGI application, to be run by any ASGI server.
 
-A request is authenticated and authorised by its head alone; its body is read when a verb asks for it, so that nobody
-keeps what a stranger sends. Watches and followed logs are sent at the pace of their reader: while the server has not
-taken the last chunk no other is made, and who falls behind the history is refused as the store says. A watch may be
-asked for as a websocket (RFC 6455) too: each event is one text message, and what the client says is read and dropped.
+Requests are authenticated and authorized before their body is read, so that nothing from unauthorized clients is
+buffered. Watches and followed logs are sent at their reader's pace: no chunk is produced before the server has accepted
+the previous one, and a client that falls behind the history gets 410. Watches are also available over websockets (RFC
+6455), with one text message per event; messages from the client are ignored.
 """
 
 import asyncio
@@ -26,13 +26,13 @@ Message = dict[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
 
-DISCARDED_BYTES_MAX = 256 * 1024  # of a body nobody wanted; as much as Go's server reads to keep a connection
+DISCARDED_BYTES_MAX = 256 * 1024  # of an unread body; as much as Go's server reads to keep a connection
 TOKEN_PROTOCOL = "base64url.bearer.authorization.k8s.io."
 NORMAL_CLOSURE = 1000  # RFC 6455, section 7.4.1
 
 
 class Asgi:
-    """Without a lifespan: whoever serves it starts and stops the API."""
+    """Without lifespan events: the caller starts and stops the API."""
 
     def __init__(self, app: App) -> None:
         self._app = app
@@ -52,7 +52,9 @@ class Asgi:
         response = await self._app.respond(request)
         head = _headers(request, response)
         if not await body.discard() and http_1:
-            head.append((b"connection", b"close"))  # or the client sends its next request into what is closed
+            head.append(
+                (b"connection", b"close")
+            )  # otherwise the client may send its next request on a closing connection
         await send({"type": "http.response.start", "status": response.code, "headers": head})
         if isinstance(response.body, bytes):
             shown = b"" if request.method == "HEAD" else response.body
@@ -71,7 +73,7 @@ class Asgi:
             await send({"type": "http.response.body", "body": b""})
 
     async def _feed(self, request: Request, feed: WatchFeed, receive: Receive) -> bool:
-        """Until it ends or its client has gone; whether it has come to its end."""
+        """Send a watch until it ends or the client disconnects; return whether it ended."""
         leaving = asyncio.ensure_future(_until("http.disconnect", receive))
         try:
             feed.start()
@@ -79,7 +81,7 @@ class Asgi:
             ended = feed.ended.done()
             if ended and (failure := feed.ended.exception()) is not None:
                 self._app.failed(request, failure)
-                raise failure  # nothing sensible can be sent in mid-stream: the client sees it break off
+                raise failure  # too late for an error response: the client sees the stream break
         finally:
             leaving.cancel()
             feed.close()
@@ -87,8 +89,8 @@ class Asgi:
         return ended
 
     async def _websocket(self, request: Request, receive: Receive, send: Send) -> None:
-        await receive()  # that it wants to connect
-        _take_token(request)
+        await receive()  # the connect message
+        _move_token_to_header(request)
         response = await self._app.respond(request)
         if isinstance(response.body, Watch) and (refused := _refusal(request)) is not None:
             response = refused
@@ -100,27 +102,27 @@ class Asgi:
             return
         await send({"type": "websocket.accept", "subprotocol": next(iter(_protocols(request)), None)})
 
-        async def say(chunk: bytes) -> None:
+        async def send_chunk(chunk: bytes) -> None:
             for line in chunk.decode().splitlines(keepends=True):
                 await send({"type": "websocket.send", "text": line})
 
-        if await self._stream(request, response.body, say, receive, "websocket.disconnect"):
+        if await self._stream(request, response.body, send_chunk, receive, "websocket.disconnect"):
             await send({"type": "websocket.close", "code": NORMAL_CLOSURE})
 
     async def _stream(
         self,
         request: Request,
         body: Watch | AsyncIterator[bytes],
-        say: Callable[[bytes], Awaitable[None]],
+        send_chunk: Callable[[bytes], Awaitable[None]],
         receive: Receive,
         gone: str,
     ) -> bool:
-        """Until it ends or its client has gone; whether it has come to its end. Nothing is received any more then."""
+        """Send a stream until it ends or the client disconnects; return whether it ended. Stops receiving messages."""
         chunks = lines(body) if isinstance(body, Watch) else body
 
         async def pump() -> None:
             async for chunk in chunks:
-                await say(chunk)
+                await send_chunk(chunk)
 
         sending, leaving = asyncio.ensure_future(pump()), asyncio.ensure_future(_until(gone, receive))
         try:
@@ -128,7 +130,7 @@ class Asgi:
             ended = sending.done()
             if ended and (failure := sending.exception()) is not None:
                 self._app.failed(request, failure)
-                raise failure  # nothing sensible can be sent in mid-stream: the client sees it break off
+                raise failure  # too late for an error response: the client sees the stream break
         finally:
             for task in (sending, leaving):
                 task.cancel()
@@ -138,19 +140,19 @@ class Asgi:
 
 
 class Body:
-    """What follows the head of a request, while there is more of it."""
+    """The body of a request, read on demand."""
 
     def __init__(self, headers: dict[str, str], receive: Receive, http_1: bool) -> None:
         self._receive = receive
         self._stated = headers.get("content-length", "0")
-        # On HTTP/1.1 a body ends with its last byte; on HTTP/2 that it has ended may be said afterwards.
+        # On HTTP/1.1 a body ends with its last byte; on HTTP/2 the end may be signalled separately.
         self._length = int(self._stated) if http_1 and self._stated.isdigit() else None
-        # A client that asks first sends nothing unless it is read; on HTTP/2 nobody has to take in what is not wanted.
+        # With `Expect: 100-continue` the client sends nothing unless the body is read; on HTTP/2 it can stay unread.
         self._comes = (self._stated != "0" or "transfer-encoding" in headers) and "expect" not in headers
         self._more, self._broken = True, False
 
     async def read(self) -> bytes:
-        """All of it; refused as soon as it is known to be too much."""
+        """Read the whole body. Raises 413 as soon as it is known to be too large."""
         if self._stated.isdigit() and int(self._stated) > BODY_BYTES_MAX:
             raise errors.too_large(BODY_BYTES_MAX)
         parts: list[bytes] = []
@@ -167,7 +169,7 @@ class Body:
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def discard(self) -> bool:
-        """Take in what is left of a small one, or the connection could not be used again; whether it can."""
+        """Read and drop the rest of a small body so that the connection can be reused; return whether it can."""
         size = 0
         while self._comes and size < DISCARDED_BYTES_MAX and (chunk := await self._next()):
             size += len(chunk)
@@ -185,13 +187,13 @@ class Body:
 
 
 def send_pieces(send_piece: SendPiece) -> SendPiece:
-    """Sends a chunk of any length in pieces."""
+    """A function that sends a chunk of any length in pieces."""
 
-    async def say(chunk: bytes) -> None:
+    async def send_chunk(chunk: bytes) -> None:
         for piece in pieces_of(chunk):
             await send_piece(piece)
 
-    return say
+    return send_chunk
 
 
 async def lines(watch: Watch) -> AsyncIterator[bytes]:
@@ -229,11 +231,11 @@ def _headers(request: Request, response: Response) -> list[tuple[bytes, bytes]]:
 
 
 def _quoted(text: str) -> str:
-    """ASCII without control characters, which no header may hold."""
+    """Quote a header value: ASCII without control characters."""
     return json.dumps(text).replace("\x7f", "\\u007f")
 
 
-# ---- what a client asks of a websocket
+# ---- websocket requests
 
 
 def _protocols(request: Request) -> list[str]:
@@ -241,8 +243,9 @@ def _protocols(request: Request) -> list[str]:
     return [word.strip() for word in words if word.strip()]
 
 
-def _take_token(request: Request) -> None:
-    """Browsers cannot set headers: they may name a token among the protocols, with another protocol beside it."""
+def _move_token_to_header(request: Request) -> None:
+    """Move a bearer token from the subprotocols to the Authorization header: browsers cannot set headers, so they may
+    send it as a subprotocol next to another one."""
     offered = _protocols(request)
     tokens = [word.removeprefix(TOKEN_PROTOCOL) for word in offered if word.startswith(TOKEN_PROTOCOL)]
     if not tokens or "authorization" in request.headers:
@@ -257,9 +260,9 @@ def _take_token(request: Request) -> None:
 
 
 def _refusal(request: Request) -> Response | None:
-    """Why there can be no websocket; the server has looked at the key and the version."""
+    """The response if the websocket must be refused; the server has already checked key and version."""
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", request.headers.get("origin", "")):
-        return Response(b"Origin is missing or no URL", 403, "text/plain; charset=utf-8")
+        return Response(b"Origin is missing or not a URL", 403, "text/plain; charset=utf-8")
     if len(_protocols(request)) > 1:
-        return Response(b"one protocol at most can be chosen", 400, "text/plain; charset=utf-8")
+        return Response(b"at most one subprotocol may be requested", 400, "text/plain; charset=utf-8")
     return None

@@ -1,7 +1,7 @@
-"""The server's certificates: a CA kept in the state folder, and a server certificate signed by it.
+"""The server's certificates: a CA in the state folder, and a server certificate signed by it.
 
-The CA outlives restarts, so that kubeconfigs written once stay valid; the server certificate is made anew when it
-nears its end or the names it should carry have changed.
+The CA persists across restarts, so that kubeconfigs stay valid. The server certificate is renewed when it is about to
+expire or lacks a required name.
 """
 
 import base64
@@ -28,7 +28,7 @@ def certificate_files(folder: Path) -> tuple[Path, Path, Path]:
 
 
 def ensure_certificates(folder: Path, extra_names: list[str]) -> None:
-    """Make the certificates that are missing, about to end, or lack a name."""
+    """Create certificates that are missing, about to expire, or lack a name."""
     folder.mkdir(parents=True, exist_ok=True)
     ca, server, server_key = certificate_files(folder)
     ca_key = folder / "ca.key"
@@ -122,7 +122,7 @@ def _write_server(certificate: Path, key_path: Path, ca: Path, ca_key: Path, nam
 
 
 def _signed_by(ca: Path) -> Any:
-    """The authority's own identifier: one made elsewhere need not be the digest of its key that ours is."""
+    """The authority key identifier, copied from the CA: that of a CA created elsewhere need not be its key's digest."""
     from cryptography import x509
 
     current = x509.load_pem_x509_certificate(ca.read_bytes()).extensions
@@ -131,7 +131,7 @@ def _signed_by(ca: Path) -> Any:
 
 
 def write_kubeconfig(path: Path, server: str, ca: Path, user: str, token: str) -> None:
-    """A kubeconfig with everything inside it (JSON is YAML), readable by its owner only."""
+    """Write a self-contained kubeconfig (as JSON, which is YAML), readable only by its owner."""
     document = {
         "apiVersion": "v1",
         "kind": "Config",

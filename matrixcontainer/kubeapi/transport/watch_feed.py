@@ -1,8 +1,8 @@
-"""A watch on its way to its client: what is new is handed to the server as soon as it is there, by nobody's task.
+"""Sends a watch to its client without a task of its own: new lines are passed to the server as soon as they exist.
 
-A server takes a few pieces ahead of the client and answers at once; only when it does not is there a task, which waits
-until the client has read on. So a change that a hundred clients watch costs a hundred calls instead of as many tasks
-woken, and while the server has not taken the last piece no other is made.
+The server buffers a few pieces ahead of the client and returns immediately; only if it does not, a task waits until the
+client has read more. So a change that a hundred clients watch costs a hundred calls instead of a hundred task switches,
+and no piece is produced before the server has accepted the previous one.
 """
 
 import asyncio
@@ -12,7 +12,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.registry.watch import Watch
 
-PIECE_BYTES = 64 * 1024  # of a stream; the server takes a few before it looks whether they are read
+PIECE_BYTES = 64 * 1024  # the server buffers a few before it applies backpressure
 
 SendPiece = Callable[[bytes], Awaitable[None]]
 
@@ -26,7 +26,7 @@ def pieces_of(chunk: bytes) -> Iterator[bytes]:
 
 
 class WatchFeed:
-    """Sends between `start` and `close`; `ended` is done when nothing will follow, or failed with what went wrong."""
+    """Sends between `start` and `close`. The future `ended` resolves when the watch has ended, or with its error."""
 
     def __init__(self, watch: Watch, send: SendPiece) -> None:
         self._watch, self._send = watch, send
@@ -37,7 +37,7 @@ class WatchFeed:
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
-        self._watch.open(self._call)
+        self._watch.open(self._schedule_push)
         self._push()
 
     def close(self) -> None:
@@ -48,8 +48,8 @@ class WatchFeed:
             self._sending.cancel()
         self.ended.cancel()
 
-    def _call(self) -> None:
-        """There may be more. It is sent after those who are called have been answered, however often this is called."""
+    def _schedule_push(self) -> None:
+        """Schedule a push, once however often this is called, for after the current callbacks."""
         if not self._called:
             self._called = True
             self._loop.call_soon(self._push)
@@ -63,10 +63,10 @@ class WatchFeed:
                 chunk = self._watch.take()
                 if not chunk:
                     break
-                if not self._sent(pieces_of(chunk)):
+                if not self._send_pieces(pieces_of(chunk)):
                     return
                 if len(chunk) > PIECE_BYTES:
-                    self._call()  # others first
+                    self._schedule_push()  # let others run first
                     return
         except Exception as failure:
             self.ended.set_exception(failure)
@@ -80,8 +80,8 @@ class WatchFeed:
         self._timer = None
         self._push()
 
-    def _sent(self, pieces: Iterator[bytes]) -> bool:
-        """Whether the server has taken them all; otherwise a task does the rest."""
+    def _send_pieces(self, pieces: Iterator[bytes]) -> bool:
+        """Send the pieces; return whether the server accepted all. Otherwise a task sends the rest."""
         for piece in pieces:
             step = self._send(piece).__await__()
             try:
@@ -110,6 +110,6 @@ class WatchFeed:
 
 @types.coroutine
 def _resumed(step: Generator[Any, Any, None], waiting_for: Any) -> Generator[Any, Any, None]:
-    """Awaits in a task what has made its first step outside of one, as the eager tasks of Python 3.12 do."""
+    """Continue in a task a coroutine that was started outside of one, as Python 3.12's eager tasks do."""
     yield waiting_for
     yield from step

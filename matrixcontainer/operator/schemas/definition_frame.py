@@ -1,4 +1,4 @@
-"""What all definitions of custom resources have in common: names, columns, statuses, and the envelope."""
+"""What all CRDs share: the CustomResourceDefinition envelope, names, printer columns and the common status fields."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ OPEN = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 _CONDITIONS = {
     "type": "array",
-    "description": "what is observed of it, aspect by aspect",
+    "description": "latest observations, one condition per aspect",
     "x-kubernetes-list-type": "map",
     "x-kubernetes-list-map-keys": ["type"],
     "items": structural_schema(Condition) | {"required": ["type", "status"], "properties": shown_schema(Condition)},
@@ -26,14 +26,14 @@ _CONDITIONS = {
 def status_schema(**properties: Any) -> dict[str, Any]:
     return {
         "type": "object",
-        "description": "what has become of it; written by the operator alone",
+        "description": "observed state, written only by the operator",
         "x-kubernetes-preserve-unknown-fields": True,  # Kopf keeps its progress here
         "properties": {
-            "state": text("where it is in its life"),
+            "state": text("lifecycle state"),
             "observedGeneration": {
                 "type": "integer",
                 "format": "int64",
-                "description": "the generation of the spec that this status is of",
+                "description": "the generation of the spec that this status reflects",
             },
             "conditions": _CONDITIONS,
             **properties,
@@ -53,7 +53,7 @@ def counts(**descriptions: str) -> dict[str, Any]:
 
 
 def parts(key: str, view: type[ApiModel], description: str) -> dict[str, Any]:
-    """A list of parts, each with its own conditions."""
+    """Schema of a list keyed by `key`, whose entries show `view` and carry conditions of their own."""
     return {
         "type": "array",
         "description": description,
@@ -69,14 +69,16 @@ def parts(key: str, view: type[ApiModel], description: str) -> dict[str, Any]:
 
 
 def mirrored(view: type[ApiModel], fields: Sequence[str]) -> dict[str, Any]:
-    """The spec of a mirror: what was asked for elsewhere."""
-    spec = OPEN | {"description": "what was asked of the service that it mirrors; not read from here"}
+    """Schema of a mirror's spec: `fields` of the mirrored service's view."""
+    spec = OPEN | {"description": "what was requested from the mirrored service; never read back from here"}
     return spec | ({"properties": shown_schema(view, *fields)} if fields else {})
 
 
 def _columns(text: str) -> list[dict[str, Any]]:
-    """`Nodes:integer=.spec.nodes ~QoS=QosSatisfied`: a type behind a colon, ~ for the wide form only, _ for a space;
-    behind = a path, or a condition whose status is shown. The age comes last.
+    """Parse printer columns such as `Nodes:integer=.spec.nodes ~QoS=QosSatisfied`.
+
+    `:` introduces the type, a leading `~` shows the column only with `-o wide`, `_` stands for a space, and `=` is
+    followed by a path or by the type of a condition whose status is shown. Age is appended as the last column.
     """
     found = []
     for word in [*text.split(), "Age:date=.metadata.creationTimestamp"]:
@@ -102,7 +104,8 @@ def crd(
     rules: Sequence[dict[str, str]] = (),
     name_length_max: int | None = 63,
 ) -> dict[str, Any]:
-    """`name_length_max`: the services take names of that many characters, and no dots; None where nobody names it."""
+    """`name_length_max` limits names to what the services accept, which also rules out dots; None does not limit them
+    (mirrors, which users do not name)."""
     named = {"type": "string", "pattern": RESOURCE_NAME.pattern, "maxLength": name_length_max}
     subresources: dict[str, Any] = {"status": {}}
     if scale is not None:

@@ -1,4 +1,4 @@
-"""The specs of the kinds that are asked for: the wire classes of the services, and the rules of CEL beside them."""
+"""Spec schemas of the kinds that users write: the services' model classes plus CEL validation rules."""
 
 from __future__ import annotations
 
@@ -20,37 +20,37 @@ from matrixcontainer.operator.schemas.structural_schema import structural_schema
 from matrixresource.agent.fault_catalogue import FaultKind
 
 NAME_LENGTH_MAX = 57
-"""Of an instance."""
+"""Longest name of an instance, in characters."""
 _SWITCH = r"sn\d+-c\d{2,3}-n\d-l1p\d|sn\d+-l2p\d-k\d{2}|sn\d+-c\d{2,3}-leaf\d"
 _CABINET = r"sn\d+-c\d{2,3}"
 _NODE = NODE_PATTERN.replace("?P<supernode>", "").replace("?P<cabinet>", "").replace("?P<node>", "")
 
 
 class InstanceSpec(InstanceShape):
-    """The shape of an instance, and whether it is only to be planned."""
+    """The shape of an instance, and whether it is only planned."""
 
     dry_run: bool = Field(
         False,
-        description="only plan: status.plan says whether it fits, where, which members would move, or what stands in "
-        "the way; an instance that is there stays as it is meanwhile",
+        description="only plan: status.plan reports whether the instance fits, on which nodes, and which members would "
+        "move, or else what blocks it; an existing instance is not changed",
     )
 
 
 class FaultSpec(ApiModel):
-    """A fault on the emulated hardware of one node or switch, for as long as the resource exists."""
+    """A fault in the emulated hardware of one node, cabinet or switch, for as long as the resource exists."""
 
-    kind: FaultKind = Field(description="what happens; `matrixctl fault kinds` lists them")
+    kind: FaultKind = Field(description="kind of fault; `matrixctl fault kinds` lists them")
     target: str = Field(
         pattern=f"^({_NODE}|{_CABINET}|{_SWITCH})$",
-        description="the node (sn0-c03-n2), the cabinet (sn0-c03) or the switch (sn0-l2p3-k11) it happens on",
+        description="the node (sn0-c03-n2), cabinet (sn0-c03) or switch (sn0-l2p3-k11) that fails",
     )
-    parameters: dict[str, str] = Field(default_factory=empty_dict, description="what the kind needs to know")
+    parameters: dict[str, str] = Field(default_factory=empty_dict, description="parameters of this kind of fault")
 
 
 class ScenarioSpec(Scenario):
-    """A fault scenario, and whether it is not to be run yet."""
+    """A fault scenario, and whether it is suspended."""
 
-    suspend: bool = Field(False, description="do not run it; one that runs is stopped and rolled back")
+    suspend: bool = Field(False, description="do not run the scenario; one already running is stopped and rolled back")
 
 
 def rule(rule: str, message: str, at: str = "") -> dict[str, str]:
@@ -59,7 +59,7 @@ def rule(rule: str, message: str, at: str = "") -> dict[str, str]:
 
 def instance_spec() -> dict[str, Any]:
     spec = structural_schema(InstanceSpec)
-    del spec["properties"]["project"]  # it is the namespace
+    del spec["properties"]["project"]  # the namespace is the project
     spec["x-kubernetes-validations"] = [
         rule("!has(self.minNodes) || self.minNodes <= self.nodes", "minNodes must not be above nodes", ".minNodes"),
         rule(
@@ -78,12 +78,12 @@ def instance_spec() -> dict[str, Any]:
     spec["properties"]["placement"]["x-kubernetes-validations"] = [
         rule(
             "!has(self.maxPerDomain) || self.policy == 'spread'",
-            "maxPerDomain goes with policy spread",
+            "maxPerDomain requires policy spread",
             ".maxPerDomain",
         ),
         rule(
             "!has(self.blocks) || self.blocks.all(one, self.blocks.exists_one(o, o.level == one.level))",
-            "one block size for each level",
+            "blocks allows only one entry per level",
             ".blocks",
         ),
         rule(
@@ -101,7 +101,7 @@ def instance_spec() -> dict[str, Any]:
             ),
             rule(
                 "self.qosClass != 'BestEffort' || self.floorGbpsPerNpu == 0.0",
-                "BestEffort promises nothing: floorGbpsPerNpu must be 0",
+                "BestEffort guarantees no bandwidth: floorGbpsPerNpu must be 0",
             ),
         ]
     return spec
@@ -109,14 +109,14 @@ def instance_spec() -> dict[str, Any]:
 
 def infer_spec() -> dict[str, Any]:
     spec = structural_schema(DeploymentRequest)
-    del spec["properties"]["labels"]  # they are the resource's own
+    del spec["properties"]["labels"]  # taken from the resource's metadata
     spec["properties"]["instance"] |= {"maxLength": NAME_LENGTH_MAX}  # a name in the same namespace, not a key
     spec["x-kubernetes-validations"] = [
-        {"rule": "self.instance == oldSelf.instance", "message": "a deployment stays on its instance"},
-        {"rule": "self.model == oldSelf.model", "message": "a deployment keeps its model"},
+        {"rule": "self.instance == oldSelf.instance", "message": "instance is immutable"},
+        {"rule": "self.model == oldSelf.model", "message": "model is immutable"},
         {
             "rule": "!has(self.machine) || !has(oldSelf.machine) || self.machine == oldSelf.machine",
-            "message": "a deployment keeps its machine",
+            "message": "machine is immutable",
         },
     ]
     return spec
@@ -124,12 +124,12 @@ def infer_spec() -> dict[str, Any]:
 
 def policy_spec() -> dict[str, Any]:
     spec = structural_schema(ScalingPolicySpec)
-    del spec["properties"]["project"]  # it is the namespace
+    del spec["properties"]["project"]  # the namespace is the project
     spec["x-kubernetes-validations"] = [
         rule("self.maxReplicas >= self.minReplicas", "maxReplicas must not be below minReplicas", ".maxReplicas"),
         rule(
             "!has(self.pools) || !has(self.metrics) || self.metrics.size() == 0",
-            "pools are sized by the work of each: leave metrics out",
+            "pools are scaled by their own load: metrics must not be set with pools",
             ".pools",
         ),
         *(
@@ -141,14 +141,14 @@ def policy_spec() -> dict[str, Any]:
             )
             for pool in ("prefill", "decode", "caching")
         ),
-        rule("self.scaleTargetRef == oldSelf.scaleTargetRef", "a policy keeps its target", ".scaleTargetRef"),
+        rule("self.scaleTargetRef == oldSelf.scaleTargetRef", "scaleTargetRef is immutable", ".scaleTargetRef"),
     ]
     return spec
 
 
 def recovery_spec() -> dict[str, Any]:
     spec = structural_schema(RecoveryPolicySpec)
-    del spec["properties"]["project"]  # it is the namespace
+    del spec["properties"]["project"]  # the namespace is the project
     spec["properties"]["rungs"]["items"]["enum"] = [*recovery_rules().rungs]
     return spec
 
@@ -157,14 +157,15 @@ def budget_spec() -> dict[str, Any]:
     spec = structural_schema(DisruptionBudgetSpec)
     spec["properties"]["nodes"]["pattern"] = f"^({NODES})$"
     spec["x-kubernetes-validations"] = [
-        rule("has(self.schedule) == has(self.durationS)", "schedule and durationS go together", ".schedule")
+        rule("has(self.schedule) == has(self.durationS)", "schedule and durationS must be set together", ".schedule")
     ]
     return spec
 
 
 def fault_spec() -> dict[str, Any]:
     spec = structural_schema(FaultSpec)
-    spec["x-kubernetes-validations"] = [{"rule": "self == oldSelf", "message": "a fault cannot be changed; delete it"}]
+    message = "a MatrixFault is immutable; delete it and create another"
+    spec["x-kubernetes-validations"] = [rule("self == oldSelf", message)]
     return spec
 
 

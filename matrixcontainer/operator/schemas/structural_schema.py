@@ -1,7 +1,7 @@
-"""From a wire class to the structural schema that a CRD wants: one idea, one schema, printed.
+"""Convert a wire model class to the structural schema that a CRD requires, so that each type is defined only once.
 
 Kubernetes accepts a strict subset of JSON Schema: no references, no titles, booleans for exclusive bounds, `nullable`
-in place of a union with null. Unknown fields are not refused by the schema but pruned or refused by the API server.
+instead of a union with null. The schema does not reject unknown fields: the API server prunes or rejects them.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ def structural_schema(model: type[BaseModel]) -> dict[str, Any]:
 
 
 def shown_schema(model: type[BaseModel], *fields: str) -> dict[str, Any]:
-    """What a view shows, all of it or these fields, as properties of a status: types and descriptions alone, as what
-    is shown is not to be refused."""
+    """Status properties for `fields` of a view, or for all of them. Only types, enums and descriptions are kept: a
+    status must never be rejected for its values."""
     found = structural_schema(model)["properties"]
     return {name: _unconstrained(found[name]) for name in fields or found}
 
@@ -47,7 +47,7 @@ def _structural(node: dict[str, Any], definitions: dict[str, Any]) -> dict[str, 
     for key, value in node.items():
         if key in ("title", "$defs", "propertyNames", "examples"):
             continue
-        if key == "patternProperties":  # which names there may be, a structural schema cannot say
+        if key == "patternProperties":  # a structural schema cannot restrict the names
             (key, value) = "additionalProperties", next(iter(value.values()))
         if key == "additionalProperties":
             if isinstance(value, dict):

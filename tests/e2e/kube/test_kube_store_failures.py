@@ -127,7 +127,7 @@ def test_a_damaged_database_is_reported_in_one_line(tmp_path: Path, damage: str)
     assert done.returncode == 1, done.stderr
     (line,) = done.stderr.splitlines()
     assert "kube.db" in line
-    assert "put a sound copy in its place" in line
+    assert "restore the file from a backup" in line
     for rest in ("kube.db-wal", "kube.db-shm"):
         (tmp_path / rest).unlink(missing_ok=True)
     shutil.copy(sound, file)

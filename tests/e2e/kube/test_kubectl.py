@@ -214,7 +214,7 @@ def test_what_nobody_serves_is_refused_plainly(kube: KubeProcess) -> None:
     kube.kubectl(
         "create", "-f", "-", stdin=there | {"spec": {"nodeName": "n2", "containers": [{"name": "c", "image": "i"}]}}
     )
-    assert "not served here" in kube.kubectl("exec", "there", "--", "ls", fails=True)
+    assert "is not supported" in kube.kubectl("exec", "there", "--", "ls", fails=True)
     kube.kubectl("delete", "pod", "there", "--grace-period=0", "--force")
     kube.kubectl("delete", "node", "n2")
     assert "metrics not available yet" in kube.kubectl("top", "nodes", fails=True)

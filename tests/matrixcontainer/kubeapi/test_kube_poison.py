@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.cel.meter import OutOfBudget, charge, metered
 from matrixcontainer.kubeapi.codec import serializer
 from matrixcontainer.kubeapi.codec.serializer import parse_yaml
 from matrixcontainer.kubeapi.codec.yaml_decode import read_yaml
-from matrixcontainer.kubeapi.controllers.workloads.job_decision import INDEXES_MAX, read_indexes
+from matrixcontainer.kubeapi.controllers.workloads.job_decision import INDEXES_MAX, parse_indexes
 from matrixcontainer.kubeapi.kubelet.pod_info import DELETION_COST, PodIndex
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.quantities import amount, canonical, whole_number
@@ -144,8 +144,8 @@ def test_numbers_have_bounds() -> None:
     assert canonical("1e-999999999") == "1e-3"
     with pytest.raises(ValueError, match="at most"):
         amount("9" * 5_000)
-    assert len(read_indexes(f"0-{10**12}")) == 0
-    assert len(read_indexes("0-2147483647")) == INDEXES_MAX + 1
+    assert len(parse_indexes(f"0-{10**12}")) == 0
+    assert len(parse_indexes("0-2147483647")) == INDEXES_MAX + 1
 
 
 WIDE = [2**53, 2**63 - 1, 2**63, 2**64 - 1, 2**64, -(2**63) - 1, 10**49, 10**308]
@@ -244,8 +244,8 @@ def test_yaml_means_what_it_means_to_kubectl() -> None:
         (b"a: " + b"[" * 100_000, "nested"),
         (b"a: !!python/object:os.system x\n", "tag"),
         (b"a: 1\n---\nb: 2\n", "one document"),
-        (b"? [1]\n: 2\n", "a key is text"),
-        (b"~: 2\n", "no key"),
+        (b"? [1]\n: 2\n", "a key must be a scalar"),
+        (b"~: 2\n", "must not be null"),
         (b"a: 1e999", "out of range"),
         (b"\xff\xfe\x00", "YAML"),
     ],

@@ -28,7 +28,9 @@ async def test_a_resource_keeps_maintenances_from_beginning_until_it_is_deleted(
         await cluster.apply_resource(DISRUPTION_BUDGET, "quiet", {"nodes": "0", "supernode": "sn0"})
         declared = await cluster.settles(DISRUPTION_BUDGET, "quiet", lambda b: ready(b).get("status") == "True", "held")
         assert declared["status"]["state"] == "Active"
-        assert ready(declared)["message"] == ("at most 0 nodes of sn0 may be out for Service or Firmware, at all times")
+        assert ready(declared)["message"] == (
+            "at most 0 nodes of sn0 may be out of service for Service or Firmware, at all times"
+        )
         await put(cluster, "fan", target={"node": "sn0-c00-n0"}, serviceS=60)
         await until(cluster, "fan", "Running", "NoBudget")
 

@@ -34,7 +34,7 @@ async def test_recovery_goes_as_far_as_the_resource_says_until_it_is_deleted(tmp
         spec = {"instance": "one", "rungs": ["reset-npu", "restart"], "onExhausted": "Stop", "drainSeconds": 0}
         await cluster.apply_resource(RECOVERY_POLICY, "gentle", spec)
         declared = await cluster.settles(RECOVERY_POLICY, "gentle", is_ready, "it is declared")
-        assert ready(declared)["message"] == "for one: restart, reset-npu; then it waits for a retry"
+        assert ready(declared)["message"] == "for one: restart, reset-npu; then wait for a manual retry"
         assert declared["status"]["ladders"]["Restart"] == ["reset-npu"]
         node = (await cluster.active("one", 2)).members[0].node
         cluster.impair("npu", "npu-fault", node, npu=3, code=RESTART, endsWith="none")

@@ -78,4 +78,4 @@ async def test_a_gang_takes_as_many_nodes_as_its_pods_need(tmp_path, spec):
         assert len({pods[f"h-{index}"]["spec"]["nodeName"] for index in range(4)}) == 2
         assert sorted(each.npus for each in await cluster.resource.allocations()) == [8, 12]
         (scheduled,) = pods["much"]["status"]["conditions"]
-        assert "a node has 4: make it a gang of pods with 4 each" in scheduled["message"]
+        assert "a node has 4: use a gang of pods that request up to 4 each" in scheduled["message"]

@@ -1,4 +1,4 @@
-"""The columns and cells of tables of built-in kinds.
+"""Table columns and cells of built-in kinds, as `kubectl get` prints them.
 
-Never changes an object.
+Printers never change objects.
 """

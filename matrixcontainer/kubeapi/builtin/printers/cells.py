@@ -1,4 +1,4 @@
-"""What the cells of tables are made of: ages, labels, containers."""
+"""Building blocks of table cells: ages, labels, selectors and containers."""
 
 from typing import Any
 
@@ -24,7 +24,7 @@ def age(obj: Obj, now: float) -> str:
 
 
 def dig(obj: Obj, *keys: str, default: Any = None) -> Any:
-    """What lies under these keys; the default where nothing does."""
+    """The value at nested keys, or the default."""
     value: Any = obj
     for key in keys:
         value = value.get(key) if isinstance(value, dict) else None
@@ -36,7 +36,7 @@ def labels(value: Obj | None) -> str:
 
 
 def label_selector(selector: Obj | None, nothing: str = NONE) -> str:
-    """`a=b,c in (d,e),!f`, in the order of the keys."""
+    """Format a selector as `a=b,c in (d,e),!f`, sorted by key."""
     if not selector:
         return nothing
     terms = [(key, f"{key}={value}") for key, value in (selector.get("matchLabels") or {}).items()]

@@ -1,4 +1,4 @@
-"""The cells that no path leads to of everything but workloads: core objects, services, access."""
+"""Computed table cells of core objects, services and RBAC bindings."""
 
 from typing import Any
 

@@ -1,9 +1,9 @@
-"""The columns people expect of built-in kinds, and what fills in their cells; kinds nobody acts on have name and age.
+"""Table columns and cells of built-in kinds; kinds not listed here have Name and Age.
 
-A table is a line of words: `Name ~IP +Data=#data Status=status.phase|Unknown`. ~ marks columns of the wide form only,
-+ integers, ? truths, @ dates, # names; _ is a space. What stands behind = fills in the cell: a path, with the default
-behind |; # the length of what lies there; @ one of FILLERS. Name, Age and Created_At fill in themselves; all the others
-are what the kind's own function returns, in their order.
+A table is defined by a line such as `Name ~IP +Data=#data Status=status.phase|Unknown`. Prefixes: ~ marks a column for
+`-o wide` only, + an integer, ? a boolean, @ a date, # a name; _ stands for a space. After = comes the source of the
+cell: a path, with a default after |; # for the length of the value; @ for one of FILLERS. Name, Age and Created_At need
+no source; other columns without one get the values that the kind's own function returns, in order.
 """
 
 import json
@@ -36,7 +36,7 @@ RBAC = "rbac.authorization.k8s.io"
 
 
 def _filler(source: str, kind: str) -> Fill:
-    """What reads a cell of that kind of column."""
+    """The function that reads a cell from its source."""
     if source in FILLERS:
         return FILLERS[source]
     path, _, text = source.partition("|")
@@ -56,7 +56,7 @@ def _filler(source: str, kind: str) -> Fill:
 
 
 def _table(text: str, own: Own = lambda obj, now: []) -> tuple[list[dict[str, Any]], Own]:
-    """The columns of a table, and the function of its cells."""
+    """The column definitions of a table, and the function that returns a row's cells."""
     columns, fillers = [], []
     for word in text.split():
         title, _, source = word.partition("=")

@@ -1,4 +1,4 @@
-"""The cells that no path leads to of pods and of what makes pods."""
+"""Computed table cells of pods and workloads."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ COMPLETED = {
 
 
 def pod_row_conditions(obj: Obj) -> list[Obj]:
-    """Pods that have ended mark their row, so that clients can leave it out."""
+    """The Completed condition for finished pods' rows, so that clients can hide them."""
     found = COMPLETED.get(dig(obj, "status", "phase", default=""))
     return [found] if found else []
 
@@ -54,7 +54,7 @@ def _is(obj: Obj, kind: str) -> bool:
 
 
 def _reason(obj: Obj) -> str:
-    """What the pod itself says of its state."""
+    """The reason or phase in the pod's own status."""
     status = obj.get("status", {})
     conditions = status.get("conditions") or []
     if any(c["type"] == "PodScheduled" and c.get("reason") == "SchedulingGated" for c in conditions):
@@ -63,7 +63,7 @@ def _reason(obj: Obj) -> str:
 
 
 def _initialised(obj: Obj, beside: set[str]) -> tuple[int, list[Obj], str]:
-    """(ready ones, those looked at, the word for what is still awaited) of the init containers."""
+    """(ready sidecars, inspected states, the reason while not initialised) of the init containers."""
     ready, seen = 0, []
     for index, state in enumerate(dig(obj, "status", "initContainerStatuses", default=[])):
         seen.append(state)
@@ -88,7 +88,7 @@ def _end(ended: Obj) -> str:
 
 
 def _running(obj: Obj, states: list[Obj], reason: str) -> tuple[int, str]:
-    """(ready ones, the word for the whole): the first container has the last word."""
+    """(ready containers, the pod's reason); the first container takes precedence."""
     ready = 0
     for state in reversed(states):
         waiting, ended = dig(state, "state", "waiting", "reason"), dig(state, "state", "terminated")
@@ -110,7 +110,7 @@ def _restarts(states: list[Obj], now: float) -> str:
     return f"{count} ({age_of(last, now)} ago)" if count and last else str(count)
 
 
-# ---- what makes pods
+# ---- workloads
 
 
 def ready_of_wanted(obj: Obj, now: float) -> list[Any]:
@@ -161,7 +161,7 @@ def autoscaler(obj: Obj, now: float) -> list[Any]:
 
 
 def _goals(metrics: list[Obj], current: list[Obj]) -> list[str]:
-    """`cpu: 40%/50%` for each metric; <unknown> until it has been read."""
+    """Format each metric as `cpu: 40%/50%`, with <unknown> until it was read."""
     found = []
     for index, metric in enumerate(metrics):
         part = metric["type"][:1].lower() + metric["type"][1:]

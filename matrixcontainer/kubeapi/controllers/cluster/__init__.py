@@ -1,4 +1,5 @@
-"""What a cluster cannot do without: namespaces, CRDs, garbage collection, default roles, quotas, budgets, compaction.
+"""Controllers that every cluster needs: namespaces, CRDs, garbage collection, default roles, disruption budgets and
+compaction.
 
-Knows nothing of workloads.
+They know nothing of workloads.
 """

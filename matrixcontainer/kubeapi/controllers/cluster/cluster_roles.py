@@ -1,6 +1,6 @@
-"""Keeps the default roles present, those of whoever serves this API too, and fills the aggregated ones.
+"""Restores the default roles and bindings, and those added by the embedding server, and fills aggregated roles.
 
-Those have an `aggregationRule`, and hold the rules of the roles it selects.
+Aggregated roles have an `aggregationRule` and get the rules of all roles that it selects.
 """
 
 import asyncio
@@ -22,7 +22,7 @@ from matrixcontainer.kubeapi.storage.objects import Change
 ALL: Name = ("", "")
 
 PASSES_MAX = 8
-"""As deep as roles aggregate one another at the most."""
+"""Maximum depth of roles that aggregate aggregated roles."""
 
 
 def options() -> Options:
@@ -30,16 +30,16 @@ def options() -> Options:
 
 
 class ClusterRoles(Controller):
-    """All of them are one key: aggregated roles depend on one another."""
+    """All roles share one key, as aggregated roles depend on one another."""
 
     storage = CLUSTER_ROLES
 
     def __init__(self, core: Core, extra: list[dict[str, Any]]) -> None:
         super().__init__(core)
-        self._extra = extra  # roles and bindings kept beside the default ones
+        self._extra = extra  # further roles and bindings to restore
 
     def load(self) -> None:
-        """`ensure_bootstrap` looks at all of them."""
+        """Do nothing: `ensure_bootstrap` handles all roles."""
 
     def on_change(self, change: Change) -> None:
         if change.record.key[0] == CLUSTER_ROLES:
@@ -60,7 +60,7 @@ class ClusterRoles(Controller):
         await self.aggregate()
 
     async def _ensure(self, plural: str, body: dict[str, Any]) -> None:
-        """Create what is missing; put back what a default lost, unless its owner has turned that off."""
+        """Create a missing role or binding; restore removed parts of an existing one unless autoupdate is off."""
         resource = self.core.builtin(RBAC, plural)
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
         record = self.core.store.latest((resource.storage, namespace, name))
@@ -69,7 +69,9 @@ class ClusterRoles(Controller):
             return
         found = record.obj
         updates = (found["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
-        parts = ("subjects", "rules") if "aggregationRule" not in body else ()  # `aggregate` keeps the rules of those
+        parts = (
+            ("subjects", "rules") if "aggregationRule" not in body else ()
+        )  # `aggregate` sets the rules of aggregated ones
         lost = {part: [item for item in body.get(part) or [] if item not in (found.get(part) or [])] for part in parts}
         if updates == "true" and any(lost.values()):
 
@@ -82,7 +84,7 @@ class ClusterRoles(Controller):
             await self.core.verbs.modify(resource, namespace, name, change, options())
 
     async def aggregate(self) -> None:
-        """Fill every aggregated role."""
+        """Write the rules of every aggregated role."""
         roles = {record.obj["metadata"]["name"]: record.obj for record in self.core.store.objects_of(CLUSTER_ROLES)}
         for name, rules in aggregated([*roles.values()]).items():
             if rules != (roles[name].get("rules") or []):
@@ -98,14 +100,13 @@ class ClusterRoles(Controller):
 
 
 def aggregated(roles: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """The rules that each aggregated role is to have, by name: worked out again until nothing changes, because they
-    aggregate one another."""
+    """The rules of each aggregated role, by name, iterated until nothing changes, as they may aggregate one another."""
     rules = {role["metadata"]["name"]: role.get("rules") or [] for role in roles}
     gather = {role["metadata"]["name"]: _sources(role, roles) for role in roles if "aggregationRule" in role}
     for _ in range(PASSES_MAX):
         before = dict(rules)
-        for name, sources in gather.items():  # one after the other, so that two of each other come to have the same
-            rules[name] = _together(rules[source] for source in sources)
+        for name, sources in gather.items():  # sequentially, so that roles that aggregate each other converge
+            rules[name] = _merge_rules(rules[source] for source in sources)
         if rules == before:
             break
     return {name: rules[name] for name in gather}
@@ -120,8 +121,8 @@ def _sources(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
     ]
 
 
-def _together(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
-    """All of them, each once."""
+def _merge_rules(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
+    """Concatenate the rules without duplicates."""
     found: list[dict[str, Any]] = []
     for rules in lists:
         found += [rule for rule in rules if rule not in found]

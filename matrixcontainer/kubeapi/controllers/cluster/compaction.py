@@ -1,7 +1,7 @@
-"""Housekeeping once a minute: events past their hour are forgotten, history past its minutes is compacted.
+"""Housekeeping once a minute: expired events are deleted and the change history is compacted.
 
-An event's hour is the lease of its key in etcd: it runs from the last write, whatever the event itself says of when,
-and nobody is asked when it ends, neither admission nor finalizers.
+Events expire an hour after their last write, whatever times they contain, and without admission or finalizers: upstream
+this is a lease on the event's key in etcd.
 """
 
 import asyncio
@@ -27,20 +27,20 @@ class Compaction:
             await self.core.store.compact()
 
     async def forget_events(self) -> int:
-        """Erase events whose last write is an hour old; returns how many."""
+        """Delete events that were last written over an hour ago; return how many."""
         resource = self.core.builtin("", "events")
         oldest = self.core.now() - LIFETIME_S
         gone = 0
         for record in list(self.core.store.objects_of("events")):
-            if _written(event := record.obj) < oldest:
+            if _last_written(event := record.obj) < oldest:
                 with contextlib.suppress(Conflict):  # written or deleted meanwhile
                     await self.core.verbs.writer.erase(resource, record, event)
                     gone += 1
         return gone
 
 
-def _written(event: dict[str, Any]) -> float:
-    """When it was last written, as the server noted it."""
+def _last_written(event: dict[str, Any]) -> float:
+    """Time of the last write, as recorded by the server."""
     meta = event["metadata"]
     noted = [entry.get("time") or "" for entry in meta.get("managedFields") or []]
     return max(parse_timestamp(text) for text in [meta.get("creationTimestamp", ""), *noted])

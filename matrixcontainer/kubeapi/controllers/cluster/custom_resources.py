@@ -1,9 +1,8 @@
-"""Serves what CustomResourceDefinitions describe.
+"""Serves the resources that CustomResourceDefinitions define.
 
-Level-based: `reconcile` looks at the CRD as it is and makes the registry, its conditions and its finalizer
-agree with it. Accepted names and the served resources come first, Established=True after them, because clients that
-see the condition ask for discovery at once. A deleted CRD deletes its objects, waits for their finalizers, and
-only then goes.
+Level-triggered: `reconcile` brings the registry and the CRD's conditions and finalizer in line with the CRD. Names are
+accepted and resources served before Established=True is set, because clients that see the condition start discovery
+immediately. Deleting a CRD first deletes its objects and waits for their finalizers.
 """
 
 from typing import Any
@@ -27,13 +26,13 @@ class CustomResources(Controller):
     max_concurrent_reconciles = 1
 
     def load(self) -> None:
-        """Serve at start what was established before, without writing anything."""
+        """Serve the established CRDs at start, without writing anything."""
         for record in self.core.store.objects_of(STORAGE):
             crd = record.obj
             if _condition(crd, "Established") == "True":
                 try:
                     self._serve(crd, record.revision)
-                except Exception as failure:  # one definition nobody can serve must not keep the others from it
+                except Exception as failure:  # one broken definition must not affect the others
                     self.core.record_failure(failure, f"customresourcedefinition {record.key[2]}")
             self.enqueue(record.key[1:])
 
@@ -43,7 +42,7 @@ class CustomResources(Controller):
             crd = change.record.obj
             if change.type == "DELETED":
                 self._withdraw(crd)
-                super().load()  # names came free
+                super().load()  # names have become available
             elif _condition(crd, "Established") == "True" and (
                 change.previous is None or not same_json(_served_part(change.previous.obj), _served_part(crd))
             ):
@@ -96,7 +95,7 @@ class CustomResources(Controller):
     async def _set_all(
         self, name: str, reported: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
     ) -> None:
-        """Conditions as (type, status, reason, message), in one write: nobody sees one without the others."""
+        """Set conditions, given as (type, status, reason, message), atomically in one write."""
 
         def change(crd: dict[str, Any]) -> dict[str, Any]:
             status = crd.setdefault("status", {})
@@ -111,7 +110,7 @@ class CustomResources(Controller):
         await self.modify(("", name), change, "status")
 
     def _is_built_in(self, crd: dict[str, Any]) -> bool:
-        """Whether its plural is one that no definition made: neither that nor its objects are the definition's."""
+        """Whether its plural is a built-in resource, which the definition must not touch, nor its objects."""
         group, plural = crd["spec"]["group"], crd["spec"]["names"]["plural"]
         return any(r.group == group and r.plural == plural and not r.custom for r in self.core.registry.all())
 
@@ -134,13 +133,13 @@ class CustomResources(Controller):
         self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
 
     async def _empty(self, crd: dict[str, Any]) -> None:
-        """Delete every object of a CRD that goes; let the CRD go when none is left."""
+        """Delete all objects of a CRD that is being deleted; remove its finalizer when none is left."""
         name = crd["metadata"]["name"]
         progress = "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         if _condition(crd, "Terminating") != "True":
             await self._set(name, *progress)
         if _condition(crd, "Established") != "True" or self._is_built_in(crd):
-            await self.modify(("", name), _drop_finalizer)  # none of the objects there is of this definition
+            await self.modify(("", name), _drop_finalizer)  # it has no objects of its own
             return
         for current in self.core.registry.all():
             current.ending = current.ending or current.storage == name
@@ -155,14 +154,14 @@ class CustomResources(Controller):
         except ApiError as refused:
             why = f"could not issue all deletes: {refused}"
             await self._set(name, "Terminating", "True", "InstanceDeletionFailed", why)
-            raise  # to be tried again
+            raise  # to retry
         await self._set(name, *progress)
         if not self.core.store.count(name):
             await self.modify(("", name), _drop_finalizer)
 
 
 def _served_part(crd: dict[str, Any]) -> list[Any]:
-    """What is served of a definition: its versions, under the names it was granted."""
+    """The parts of a definition that determine what is served: its spec and accepted names."""
     return [crd.get("spec"), (crd.get("status") or {}).get("acceptedNames")]
 
 

@@ -1,8 +1,8 @@
-"""Disruption budgets: how many of the pods a budget selects are healthy, must be, and may be evicted now.
+"""PodDisruptionBudgets: how many selected pods are healthy, must be healthy, and may be evicted now.
 
-Keeps `status` of every PodDisruptionBudget; the eviction subresource takes from `disruptionsAllowed` and lists the pod
-in `disruptedPods` until it is gone or two minutes have passed. A namespace is counted again whenever a pod, a
-budget or an owner in it changes. Contract: public documentation "Disruptions" and "Specifying a Disruption Budget".
+Maintains the `status` of every PodDisruptionBudget. The eviction subresource decrements `disruptionsAllowed` and lists
+the pod in `disruptedPods` until it is gone or two minutes have passed. A namespace is recounted whenever a pod, budget
+or owner in it changes. Contract: public documentation "Disruptions" and "Specifying a Disruption Budget".
 """
 
 import math
@@ -22,7 +22,7 @@ EVICTION_EXPIRY_S = 120.0
 
 
 class DisruptionBudgets(Controller):
-    """A key is a namespace: its budgets are counted together."""
+    """Reconciles all budgets of a namespace together; the key is the namespace."""
 
     storage = BUDGETS
     account = "disruption-controller"
@@ -46,18 +46,18 @@ class DisruptionBudgets(Controller):
         pods = [record.obj for record in self.core.store.objects_of("pods", namespace)]
 
         def count(budget: dict[str, Any]) -> dict[str, Any]:
-            return self._counted(budget, pods)
+            return self._with_status(budget, pods)
 
         await attempt_all((self.modify(record.key[1:], count, "status") for record in budgets), 404, 409)
         return self._seconds_left(namespace)
 
     def _seconds_left(self, namespace: str) -> float | None:
-        """Until the first eviction that has led to nothing is given back."""
+        """Seconds until the first eviction without effect expires and is available again; None without evictions."""
         statuses = [record.obj.get("status") or {} for record in self.core.store.objects_of(BUDGETS, namespace)]
         evicted = [parse_timestamp(at) for status in statuses for at in (status.get("disruptedPods") or {}).values()]
         return min(evicted) + EVICTION_EXPIRY_S - self.core.now() if evicted else None
 
-    def _counted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
+    def _with_status(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
         now = self.core.now()
         chosen = [pod for pod in pods if selects(budget, pod) and pod.get("status", {}).get("phase") not in ENDED]
         names = {pod["metadata"]["name"] for pod in chosen if "deletionTimestamp" not in pod["metadata"]}
@@ -66,7 +66,7 @@ class DisruptionBudgets(Controller):
             name: at for name, at in current.items() if name in names and parse_timestamp(at) + EVICTION_EXPIRY_S > now
         }
         healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in chosen)
-        expected, desired = self._wanted(budget, chosen)
+        expected, desired = self._required(budget, chosen)
         allowed = max(0, healthy - desired) if expected > 0 else 0
         status: dict[str, Any] = {
             "observedGeneration": budget["metadata"].get("generation", 1),
@@ -82,18 +82,18 @@ class DisruptionBudgets(Controller):
         shown["observedGeneration"] = status["observedGeneration"]
         return budget | {"status": status | ({"disruptedPods": disrupted} if disrupted else {})}
 
-    def _wanted(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[int, int]:
+    def _required(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[int, int]:
         """(pods that should exist, pods that must be healthy)."""
         spec = budget.get("spec") or {}
         if "maxUnavailable" in spec:
-            expected = self._owned(pods)
+            expected = self._expected_replicas(pods)
             return expected, max(0, expected - scaled(spec["maxUnavailable"], expected))
         least = spec.get("minAvailable", 1)
-        expected = len(pods) if isinstance(least, int) else self._owned(pods)
+        expected = len(pods) if isinstance(least, int) else self._expected_replicas(pods)
         return expected, scaled(least, expected)
 
-    def _owned(self, pods: list[dict[str, Any]]) -> int:
-        """The replicas that the owners of these pods want; a pod nobody owns counts as itself."""
+    def _expected_replicas(self, pods: list[dict[str, Any]]) -> int:
+        """Total replicas of the pods' owners; a pod without an owner counts as one."""
         total, seen = 0, set()
         for pod in pods:
             owner = self._top_owner(pod)
@@ -105,7 +105,7 @@ class DisruptionBudgets(Controller):
         return total
 
     def _top_owner(self, obj: dict[str, Any]) -> dict[str, Any] | None:
-        """The scalable owner at the top: the Deployment above a ReplicaSet."""
+        """The topmost scalable owner, such as the Deployment above a ReplicaSet."""
         found = None
         for _ in range(4):
             ref = next((o for o in obj["metadata"].get("ownerReferences") or [] if o.get("controller")), None)

@@ -1,10 +1,9 @@
-"""Garbage collection: dependents follow their owners.
+"""Garbage collection of dependents by ownerReferences.
 
-An index of who names whom as owner is kept from the store's changes. A dependent whose owners are all gone is
-deleted; one with a living owner besides only loses the dangling reference. An owner deleted in the foreground waits,
-under the `foregroundDeletion` finalizer, for the dependents that block it; `orphan` strips the references first.
-Owners are matched by uid; a namespaced owner in another namespace, or of a cluster-scoped dependent, counts as
-absent.
+An index of owners and dependents is maintained from the store's changes. A dependent whose owners are all gone is
+deleted; one that still has an owner only loses the dangling references. Foreground deletion keeps the owner, with the
+`foregroundDeletion` finalizer, until its blocking dependents are gone; `orphan` first removes the references to it.
+Owners are matched by uid; a namespaced owner counts as absent for dependents in other namespaces or of cluster scope.
 """
 
 from collections.abc import Callable
@@ -62,7 +61,7 @@ class GarbageCollector(Workqueue[Key]):
             for uid in owners:
                 if (owner := self._uids.get(uid)) is not None:
                     self.enqueue(owner)
-        for uid in former - owners:  # an owner may have waited for this one
+        for uid in former - owners:  # the owner may have been waiting for this one
             if (owner := self._uids.get(uid)) is not None:
                 self.enqueue(owner)
 
@@ -92,27 +91,27 @@ class GarbageCollector(Workqueue[Key]):
         if "deletionTimestamp" in meta:
             finalizers = meta.get("finalizers") or []
             if ORPHAN in finalizers:
-                await self._orphan(resource, record)
+                await self._process_orphan(resource, record)
             elif FOREGROUND in finalizers:
-                await self._foreground(resource, record)
+                await self._process_foreground(resource, record)
         if meta.get("ownerReferences"):
-            await self._as_dependent(resource, record, meta)
+            await self._process_dependent(resource, record, meta)
         return None
 
-    async def _as_dependent(self, resource: Resource, record: Record, meta: dict[str, Any]) -> None:
+    async def _process_dependent(self, resource: Resource, record: Record, meta: dict[str, Any]) -> None:
         solid, dangling, waiting = [], [], []
         for reference in meta["ownerReferences"]:
             owner = self._owner(reference, record)
             if owner is None:
                 dangling.append(reference)
-            elif _goes_in_foreground(owner):
+            elif _in_foreground_deletion(owner):
                 waiting.append(reference)
             else:
                 solid.append(reference)
         if solid:
             if dangling or waiting:
                 uids = {reference["uid"] for reference in dangling + waiting}
-                await self._strip(resource, record, uids)
+                await self._remove_references(resource, record, uids)
         elif "deletionTimestamp" in meta:
             return
         elif waiting and self._dependents.get(record.uid):
@@ -125,12 +124,12 @@ class GarbageCollector(Workqueue[Key]):
             await self._delete(resource, record, propagation)
 
     def _owner(self, reference: dict[str, Any], dependent: Record) -> Record | None:
-        """The living owner a reference names, or None when it is gone or could never own this dependent."""
+        """The existing owner that a reference names; None if it is gone or cannot own this dependent."""
         key = self._uids.get(reference.get("uid", ""))
         if key is None or key[2] != reference.get("name"):
             kind = self.core.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
             if kind is None and not self._could_be_served(reference):
-                return dependent  # a kind nobody serves here: absent owners of unknown kinds do not condemn
+                return dependent  # an unknown kind: never collect because of it
             return None
         if key[1] and key[1] != dependent.key[1]:
             return None
@@ -140,8 +139,8 @@ class GarbageCollector(Workqueue[Key]):
         group, _, version = reference.get("apiVersion", "").rpartition("/")
         return bool(self.core.registry.of(group, version))
 
-    async def _foreground(self, resource: Resource, record: Record) -> None:
-        """Delete the dependents of an owner that waits for them; release it when none blocks any more."""
+    async def _process_foreground(self, resource: Resource, record: Record) -> None:
+        """Delete the dependents of an owner in foreground deletion; remove its finalizer once none blocks it."""
         blocked = False
         for key in list(self._dependents.get(record.uid, ())):
             dependent = self.core.store.get(key)
@@ -154,18 +153,18 @@ class GarbageCollector(Workqueue[Key]):
             if reference.get("blockOwnerDeletion"):
                 blocked = True
             self.enqueue(key)
-        if not blocked or self._in_circle(record):
+        if not blocked or self._in_cycle(record):
             await self._drop_finalizer(resource, record, FOREGROUND)
 
-    def _in_circle(self, record: Record) -> bool:
-        """Whether all that blocks this owner waits, in turn, for this owner."""
+    def _in_cycle(self, record: Record) -> bool:
+        """Whether this owner is part of a cycle of owners in foreground deletion."""
         seen: set[str] = set()
         waiting = [record.uid]
         while waiting:
             uid = waiting.pop()
             for key in self._dependents.get(uid, ()):
                 dependent = self.core.store.get(key)
-                if dependent is None or not _goes_in_foreground(dependent):
+                if dependent is None or not _in_foreground_deletion(dependent):
                     continue
                 if dependent.uid == record.uid:
                     return True
@@ -174,16 +173,16 @@ class GarbageCollector(Workqueue[Key]):
                     waiting.append(dependent.uid)
         return False
 
-    async def _orphan(self, resource: Resource, record: Record) -> None:
+    async def _process_orphan(self, resource: Resource, record: Record) -> None:
         found = [
             (kind, dependent)
             for key in self._dependents.get(record.uid, ())
             if (dependent := self.core.store.get(key)) and (kind := self.core.registry.by_storage(key[0]))
         ]
-        await attempt_all((self._strip(kind, dependent, {record.uid}) for kind, dependent in found), 404)
+        await attempt_all((self._remove_references(kind, dependent, {record.uid}) for kind, dependent in found), 404)
         await self._drop_finalizer(resource, record, ORPHAN)
 
-    async def _strip(self, resource: Resource, record: Record, uids: set[str]) -> None:
+    async def _remove_references(self, resource: Resource, record: Record, uids: set[str]) -> None:
         await self._keep_only(resource, record, "ownerReferences", lambda one: one["uid"] not in uids)
 
     async def _drop_finalizer(self, resource: Resource, record: Record, finalizer: str) -> None:
@@ -207,7 +206,7 @@ def _owner_uids(record: Record) -> frozenset[str]:
     return frozenset(r.get("uid", "") for r in record.obj["metadata"].get("ownerReferences") or [])
 
 
-def _goes_in_foreground(record: Record) -> bool:
+def _in_foreground_deletion(record: Record) -> bool:
     if b'"deletionTimestamp"' not in record.body:
         return False
     meta = record.obj["metadata"]

@@ -1,7 +1,7 @@
-"""The life of namespaces: those of the system, what each starts with, and how a deleted one is emptied.
+"""Namespace lifecycle: system namespaces, default contents, and deletion.
 
-Level-based: a Terminating namespace is emptied, pods before everything else, every kind including custom ones;
-conditions tell what is still there; when nothing is left, the `kubernetes` finalizer goes and the namespace with it.
+Level-triggered: a Terminating namespace is emptied of every kind, custom ones included, pods first; conditions report
+what remains. When nothing is left, the `kubernetes` finalizer is removed and the namespace is deleted.
 """
 
 from typing import Any
@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-WELL = {  # what the conditions of a namespace that goes say where nothing stands in its way
+NO_PROBLEM = {  # reason and message of a terminating namespace's conditions while they are False
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionContentFailure": ("ContentDeleted", "All content successfully deleted"),
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
@@ -37,7 +37,7 @@ class Namespaces(Controller):
         self._terminating: set[str] = set()
 
     def state(self, name: str) -> str:
-        """Active, Terminating, or "" when there is none; the batch under way counts."""
+        """Active, Terminating, or "" if there is none; includes pending writes."""
         record = self.core.store.latest(("namespaces", "", name))
         if record is None:
             return ""
@@ -46,7 +46,7 @@ class Namespaces(Controller):
     async def admit(
         self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
     ) -> None:
-        """Admission: some namespaces may not go."""
+        """Admission plugin: rejects the deletion of system namespaces."""
         if verb == "DELETE" and resource.storage == "namespaces" and old is not None:
             name = old["metadata"]["name"]
             if name in IMMUTABLE_NAMESPACES:
@@ -85,7 +85,7 @@ class Namespaces(Controller):
         return None
 
     async def _populate(self, name: str) -> None:
-        """A service account to run as and the CA to trust, as every namespace has them."""
+        """Create the default service account and the root CA's ConfigMap."""
         await self._ensure(name, "serviceaccounts", {"metadata": {"name": "default"}})
         if self._root_ca:
             authority = {"metadata": {"name": "kube-root-ca.crt"}, "data": {"ca.crt": self._root_ca}}
@@ -105,7 +105,7 @@ class Namespaces(Controller):
         for resource in kinds:
             left += [(resource, record) for record in self.core.store.objects_of(resource.storage, name)]
         pods = [pair for pair in left if pair[0].storage == "pods"]
-        refused: dict[str, ApiError] = {}  # the first refusal of each kind: it keeps nothing else here
+        refused: dict[str, ApiError] = {}  # first error of each kind; the others are still deleted
         for resource, record in pods or left:
             if b'"deletionTimestamp"' in record.body and "deletionTimestamp" in record.obj["metadata"]:
                 continue
@@ -121,9 +121,9 @@ class Namespaces(Controller):
             if pods and not self.core.store.objects_of("pods", name):
                 self.enqueue(("", name))
             if refused:
-                raise next(iter(refused.values()))  # to be tried again
+                raise next(iter(refused.values()))  # to retry
             return
-        await self.core.verbs.modify(self.resource, "", name, _release, self.options("finalize"), track=False)
+        await self.core.verbs.modify(self.resource, "", name, _remove_finalizer, self.options("finalize"), track=False)
 
     async def _report(self, name: str, remaining: list[tuple[Resource, Record]], refused: dict[str, ApiError]) -> None:
         counts: dict[str, int] = {}
@@ -149,15 +149,15 @@ class Namespaces(Controller):
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             status = obj.setdefault("status", {})
-            for kind, well in WELL.items():
-                reason, text = reported.get(kind, well)
+            for kind, default in NO_PROBLEM.items():
+                reason, text = reported.get(kind, default)
                 set_condition(status, kind, "True" if kind in reported else "False", reason, text, self.core.now())
             return obj
 
         await self.modify(("", name), change, "status")
 
 
-def _release(obj: dict[str, Any]) -> dict[str, Any]:
+def _remove_finalizer(obj: dict[str, Any]) -> dict[str, Any]:
     spec = obj.setdefault("spec", {})
     spec["finalizers"] = [f for f in spec.get("finalizers") or [] if f != "kubernetes"]
     return obj

@@ -1,4 +1,4 @@
-"""Nodes and the pods on them: binding, emulated kubelets, taints, eviction.
+"""Controllers of nodes and the pods on them: default scheduler, emulated kubelets, taints and taint-based eviction.
 
-Never makes a pod.
+They never create pods.
 """

@@ -1,7 +1,7 @@
-"""A stand-in for the default scheduler: binds pods that ask for `default-scheduler` and leaves all others alone.
+"""A simple default scheduler: binds pods with schedulerName `default-scheduler` and ignores all others.
 
-One reconcile places all pods that wait, by priority and age, so that no two are given the same capacity. A pod that
-fits nowhere gets one event and is tried again when a node changes or capacity is freed.
+One reconcile places all pending pods, by priority and age, so that capacity is never assigned twice. A pod that fits no
+node gets one event and is retried when a node changes or capacity becomes free.
 """
 
 from dataclasses import replace
@@ -38,7 +38,7 @@ class DefaultScheduler(WorkloadController):
         self._retry_waiting()
 
     def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
-        if pod is not None and self._waits(pod):
+        if pod is not None and self._is_pending(pod):
             if before is None or before.gated or before.labels != pod.labels:
                 self._fresh.add(pod.key)
                 self.enqueue(ALL)
@@ -50,24 +50,24 @@ class DefaultScheduler(WorkloadController):
             self._retry_waiting()
 
     def _retry_waiting(self) -> None:
-        waiting = {key for key in self.informers.pods.unbound if self._waits(self.informers.pods.get(key))}
+        waiting = {key for key in self.informers.pods.unbound if self._is_pending(self.informers.pods.get(key))}
         if waiting - self._fresh:
             self._fresh |= waiting
             self.enqueue(ALL)
 
-    def _waits(self, pod: PodFacts | None) -> bool:
+    def _is_pending(self, pod: PodFacts | None) -> bool:
         return pod is not None and not pod.node and pod.active and not pod.gated and pod.scheduler in ("", NAME)
 
     async def reconcile(self, key: Name) -> float | None:
         fresh, self._fresh = self._fresh, set()
-        pods = [pod for name in fresh if self._waits(pod := self.informers.pods.get(name))]
+        pods = [pod for name in fresh if self._is_pending(pod := self.informers.pods.get(name))]
         nodes = self.informers.nodes.all()
         ordered = sorted((pod for pod in pods if pod), key=lambda p: (-p.priority, p.created, p.key))
         await attempt_all(self._try_to_place(pod, nodes) for pod in ordered)
         return None
 
     async def _try_to_place(self, pod: PodFacts, nodes: list[NodeFacts]) -> None:
-        """One that fails is tried again, and keeps nobody else from a node."""
+        """Place one pod; if that fails, retry it later."""
         try:
             with ignoring(404, 409):
                 await self._place(pod, nodes)

@@ -1,16 +1,16 @@
-"""Nodes that are annotated as emulated, and pods whose node is no more.
+"""Status of Nodes annotated as emulated, and garbage collection of pods whose Node is gone.
 
-A Node annotated `kubelet.cloudmatrix.io/emulated: "true"` gets the status a kubelet would give it: Ready, an address,
-and a default capacity unless `kubelet.cloudmatrix.io/capacity: cpu=64,memory=512Gi,huawei.com/Ascend910=8` states
-one. All other Nodes are left to whoever writes their status. A pod bound to a Node that has not existed for forty
-seconds is removed: no kubelet will ever report its end.
+A Node annotated `kubelet.cloudmatrix.io/emulated: "true"` gets the status that a kubelet would report: Ready, an
+address, and a capacity, by default or from `kubelet.cloudmatrix.io/capacity:
+cpu=64,memory=512Gi,huawei.com/Ascend910=8`. All other Nodes are left to whoever writes their status. A pod is deleted
+forty seconds after its Node is gone, as no kubelet will report its end.
 """
 
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, WorkloadController
-from matrixcontainer.kubeapi.kubelet.container_script import noted
-from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, made_up_address, node_info
+from matrixcontainer.kubeapi.kubelet.container_script import annotation_of
+from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, node_info, synthetic_address
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
 from matrixcontainer.kubeapi.meta.quantities import milli
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
@@ -23,9 +23,9 @@ GONE_S = 40.0
 
 
 def capacity_of(node: Obj) -> dict[str, str]:
-    """The default, with what the annotation says; what is no quantity is passed over."""
+    """The default capacity with the annotation's values; invalid quantities are ignored."""
     found = dict(CAPACITY)
-    for part in filter(None, noted(node, "capacity").split(",")):
+    for part in filter(None, annotation_of(node, "capacity").split(",")):
         name, _, text = part.strip().partition("=")
         try:
             milli(text)
@@ -36,7 +36,7 @@ def capacity_of(node: Obj) -> dict[str, str]:
 
 
 def status_of(node: Obj, now: float) -> Obj:
-    """The status of an emulated node; conditions that others set are kept."""
+    """The status of an emulated node; other conditions are kept."""
     current = node.get("status") or {}
     capacity = capacity_of(node)
     conditions = [c for c in current.get("conditions") or [] if c["type"] != "Ready"]
@@ -52,7 +52,7 @@ def status_of(node: Obj, now: float) -> Obj:
             "lastTransitionTime": at,
         }
     name = node["metadata"]["name"]
-    addresses = [{"type": "InternalIP", "address": made_up_address(name)}, {"type": "Hostname", "address": name}]
+    addresses = [{"type": "InternalIP", "address": synthetic_address(name)}, {"type": "Hostname", "address": name}]
     return current | {
         "capacity": capacity,
         "allocatable": capacity,
@@ -71,7 +71,7 @@ class EmulatedNodes(Controller):
         if record is None:
             return None
         node = record.obj
-        if noted(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
+        if annotation_of(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
             return None
         status = status_of(node, self.core.now())
         if status != node.get("status"):
@@ -80,7 +80,7 @@ class EmulatedNodes(Controller):
 
 
 class LostPods(WorkloadController):
-    """Pods of nodes that are no more."""
+    """Deletes pods of nodes that no longer exist."""
 
     storage = "pods"
     account = "pod-garbage-collector"

@@ -1,8 +1,7 @@
-"""The kubelets of nodes that have no real one: what is bound runs, what is deleted ends, as kubelet/virtual_kubelet.py
-decides.
+"""Emulated kubelets for nodes without a real one: run and terminate pods as kubelet/virtual_kubelet.py decides.
 
-A node whose Ready condition is not True has no working kubelet: its pods stay as they are. A node that has a Lease in
-kube-node-lease has a real kubelet, or another emulation, and is left to it.
+Pods on a node that is not Ready stay as they are, as their kubelet would not be working. A node with a Lease in
+kube-node-lease has a real kubelet, or another emulation of one, and is left to it.
 """
 
 from typing import Any
@@ -49,7 +48,7 @@ class Kubelets(WorkloadController):
             self.enqueue(pod.key)
 
     def serves(self, node: str) -> bool:
-        """Whether the kubelet of that node is emulated here, and works."""
+        """Whether the node's kubelet is emulated here and the node is Ready."""
         facts = self.informers.nodes.get(node)
         if facts is None or not facts.ready:
             return False
@@ -77,10 +76,10 @@ class Kubelets(WorkloadController):
         return sync.again_s
 
     def _address(self, pod: PodFacts) -> str:
-        """The pod's own, or one that no live pod has: drawn from its uid, the next free one if it is taken."""
+        """The pod's address, or a new one that no live pod has: derived from its uid, or the next free one."""
         attempt, address = 0, pod.ip
         while not address:
-            address = self.informers.pods.promised(pod, pod_address(pod.uid, attempt))
+            address = self.informers.pods.assign_address(pod, pod_address(pod.uid, attempt))
             attempt += 1
         return address
 

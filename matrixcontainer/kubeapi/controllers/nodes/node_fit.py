@@ -1,9 +1,9 @@
-"""Whether a pod fits a node, and which node it gets: the default scheduler's plainest rules.
+"""Filtering and choice of nodes for a pod: the default scheduler's basic rules.
 
-Looked at: schedulability and readiness, node name, node selector, required node affinity, taints, and every requested
-resource (extended ones too) against what is allocatable and taken. Among the nodes that fit, the one with the fewest
-pods wins, by name when equal. Not looked at: pod affinity and anti-affinity, topology spread, volumes, host ports,
-preferences, preemption.
+Filters: readiness and schedulability, node selector, required node affinity, taints, and all requested resources
+(extended ones too) against allocatable minus requested. Of the nodes that pass, the one with the fewest pods is chosen,
+ties by name. Not supported: pod affinity and anti-affinity, topology spread, volumes, host ports, preferences and
+preemption.
 """
 
 from typing import Any
@@ -27,7 +27,7 @@ def tolerates(tolerations: list[Obj], taint: Obj) -> bool:
 
 
 def term_holds(term: Obj, node: NodeFacts) -> bool:
-    """One nodeSelectorTerm: all its expressions hold; an empty one matches nothing."""
+    """Whether all expressions of a nodeSelectorTerm match; an empty term matches nothing."""
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
@@ -36,7 +36,7 @@ def term_holds(term: Obj, node: NodeFacts) -> bool:
 
 
 def filter_reason(pod: Obj, asks: dict[str, int], node: NodeFacts, taken: dict[str, int]) -> str:
-    """Why the pod cannot go to this node, in the scheduler's words; "" when it can."""
+    """Why the pod does not fit this node, worded as by the scheduler; "" if it fits."""
     spec = pod["spec"]
     if not node.ready or node.deleting:
         return "node(s) were not ready"
@@ -67,7 +67,7 @@ def filter_reason(pod: Obj, asks: dict[str, int], node: NodeFacts, taken: dict[s
 def choose_node(
     pod: Obj, asks: dict[str, int], nodes: list[NodeFacts], taken: dict[str, dict[str, int]]
 ) -> tuple[str, str]:
-    """(node, "") or ("", why none fits)."""
+    """(node, ""), or ("", message) if no node fits."""
     reasons: dict[str, int] = {}
     fitting = []
     for node in nodes:

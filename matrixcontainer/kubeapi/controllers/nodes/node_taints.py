@@ -1,7 +1,7 @@
-"""The conditions of a node become taints: NoSchedule while it is not ready, under pressure or cordoned.
+"""Taints from node conditions: NoSchedule while a node is not ready, under pressure or cordoned.
 
-A new node bears the not-ready taint from its creation; its first Ready=True takes it away. Taints of other keys and
-effects are left alone.
+A new node has the not-ready taint from its creation until its first Ready=True. Taints with other keys or effects are
+not changed.
 """
 
 from typing import Any
@@ -26,7 +26,7 @@ OURS = {*CONDITION_TAINTS.values(), CORDONED}
 
 
 def taints_of(node: Obj, now: float) -> list[Obj]:
-    """The taints the node should bear; those it bears already keep their moment."""
+    """The taints that the node should have; existing ones keep their timeAdded."""
     current = (node.get("spec") or {}).get("taints") or []
     reported = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or []}
     wanted = {key for condition, key in CONDITION_TAINTS.items() if condition in reported.items()}

@@ -1,8 +1,8 @@
-"""Pods leave nodes with a NoExecute taint that they do not tolerate, or have tolerated for long enough.
+"""Eviction of pods from nodes with NoExecute taints that they do not tolerate, or no longer tolerate.
 
-The seconds of a toleration count from the taint's `timeAdded`, or else from when it was first seen here; a restart lets
-such a pod stay a little longer. On a node whose kubelet is silent the pod is only marked deleted, which is enough for
-its ReplicaSet to make another elsewhere.
+tolerationSeconds count from the taint's `timeAdded`, or else from when it was first seen here, so after a restart such
+a pod may stay a little longer. If the node's kubelet does not respond, the pod is only marked as deleted, which is
+enough for its ReplicaSet to create a replacement.
 """
 
 from typing import Any
@@ -20,8 +20,8 @@ from matrixcontainer.kubeapi.registry.options import Deletion
 Obj = dict[str, Any]
 
 
-def stays_for(tolerations: list[Obj], taint: Obj) -> float | None:
-    """Seconds a pod with these tolerations stays under the taint; None for ever, 0 when it must go at once."""
+def toleration_seconds(tolerations: list[Obj], taint: Obj) -> float | None:
+    """Seconds that a pod with these tolerations may stay under the taint: None is for ever, 0 means evict now."""
     matching = [toleration for toleration in tolerations if tolerates([toleration], taint)]
     if not matching:
         return 0.0
@@ -67,7 +67,7 @@ class TaintEviction(WorkloadController):
         if record is None:
             return None
         now = self.core.now()
-        left = self._left(record.obj["spec"].get("tolerations") or [], node, now)
+        left = self._seconds_until_eviction(record.obj["spec"].get("tolerations") or [], node, now)
         if left is None or left > 0:
             return left
         await self.core.verbs.delete(
@@ -77,11 +77,11 @@ class TaintEviction(WorkloadController):
         self.events.event(record.obj, "TaintManagerEviction", text, self.account)
         return None
 
-    def _left(self, tolerations: list[Obj], node: NodeFacts, now: float) -> float | None:
-        """Seconds until the first taint of the node drives the pod away; None when none will."""
+    def _seconds_until_eviction(self, tolerations: list[Obj], node: NodeFacts, now: float) -> float | None:
+        """Seconds until the node's first taint evicts the pod; None if none does."""
         moments = []
         for taint in node.evicting:
-            if (stay := stays_for(tolerations, taint)) is not None:
+            if (stay := toleration_seconds(tolerations, taint)) is not None:
                 seen = self._seen.get((node.name, taint["key"], taint.get("value", "")), now)
                 since = parse_timestamp(taint["timeAdded"]) if taint.get("timeAdded") else seen
                 moments.append(since + stay - now)

@@ -1,4 +1,4 @@
-"""What every controller stands on: work queue, informers, event recorder.
+"""Shared infrastructure of controllers: work queue, informers and event recorder.
 
-Knows no kind's behaviour.
+It knows nothing of how any kind behaves.
 """

@@ -1,7 +1,7 @@
-"""Events about what controllers do, written aside so that no reconcile waits for them.
+"""Records controllers' events, in the background so that no reconcile waits for them.
 
-The same event of the same object again counts up one Event instead of making another. Events are a courtesy:
-one that cannot be written is forgotten.
+Repeating an event of an object increments the count of its Event. Events are best effort: one that cannot be written is
+dropped.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ class EventRecorder:
         self._wake = asyncio.Event()
 
     def event(self, about: dict[str, Any], reason: str, message: str, source: str, warning: bool = False) -> None:
-        """`about` is the object the event is of; `source` the component that speaks."""
+        """Queue an event about the object `about`, reported by the component `source`."""
         meta = about["metadata"]
         namespace = meta.get("namespace", "")
         if len(self._waiting) >= WAITING_MAX:

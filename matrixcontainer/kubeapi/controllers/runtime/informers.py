@@ -1,9 +1,9 @@
-"""Indexes over the store that controllers share: pods, ReplicaSets and nodes in brief, and whom a change concerns.
+"""Shared indexes of pods, ReplicaSets and nodes, and notification of the controllers that a change concerns.
 
-An object that cannot be read is left out, and `unreadable` hears of it; everybody else's are looked after all the same.
+An object that cannot be parsed is left out and reported to `unreadable`; others are not affected.
 
-Kept from committed changes, so a controller sees its own writes before its next reconcile; rebuilt from the store at
-every start.
+The indexes follow committed changes, so a controller sees its own writes before its next reconcile, and are rebuilt
+from the store at every start.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ NodeHandler = Callable[[NodeFacts | None, NodeFacts | None], None]
 
 
 class Informers:
-    """`on_pod`, `on_set` and `on_node` are called in order, after the index has changed."""
+    """`on_pod`, `on_set` and `on_node` are the handlers, called in order after the index was updated."""
 
     def __init__(self, core: Core) -> None:
         self._store = core.store
@@ -50,11 +50,11 @@ class Informers:
         for handler in concerned[change.record.key[0]]:
             try:
                 handler(before, now)
-            except Exception as failure:  # the others hear of it all the same
+            except Exception as failure:  # must not keep the change from the others
                 self._report(failure, f"{handler.__qualname__} {'/'.join(change.record.key)}")
 
     def _known(self, index: Any, record: Record, gone: bool) -> tuple[Any, Any]:
-        """What was known of an object and what is known now. One that cannot be read is as if it were not there."""
+        """Update the index; return (previous facts, current facts). An unparsable object counts as absent."""
         if not gone:
             try:
                 return index.put(record)
@@ -64,7 +64,7 @@ class Informers:
         return index.drop(record.key[1:]), None
 
     def sets_of(self, namespace: str, deployment_uid: str) -> list[Record]:
-        """The ReplicaSets a Deployment controls."""
+        """The ReplicaSets that a Deployment controls."""
         keys = [facts.key for facts in self.sets.owned_by(deployment_uid) if facts.key[0] == namespace]
         records = (self._store.get(("replicasets.apps", *key)) for key in keys)
         return [record for record in records if record is not None]

@@ -1,4 +1,4 @@
-"""ReplicaSets in brief, found by the Deployment that owns them; rebuilt from the store at every start."""
+"""SetFacts: the part of a ReplicaSet that controllers need, indexed by namespace and owner."""
 
 from dataclasses import dataclass, field
 from typing import Any

@@ -1,9 +1,9 @@
-"""What every controller has: a queue of keys to reconcile, now or later, and a loop that does it.
+"""The base of controllers: a queue of keys to reconcile, now or later, and the loop that processes it.
 
-A key is reconciled by one task at a time; a change that comes meanwhile makes it due again afterwards. `reconcile(key)`
-compares what is desired with what is and does what is missing. It returns after how many seconds it wants to be called
-again, or None. A failure is retried with exponential back-off; one that is no ordinary refusal is reported. With
-nothing due the loop sleeps until somebody changes something: no polling, no writes.
+A key is processed by one task at a time; a change meanwhile enqueues it again. `reconcile(key)` compares desired and
+actual state, acts on the difference, and returns in how many seconds to call it again, or None. Failures are retried
+with exponential back-off, and reported unless they are ordinary API errors. With nothing due, the loop sleeps until
+something changes: no polling, no writes.
 """
 
 import asyncio
@@ -29,14 +29,14 @@ Modification = Callable[[dict[str, Any]], dict[str, Any]]
 
 RETRY_S_MIN, RETRY_S_MAX = 0.02, 60.0
 SLEEP_S_MIN = 0.005
-REFUSALS = (403, 404, 409)  # what others may cause at any time
+REFUSALS = (403, 404, 409)  # errors that other clients may cause at any time
 
 
 class Workqueue(Generic[K]):
-    """The queue and its loop, for keys of any form."""
+    """The queue and its loop, for any type of key."""
 
     max_concurrent_reconciles = 16
-    account = ""  # whom it acts as: a service account, or a user by the whole name
+    account = ""  # identity: a service account, or the full name of a user
 
     def __init__(self, core: Core) -> None:
         self.core = core
@@ -51,7 +51,7 @@ class Workqueue(Generic[K]):
         self._wake.set()
 
     def enqueue_after(self, key: K, seconds: float) -> None:
-        """Reconcile then, unless an earlier moment is set already."""
+        """Reconcile the key after a delay, unless it is due earlier already."""
         at = self.core.now() + max(seconds, 0.0)
         if at < self._later.get(key, float("inf")):
             self._later[key] = at
@@ -72,14 +72,14 @@ class Workqueue(Generic[K]):
             self._wake.clear()
             sleep_s = max(self._heap[0][0] - self.core.now(), SLEEP_S_MIN) if self._heap else None
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(sleep_s):  # wait_for would lose a cancellation that comes with the wake-up
+                async with asyncio.timeout(sleep_s):  # wait_for could lose a cancellation during wake-up
                     await self._wake.wait()
 
     def _collect_due(self) -> None:
         while self._heap:
             at, key = self._heap[0]
             if self._later.get(key) != at:
-                heapq.heappop(self._heap)  # set anew, or reconciled since
+                heapq.heappop(self._heap)  # rescheduled, or reconciled since
             elif at <= self.core.now():
                 heapq.heappop(self._heap)
                 del self._later[key]
@@ -106,7 +106,7 @@ class Workqueue(Generic[K]):
         raise NotImplementedError
 
     def options(self, subresource: str = "") -> Options:
-        """Acts for the server itself: fields that clients may not write are open."""
+        """Options for writes by the server itself, which may also set fields that clients cannot."""
         system = self.account.startswith("system:")
         return Options(
             user=self.account if system else f"system:serviceaccount:kube-system:{self.account}",
@@ -117,13 +117,13 @@ class Workqueue(Generic[K]):
         )
 
     async def remove(self, resource: Resource, namespace: str, name: str, request: Deletion) -> None:
-        """Delete an object; one that is gone by now, or another one, is left alone."""
+        """Delete an object, unless it is gone or was replaced meanwhile."""
         with ignoring(404, 409):
             await self.core.verbs.delete(resource, namespace, name, request, self.options())
 
 
 def keep_only(meta: dict[str, Any], key: str, keep: Callable[[Any], bool]) -> None:
-    """Of a list in metadata only these items; an empty list goes."""
+    """Filter a list in metadata, and remove it if it becomes empty."""
     meta[key] = [item for item in meta.get(key) or [] if keep(item)]
     if not meta[key]:
         del meta[key]
@@ -136,18 +136,18 @@ class Controller(Workqueue[Name]):
 
     @cached_property
     def resource(self) -> Resource:
-        """What `storage` holds."""
+        """The resource of `storage`."""
         found = self.core.registry.by_storage(self.storage)
         assert found is not None
         return found
 
     def load(self) -> None:
-        """Everything there is, once at the start."""
+        """Enqueue all existing objects, at start."""
         for record in self.core.store.objects_of(self.storage):
             self.enqueue(record.key[1:])
 
     def on_change(self, change: Change) -> None:
-        """A committed write; whatever it may concern is enqueued."""
+        """Enqueue the keys that a committed write may concern."""
         if change.record.key[0] == self.storage:
             self.enqueue(change.record.key[1:])
 
@@ -155,7 +155,7 @@ class Controller(Workqueue[Name]):
         return self.core.store.get((self.storage, *key))
 
     async def modify(self, key: Name, change: Modification, subresource: str = "") -> None:
-        """Change one of its own objects."""
+        """Modify an object of this controller's resource."""
         await self.core.verbs.modify(self.resource, *key, change, self.options(subresource))
 
     async def write_status(self, key: Name, status: dict[str, Any]) -> None:
@@ -163,7 +163,7 @@ class Controller(Workqueue[Name]):
 
 
 class WorkloadController(Controller):
-    """One that reads the indexes of pods, ReplicaSets and nodes, and records events."""
+    """A controller that uses the indexes of pods, ReplicaSets and nodes, and records events."""
 
     def __init__(self, core: Core, informers: Informers, events: EventRecorder) -> None:
         super().__init__(core)

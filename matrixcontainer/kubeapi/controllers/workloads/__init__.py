@@ -1,4 +1,4 @@
-"""Deployments, ReplicaSets, Jobs and autoscalers: how many pods there should be.
+"""Controllers of Deployments, ReplicaSets, Jobs and HorizontalPodAutoscalers: they decide how many pods there are.
 
-Never places or runs a pod.
+They never place or run pods.
 """

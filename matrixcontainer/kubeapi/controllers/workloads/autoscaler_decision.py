@@ -1,8 +1,8 @@
-"""How many replicas a HorizontalPodAutoscaler wants: metrics to proposals, proposals to one size, and what limits it.
+"""The HorizontalPodAutoscaler algorithm: metrics to proposals, proposals to one size, and its limits.
 
-Functions of plain values. A metric proposes ceil(pods x use / target), or the present size while use is within a
-tenth of the target. The largest proposal wins; it is then limited by the stabilisation windows (the highest
-recommendation of the last five minutes when going down) and by the policies of how much may change in a period.
+Pure functions. A metric proposes ceil(pods x usage / target), or the current size while usage is within a tenth of the
+target. The largest proposal wins; it is then limited by the stabilisation windows (when scaling down, the highest
+recommendation of the last five minutes) and by the scaling policies.
 """
 
 import math
@@ -18,7 +18,7 @@ TOLERANCE = 0.1
 
 @dataclass(frozen=True)
 class Sample:
-    """One pod: what it uses (None: unknown) and requests, in thousandths, and whether it is ready."""
+    """One pod: its usage (None: unknown) and request, in milli-units, and whether it is ready."""
 
     used: int | None
     requested: int = 0
@@ -27,14 +27,14 @@ class Sample:
 
 @dataclass
 class Memory:
-    """What an autoscaler remembers: recommendations and changes of size, with their moments. Losing it is harmless."""
+    """An autoscaler's recent recommendations and changes of size, with their times. Losing it is harmless."""
 
     recommended: list[tuple[float, int]] = field(default_factory=list)
     changes: list[tuple[float, int]] = field(default_factory=list)
 
 
 class NoMetric(Exception):
-    """The metric says nothing; `reason` goes into the ScalingActive condition."""
+    """The metric is not available; `reason` goes into the ScalingActive condition."""
 
     def __init__(self, reason: str, message: str) -> None:
         super().__init__(message)
@@ -47,7 +47,7 @@ def rules_of(hpa: Obj, up: bool) -> Obj:
 
 
 def tolerances(hpa: Obj) -> tuple[float, float]:
-    """(going down, going up), as parts of one."""
+    """Tolerances as fractions: (scaling down, scaling up)."""
     from matrixcontainer.kubeapi.meta.quantities import milli
 
     found = [rules_of(hpa, up).get("tolerance") for up in (False, True)]
@@ -63,21 +63,21 @@ def within(ratio: float, tolerance: tuple[float, float]) -> bool:
 
 
 def by_ratio(ratio: float, current: int, ready: int, tolerance: tuple[float, float]) -> int:
-    """For a value that all pods share: as many more pods as it is over its target."""
+    """Proposal for a value of the whole target: scale the ready pods by its ratio to the target value."""
     return current if within(ratio, tolerance) else math.ceil(ratio * ready)
 
 
 def by_average(total: int, target: int, current: int, tolerance: tuple[float, float]) -> int:
-    """For a value that is divided by the number of pods."""
+    """Proposal for a value that is averaged over the pods."""
     return current if current and within(total / (target * current), tolerance) else math.ceil(total / target)
 
 
 def by_pods(
     samples: list[Sample], target: float, current: int, tolerance: tuple[float, float], of_requests: bool, cpu: bool
 ) -> tuple[int, int]:
-    """(proposal, average use in the unit of the target): pods that are not ready or unknown never push further.
+    """(proposal, average usage in the unit of the target). Pods that are unready or without metrics only dampen it.
 
-    The target is a part of the requests (`of_requests`, 0.5 is 50 %) or thousandths per pod.
+    The target is a fraction of the requests (`of_requests`; 0.5 is 50 %), or milli-units per pod.
     """
     known = [s for s in samples if s.used is not None and (s.ready or not cpu)]
     missing = [s for s in samples if s.used is None]
@@ -117,7 +117,7 @@ def by_pods(
 
 
 def stabilized(memory: Memory, hpa: Obj, wanted: int, current: int, now: float) -> tuple[int, str]:
-    """(size, reason why it is not the one wanted)."""
+    """(size, reason if it differs from the wanted size)."""
     up_s, down_s = (rules_of(hpa, up).get("stabilizationWindowSeconds") or 0 for up in (True, False))
     if not memory.recommended:
         memory.recommended = [(now, current)]
@@ -132,7 +132,7 @@ def stabilized(memory: Memory, hpa: Obj, wanted: int, current: int, now: float) 
 
 
 def limited(memory: Memory, hpa: Obj, wanted: int, current: int, now: float) -> tuple[int, str, str]:
-    """(size, reason, message) after the policies, the minimum and the maximum; an empty reason means unlimited."""
+    """(size, reason, message) after applying policies, minimum and maximum; an empty reason means unlimited."""
     least, most = hpa["spec"].get("minReplicas", 1), hpa["spec"]["maxReplicas"]
     if wanted > current:
         limit = max(_policy_limit(rules_of(hpa, True), memory, current, now, up=True), current)
@@ -174,7 +174,7 @@ def _policy_limit(rules: Obj, memory: Memory, current: int, now: float, up: bool
 
 
 def remember(memory: Memory, hpa: Obj, change: int, now: float) -> None:
-    """A change of size counts against the policies for as long as the longest of their periods."""
+    """Record a change of size, which counts against the policies for the longest of their periods."""
     policies = rules_of(hpa, True)["policies"] + rules_of(hpa, False)["policies"]
     longest = max(policy["periodSeconds"] for policy in policies)
     memory.changes = [(at, was) for at, was in memory.changes if at > now - longest] + [(now, change)]

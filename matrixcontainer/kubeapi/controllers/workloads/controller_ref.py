@@ -1,7 +1,7 @@
-"""Who controls what: the one controller reference, adoption of what a selector finds, release of what it lost.
+"""Controller references: adoption of objects that match an owner's selector, and release of those that no longer do.
 
-An owner takes matching objects without a controller and gives up its own once they match no more. An object on its
-way out changes hands no more, and an owner on its way out takes nothing.
+An owner adopts matching objects without a controller and releases its own once they no longer match. Objects being
+deleted are neither adopted nor released, and owners being deleted adopt nothing.
 """
 
 from typing import Any
@@ -24,7 +24,7 @@ def reference_to(owner: dict[str, Any]) -> dict[str, Any]:
     }
 
 
-def sort_out(owner: dict[str, Any], owned: list[Any], ownerless: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
+def classify(owner: dict[str, Any], owned: list[Any], ownerless: list[Any]) -> tuple[list[Any], list[Any], list[Any]]:
     """(kept, to adopt, to release) for this owner."""
     selector = owner["spec"].get("selector")
     kept: list[Any] = []
@@ -49,8 +49,8 @@ async def claim(
     ownerless: list[Any],
     finalizer: str = "",
 ) -> bool:
-    """Adopt and release; True when anything changed hands. The finalizer comes and goes with the reference."""
-    _, adopted, released = sort_out(owner, owned, ownerless)
+    """Adopt and release objects; return whether there were any. The finalizer comes and goes with the reference."""
+    _, adopted, released = classify(owner, owned, ownerless)
     for thing in adopted:
         namespace, name = thing.key
         change = _with_owner(owner, thing.uid, resource, finalizer)

@@ -1,4 +1,4 @@
-"""Deployments: ReplicaSets by template hash, moved by rollout.py step by step, reported by rollout_status.py."""
+"""Deployments: ReplicaSets by template hash, scaled step by step as rollout.py decides; status by rollout_status.py."""
 
 from typing import Any
 
@@ -30,7 +30,7 @@ class Deployments(WorkloadController):
                     self.enqueue(record.key[1:])
 
     def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
-        """Recreate waits for the last old pod to be gone, which no ReplicaSet's status shows."""
+        """Recreate waits until the last old pod is gone, which no ReplicaSet's status shows."""
         gone = before is not None and (pod is None or (pod.ended and not before.ended))
         if gone and before is not None and before.owner_kind == "ReplicaSet":
             rs = self.informers.sets.get((before.key[0], before.owner_name))
@@ -64,19 +64,19 @@ class Deployments(WorkloadController):
     # ---- one step of a rollout
 
     async def _advance(self, deployment: Obj, sets: Sets) -> tuple[Sets, tuple[str, str] | None]:
-        """Take the next step; returns the sets as they are then, and what happened to the new one."""
+        """Do the next step of the rollout; return the resulting sets and the event about the new one, if any."""
         paused = bool(deployment["spec"].get("paused"))
         recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
         event = None
         if sets.new is not None:
-            await self._number(deployment, sets)
+            await self._set_revision(deployment, sets)
             if not paused and not any(
                 c["type"] == "Progressing" for c in (deployment.get("status") or {}).get("conditions") or []
             ):
                 event = "FoundNewReplicaSet", f'Found new replica set "{sets.new["metadata"]["name"]}"'
             sets = self._sets(deployment)
         if paused or rollout.spec_changed(deployment, sets):
-            await self._resize(deployment, sets, rollout.scaled(deployment, sets))
+            await self._resize(deployment, sets, rollout.proportional_sizes(deployment, sets))
             await self._annotate(deployment, sets)
             if paused:
                 await self._clean_up(deployment, sets)
@@ -87,23 +87,23 @@ class Deployments(WorkloadController):
         if recreate and self._old_pods_remain(sets):
             return sets, event
         if sets.new is None:
-            made = await self._make_set(deployment, sets)
+            made = await self._create_set(deployment, sets)
             if made is None:
                 return self._sets(deployment), None
             event = made
             sets = self._sets(deployment)
-            if sets.new is None:  # collected already, as its owner went in the meantime
+            if sets.new is None:  # garbage-collected already, as its owner is gone
                 return sets, event
         await self._roll(deployment, sets)
         return self._sets(deployment), event
 
     async def _roll(self, deployment: Obj, sets: Sets) -> None:
         assert sets.new is not None
-        wanted = rollout.grown(deployment, sets)
+        wanted = rollout.new_set_size(deployment, sets)
         if wanted != size_of(sets.new):
             await self._resize(deployment, sets, {sets.new["metadata"]["name"]: wanted})
             return
-        if smaller := rollout.shrunk(deployment, sets):
+        if smaller := rollout.old_set_sizes(deployment, sets):
             await self._resize(deployment, sets, smaller)
             return
         await self._annotate(deployment, sets)
@@ -113,8 +113,8 @@ class Deployments(WorkloadController):
     def _old_pods_remain(self, sets: Sets) -> bool:
         return any(not pod.ended for rs in sets.old for pod in self.informers.pods.owned_by(rs["metadata"]["uid"]))
 
-    async def _make_set(self, deployment: Obj, sets: Sets) -> tuple[str, str] | None:
-        """A ReplicaSet of the present template; None when its name was taken by another template."""
+    async def _create_set(self, deployment: Obj, sets: Sets) -> tuple[str, str] | None:
+        """Create the ReplicaSet of the current template; None if its name is taken by another template."""
         meta, spec = deployment["metadata"], deployment["spec"]
         collisions = (deployment.get("status") or {}).get("collisionCount") or 0
         mark = rollout.template_hash(spec["template"], collisions)
@@ -122,15 +122,15 @@ class Deployments(WorkloadController):
         template.setdefault("metadata", {}).setdefault("labels", {})[rollout.HASH_LABEL] = mark
         selector = copy_json(spec["selector"])
         selector.setdefault("matchLabels", {})[rollout.HASH_LABEL] = mark
-        size = rollout.grown(deployment, sets)
+        size = rollout.new_set_size(deployment, sets)
         name = f"{meta['name'][:242]}-{mark}"
         revision = max([0, *map(revision_of, sets.old)]) + 1
         body: Obj = {
             "metadata": {
                 "name": name,
                 "labels": template["metadata"]["labels"],
-                "annotations": self._copied(deployment, {})
-                | self._sizes(deployment)
+                "annotations": self._with_deployment_annotations(deployment, {})
+                | self._size_annotations(deployment)
                 | {rollout.REVISION: str(revision)},
                 "ownerReferences": [controller_ref.reference_to(deployment)],
             },
@@ -152,7 +152,7 @@ class Deployments(WorkloadController):
         return "NewReplicaSetCreated", f'Created new replica set "{name}"'
 
     async def _count_collision(self, deployment: Obj, collisions: int) -> None:
-        """Somebody else's ReplicaSet has the name: the next reconcile tries another."""
+        """Record that the name is taken, so that the next reconcile tries another."""
 
         def change(obj: Obj) -> Obj:
             obj.setdefault("status", {})["collisionCount"] = collisions + 1
@@ -162,14 +162,14 @@ class Deployments(WorkloadController):
 
     # ---- revisions and annotations
 
-    async def _number(self, deployment: Obj, sets: Sets) -> None:
-        """The set of the present template has the highest revision, and the Deployment says so."""
+    async def _set_revision(self, deployment: Obj, sets: Sets) -> None:
+        """Give the set of the current template the highest revision, and copy it to the Deployment."""
         assert sets.new is not None
         newest = max([0, *map(revision_of, sets.old)])
         current = revision_of(sets.new)
         revision = max(current, newest + 1) if current <= newest or not current else current
         notes = dict(sets.new["metadata"].get("annotations") or {})
-        wanted = self._copied(deployment, notes)
+        wanted = self._with_deployment_annotations(deployment, notes)
         if revision != current:
             if current:
                 history = [text for text in notes.get(rollout.REVISION_HISTORY, "").split(",") if text]
@@ -187,12 +187,12 @@ class Deployments(WorkloadController):
             await self._change_set(sets.new, change)
         await self._mark_revision(deployment, revision)
 
-    def _copied(self, deployment: Obj, notes: dict[str, str]) -> dict[str, str]:
-        """A set's annotations with those of its Deployment copied over."""
+    def _with_deployment_annotations(self, deployment: Obj, notes: dict[str, str]) -> dict[str, str]:
+        """A set's annotations, merged with its Deployment's."""
         own = deployment["metadata"].get("annotations") or {}
         return notes | {key: value for key, value in own.items() if key not in rollout.NOT_COPIED}
 
-    def _sizes(self, deployment: Obj) -> dict[str, str]:
+    def _size_annotations(self, deployment: Obj) -> dict[str, str]:
         wanted = size_of(deployment)
         return {rollout.DESIRED: str(wanted), rollout.MAXIMUM: str(wanted + rollout.bounds(deployment)[0])}
 
@@ -212,7 +212,7 @@ class Deployments(WorkloadController):
         await self.core.verbs.modify(self.informers.set_resource, *_key(rs), change, self.options())
 
     async def _resize(self, deployment: Obj, sets: Sets, sizes: dict[str, int]) -> None:
-        notes = self._sizes(deployment)
+        notes = self._size_annotations(deployment)
         for rs in sets.all:
             name = rs["metadata"]["name"]
             if (size := sizes.get(name)) is None:
@@ -227,8 +227,8 @@ class Deployments(WorkloadController):
             self._record_scaling(deployment, name, size_of(rs), size)
 
     async def _annotate(self, deployment: Obj, sets: Sets) -> None:
-        """Every set that has or will have pods carries the desired size it was scaled for."""
-        notes = self._sizes(deployment)
+        """Annotate every set that has or will have pods with the desired size that it was scaled for."""
+        notes = self._size_annotations(deployment)
 
         def change(obj: Obj) -> Obj:
             obj["metadata"].setdefault("annotations", {}).update(notes)

@@ -1,9 +1,9 @@
-"""HorizontalPodAutoscalers: every fifteen seconds, metrics in, one size out, written to the target's scale.
+"""HorizontalPodAutoscalers: every fifteen seconds, read the metrics, decide a size, write it to the target's scale.
 
-Its seconds are those of `Core.emulated_time`: what it reads and scales lives in emulated time, and so do its windows.
-The target may be any object with a scale subresource, of a built-in or a custom kind. Where the metrics come from is in
-usage_reader.py, what they lead to in autoscaler_decision.py. An autoscaler remembers recommendations and changes for
-its windows; after a restart it starts from the present size, so it never shrinks a target it knows nothing about.
+The period and the windows are in seconds of `Core.emulated_time`, in which the targets and their metrics live. The
+target may be any object with a scale subresource, built-in or custom. usage_reader.py reads the metrics,
+autoscaler_decision.py decides. An autoscaler remembers recommendations and changes for its windows; after a restart it
+starts from the current size, so it never scales down a target that it knows nothing about.
 """
 
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
@@ -38,7 +38,7 @@ from matrixcontainer.kubeapi.storage.objects import Change
 
 PERIOD_S = 15.0
 PERIOD_WALL_S_MIN, PERIOD_WALL_S_MAX = 0.1, 15.0
-"""The speed of the emulated world may change meanwhile: it is looked at again before it could make a difference."""
+"""Bounds on the wait, in wall-clock seconds, as the speed of emulated time may change meanwhile."""
 
 
 class HorizontalAutoscalers(WorkloadController):
@@ -51,7 +51,7 @@ class HorizontalAutoscalers(WorkloadController):
         self._memories: dict[str, Memory] = {}
 
     def on_change(self, change: Change) -> None:
-        """Its own status changes nothing."""
+        """Ignore status updates."""
         if change.type == "DELETED":
             self._memories.pop(change.record.uid, None)
         elif change.previous is None or _generation(change.previous.obj) != _generation(change.record.obj):
@@ -74,7 +74,7 @@ def _generation(obj: Obj) -> int:
 
 
 class _Evaluation:
-    """One autoscaler, evaluated once."""
+    """One evaluation of one autoscaler."""
 
     def __init__(self, controller: HorizontalAutoscalers, hpa: Obj, memory: Memory) -> None:
         self.controller, self.hpa, self.memory = controller, hpa, memory
@@ -180,7 +180,7 @@ class _Evaluation:
         return size, f"{name} {'above' if wanted > current else 'below'} target" if size != current else ""
 
     def _propose(self, metric: Obj, obj: Obj, resource: Resource, current: int) -> tuple[int, str, Obj]:
-        """(proposal, the metric in words, what the status says of it)."""
+        """(proposal, description of the metric, its entry in the status)."""
         kind = metric["type"]
         if kind in ("Resource", "ContainerResource"):
             return self._from_resource(metric, kind, obj, resource, current)
@@ -190,7 +190,7 @@ class _Evaluation:
             pods = self._pods(obj, resource)
             samples = [Sample(self.usages.custom_of_pod(pod, name), 0, ready) for pod, ready in pods]
             if all(sample.used is None for sample in samples):
-                raise NoMetric("FailedGetPodsMetric", f"unable to get metric {name}: no pod says it")
+                raise NoMetric("FailedGetPodsMetric", f"unable to get metric {name}: no pod reports it")
             target = milli(reported["target"]["averageValue"])
             size, average = by_pods(samples, target, current, self.tolerance, of_requests=False, cpu=False)
             status = {"metric": reported["metric"], "current": {"averageValue": spelled_milli(average)}}
@@ -261,7 +261,7 @@ class _Evaluation:
         return size, words, {"type": kind, part: status}
 
     def _pods(self, obj: Obj, resource: Resource) -> list[tuple[Obj, bool]]:
-        """The target's live pods, each with whether it is ready: found by the selector of its scale."""
+        """The target's active pods, by its scale's selector, each with whether it is ready."""
         assert resource.scale is not None
         text = scale_of(obj, resource.scale)["status"].get("selector", "")
         if not text:

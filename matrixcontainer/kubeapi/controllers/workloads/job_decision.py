@@ -1,9 +1,9 @@
-"""What a Job needs next, as one function: the Job, its pods and the time, in; a new status and actions, out.
+"""The Job controller's decision as a pure function: from a Job, its pods and the time to a new status and actions.
 
-A pod carries a finalizer until it has been counted. A pod that ended is first noted in the status as uncounted, then
-loses its finalizer, then moves into the count: a crash between any two steps neither loses nor repeats it. A Job that
-has reached its goal or its limit says so at once (SuccessCriteriaMet, FailureTarget) and is Complete or Failed when
-its last pod is gone.
+A pod has a finalizer until it is counted. A finished pod is first listed in the status as uncounted, then loses its
+finalizer, then is added to the count, so that a crash between any two steps neither loses nor double-counts it. A Job
+that reaches its goal or limit says so immediately (SuccessCriteriaMet, FailureTarget), and becomes Complete or Failed
+when its last pod is gone.
 """
 
 from dataclasses import dataclass, field
@@ -21,17 +21,17 @@ Obj = dict[str, Any]
 INDEX = "batch.kubernetes.io/job-completion-index"
 BACK_OFF_S, BACK_OFF_S_MAX = 10.0, 600.0
 INDEXES_MAX = 100_000
-"""As many completions as the API takes of an indexed Job."""
+"""Maximum completions that the API accepts for an indexed Job."""
 
 
 @dataclass
 class Plan:
-    """`make` lists the completion indexes of pods to create, None for pods without one."""
+    """The new status and actions. `make` has the completion indexes of pods to create, None for pods without one."""
 
     status: Obj
     make: list[int | None] = field(default_factory=list)
     remove: list[PodFacts] = field(default_factory=list)
-    uncounted_remove: bool = False  # those removed are not failures: take their finalizer first
+    uncounted_remove: bool = False  # removed pods must not count as failed: remove their finalizer first
     release: list[PodFacts] = field(default_factory=list)
     expire: bool = False
     again_s: float | None = None
@@ -42,8 +42,8 @@ def is_true(status: Obj, kind: str) -> Obj | None:
     return next((c for c in status.get("conditions") or [] if c["type"] == kind and c["status"] == "True"), None)
 
 
-def spelled_indexes(indexes: set[int]) -> str:
-    """{0, 1, 2, 5} as "0-2,5"."""
+def format_indexes(indexes: set[int]) -> str:
+    """Format {0, 1, 2, 5} as "0-2,5"."""
     parts: list[list[int]] = []
     for index in sorted(indexes):
         if parts and parts[-1][1] == index - 1:
@@ -53,7 +53,7 @@ def spelled_indexes(indexes: set[int]) -> str:
     return ",".join(str(first) if first == last else f"{first}-{last}" for first, last in parts)
 
 
-def read_indexes(text: str) -> set[int]:
+def parse_indexes(text: str) -> set[int]:
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
@@ -70,21 +70,21 @@ def plan(job: Obj, pods: list[PodFacts], now: float) -> Plan:
     current = job.get("status") or {}
     finished = is_true(current, "Complete") or is_true(current, "Failed")
     if finished:
-        return _afterwards(job, current, finished, pods, now)
+        return _plan_finished(job, current, finished, pods, now)
     decision = _Decision(job, pods, now)
     decision.count()
     decision.start()
     decision.conclude()
     if decision.target:
-        decision.wind_up()
+        decision.terminate()
     elif job["spec"].get("suspend"):
         decision.suspend()
     elif "deletionTimestamp" not in job["metadata"]:
-        decision.staff()
+        decision.adjust_pods()
     return decision.finish()
 
 
-def _afterwards(job: Obj, status: Obj, finished: Obj, pods: list[PodFacts], now: float) -> Plan:
+def _plan_finished(job: Obj, status: Obj, finished: Obj, pods: list[PodFacts], now: float) -> Plan:
     found = Plan(status, release=[pod for pod in pods if pod.tracked])
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is not None and "deletionTimestamp" not in job["metadata"]:
@@ -101,7 +101,7 @@ class _Decision:
         self.active = [pod for pod in pods if pod.active]
         self.leaving = [pod for pod in pods if pod.deleting and not pod.ended]
         self.indexed = self.spec.get("completionMode") == "Indexed"
-        self.done = read_indexes(self.status.get("completedIndexes", ""))
+        self.done = parse_indexes(self.status.get("completedIndexes", ""))
         self.target: Obj | None = None
 
     # ---- counting
@@ -149,13 +149,13 @@ class _Decision:
         if self.target:
             return
         if self._too_many_failures():
-            self._aim("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
+            self._set_target("FailureTarget", "BackoffLimitExceeded", "Job has reached the specified backoff limit")
         elif (left := self._seconds_left()) is not None and left <= 0:
-            self._aim("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline")
+            self._set_target("FailureTarget", "DeadlineExceeded", "Job was active longer than specified deadline")
         elif self._is_complete():
-            self._aim("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
+            self._set_target("SuccessCriteriaMet", "CompletionsReached", "Reached expected number of succeeded pods")
 
-    def _aim(self, kind: str, reason: str, message: str) -> None:
+    def _set_target(self, kind: str, reason: str, message: str) -> None:
         set_condition(self.status, kind, "True", reason, message, self.now)
         self.target = is_true(self.status, kind)
 
@@ -181,7 +181,7 @@ class _Decision:
 
     # ---- doing
 
-    def wind_up(self) -> None:
+    def terminate(self) -> None:
         assert self.target is not None
         self.found.remove = self.active
         if self.active or self.leaving or any(self.noted.values()):
@@ -201,8 +201,8 @@ class _Decision:
             set_condition(self.status, "Suspended", "True", "JobSuspended", "Job suspended", self.now)
             self.found.event = ("Suspended", "Job suspended", False)
 
-    def staff(self) -> None:
-        """As many pods as are wanted: too many lose the least useful, too few wait out the last failure."""
+    def adjust_pods(self) -> None:
+        """Adjust the number of pods: remove surplus ones, or create missing ones once the failure back-off is over."""
         if is_true(self.status, "Suspended"):
             set_condition(self.status, "Suspended", "False", "JobResumed", "Job resumed", self.now)
             self.status["startTime"] = timestamp(self.now)
@@ -225,7 +225,7 @@ class _Decision:
                 self.found.make = self._indexes(wanted - counted)
 
     def _back_off(self) -> float:
-        """Seconds until a failed pod may be replaced: ten after the first failure, twice as many after each."""
+        """Seconds until a failed pod may be replaced: ten after the first failure, doubling with each further one."""
         last = max((pod.finished for pod in self.pods if pod.phase == "Failed"), default=0.0)
         if not self.failed or not last:
             return 0.0
@@ -245,7 +245,7 @@ class _Decision:
         status["terminating"] = len(self.leaving)
         status["active"] = len(self.active)
         if self.indexed and self.done:
-            status["completedIndexes"] = spelled_indexes(self.done)
+            status["completedIndexes"] = format_indexes(self.done)
         for word in ("active", "succeeded", "failed"):
             if not status[word]:
                 del status[word]

@@ -1,4 +1,4 @@
-"""Jobs: carries out what job_decision.py decides. A Job managed by somebody else (`managedBy`) is left alone."""
+"""Jobs: carries out what job_decision.py decides. Jobs with another manager (`managedBy`) are left alone."""
 
 import asyncio
 
@@ -28,7 +28,7 @@ class Jobs(PodController):
                 self.enqueue((facts.key[0], facts.job_name))
 
     async def reconcile(self, key: Name) -> float | None:
-        """With "" for a name: of the pods that no Job controls."""
+        """Reconcile a Job; an empty name stands for the pods that no Job controls."""
         record = self.record(key)
         if record is None:
             await self._release_orphans(key, "")
@@ -54,20 +54,20 @@ class Jobs(PodController):
             reason, message, warning = coming.event
             self.events.event(job, reason, message, self.account, warning)
         await asyncio.gather(*(self._release(pod) for pod in coming.release))
-        await asyncio.gather(*(self._remove(job, pod, coming.uncounted_remove) for pod in coming.remove[:BURST]))
+        await asyncio.gather(*(self._remove_pod(job, pod, coming.uncounted_remove) for pod in coming.remove[:BURST]))
         try:
             await self.make_pods(job, [_pod(job, index) for index in coming.make[:BURST]])
         except ApiError as failure:
             self.events.event(job, "FailedCreate", f"Error creating: {failure}", self.account, warning=True)
             raise
 
-    async def _remove(self, job: Obj, pod: PodFacts, release_first: bool) -> None:
+    async def _remove_pod(self, job: Obj, pod: PodFacts, release_first: bool) -> None:
         if release_first:
             await self._release(pod)
         await self.remove_pod(job, pod)
 
     async def _release(self, pod: PodFacts) -> None:
-        """The pod has been counted, or nobody will: what kept it goes, unless another Job has adopted it by now."""
+        """Remove the finalizer of a pod that was counted or never will be, unless another Job has adopted it."""
         if not pod.tracked:
             return
 
@@ -80,7 +80,7 @@ class Jobs(PodController):
             await self.core.verbs.modify(self.informers.pod_resource, *pod.key, change, self.options())
 
     async def _release_orphans(self, key: Name, uid: str) -> None:
-        """Nobody counts the pods of a Job that is gone, though another one (`uid`) may have its name by now."""
+        """Release the pods of a deleted Job, which nobody will count; a new Job (`uid`) may have its name by now."""
         orphans = [pod for pod in self.informers.pods.tracked_for(*key) if not uid or pod.owner_uid != uid]
         await asyncio.gather(*(self._release(pod) for pod in orphans))
 
@@ -90,12 +90,12 @@ def _pod(job: Obj, index: int | None) -> Obj:
     body = pod_from(job["spec"]["template"], job, f"{name}-" if index is None else f"{name}-{index}-")
     body["metadata"].setdefault("finalizers", []).append(TRACKING)
     if index is not None:
-        _number(body, job, index)
+        _set_index(body, job, index)
     return body
 
 
-def _number(body: Obj, job: Obj, index: int) -> None:
-    """The pod of one completion index knows it by annotation, label, host name and environment."""
+def _set_index(body: Obj, job: Obj, index: int) -> None:
+    """Set the pod's completion index as annotation, label, hostname and environment variable."""
     for part in ("labels", "annotations"):
         body["metadata"].setdefault(part, {})[INDEX] = str(index)
     body["spec"]["hostname"] = f"{job['metadata']['name']}-{index}"[:63]

@@ -1,4 +1,4 @@
-"""Making and removing pods for their owner, with the events that tell of it; what ReplicaSets and Jobs do alike."""
+"""Creation and deletion of pods for their owner, with events; shared by ReplicaSets and Jobs."""
 
 import asyncio
 from typing import Any
@@ -9,13 +9,13 @@ from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
 from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
-BURST = 500  # pods made or removed in one reconcile
+BURST = 500  # maximum pods created or deleted in one reconcile
 
 Obj = dict[str, Any]
 
 
 def pod_from(template: Obj, owner: Obj, prefix: str) -> Obj:
-    """A new pod of the template; its name is made up from the prefix."""
+    """A new pod from the template; its name is generated from the prefix."""
     template = copy_json(template)
     meta = {k: v for k, v in (template.get("metadata") or {}).items() if k in ("labels", "annotations", "finalizers")}
     meta |= {"generateName": prefix, "ownerReferences": [controller_ref.reference_to(owner)]}
@@ -23,12 +23,12 @@ def pod_from(template: Obj, owner: Obj, prefix: str) -> Obj:
 
 
 class PodController(WorkloadController):
-    """One whose objects own pods. A pod of theirs bears the `finalizer`, if there is one, until it is let go."""
+    """A controller whose objects own pods. Their pods have the `finalizer`, if set, until they are released."""
 
     finalizer = ""
 
     async def make_pods(self, owner: Obj, pods: list[Obj]) -> None:
-        """In growing batches, so that what is refused is refused once and not five hundred times."""
+        """Create pods in growing batches, so that a rejected template fails once and not five hundred times."""
         size = 1
         while pods:
             batch, pods = pods[:size], pods[size:]
@@ -49,7 +49,7 @@ class PodController(WorkloadController):
         self.events.event(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}", self.account)
 
     async def claim_pods(self, owner: Obj) -> None:
-        """Adopt and release; when anything changed hands, come again."""
+        """Adopt and release pods; if there were any, reconcile again."""
         meta, pods = owner["metadata"], self.informers.pods
         found = pods.owned_by(meta["uid"]), pods.ownerless(meta["namespace"])
         if await controller_ref.claim(self, self.informers.pod_resource, owner, *found, self.finalizer):

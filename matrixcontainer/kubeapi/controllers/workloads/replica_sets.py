@@ -1,4 +1,4 @@
-"""ReplicaSets: as many live pods of the template as the spec says, and a status that counts them."""
+"""ReplicaSets: keep the number of active pods at spec.replicas, and report it in the status."""
 
 import asyncio
 from typing import Any
@@ -14,9 +14,10 @@ PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
 def deletion_order(pods: list[PodFacts], neighbours: dict[str, int]) -> list[PodFacts]:
-    """Those to lose first, first: no node, not running, not ready, cheap, crowded, newly ready, restarting, new.
+    """Pods in order of deletion; first those: unassigned, not running, not ready, of low deletion cost, on crowded
+    nodes, recently ready, often restarted, new.
 
-    `neighbours` counts, by node, the live pods of the same owner's owner.
+    `neighbours` counts active pods of the owner and its siblings by node.
     """
     return sorted(
         pods,
@@ -35,7 +36,7 @@ def deletion_order(pods: list[PodFacts], neighbours: dict[str, int]) -> list[Pod
 
 
 def counted(rs: dict[str, Any], pods: list[PodFacts], now: float) -> dict[str, Any]:
-    """The counts of the status; those that are zero are left out, as Go leaves them out."""
+    """The counts of the status; zeros are omitted, as in Go."""
     labels = (rs["spec"]["template"].get("metadata") or {}).get("labels") or {}
     wait_s = rs["spec"].get("minReadySeconds") or 0
     counts = {
@@ -46,7 +47,7 @@ def counted(rs: dict[str, Any], pods: list[PodFacts], now: float) -> dict[str, A
     return {"replicas": len(pods)} | {name: count for name, count in counts.items() if count}
 
 
-def soonest_available(pods: list[PodFacts], min_ready_s: int, now: float) -> float | None:
+def seconds_until_available(pods: list[PodFacts], min_ready_s: int, now: float) -> float | None:
     """Seconds until the next ready pod counts as available."""
     waits = [pod.ready_since + min_ready_s - now for pod in pods if pod.ready and not pod.available(min_ready_s, now)]
     return min(waits, default=None)
@@ -57,7 +58,7 @@ class ReplicaSets(PodController):
     account = "replicaset-controller"
 
     def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
-        """A pod came, changed or went."""
+        """A pod was created, changed or deleted."""
         for facts in (before, pod):
             if facts is not None and facts.owner_kind == "ReplicaSet":
                 self.enqueue((facts.key[0], facts.owner_name))
@@ -85,10 +86,10 @@ class ReplicaSets(PodController):
         await self._write_status(key, rs, active, failure)
         if failure is not None:
             raise failure[1]
-        return soonest_available(active, rs["spec"].get("minReadySeconds") or 0, self.core.now())
+        return seconds_until_available(active, rs["spec"].get("minReadySeconds") or 0, self.core.now())
 
     async def _scale(self, rs: dict[str, Any], active: list[PodFacts]) -> tuple[str, ApiError] | None:
-        """Make or remove pods; returns what failed (the condition's reason, the refusal)."""
+        """Create or delete pods; return (condition reason, error) if that fails."""
         missing = (rs["spec"].get("replicas") or 0) - len(active)
         try:
             if missing > 0:
@@ -105,7 +106,7 @@ class ReplicaSets(PodController):
         return None
 
     def _neighbours(self, rs: dict[str, Any]) -> dict[str, int]:
-        """Live pods by node, of this set and of those that belong to the same owner."""
+        """Active pods by node, of this set and of those with the same owner."""
         uids = {rs["metadata"]["uid"]}
         owner = controller_ref.controller_of(rs["metadata"])
         if owner is not None:
@@ -128,7 +129,9 @@ class ReplicaSets(PodController):
         if current:
             status["conditions"] = current
         reported = next((c["reason"] for c in current if c["type"] == "ReplicaFailure"), None)
-        if failure is not None and reported != failure[0]:  # its message names another pod each time, which is no news
+        if (
+            failure is not None and reported != failure[0]
+        ):  # the message differs for every pod, so it does not count as a change
             set_condition(status, "ReplicaFailure", "True", failure[0], str(failure[1]), self.core.now())
         if status == rs.get("status"):
             return

@@ -1,8 +1,8 @@
-"""How a Deployment moves from one template to the next: every decision as a function of plain objects.
+"""Rollout decisions of Deployments, as pure functions.
 
-`Sets` is the Deployment's ReplicaSets, the one of the present template apart from the older ones. Sizes are decided one
-move at a time: the new set grows while the surge allows, the old ones shrink while enough pods stay available; the
-caller applies a move and comes back when pods have followed.
+`Sets` has the ReplicaSet of the current template and the old ones. Sizes change one step at a time: the new set grows
+within maxSurge, the old ones shrink while enough pods stay available. The caller applies a step and continues once the
+pods have followed.
 """
 
 import hashlib
@@ -36,7 +36,7 @@ SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 
 
 def plain_template(template: Obj) -> Obj:
-    """The template without the hash label, defaults filled in, for comparing."""
+    """The template without the hash label and with defaults, for comparison."""
     plain = copy_json(template)
     meta = plain.get("metadata") or {}
     labels = {key: value for key, value in (meta.get("labels") or {}).items() if key != HASH_LABEL}
@@ -47,7 +47,7 @@ def plain_template(template: Obj) -> Obj:
 
 
 def template_hash(template: Obj, collisions: int) -> str:
-    """A short word that names the template; `collisions` makes another when the first is taken."""
+    """A short hash of the template; `collisions` varies it if the name is taken."""
     import orjson
 
     text = orjson.dumps(plain_template(template), option=orjson.OPT_SORT_KEYS) + (
@@ -69,7 +69,7 @@ def available_of(rs: Obj) -> int:
 
 
 def share(value: Any, total: int, up: bool) -> int:
-    """A number, or a percentage of the total rounded up or down; any other text is none."""
+    """A number, or a percentage of the total, rounded up or down; other strings count as 0."""
     if isinstance(value, str) and not value.removesuffix("%").isdecimal():
         return 0
     if isinstance(value, str) and value.endswith("%"):
@@ -79,7 +79,7 @@ def share(value: Any, total: int, up: bool) -> int:
 
 
 def bounds(deployment: Obj) -> tuple[int, int]:
-    """(pods above the desired number, pods below it) during a rolling update; never both zero."""
+    """(maxSurge, maxUnavailable) in pods; never both zero in a rolling update."""
     strategy = deployment["spec"].get("strategy") or {}
     wanted = size_of(deployment)
     if strategy.get("type") != "RollingUpdate":
@@ -116,15 +116,15 @@ def revision_of(obj: Obj) -> int:
 
 
 def split(deployment: Obj, replica_sets: list[Obj]) -> Sets:
-    """The oldest set with the present template is the new one."""
+    """Split the sets: the oldest one with the current template is the new one."""
     wanted = plain_template(deployment["spec"]["template"])
     ordered = sorted(replica_sets, key=_by_age)
     new = next((rs for rs in ordered if plain_template(rs["spec"]["template"]) == wanted), None)
     return Sets(new, [rs for rs in ordered if rs is not new])
 
 
-def grown(deployment: Obj, sets: Sets) -> int:
-    """How large the new set may be now."""
+def new_set_size(deployment: Obj, sets: Sets) -> int:
+    """The size that the new set may have now."""
     wanted = size_of(deployment)
     current = size_of(sets.new) if sets.new else 0
     if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
@@ -136,8 +136,8 @@ def grown(deployment: Obj, sets: Sets) -> int:
     return current + max(min(room, wanted - current), 0)
 
 
-def shrunk(deployment: Obj, sets: Sets) -> dict[str, int]:
-    """New sizes of old sets, by name: unhealthy pods go first, then as many healthy ones as may be missed."""
+def old_set_sizes(deployment: Obj, sets: Sets) -> dict[str, int]:
+    """New sizes of old sets, by name: remove unhealthy pods first, then healthy ones within maxUnavailable."""
     sizes = {rs["metadata"]["name"]: size_of(rs) for rs in sets.old}
     if not any(sizes.values()):
         return {}
@@ -162,8 +162,8 @@ def shrunk(deployment: Obj, sets: Sets) -> dict[str, int]:
     }
 
 
-def scaled(deployment: Obj, sets: Sets) -> dict[str, int]:
-    """New sizes after the desired number changed: one active set takes it all, several share it in proportion."""
+def proportional_sizes(deployment: Obj, sets: Sets) -> dict[str, int]:
+    """New sizes after the desired number changed: a single active set takes all of it, several share in proportion."""
     wanted = size_of(deployment)
     active = sets.active
     if len(active) <= 1:
@@ -207,14 +207,14 @@ def _proportion(deployment: Obj, rs: Obj, to_add: int, added: int) -> int:
 
 
 def spec_changed(deployment: Obj, sets: Sets) -> bool:
-    """Whether the active sets were last sized for another number of replicas."""
+    """Whether the active sets were last scaled for a different number of replicas."""
     wanted = str(size_of(deployment))
     current = [(rs["metadata"].get("annotations") or {}).get(DESIRED) for rs in sets.active]
     return any(text is not None and text != wanted for text in current)
 
 
 def to_clean_up(deployment: Obj, sets: Sets) -> list[Obj]:
-    """Old, empty sets beyond the revision history limit, oldest revision first."""
+    """Old empty sets beyond revisionHistoryLimit, oldest revision first."""
     limit = deployment["spec"].get("revisionHistoryLimit")
     if limit is None:
         return []

@@ -1,7 +1,8 @@
-"""The status of a Deployment and the conditions that kubectl, Helm and people wait for.
+"""The status of a Deployment, with the conditions that kubectl, Helm and users wait for.
 
-`Available` says whether enough pods serve; `Progressing` tells the story of a rollout: a set was made or found, pods
-follow, all have followed (NewReplicaSetAvailable), or none did within the deadline (ProgressDeadlineExceeded).
+`Available` says whether enough pods are available. `Progressing` tracks the rollout: a set was created or found, pods
+are following, all have followed (NewReplicaSetAvailable), or there was no progress within the deadline
+(ProgressDeadlineExceeded).
 """
 
 from typing import Any
@@ -53,7 +54,8 @@ def condition(status: Obj, kind: str) -> Obj | None:
 def set_condition(
     status: Obj, kind: str, value: str, reason: str, message: str, now: float, refresh: bool = False
 ) -> None:
-    """Like upstream: nothing happens while status and reason stay, unless `refresh`; the transition keeps its time."""
+    """Set a condition, as upstream: unless `refresh`, not if status and reason are unchanged. lastTransitionTime
+    changes only with the status."""
     current = condition(status, kind)
     if current and current["status"] == value and current.get("reason") == reason and not refresh:
         return
@@ -71,7 +73,7 @@ def set_condition(
 
 
 def seconds_left(deployment: Obj, status: Obj, now: float) -> float | None:
-    """Until the progress deadline; None when no deadline runs."""
+    """Seconds until the progress deadline; None if none is running."""
     deadline = deployment["spec"].get("progressDeadlineSeconds")
     current = condition(status, "Progressing")
     if deadline is None or deadline >= NO_DEADLINE or current is None:
@@ -82,24 +84,24 @@ def seconds_left(deployment: Obj, status: Obj, now: float) -> float | None:
 
 
 def status_of(deployment: Obj, sets: Sets, now: float, event: tuple[str, str] | None = None) -> Obj:
-    """The status now. `event` is (reason, message) of what happened to the new set just now, if anything did."""
+    """The current status. `event` is (reason, message) for what was just done to the new set, if anything."""
     before = deployment.get("status") or {}
     status = counts_of(deployment, sets)
     status["observedGeneration"] = deployment["metadata"].get("generation", 0)
     if before.get("collisionCount"):
         status["collisionCount"] = before["collisionCount"]
     status["conditions"] = [dict(c) for c in before.get("conditions") or []]
-    _say_available(deployment, status, now)
+    _set_available(deployment, status, now)
     deadline = deployment["spec"].get("progressDeadlineSeconds")
     if deadline is None or deadline >= NO_DEADLINE:
         status["conditions"] = [c for c in status["conditions"] if c["type"] != "Progressing"]
     else:
-        _say_progress(deployment, before, status, sets, now, event)
-    _say_failure(status, sets, now)
+        _set_progressing(deployment, before, status, sets, now, event)
+    _set_replica_failure(status, sets, now)
     return status
 
 
-def _say_available(deployment: Obj, status: Obj, now: float) -> None:
+def _set_available(deployment: Obj, status: Obj, now: float) -> None:
     if status.get("availableReplicas", 0) >= size_of(deployment) - bounds(deployment)[1]:
         text = "Deployment has minimum availability."
         set_condition(status, "Available", "True", "MinimumReplicasAvailable", text, now)
@@ -108,7 +110,7 @@ def _say_available(deployment: Obj, status: Obj, now: float) -> None:
         set_condition(status, "Available", "False", "MinimumReplicasUnavailable", text, now)
 
 
-def _say_progress(
+def _set_progressing(
     deployment: Obj, before: Obj, status: Obj, sets: Sets, now: float, event: tuple[str, str] | None
 ) -> None:
     current = condition(status, "Progressing")
@@ -138,7 +140,7 @@ def _say_progress(
         set_condition(status, "Progressing", "False", EXCEEDED, f"{name} has timed out progressing.", now)
 
 
-def _say_failure(status: Obj, sets: Sets, now: float) -> None:
+def _set_replica_failure(status: Obj, sets: Sets, now: float) -> None:
     found = [condition(rs.get("status") or {}, "ReplicaFailure") for rs in sets.all]
     failure: dict[str, Any] | None = next((c for c in found if c and c["status"] == "True"), None)
     if failure is None:

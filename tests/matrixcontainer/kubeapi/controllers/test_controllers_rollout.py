@@ -7,20 +7,20 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node, filter_reason
-from matrixcontainer.kubeapi.controllers.workloads.job_decision import read_indexes, spelled_indexes
+from matrixcontainer.kubeapi.controllers.workloads.job_decision import format_indexes, parse_indexes
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
 from matrixcontainer.kubeapi.controllers.workloads.rollout import (
     DESIRED,
     MAXIMUM,
     Sets,
     bounds,
-    grown,
-    scaled,
-    shrunk,
+    new_set_size,
+    old_set_sizes,
+    proportional_sizes,
     spec_changed,
     template_hash,
 )
-from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, understood
+from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, parse_command
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
 from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts, requests_of
 from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
@@ -67,7 +67,7 @@ def test_bounds(replicas: int, surge: Any, unavailable: Any, found: tuple[int, i
     ],
 )
 def test_the_new_set_grows_while_the_surge_allows(replicas: int, surge: Any, new: int, old: int, size: int) -> None:
-    assert grown(deployment(replicas, surge, 0), Sets(a_set("n2", new), [a_set("o1", old)])) == size
+    assert new_set_size(deployment(replicas, surge, 0), Sets(a_set("n2", new), [a_set("o1", old)])) == size
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_the_new_set_grows_while_the_surge_allows(replicas: int, surge: Any, new
     ],
 )
 def test_old_sets_shrink_while_enough_serve(unavailable: int, new: Any, olds: list[Any], sizes: dict[str, int]) -> None:
-    assert shrunk(deployment(4, 1, unavailable), Sets(a_set(*new), [a_set(*old) for old in olds])) == sizes
+    assert old_set_sizes(deployment(4, 1, unavailable), Sets(a_set(*new), [a_set(*old) for old in olds])) == sizes
 
 
 def test_a_wish_is_shared_by_the_sets_of_a_rollout() -> None:
@@ -90,11 +90,11 @@ def test_a_wish_is_shared_by_the_sets_of_a_rollout() -> None:
     sets = Sets(a_set("n2", 8, 3, notes), [a_set("o1", 4, 4, notes)])
     desired = deployment(20, 2, 0)
     assert spec_changed(desired, sets)
-    sizes = scaled(desired, sets)
+    sizes = proportional_sizes(desired, sets)
     assert sum(sizes.values()) == 22
     assert sizes["n2"] > sizes["o1"] > 4
-    assert scaled(deployment(0, 2, 0), sets) == {"n2": 0, "o1": 0}
-    assert scaled(deployment(5), Sets(None, [a_set("o1", 3)])) == {"o1": 5}
+    assert proportional_sizes(deployment(0, 2, 0), sets) == {"n2": 0, "o1": 0}
+    assert proportional_sizes(deployment(5), Sets(None, [a_set("o1", 3)])) == {"o1": 5}
 
 
 def test_the_hash_names_the_template_and_nothing_else() -> None:
@@ -179,7 +179,7 @@ def test_affinity_taints_and_the_emptiest_node() -> None:
     ],
 )
 def test_commands(words: list[str], action: ScriptAction) -> None:
-    assert understood(words) == action
+    assert parse_command(words) == action
 
 
 def test_amounts_and_indexes() -> None:
@@ -195,5 +195,5 @@ def test_amounts_and_indexes() -> None:
         "initContainers": [{"resources": {"requests": {"cpu": "2"}}}],
     }
     assert requests_of(asks) == {"cpu": 2000, "x/npu": 8000}
-    assert spelled_indexes({0, 1, 2, 5}) == "0-2,5"
-    assert read_indexes("0-2,5") == {0, 1, 2, 5}
+    assert format_indexes({0, 1, 2, 5}) == "0-2,5"
+    assert parse_indexes("0-2,5") == {0, 1, 2, 5}

@@ -27,11 +27,11 @@ def seen(pods: PodIndex, name: str, uid: str = "", **status: Any) -> PodFacts:
 def test_a_promise_lasts_until_the_status_shows_it() -> None:
     pods = PodIndex()
     a = seen(pods, "a")
-    assert pods.promised(a, ADDRESS) == ADDRESS
-    assert pods.promised(seen(pods, "b"), ADDRESS) == ""
+    assert pods.assign_address(a, ADDRESS) == ADDRESS
+    assert pods.assign_address(seen(pods, "b"), ADDRESS) == ""
     a = seen(pods, "a", phase="Pending")
-    assert pods.promised(a, NEXT) == ADDRESS, "asked again, it is the same"
-    assert pods.promised(seen(pods, "b"), ADDRESS) == ""
+    assert pods.assign_address(a, NEXT) == ADDRESS, "asked again, it is the same"
+    assert pods.assign_address(seen(pods, "b"), ADDRESS) == ""
     seen(pods, "a", phase="Running", podIP=ADDRESS)
     assert pods.addresses == {ADDRESS: ("d", "a")}
     pods.drop(("d", "a"))
@@ -41,7 +41,7 @@ def test_a_promise_lasts_until_the_status_shows_it() -> None:
 @pytest.mark.parametrize("end", ["gone", "failed", "replaced", "shown otherwise"])
 def test_what_was_promised_to_a_pod_that_never_had_it_is_free_again(end: str) -> None:
     pods = PodIndex()
-    assert pods.promised(seen(pods, "a"), ADDRESS) == ADDRESS
+    assert pods.assign_address(seen(pods, "a"), ADDRESS) == ADDRESS
     match end:
         case "gone":
             pods.drop(("d", "a"))
@@ -51,5 +51,5 @@ def test_what_was_promised_to_a_pod_that_never_had_it_is_free_again(end: str) ->
             seen(pods, "a", uid="another")
         case _:
             seen(pods, "a", phase="Running", podIP=NEXT)
-    assert pods.promised(seen(pods, "b"), ADDRESS) == ADDRESS
+    assert pods.assign_address(seen(pods, "b"), ADDRESS) == ADDRESS
     assert pods.addresses.get(ADDRESS) == ("d", "b")

@@ -9,7 +9,7 @@ import pytest
 from matrixcontainer.kubeapi.cel import cost
 from matrixcontainer.kubeapi.cel.checker import check_rules
 from matrixcontainer.kubeapi.cel.environment import check, evaluate
-from matrixcontainer.kubeapi.cel.preprocess import respell
+from matrixcontainer.kubeapi.cel.preprocess import rewrite_syntax
 from matrixcontainer.kubeapi.schema.structural import Schema
 
 TEXT = {"type": "string", "maxLength": 60}
@@ -73,10 +73,10 @@ def test_values_in_formats() -> None:
 
 
 def test_quoted_text_is_not_respelled() -> None:
-    assert respell("self.a == '.?b' && self.?c.d == \"x[?1]\"") == (
+    assert rewrite_syntax("self.a == '.?b' && self.?c.d == \"x[?1]\"") == (
         """self.a == '.?b' && self.optSelect("c").optSelect("d") == "x[?1]\""""
     )
-    assert respell("self.?a.orValue(1)") == 'self.optSelect("a").orValue(1)'
+    assert rewrite_syntax("self.?a.orValue(1)") == 'self.optSelect("a").orValue(1)'
 
 
 @pytest.mark.parametrize(

@@ -151,8 +151,8 @@ async def test_who_cannot_be_asked(widgets: Talk, hooks: Hooks) -> None:
     behind = gone | {"clientConfig": {"service": {"name": "s", "namespace": "default"}}}
     path = f"{CONFIGURATIONS}/validatingwebhookconfigurations/tests"
     warned = await widgets.patch(path, {"webhooks": [behind]})
-    assert "cannot be reached here" in warned.warnings[0]
-    assert "cannot be reached here" in (await widgets.post(WIDGETS, a_widget("two"))).body["message"]
+    assert "cannot be called by this server" in warned.warnings[0]
+    assert "cannot be called by this server" in (await widgets.post(WIDGETS, a_widget("two"))).body["message"]
     assert (await widgets.delete(path)).code == 200
 
 
