@@ -1,4 +1,4 @@
-"""CloudMatrix-Infer: a model served on an instance, live and in virtual time.
+"""CloudMatrix-Infer: models served on an instance, live and in virtual time.
 
-It allocates nothing: it lives on what an instance has.
+It allocates no nodes or slices: it runs on those of an instance.
 """

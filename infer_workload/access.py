@@ -1,4 +1,4 @@
-"""Who may do what in CloudMatrix-Infer, its OpenAI endpoint included."""
+"""Access rules of CloudMatrix-Infer, including its OpenAI endpoint."""
 
 from __future__ import annotations
 

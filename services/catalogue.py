@@ -1,4 +1,4 @@
-"""The processes of a stack, their ports, and who calls whom. Compose and the chart are compared with it."""
+"""The processes of a stack, their ports, and which calls which. Tests compare Compose and the chart with it."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Process:
-    """One process: how it is started, where it listens (0: nowhere), whom it calls, what it is for."""
+    """One process: its module, its port (0: none), the processes it calls, and its purpose."""
 
     name: str
     module: str
@@ -16,12 +16,12 @@ class Process:
     purpose: str
     has_database: bool = False
     keeps_files: bool = False
-    """Whether its state folder holds more than the SQLite file of a database: it needs a disk on PostgreSQL too."""
+    """Whether its state folder holds more than a SQLite database, so that it needs a disk with PostgreSQL too."""
     scheme: str = "http"
     optional: tuple[str, ...] = ()
-    """Which of those it calls it can do without."""
+    """The called processes that it can do without."""
     role: str = ""
-    """Of the token it shows to those it calls: no more than its calls need. It acts for all projects."""
+    """The role of the token that it sends: no more than its calls need. It acts for all projects."""
 
 
 PROCESSES: tuple[Process, ...] = (

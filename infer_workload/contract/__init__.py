@@ -1,1 +1,1 @@
-"""What is asked of CloudMatrix-Infer and what it shows, as documents on the wire."""
+"""The requests and views of CloudMatrix-Infer's API, as documents on the wire."""

@@ -1,4 +1,4 @@
-"""The caches of a deployment: whose memory they have, the models and blocks in them, and blocks brought along."""
+"""The caches of a deployment: the memory they are granted, the models and blocks in them, and imported blocks."""
 
 from __future__ import annotations
 
@@ -11,50 +11,56 @@ from matrixcommon.model.resource_model import ApiModel
 
 
 class CacheMemoryView(ApiModel):
-    """The memory of servers that the caches of a deployment have: an allocation at MatrixResource."""
+    """The server memory of a deployment's caches: an allocation at MatrixResource."""
 
-    allocation: str = Field(description="its name")
-    requested_gib: int = Field(description="GiB asked for, of all nodes together")
-    granted_gib: int = Field(description="GiB that are held, and used")
-    nodes: dict[str, int] = Field(default_factory=empty_dict, description="GiB held of each node")
-    reason: str = Field(description="Granted, or why less than that is held than was asked for")
+    allocation: str = Field(description="name of the allocation")
+    requested_gib: int = Field(description="GiB requested, over all nodes")
+    granted_gib: int = Field(description="GiB allocated, which is what the caches use")
+    nodes: dict[str, int] = Field(default_factory=empty_dict, description="GiB allocated on each node")
+    reason: str = Field(description="Granted, or why less is allocated than was requested")
     message: str = ""
 
 
 class CachedModelView(ApiModel):
-    """A model of the model cache, and how long it takes to have it on the dies of this deployment."""
+    """A model of the model cache, and how long this deployment's dies take to load it."""
 
     model: str
-    served: bool = Field(description="whether it is the one that the deployment serves")
-    gb: float = Field(description="its weights, once")
-    tier: Literal["Memory", "SolidState", "ObjectStore"] = Field(description="where they are")
-    load_s: float | None = Field(None, description="until all dies have their weights; none where they do not fit them")
-    switch_s: float | None = Field(None, description="until dies that serve another go over: ranks, graphs, the load")
-    start_s: float | None = Field(None, description="from nothing to serving: executors, graphs, the load")
+    served: bool = Field(description="whether the deployment serves this model")
+    gb: float = Field(description="size of one copy of its weights, GB")
+    tier: Literal["Memory", "SolidState", "ObjectStore"] = Field(description="where the weights are stored")
+    load_s: float | None = Field(
+        None, description="seconds to load the weights onto all dies; null if they do not fit the dies"
+    )
+    switch_s: float | None = Field(
+        None, description="seconds to switch dies from another model to this one: ranks, graphs and weights"
+    )
+    start_s: float | None = Field(None, description="seconds from nothing to serving: executors, graphs and weights")
 
 
 class ModelCacheView(ApiModel):
-    """Weights in the memory of the pool."""
+    """Model weights kept in the nodes' pooled memory."""
 
     nodes: int = Field(description="nodes that lend it memory")
-    memory_gb: float = Field(description="memory that it has")
-    used_gb: float = Field(description="of that, with weights in it")
-    ssd_gb: float = Field(description="solid state that it has")
-    ssd_used_gb: float
+    memory_gb: float = Field(description="memory of the cache, GB")
+    used_gb: float = Field(description="memory that holds weights, GB")
+    ssd_gb: float = Field(description="solid-state storage of the cache, GB")
+    ssd_used_gb: float = Field(description="solid-state storage that holds weights, GB")
     models: list[CachedModelView]
 
 
 class CachedBlock(ApiModel):
-    """A block of the context cache: which, and where; not what is in it."""
+    """The key and location of a block of the context cache; its content is not included."""
 
-    key: str = Field(pattern=r"^-?\d{1,40}$", description="the hash of everything up to its end, as a number")
-    node: str = Field(min_length=1, max_length=127, description="the node it lies on")
+    key: str = Field(
+        pattern=r"^-?\d{1,40}$", description="hash of the prompt from its start to the block's end, a decimal number"
+    )
+    node: str = Field(min_length=1, max_length=127, description="node that stores it")
     tier: Literal["Memory", "SolidState"] = "Memory"
-    namespace: str = Field("", max_length=127, description="the project whose it is, where shares are bounded")
+    namespace: str = Field("", max_length=127, description="project that it is counted to, if shares are limited")
 
 
 class ContextCacheView(ApiModel):
-    """The context cache of a deployment, and its blocks, the latest used first, in pages."""
+    """The context cache of a deployment and one page of its blocks, the most recently used first."""
 
     model: str
     block_tokens: int
@@ -64,25 +70,25 @@ class ContextCacheView(ApiModel):
     ssd_blocks_max: int
     nodes: list[str] = Field(description="nodes that lend it memory")
     blocks: list[CachedBlock]
-    next_page_token: str | None = Field(None, description="ask with it for the blocks that come after these")
+    next_page_token: str | None = Field(None, description="pass it to get the next page of blocks; null on the last")
 
 
 class WarmRequest(ApiModel):
-    """Blocks that another context cache held, as its export shows them, the latest used first."""
+    """Blocks exported from another context cache, the most recently used first."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"model": "deepseek-r1", "blockTokens": 512, "blocks": [{"key": "42", "node": "sn0-c00-n0"}]},
     )
 
-    model: str = Field(min_length=1, max_length=127, description="whose KV it is")
-    block_tokens: int = Field(ge=128, le=512, description="tokens of a block")
+    model: str = Field(min_length=1, max_length=127, description="model whose KV the blocks hold")
+    block_tokens: int = Field(ge=128, le=512, description="tokens per block")
     blocks: list[CachedBlock] = Field(max_length=10_000)
 
 
 class WarmView(ApiModel):
-    """What became of them, in blocks."""
+    """The result of an import, in blocks."""
 
-    taken: int = Field(description="held from now on")
-    known: int = Field(description="held before")
-    elsewhere: int = Field(description="left out: they, and what is in them, lie on nodes that do not cache here")
-    no_room: int = Field(description="left out: the tier, or the project's share of it, is full")
+    taken: int = Field(description="added to the cache")
+    known: int = Field(description="already in the cache")
+    elsewhere: int = Field(description="skipped: stored on nodes that do not cache for this deployment")
+    no_room: int = Field(description="skipped: the tier, or the project's share of it, is full")

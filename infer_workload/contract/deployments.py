@@ -1,4 +1,4 @@
-"""A deployment as it is asked for, and as it is: its shape, its objective, its pools."""
+"""A deployment as requested and as it runs: its shape, its objective, its pools."""
 
 from __future__ import annotations
 
@@ -17,103 +17,120 @@ Npus = Annotated[int, Field(ge=8, le=32768, multiple_of=8, description="whole no
 
 
 class DeploymentShape(ApiModel):
-    """How a model is served. What is left out follows the proportions of the paper's deployment."""
+    """How a model is served. Fields left out follow the proportions of the paper's deployment."""
 
     prefill_npus: Npus | None = Field(None, description="NPUs of the prefill pool, in whole nodes of 8")
     decode_npus: Npus | None = Field(None, description="NPUs of the decode pool, in whole nodes of 8")
     caching_nodes: int | None = Field(
-        None, ge=1, le=4096, description="nodes of both that lend their memory to the context cache; by default all"
+        None,
+        ge=1,
+        le=4096,
+        description="nodes of both pools that lend their memory to the context cache; by default all",
     )
-    block_tokens: int = Field(512, ge=128, le=512, description="tokens of one block of the context cache")
-    batch_per_npu: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    block_tokens: int = Field(512, ge=128, le=512, description="tokens per block of the context cache")
+    batch_per_npu: int | None = Field(
+        None, ge=2, le=1024, description="most requests that one NPU decodes at the same time"
+    )
     tpot_target_s: float | None = Field(
         None,
         gt=0,
         le=60,
-        description="seconds of a token that the batch adapts to: requests that would make it take longer wait. "
-        "Left out, an objective's, where there is one",
+        description="target time per token, in seconds, to which the batch adapts: requests that would push it higher "
+        "wait. By default the objective's tpotS, if there is an objective",
     )
-    context_cache: bool = Field(True, description="whether prompts that begin as earlier ones are read from the cache")
+    context_cache: bool = Field(True, description="whether to reuse cached KV for prompts that share a prefix")
     cache_plane: Literal["ub", "vpc"] | None = Field(
         None,
-        description="the plane that cached blocks are read over; by default UB where the machine's leaves the node, "
-        "else VPC. One that the machine does not have between its nodes is refused",
+        description="plane over which cached blocks are read; by default UB if the machine's UB spans nodes, else VPC. "
+        "A plane that does not connect the machine's nodes is refused",
     )
     cache_gb_per_node: float | None = Field(
-        None, ge=0, le=4096, description="memory of each caching node for the context cache, GB; by default a quarter"
+        None,
+        ge=0,
+        le=4096,
+        description="context-cache memory on each caching node, GB; by default a quarter of the node's memory",
     )
-    cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
+    cache_ssd_gb_per_node: float = Field(
+        0.0, ge=0, le=65_536, description="solid-state tier behind that memory on each node, GB; 0 for none"
+    )
     cache_eviction: Literal["lru", "cost"] = Field(
-        "lru", description="what goes first: the least recently used, or what costs least to compute again"
+        "lru", description="which blocks to evict first: lru, the least recently used; cost, the cheapest to recompute"
     )
     cache_project_share: float = Field(
-        1.0, gt=0, le=1, description="the part of the cache's memory that one project's prompts may hold"
+        1.0, gt=0, le=1, description="largest fraction of the cache's memory that one project's prompts may hold"
     )
     model_cache_gb_per_node: float | None = Field(
-        None, ge=0, le=4096, description="memory of each node for weights, GB; by default what its models need"
+        None, ge=0, le=4096, description="model-cache memory on each node, GB; by default as much as its models need"
     )
-    model_cache_ssd_gb_per_node: float = Field(0.0, ge=0, le=65_536, description="solid state behind it, GB; 0: none")
+    model_cache_ssd_gb_per_node: float = Field(
+        0.0, ge=0, le=65_536, description="solid-state tier behind that memory on each node, GB; 0 for none"
+    )
     model_cache_models: list[str] = Field(
         default_factory=empty_list,
         max_length=32,
-        description="further models whose weights the pool keeps, the most wanted first; the served one comes before",
+        description="other models whose weights to cache, in order of priority; the served model always comes first",
     )
-    mtp: bool = Field(True, description="whether each step drafts a token, where the model has a layer for it")
-    microbatching: Literal["auto", "on", "off"] = Field("auto", description="two microbatches side by side")
+    mtp: bool = Field(
+        True, description="multi-token prediction: each decode step drafts a token, if the model has a layer for it"
+    )
+    microbatching: Literal["auto", "on", "off"] = Field("auto", description="whether to overlap two microbatches")
 
     @property
     def batch_tpot_s(self) -> float | None:
-        """Seconds of a token that the batch adapts to; None: only memory and its limit bound it."""
+        """The time per token, in seconds, that the batch adapts to; None: only memory and `batch_per_npu` limit it."""
         return self.tpot_target_s
 
 
 class ServingObjective(ApiModel):
-    """What requests that are admitted are served within; those that would not be are refused with 429."""
+    """Latencies within which every admitted request is served; requests that would miss them are refused with 429."""
 
-    ttft_s: float | None = Field(None, gt=0, le=86_400, description="arrival to first token, emulated seconds")
-    tpot_s: float | None = Field(None, gt=0, le=60, description="mean time of a token after the first")
+    ttft_s: float | None = Field(
+        None, gt=0, le=86_400, description="time from arrival to the first token, emulated seconds"
+    )
+    tpot_s: float | None = Field(None, gt=0, le=60, description="mean time per token after the first, emulated seconds")
 
 
 class DeploymentRequest(DeploymentShape):
-    """A model on an instance: how it is served, and who is let in. Left out, pools are as the paper has them, on the
-    nodes that other deployments of the instance leave; a ScalingPolicy with pools goes before these sizes."""
+    """A model served on an instance, and its admission limits. Pools left out are sized as in the paper, on the nodes
+    that the instance's other deployments leave free; a ScalingPolicy with pools overrides these sizes."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"instance": "deepseek-r1", "model": "deepseek-r1", "cacheGbPerNode": 8},
     )
 
-    instance: str = Field(min_length=1, max_length=127, description="the instance whose nodes and planes are used")
+    instance: str = Field(min_length=1, max_length=127, description="instance whose nodes and planes it runs on")
     model: str = Field(
         "deepseek-r1",
         min_length=1,
         max_length=127,
-        description="the model that is served: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b, or one of "
-        "CloudMatrix-Infer's own folder of models",
+        description="model to serve: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b, or one in "
+        "CloudMatrix-Infer's folder of added models",
     )
     machine: str | None = Field(
         None,
         min_length=1,
         max_length=127,
-        description="the machine whose dies it is timed on: that of the instance's supernode, which it is where nobody "
-        "says; another is refused",
+        description="machine whose dies time it; must be that of the instance's supernode, which is the default",
     )
-    warm_model_cache: bool = Field(True, description="whether the pool holds the weights before the first start")
+    warm_model_cache: bool = Field(True, description="whether the model cache holds the weights before the first start")
     activation_queue_max: int = Field(
         1000,
         ge=0,
         le=100_000,
-        description="requests that wait while it is scaled to zero or returns; others get 503",
+        description="most requests that wait while it is scaled to zero or starting from zero; more get 503",
     )
     activation_timeout_s: float = Field(
-        600.0, gt=0, le=86_400, description="emulated seconds that a request waits so before it gets 503"
+        600.0, gt=0, le=86_400, description="emulated seconds that such a request waits before it gets 503"
     )
-    objective: ServingObjective | None = Field(None, description="without one requests wait as long as it takes")
+    objective: ServingObjective | None = Field(
+        None, description="latency objective; without one, requests wait as long as needed"
+    )
     queue_max: int = Field(
         10_000,
         ge=0,
         le=1_000_000,
-        description="requests that wait for KV memory ahead of one that comes, at most; others get 429. Those of later "
-        "priorities are behind it: with them twice as many wait, at most",
+        description="most requests that may wait for KV memory ahead of a new one; beyond that it gets 429. Requests "
+        "of lower priority queue behind it: counting them, at most twice as many wait",
     )
     labels: dict[str, str] = Field(default_factory=empty_dict)
 
@@ -125,12 +142,12 @@ class DeploymentRequest(DeploymentShape):
         return asked if self.tpot_target_s is None else self.tpot_target_s
 
     def shown_to(self, project: str) -> Self:
-        """With the name of an instance of the project's own."""
+        """The same, with the instance's name shortened if it is the project's own."""
         return self.model_copy(update={"instance": reference(self.instance, project)})
 
 
 class PoolsView(ApiModel):
-    """The pools as laid out; zeros while there are none."""
+    """The pools as laid out; zeros while nothing is laid out."""
 
     prefill_instances: int = 0
     prefill_npus: int = 0
@@ -142,24 +159,24 @@ class PoolsView(ApiModel):
     kv_tokens_per_die: int = 0
     context_length: int = 0
     cache_blocks: int = 0
-    cache_plane: str = Field("", description="the plane that cached blocks are read over")
+    cache_plane: str = Field("", description="plane over which cached blocks are read")
 
 
 class DeploymentView(DeploymentRequest, ResourceView):
-    """A deployment as it was asked for, its layout, and where to talk to it."""
+    """A deployment as requested, its layout, and its endpoint."""
 
     endpoint: str = ""
     fabric_generation: int = 0
     pools: PoolsView = Field(default_factory=PoolsView)
     roles: dict[str, str] = Field(
-        default_factory=empty_dict, description="node to prefill or decode; all of them cache"
+        default_factory=empty_dict, description="role of each node, prefill or decode; all of them cache"
     )
-    cache_memory: CacheMemoryView | None = Field(None, description="the memory that its caches hold on its nodes")
+    cache_memory: CacheMemoryView | None = Field(None, description="memory of its caches on its nodes")
     load: LoadRequest | None = None
-    drain: DrainView | None = Field(None, description="nodes that are to leave it")
-    scale: ScaleView | None = Field(None, description="how many nodes each pool is to have, where somebody asked")
-    role_change: DrainView | None = Field(None, description="nodes that are to change their roles, as a drain")
+    drain: DrainView | None = Field(None, description="drain of the nodes that will leave it")
+    scale: ScaleView | None = Field(None, description="requested number of nodes of each pool, if one was requested")
+    role_change: DrainView | None = Field(None, description="drain of the nodes that will change their role")
     ready_nodes: list[str] = Field(
         default_factory=empty_list,
-        description="nodes of its instance that serve, or could right now, it or another deployment",
+        description="nodes of its instance that serve this or another deployment, or could right now",
     )

@@ -1,4 +1,4 @@
-"""Built-in load: what is played, and what became of it."""
+"""Built-in load: the traffic to generate, and its results."""
 
 from __future__ import annotations
 
@@ -10,18 +10,20 @@ from matrixcommon.model.resource_model import ApiModel
 
 
 class LoadRequest(ApiModel):
-    """Seeded conversation traffic played through the live engine, in emulated time."""
+    """Seeded conversation traffic sent through the live engine, in emulated time."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerSecond": 2, "seed": 7},)
 
-    requests_per_second: float = Field(gt=0, le=100_000, description="in emulated time")
-    seed: int = Field(0, ge=0, le=2**31, description="for everything that is left to chance")
-    input_tokens_max: int | None = Field(None, ge=1, le=1_000_000, description="longer prompts are cut to this")
+    requests_per_second: float = Field(gt=0, le=100_000, description="mean rate, per emulated second")
+    seed: int = Field(0, ge=0, le=2**31, description="random seed of arrivals, lengths and prompts")
+    input_tokens_max: int | None = Field(
+        None, ge=1, le=1_000_000, description="longer prompts are cut to so many tokens"
+    )
 
 
 class LoadView(LoadRequest):
-    """The load, and what became of it since it began or the process started."""
+    """The load, and its counts since it began or the process started."""
 
     submitted: int = 0
     refused: int = 0
-    skipped: int = Field(0, description="not played because this machine could not keep up")
+    skipped: int = Field(0, description="requests not generated because this host could not keep up")

@@ -1,4 +1,4 @@
-"""What a deployment does now, and has done lately."""
+"""Statistics of a deployment: its present state, and rates over a recent window."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class Percentiles(ApiModel):
 class Sample(ApiModel):
     """Tokens generated in one emulated second.
 
-    `at` counts seconds before the moment of the statistics, `second` is the same second since the epoch.
+    `at` is how many seconds before the moment of the statistics it began; `second` is its start since the epoch.
     """
 
     at: float
@@ -30,23 +30,27 @@ class Sample(ApiModel):
 
 
 class WorkView(ApiModel):
-    """The work that comes in over the window, in nodes that it would keep busy within the objective for a token."""
+    """Demand over the window, as the number of nodes it would keep busy within the objective for time per token."""
 
-    arrivals_per_second: float = Field(description="requests accepted")
-    prompt_tokens_per_second: float = Field(description="tokens of their prompts, cached ones too")
-    prefill_nodes: float = Field(description="nodes that read the prompts, less what is cached")
-    decode_nodes: float = Field(description="nodes that generate the answers")
-    nodes: float = Field(description="nodes in all, at the present proportions of the two")
-    backlog_node_seconds: float = Field(description="prompts not yet read, in seconds of one node")
-    start_s: float = Field(description="how long a node takes from being there to serving")
-    stays_s: float = Field(description="how long a request stays")
-    prompt_s: float = Field(0.0, description="how long a prompt of the usual length is read, by itself")
+    arrivals_per_second: float = Field(description="requests arriving per second, those refused for load included")
+    prompt_tokens_per_second: float = Field(description="tokens of their prompts per second, cached ones included")
+    prefill_nodes: float = Field(description="nodes needed to compute the prompts' uncached tokens")
+    decode_nodes: float = Field(description="nodes needed to generate the answers")
+    nodes: float = Field(description="nodes needed in all, at the present ratio of prefill to decode nodes")
+    backlog_node_seconds: float = Field(description="work of prompts not yet prefilled, in seconds of one node")
+    start_s: float = Field(description="seconds from when a node is added until it serves")
+    stays_s: float = Field(description="seconds that a mean answer takes at the objective for time per token")
+    prompt_s: float = Field(0.0, description="seconds to prefill a prompt of typical length by itself")
     prefill_backlog_node_seconds: float = Field(
-        0.0, description="prompts not yet read, in seconds of one node that reads prompts"
+        0.0, description="work of prompts not yet prefilled, in seconds of one prefill node"
     )
-    caching_nodes: float = Field(0.0, description="nodes whose memory holds what is new in the cache for so long")
-    prefill_instance_nodes: int = Field(1, description="nodes that read prompts come in so many")
-    decode_nodes_min: int = Field(1, description="with fewer the longest request it takes now would have no room")
+    caching_nodes: float = Field(
+        0.0, description="caching nodes whose memory would hold the new blocks for the retention time"
+    )
+    prefill_instance_nodes: int = Field(
+        1, description="nodes per prefill instance: prefill is sized in multiples of it"
+    )
+    decode_nodes_min: int = Field(1, description="fewest decode nodes on which the longest accepted request still fits")
 
 
 class StatisticsView(ApiModel):
@@ -54,38 +58,46 @@ class StatisticsView(ApiModel):
 
     name: str
     state: str
-    now: float = Field(description="emulated seconds since the epoch that these are of")
+    now: float = Field(description="the moment of the statistics, emulated seconds since the epoch")
     window_s: float
-    measured_s: float = Field(0.0, description="how much of the window it has been serving")
+    measured_s: float = Field(0.0, description="seconds of the window in which it has been serving")
     tokens_per_second: float = 0.0
     tokens_per_second_per_npu: float = 0.0
     prompt_tokens_per_second: float = 0.0
     requests_per_second: float = 0.0
-    ttft: Percentiles | None = Field(None, description="time to first token; null when nothing finished in the window")
-    tpot: Percentiles | None = Field(None, description="time per further token; null when none came in the window")
-    waiting: int = Field(0, description="without room on a decode die")
-    queued: int = Field(0, description="not begun: without room, or in the queue of a prefill instance")
+    ttft: Percentiles | None = Field(None, description="time to first token; null if no request finished in the window")
+    tpot: Percentiles | None = Field(
+        None, description="time per token after the first; null if no request with one finished in the window"
+    )
+    waiting: int = Field(0, description="requests waiting for room on a decode die")
+    queued: int = Field(0, description="requests not begun: waiting for room, or in the queue of a prefill instance")
     prefilling: int = 0
     transferring: int = 0
     decoding: int = 0
-    counting_since: float = Field(0.0, description="since when the counts run: the start of the process")
-    submitted: int = Field(0, description="accepted: finished, cancelled, lost or in flight")
-    refused: int = Field(0, description="not accepted, with 429: they would not be served in time")
+    counting_since: float = Field(
+        0.0, description="when the counts began, emulated seconds since the epoch: the start of the process"
+    )
+    submitted: int = Field(0, description="requests accepted: finished, cancelled, lost or in flight")
+    refused: int = Field(0, description="requests refused with 429, because they would not be served in time")
     finished: int = 0
-    cancelled: int = Field(0, description="their client went away")
-    lost: int = Field(0, description="cut off: what they ran on could not go on serving")
+    cancelled: int = Field(0, description="requests cancelled because their client disconnected")
+    lost: int = Field(0, description="requests cut off because their nodes could not continue to serve")
     in_flight: int = 0
-    requeued: int = Field(0, description="times that a request went back to the queue")
-    activation_queue: int = Field(0, description="waiting for a deployment that is scaled to zero or comes back")
-    idle_s: float = Field(0.0, description="since when nothing has come in or run")
-    prefill_busy: float = 0.0
-    decode_step_ms: float | None = Field(0.0, description="null while a step cannot end: a member is not reached")
+    requeued: int = Field(0, description="number of times that a request went back to the queue")
+    activation_queue: int = Field(0, description="requests waiting for the deployment to return from zero nodes")
+    idle_s: float = Field(
+        0.0, description="seconds since a request last arrived or ran; 0 while it loads or has built-in load"
+    )
+    prefill_busy: float = Field(0.0, description="fraction of prefill instances that are computing")
+    decode_step_ms: float | None = Field(
+        0.0, description="null while a step cannot finish because a member is unreachable"
+    )
     decode_batch_per_npu: float = 0.0
-    kv_usage: float = 0.0
-    cache_hit_rate_blocks: float | None = Field(None, description="null before any block was looked for")
-    cache_hit_rate_tokens: float | None = Field(None, description="of prompt tokens; null before there were any")
+    kv_usage: float = Field(0.0, description="fraction of the decode pool's KV memory that is reserved")
+    cache_hit_rate_blocks: float | None = Field(None, description="null until a block has been looked up")
+    cache_hit_rate_tokens: float | None = Field(None, description="fraction of prompt tokens; null until there are any")
     cache_blocks: int = 0
     decode_paused: bool = False
-    work: WorkView | None = Field(None, description="what comes in; not there before it has served for the window")
+    work: WorkView | None = Field(None, description="demand; null until it has served for a whole window")
     samples: list[Sample] = Field(default_factory=empty_list)
     load: LoadView | None = None

@@ -1,4 +1,1 @@
-"""The elastic memory service: context cache and model cache.
-
-It times nothing: timing does.
-"""
+"""The elastic memory service: context cache and model cache. Access times come from `timing`."""

@@ -1,12 +1,12 @@
-"""The context cache: KV blocks of prompt prefixes in the memory of the caching nodes, and behind it on their volumes.
+"""The context cache: KV blocks of prompt prefixes in the memory of the caching nodes, with their SSDs as second tier.
 
-A block is known by the hash of everything up to its end, so two prompts that begin alike share their first blocks and
-nothing else; only an unbroken run from the start of a prompt can be reused. A block is promised when a prompt is
-assigned to a prefill instance and held once that instance has computed it; a later prompt that needs a promised block
-is sent to the same instance, behind the one that makes it. What memory has no room for goes to the tier of solid state
-where there is one, and comes back when it is used; what that has no room for is forgotten (`eviction`). Blocks lie on
-nodes by consistent hashing; a node that goes takes its blocks of both tiers with it, which costs recomputation and
-nothing else. A namespace (a project) may hold no more than its share; whose a block is, is part of its hash.
+A block's key is the hash of everything up to its end, so two prompts with a common prefix share its blocks and nothing
+else; only an unbroken run from the start of a prompt can be reused. A block is promised when a prompt is assigned to a
+prefill instance, and stored once that instance has computed it; a later prompt that needs a promised block goes to the
+same instance, behind the one that computes it. Blocks evicted from memory move to the solid-state tier, if any, and
+return when used; blocks evicted from there are forgotten (`eviction`). Blocks are placed on nodes by consistent
+hashing; a lost node takes its blocks of both tiers with it, which costs only recomputation. A namespace (a project) may
+hold no more than its share; the namespace is part of a block's hash.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from infer_workload.ems.eviction import LRU, Tier
 from infer_workload.ems.namespaces import Namespaces
 
 STORED = -1
-"""Maker of a block that lies in the pool; otherwise the number of the instance that has promised it."""
+"""Maker of a block that is in the pool; otherwise the number of the instance that has promised it."""
 
 POINTS_PER_NODE = 64
 
 Place = int | str
-"""Where a block lies: a node, or the number of the ring that says which."""
+"""Where a block is: a node, or the number of the hash ring that determines the node."""
 
 
 @dataclass
 class CacheCounts:
-    """What prompts that were begun had of the cache since the start; evicted, demoted (to solid state) and lost count
+    """Cache use by prompts that were begun, since the start; `evicted`, `demoted` (to solid state) and `lost` count
     blocks."""
 
     blocks_asked: int = 0
@@ -53,8 +53,8 @@ class CacheCounts:
 
 @dataclass(frozen=True)
 class Match:
-    """How far a prompt is known: `blocks` from its start, `tokens` in them, of which `ssd_tokens` have to come from
-    solid state, and who still owes one of them."""
+    """The cached prefix of a prompt: `blocks` from its start, `tokens` in them, `ssd_tokens` of them on solid state,
+    and the prefill instance that has still to compute one of them (`maker`)."""
 
     blocks: int
     tokens: int
@@ -67,7 +67,7 @@ NOTHING = Match(0, 0)
 
 @dataclass(frozen=True)
 class StoredBlock:
-    """A block that is stored, the node it lies on, in which tier, and whose it is where shares are bounded."""
+    """A stored block: its key, node and tier, and its namespace if shares are limited."""
 
     key: int
     node: str
@@ -77,8 +77,7 @@ class StoredBlock:
 
 @dataclass(frozen=True)
 class Warmed:
-    """What became of the blocks that a cache was to begin with, in numbers: `taken`, `known` here already, lying
-    `elsewhere`, and without room."""
+    """The result of an import, in blocks: added (`taken`), already `known`, on nodes `elsewhere`, and without room."""
 
     taken: int = 0
     known: int = 0
@@ -87,9 +86,9 @@ class Warmed:
 
 
 class ContextCache:
-    """One deployment's context cache. Capacities in blocks of `block_tokens` tokens; `capacity` 0 switches it off.
+    """One deployment's context cache. Capacities are in blocks of `block_tokens` tokens; `capacity` 0 disables it.
 
-    `share`: the part of the memory that one namespace may hold.
+    `share`: the fraction of the memory that one namespace may hold.
     """
 
     def __init__(
@@ -105,26 +104,26 @@ class ContextCache:
         self.capacity, self.ssd_capacity = capacity, ssd_capacity
         self.block_tokens = block_tokens
         self.terms = block_tokens, policy, share
-        """What stays as it is: other terms are another cache's."""
+        """Parameters that cannot be changed; other values need another cache."""
         self.counts = CacheCounts()
         self._memory: Tier[tuple[int, Place]] = Tier(policy, block_tokens)
         self._ssd: Tier[Place] = Tier(policy, block_tokens)
         self._blocks = self._memory.blocks
         self._namespaces = Namespaces(share) if share < 1.0 else None
         self._ring = 0
-        """The number of the ring by which blocks are placed now; those of earlier ones stay where they are."""
+        """The number of the hash ring for new blocks; blocks of earlier rings stay where they are."""
         self._rings = {self._ring: _ring(nodes)}
         self.nodes = tuple(nodes)
         self.lent: Mapping[str, float] | None = None
-        """Bytes of memory that nodes lend it, where somebody grants them."""
+        """Bytes of memory granted by node; None if memory is not allocated."""
 
     def __len__(self) -> int:
-        """Blocks of both tiers."""
+        """The number of blocks in both tiers."""
         return len(self._blocks) + len(self._ssd.blocks)
 
     def match(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
-        """How much of the prompt is reusable; marks the blocks as used, and has those on solid state in memory from now
-        on. Nothing is counted yet: until the prompt is begun, blocks may be lost that it was to have."""
+        """Find the reusable prefix of the prompt; mark its blocks as used and move those on solid state to memory.
+        Hits are not counted yet, as blocks may be lost before the prompt is begun (see `count`)."""
         if self.capacity <= 0:
             return NOTHING
         found, cold = self._known(hashes, prompt_tokens)
@@ -137,11 +136,11 @@ class ContextCache:
         return found
 
     def peek(self, hashes: Sequence[int], prompt_tokens: int) -> Match:
-        """What `match` would find, without asking: nothing is marked or moved."""
+        """What `match` would find, without marking or moving anything."""
         return self._known(hashes, prompt_tokens)[0] if self.capacity > 0 else NOTHING
 
     def _known(self, hashes: Sequence[int], prompt_tokens: int) -> tuple[Match, Collection[int]]:
-        """How far the prompt is known, and which of its blocks lie on solid state."""
+        """The cached prefix of the prompt, and which of its blocks are on solid state."""
         found, maker, cold = 0, STORED, dict[int, None]()
         blocks, ssd = self._blocks, self._ssd.blocks
         for key in hashes:
@@ -157,7 +156,7 @@ class ContextCache:
         return Match(found, tokens, maker, min(tokens, len(cold) * self.block_tokens)), cold
 
     def count(self, hashes: Sequence[int], prompt_tokens: int, tokens: int, ssd_tokens: int) -> None:
-        """A prompt is begun that has so many tokens out of the cache, of which some came from solid state."""
+        """Count a prompt that is begun with `tokens` from the cache, `ssd_tokens` of them from solid state."""
         counts = self.counts
         counts.blocks_asked += len(hashes)
         counts.blocks_hit += -(-tokens // self.block_tokens)
@@ -166,46 +165,47 @@ class ContextCache:
         counts.tokens_hit_ssd += ssd_tokens
 
     def promise(self, hashes: Sequence[int], maker: int, namespace: str = "") -> None:
-        """The blocks will come from that prefill instance. Blocks already there are marked as used."""
+        """Promise blocks that this prefill instance (`maker`) will compute. Blocks already here are marked as used."""
         if self.capacity <= 0:
             return
         promised, ssd = (maker, self._ring), self._ssd.blocks
         for key in hashes:
             if key not in self._blocks:
                 self._blocks[key] = promised
-                if key in ssd:  # behind one that is gone, so that it is of no use there
+                if key in ssd:  # it follows a block that is gone, so its copy there is useless
                     self._ssd.drop([key])
         self._memory.used(hashes)
         if self._namespaces is not None:
             for key in hashes:
-                self._namespaces.use(key, namespace)  # those too that `match` has brought back from solid state
+                self._namespaces.use(key, namespace)  # also blocks that `match` moved back from solid state
             over = self._namespaces.over(namespace, self.capacity)
             self._memory.drop(key for key in over if key in self._blocks)
             self.counts.evicted += len(over)
         self._make_room()
 
     def keep(self, hashes: Iterable[int], maker: int) -> None:
-        """That instance has computed the blocks: they are held from now on."""
+        """Store blocks that this instance has promised and now computed."""
         for key in hashes:
             block = self._blocks.get(key)
             if block is not None and block[0] == maker:
                 self._blocks[key] = (STORED, block[1])
 
     def owed(self, hashes: Iterable[int], maker: int) -> set[int]:
-        """Which of the blocks that instance has promised and not computed."""
+        """Those of the blocks that this instance has promised and not yet computed."""
         return {key for key in hashes if (block := self._blocks.get(key)) is not None and block[0] == maker}
 
     def forget(self, hashes: Iterable[int], maker: int) -> None:
-        """Prompts were withdrawn from that instance: these blocks, that they alone would have computed, are no longer
-        promised."""
+        """Drop this instance's promises of these blocks, as the prompts that would have computed them were
+        withdrawn."""
         self._drop(list(self.owed(hashes, maker)))
 
     def break_promises(self, maker: int) -> int:
-        """The instance will not deliver: what it owed is forgotten. Returns how many blocks."""
+        """Drop all promises of an instance that is gone. Return how many blocks."""
         return self._drop([key for key, block in self._blocks.items() if block[0] == maker])
 
     def move_to(self, nodes: Sequence[str], capacity: int, ssd_capacity: int | None = None) -> int:
-        """The pool now is placed on other nodes. Blocks of nodes that are gone are lost; returns how many."""
+        """Place the cache on other nodes, with other capacities. Return how many blocks are lost with nodes that
+        left."""
         gone = set(self.nodes) - set(nodes)
         self.capacity = capacity
         self.ssd_capacity = self.ssd_capacity if ssd_capacity is None else ssd_capacity
@@ -226,7 +226,7 @@ class ContextCache:
         return lost
 
     def stored(self) -> list[StoredBlock]:
-        """Every block that is stored, the latest used first: what another cache may begin with."""
+        """Every stored block, in memory and then on solid state, the most recently used first."""
         of = (lambda key: "") if self._namespaces is None else self._namespaces.of
         memory = [
             StoredBlock(key, self._node(key, place), namespace=of(key))
@@ -237,8 +237,8 @@ class ContextCache:
         return [*reversed(memory), *reversed(solid)]
 
     def warm(self, blocks: Iterable[StoredBlock], *, dry: bool = False) -> Warmed:
-        """Begin with what another one held, the latest used first, as far as the nodes it lies on are here and there is
-        room beside what is here already; that is taken to have been used later. `dry`: only say what would be."""
+        """Import blocks of another cache, given the most recently used first, as far as their nodes are here and there
+        is room beside the present blocks, which count as used later. With `dry`, only report the result."""
         here, found = set(self.nodes), Counter[str]()
         memory, solid, shares = dict[int, StoredBlock](), dict[int, StoredBlock](), Counter[str]()
         for block in blocks:
@@ -259,11 +259,11 @@ class ContextCache:
         return Warmed(taken=len(memory) + len(solid), **found)
 
     def _shares(self, namespace: str, more: int) -> bool:
-        """Whether a namespace may hold so many blocks more, and one."""
+        """Whether the namespace may hold more than `more` further blocks."""
         return self._namespaces is None or self._namespaces.left(namespace, self.capacity) > more
 
     def _hold(self, memory: Mapping[int, StoredBlock], solid: Mapping[int, StoredBlock]) -> None:
-        """Blocks that come in, as if each was used before all that are here."""
+        """Add blocks, each as if last used before all present ones."""
         for key, block in memory.items():
             self._blocks[key] = STORED, block.node
             self._blocks.move_to_end(key, last=False)
@@ -278,7 +278,7 @@ class ContextCache:
         return len(self._blocks), len(self._ssd.blocks)
 
     def _make_room(self) -> None:
-        """Move out of memory what is too much, and forget what is too much on solid state."""
+        """Move blocks beyond the capacity out of memory, and forget those beyond the capacity of solid state."""
         while len(self._blocks) > max(0, self.capacity):
             key, (maker, place) = self._memory.pop()
             if self._namespaces is not None:
@@ -300,7 +300,7 @@ class ContextCache:
         return len(keys)
 
     def _node(self, key: int, place: Place) -> str:
-        """The node that a block lies on: looked up when it matters, for most blocks it never does."""
+        """The node of a block. It is looked up lazily, as it never matters for most blocks."""
         if isinstance(place, str):
             return place
         points, owners = self._rings[place]

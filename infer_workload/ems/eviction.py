@@ -1,9 +1,8 @@
-"""Which block goes first when the memory of a tier is full: the least recently used, or the one that costs least.
+"""Eviction from a full tier: of the least recently used block, or of the one that is cheapest to recompute.
 
-Both keep blocks in the order of their last use. By use alone, the oldest goes. By cost only the last block of what is
-here of a prompt may go, since without an earlier one the later are of no use; among the few oldest of those the one
-goes that is the cheapest to have computed again, for how often it was asked for: its own tokens, and what they attend
-to.
+Both policies keep blocks in order of last use. `lru` evicts the oldest. `cost` evicts only blocks that no present block
+of a prompt follows, since later blocks are useless without an earlier one. Among the few oldest of these it takes the
+cheapest to recompute (its own tokens, and those they attend to), weighted by how often it was used.
 """
 
 from __future__ import annotations
@@ -17,31 +16,31 @@ V = TypeVar("V")
 
 LRU, COST = "lru", "cost"
 CANDIDATES = 16
-"""Oldest blocks that are compared, by assumption: enough to tell them apart, few enough to be looked at each time."""
+"""Number of oldest blocks that are compared (assumed): enough for a choice, few enough to check each time."""
 ATTENDED_TOKENS = 6000.0
-"""Earlier tokens that cost as much as a token's own matrix products. Of DeepSeek-R1: 37e9 weights a token at 0.80 of
-the die's INT8 peak, against 2 x 128 heads x 320 wide x 61 layers for each token attended to, at 0.654 of BF16 peak."""
+"""Earlier tokens that cost as much as a token's own matrix products. For DeepSeek-R1: 37e9 weights per token at 0.80 of
+the die's INT8 peak, against 2 x 128 heads x 320 wide x 61 layers per attended token, at 0.654 of the BF16 peak."""
 
 
 class Tier(Generic[V]):
-    """Blocks in one kind of memory, in the order of their last use, the oldest first."""
+    """The blocks of one tier, in order of last use, the oldest first."""
 
     def __init__(self, policy: str, block_tokens: int) -> None:
         self._by_cost = policy == COST
         self._block_tokens = block_tokens
         self.blocks: OrderedDict[int, V] = OrderedDict()
         self._worth: dict[int, tuple[int, int, int | None]] = {}
-        """Place in its prompt, times of use, and the block before it; only by cost."""
+        """Position in the prompt, number of uses, and the preceding block, by key; only for `cost`."""
         self._followers: Counter[int] = Counter()
-        """Blocks here that follow a block; only by cost."""
+        """Number of present blocks that follow a block, by key; only for `cost`."""
 
     def used(self, hashes: Sequence[int], first: int = 0) -> None:
-        """These blocks, which are here, begin a prompt at its block `first` and are used now."""
+        """Mark these present blocks as used now; they are consecutive in a prompt, from its block `first` on."""
         if not self._by_cost:
             for key in hashes:
                 self.blocks.move_to_end(key)
             return
-        for at in range(len(hashes) - 1, -1, -1):  # so that none is older than one that follows it
+        for at in range(len(hashes) - 1, -1, -1):  # backwards, so that no block is older than one that follows it
             key = hashes[at]
             self.blocks.move_to_end(key)
             before = hashes[at - 1] if at else None
@@ -51,7 +50,7 @@ class Tier(Generic[V]):
             self._worth[key] = first + at, 1 if known is None else known[1] + 1, before if known is None else known[2]
 
     def pop(self) -> tuple[int, V]:
-        """Give up one block."""
+        """Evict one block, and return it."""
         if not self._by_cost:
             return self.blocks.popitem(last=False)
         oldest = list(islice(self.blocks, min(CANDIDATES, 1 + len(self.blocks) // 8)))
@@ -61,7 +60,7 @@ class Tier(Generic[V]):
         return key, value
 
     def drop(self, keys: Iterable[int]) -> None:
-        """These are gone."""
+        """Remove these blocks."""
         for key in keys:
             del self.blocks[key]
             self._forget(key)

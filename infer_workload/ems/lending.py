@@ -1,4 +1,4 @@
-"""Lending: what a deployment has of the memory of nodes, and how its caches share it."""
+"""Lending: the node memory allocated to a deployment, and its division between the two caches."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def allocation_of(deployment: str) -> str:
 
 @dataclass(frozen=True)
 class Lending:
-    """GiB by node, asked for and held, and why those differ; looked at last `at`."""
+    """GiB by node, requested and allocated, and why these differ; last checked `at`."""
 
     allocation: str
     asked: Mapping[str, int] = field(default_factory=dict)
@@ -34,18 +34,18 @@ class Lending:
         return self.reason == GRANTED
 
     def of_weights(self, share: float) -> dict[str, float] | None:
-        """Bytes by node that the model cache has, of which it is to have `share`; None where nothing is asked for now,
-        because the deployment is laid out nowhere."""
+        """Bytes by node for the model cache, at most `share` each; None if nothing is requested, because the deployment
+        has no layout."""
         return {node: min(share, gib * GIB) for node, gib in self.allocated.items()} if self.asked else None
 
     def of_blocks(self, share: float) -> dict[str, float]:
-        """Bytes by node that are left for the context cache."""
+        """Bytes by node left for the context cache."""
         return {node: max(0.0, gib * GIB - share) for node, gib in self.allocated.items()}
 
     def condition(self) -> tuple[str, bool, str, str]:
         """Type, status, reason and message."""
         allocated, asked = sum(self.allocated.values()), sum(self.asked.values())
-        text = f"{allocated} of {asked} GiB are held on {counted(len(self.allocated), 'node')}"
+        text = f"{allocated} of {asked} GiB allocated on {counted(len(self.allocated), 'node')}"
         return "CacheMemory", self.granted, self.reason, text if self.granted else self.message
 
     def view(self) -> CacheMemoryView:

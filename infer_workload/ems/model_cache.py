@@ -1,11 +1,10 @@
-"""The model cache: weights kept in the caching pool, so that starting dies need not go to the object store.
+"""The model cache: weights kept in the caching pool, so that starting dies need not read from the object store.
 
-The pool keeps several models, the most wanted first: as many as the memory that its nodes lend has room for, the next
-ones on their volumes of solid state, and what neither has room for stays in the object store. How long a load takes
-follows from where the weights are: the size over the rate of each way they have to go. From the object store they come
-once, over VPC, and over UB to every die that needs them; from solid state over all volumes at once, and then over UB;
-from memory over UB alone, but for the part that lay on nodes that are gone, which comes from the object store. Where no
-node lends memory nothing is kept: each load begins at the object store.
+The pool keeps several models in order of priority: as many as fit the memory that its nodes lend, the next ones on
+their SSDs; the rest stays in the object store. The time of a load follows from the tier: the size over the rate of each
+hop. From the object store the weights come once over VPC, then over UB to every die that needs them; from solid state
+over all volumes in parallel, then over UB; from memory over UB alone, except for the part on nodes that are gone, which
+comes from the object store. If no node lends memory, nothing is kept and each load begins at the object store.
 """
 
 from __future__ import annotations
@@ -27,18 +26,18 @@ OBJECT_STORE: WeightsTier = "ObjectStore"
 
 
 def weights_gb(model: ServedModel) -> float:
-    """All weights of a model once, GB."""
+    """The size of one copy of a model's weights, GB."""
     return model.parameters_total * model.weight_bytes / 1e9
 
 
 @dataclass
 class ModelCache:
-    """Which models the pool keeps, and where.
+    """The models that the pool keeps, and their tiers.
 
-    `models` are the names of those that it has read from the object store. `wanted` are those it is to keep, the most
-    wanted first; one that is not among them comes last. `gb_per_node` is what it may have of a node's memory (None: as
-    much as all of them need), `ssd_gb_per_node` of its volume, `lent` what nodes did lend of that, bytes by node (None:
-    nobody was asked, so all that it may have).
+    `models` are the names of those read from the object store. `wanted` are the models to keep, in order of priority;
+    others come last. `gb_per_node` is the memory it may use on a node (None: as much as all of them need),
+    `ssd_gb_per_node` the space on its SSD, and `lent` the memory granted, bytes by node (None: not allocated, so all
+    that it may use).
     """
 
     calibration: Calibration
@@ -49,27 +48,28 @@ class ModelCache:
     lent: Mapping[str, float] | None = None
 
     def node_bytes(self, nodes: int) -> float:
-        """The memory that it is to have of each of so many nodes."""
+        """The memory, in bytes, that it needs on each of that many nodes."""
         if self.gb_per_node is not None:
             return self.gb_per_node * 1e9
         return sum(weights_gb(each) for each in self.wanted) * 1e9 / max(1, nodes)
 
     def lending(self, pool: Sequence[str]) -> tuple[str, ...]:
-        """The nodes of the pool whose memory it has."""
+        """The nodes of the pool that lend it memory."""
         lent = self.lent
         return tuple(pool) if lent is None else tuple(node for node in pool if lent.get(node, 0.0) > 0)
 
     def memory_bytes(self, pool: Sequence[str]) -> float:
-        """The memory that it keeps models in; infinite where it may have as much as it needs and was asked for none.
+        """The memory in which it keeps models, in bytes; infinite if neither a size nor a grant limits it.
 
-        What was lent counts until other nodes lend in its place: which models are kept does not change with a loss.
+        Memory lent by lost nodes counts until others lend in their place, so that a loss does not change which models
+        are kept.
         """
         if self.lent is not None:
             return sum(self.lent.values())
         return inf if self.gb_per_node is None else self.gb_per_node * 1e9 * len(pool)
 
     def tiers(self, pool: Sequence[str], models: Iterable[ServedModel] = ()) -> dict[str, WeightsTier]:
-        """Where the weights of each wanted model, and of these, are."""
+        """The tier of each wanted model, and of `models`."""
         memory = self.memory_bytes(pool)
         solid = self.ssd_gb_per_node * 1e9 * len(self.lending(pool))
         found: dict[str, WeightsTier] = {}
@@ -90,7 +90,7 @@ class ModelCache:
     def load_s(
         self, model: ServedModel, fabric: Fabric, readers: Sequence[str], pool: Sequence[str], experts_per_die: int
     ) -> float:
-        """Seconds until all dies of `readers` have their weights, from where those are now."""
+        """Seconds until all dies of `readers` have their weights, from their present tier."""
         tier, lending = self.tiers(pool, (model,))[model.name], self.lending(pool)
         size, per_die = weights_gb(model) * 1e9, model.die_weight_bytes(experts_per_die)
         rate = fetch_gbps(fabric, self.calibration, readers, lending or tuple(readers), self.calibration.memory_plane)
@@ -102,11 +102,11 @@ class ModelCache:
         return size / (self.calibration.obs_gbps * 1e9) + spread
 
     def lost_share(self, fabric: Fabric) -> float:
-        """The part of the memory that was lent by nodes that are gone, and of each model that lay in it."""
+        """The fraction of lent memory on nodes that are gone, and so of each model in memory."""
         lent = self.lent or {}
         whole, there = sum(lent.values()), sum(size for node, size in lent.items() if node in fabric.nodes)
         return 1.0 - there / whole if whole else 0.0
 
     def read(self, *models: ServedModel) -> None:
-        """The pool has read these models from the object store."""
+        """Record that the pool has read these models from the object store."""
         self.models.update(model.name for model in models)

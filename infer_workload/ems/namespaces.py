@@ -1,4 +1,4 @@
-"""Namespaces of the context cache: whose a block is, so that one project does not take the memory of all others."""
+"""Namespaces of the context cache: the project of each block, so that no project takes all of the memory."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ from collections import OrderedDict
 
 
 class Namespaces:
-    """Blocks in memory by namespace, the least recently used first. One may hold `share` of the memory at most."""
+    """Blocks in memory by namespace, the least recently used first. A namespace may hold at most `share` of the
+    memory."""
 
     def __init__(self, share: float) -> None:
         self._share = share
@@ -14,7 +15,7 @@ class Namespaces:
         self._of: dict[int, str] = {}
 
     def use(self, key: int, namespace: str) -> None:
-        """A prompt begins with that block, which is of that namespace where nobody's it is yet."""
+        """Mark a block as used. If it has no namespace yet, it gets this one."""
         of = self._of.get(key)
         if of is None:
             self.add(key, namespace)
@@ -22,7 +23,7 @@ class Namespaces:
             self._blocks[of].move_to_end(key)
 
     def add(self, key: int, namespace: str, *, oldest: bool = False) -> None:
-        """A new block, of that namespace; `oldest`: as if it was used before all others."""
+        """Add a block to a namespace; with `oldest`, as if last used before all others."""
         self.remove(key)
         blocks = self._blocks.setdefault(namespace, OrderedDict())
         blocks[key] = None
@@ -31,7 +32,7 @@ class Namespaces:
             blocks.move_to_end(key, last=False)
 
     def remove(self, key: int) -> None:
-        """It is in memory no more."""
+        """Remove a block that is no longer in memory."""
         namespace = self._of.pop(key, None)
         if namespace is not None:
             blocks = self._blocks[namespace]
@@ -40,16 +41,15 @@ class Namespaces:
                 del self._blocks[namespace]
 
     def of(self, key: int) -> str:
-        """Whose a block in memory is."""
+        """The namespace of a block in memory."""
         return self._of.get(key, "")
 
     def left(self, namespace: str, capacity: int) -> int:
-        """How many blocks more it may hold of its share of `capacity`."""
+        """How many more blocks the namespace may hold within its share of `capacity`."""
         return int(self._share * capacity) - len(self._blocks.get(namespace, ()))
 
     def over(self, namespace: str, capacity: int) -> list[int]:
-        """The blocks that are more than its share of `capacity`, the least recently used ones; they are no longer
-        counted."""
+        """Remove and return the least recently used blocks of the namespace that exceed its share of `capacity`."""
         blocks = self._blocks.get(namespace, OrderedDict())
         gone = [key for key, _ in zip(blocks, range(len(blocks) - int(self._share * capacity)), strict=False)]
         for key in gone:

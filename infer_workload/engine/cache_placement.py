@@ -1,5 +1,5 @@
-"""Where the blocks of the context cache may lie, and how many: what the layout says, as far as nodes lend memory; and
-which of those that are promised nobody computes any more."""
+"""Placement of the context cache: its nodes and capacity by the layout and the memory lent, and the promised blocks
+that no prompt computes any more."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from infer_workload.layout.deployment import Deployment
 
 
 def place_cache(cache: ContextCache, deployment: Deployment) -> int:
-    """Have the cache on the caching nodes that lend memory, with so many blocks as there is room for. Returns how many
-    blocks are lost."""
+    """Place the cache on the caching nodes that lend memory, with as many blocks as fit. Return how many blocks are
+    lost."""
     nodes, blocks, ssd_blocks = deployment.pools.caching, deployment.cache_blocks, deployment.cache_ssd_blocks
     if (lent := cache.lent) is not None:
         lending = tuple(node for node in nodes if lent.get(node, 0.0) > 0)
@@ -22,9 +22,8 @@ def place_cache(cache: ContextCache, deployment: Deployment) -> int:
 
 
 def adapted_cache(cache: ContextCache, deployment: Deployment) -> ContextCache:
-    """The cache that a layout is to have from now on, placed: this one, or, where it says that blocks are of another
-    size, go by another policy or have other shares, one that begins with what this one holds. Of blocks of another size
-    it can use none. What was counted stays counted."""
+    """The cache for a new layout, placed on its nodes: this one or, if the block size, eviction policy or project share
+    changed, a new one that takes over the blocks, unless their size changed. Counts are kept."""
     fresh = deployment.context_cache()
     if fresh.terms == cache.terms:
         place_cache(cache, deployment)
@@ -37,13 +36,13 @@ def adapted_cache(cache: ContextCache, deployment: Deployment) -> ContextCache:
 
 
 def lend_memory(cache: ContextCache, deployment: Deployment, lent: Mapping[str, float] | None) -> int:
-    """The same with so many bytes of each node from now on; None: as the layout says."""
+    """Use that many bytes of each node from now on; None: as the layout says. Return how many blocks are lost."""
     cache.lent = lent
     return place_cache(cache, deployment)
 
 
 def forget_owed(cache: ContextCache, left: Mapping[Prefiller, set[int]]) -> None:
-    """Prompts with these blocks were withdrawn from instances: what no other prompt there computes is forgotten."""
+    """After prompts were withdrawn from instances, forget those of their blocks that no other prompt there computes."""
     for instance, blocks in left.items():
         owed = cache.owed(blocks, instance.number)
         cache.forget(owed - instance.still_due(owed, cache.block_tokens), instance.number)

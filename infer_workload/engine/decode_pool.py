@@ -1,11 +1,11 @@
-"""The decode pool in lock step.
+"""The decode pool, stepping in lock step.
 
-All dies take their steps together, so the pool needs no event per token. Between two changes of its batch a step gets
-longer only as contexts grow, and along a straight line as far as one die has most tokens and the timing's own line goes
-(`DecodeTiming.line`); so any number of steps is summed at once, exactly, and a request that wants m steps is finished
-at a known one. Events are joins, which wait for the next step's boundary, finishes, and the ends of those lines. A
-step that has begun takes what it takes, whoever leaves meanwhile; when the fabric's pace changes, what is done of it
-stays done; when ranks are rebuilt it is taken anew.
+All dies step together, so the pool needs no event per token. Between two changes of the batch, steps get longer only as
+contexts grow: linearly, as long as the same die has the most tokens and the timing's own linear piece lasts
+(`DecodeTiming.line`). So any number of steps is summed at once, exactly, and a request that needs m steps finishes at a
+known one. Events are joins, which wait for the next step boundary, finishes, and the ends of linear pieces. A step that
+has begun keeps its duration even if requests leave; when the fabric's rates change, the part of it already done stays
+done; when ranks are rebuilt, it is repeated.
 """
 
 from __future__ import annotations
@@ -20,13 +20,14 @@ from infer_workload.engine.request import DECODING, DecodeDie, InferenceRequest
 from infer_workload.timing.decode import DecodeTiming
 
 STEPS_MAX = 64
-"""Of a stretch: whoever sleeps until something is due, as the service does, sees tokens no later than after so many."""
+"""The most steps between events, so that a caller that sleeps until something is due, as the service does, sees new
+tokens at least that often."""
 ROUNDING_S = 1e-9
-"""What joins so little after a boundary joins at it."""
+"""A request that joins this little after a boundary joins at it."""
 
 
 class DecodePool:
-    """The steps of one decode pool. `emitted(start, end, tokens)` hears how many tokens came when."""
+    """The steps of one decode pool. `emitted(start, end, tokens)` is called with the tokens of each interval."""
 
     def __init__(
         self, timing: DecodeTiming, dies: list[DecodeDie], rng: Random, emitted: Callable[[float, float, float], None]
@@ -36,14 +37,14 @@ class DecodePool:
         self.due = inf
         self.steps = 0
         self._due_steps = 0
-        """Steps from `_step_at` to what is due."""
+        """Steps from `_step_at` until `due`."""
         self._rng = rng
         self._emitted = emitted
         self._step_at = 0.0
-        """When the present step began, or is to begin; or, with `_part` of it done, went on at another pace."""
+        """When the present step begins; or, with `_part` of it done, when it resumed at another pace."""
         self._part = 0.0
         self._first_s = self._growth_s = 0.0
-        """What the present step takes as a whole, and by how much each step is longer than the one before it."""
+        """The whole duration of the present step, and by how much each step is longer than the one before."""
         self._paused_until = 0.0
         self._ends: list[tuple[int, int, InferenceRequest]] = []
         self._joining: list[InferenceRequest] = []
@@ -55,7 +56,7 @@ class DecodePool:
 
     @property
     def step_s(self) -> float:
-        """What a step takes at present, as of the last event or `settle`; 0 while nothing decodes."""
+        """The present duration of a step, as of the last event or `settle`; 0 while nothing decodes."""
         return self._first_s if self._ends else 0.0
 
     def kv_tokens(self, die: DecodeDie) -> float:
@@ -63,29 +64,29 @@ class DecodePool:
         return self._longest.tokens(die, self.steps)
 
     def fullest(self) -> tuple[int, float]:
-        """The most requests that decode on a die, and the most tokens."""
+        """The most requests, and the most tokens, that are decoding on one die."""
         return self._longest.line(self.steps)[:2] if self._ends else (0, 0.0)
 
     @property
     def paused_until(self) -> float:
-        """No step is taken before."""
+        """No step begins before this time."""
         return self._paused_until
 
     def next_ends(self, number: int) -> list[tuple[int, InferenceRequest]]:
-        """Some of those that decode, so many at most, with the steps of the pool that they finish with: the first to
-        finish and others that finish early."""
+        """At most that many (step, request) of decoding requests and the pool steps with which they finish: the first
+        to finish and others that finish early."""
         return [(step, request) for step, _, request in sorted(self._ends[:number])]
 
     def reached_at(self, step: int) -> float:
-        """When the pool has taken so many steps, as it is now."""
+        """When the pool will have taken that many steps, with its present batch."""
         return self._step_at + self._takes(max(0, step - self.steps))
 
     def sampled_ends(self, number: int) -> list[int]:
-        """With which steps of the pool about so many of those that decode finish, in their order."""
+        """The pool steps, in order, with which a sample of about `number` decoding requests finish."""
         return sorted(step for step, _, _ in self._ends[:: max(1, len(self._ends) // number)])
 
     def requests(self) -> list[InferenceRequest]:
-        """All that decode or are about to."""
+        """All requests that are decoding or about to."""
         return [request for _, _, request in self._ends] + self._joining
 
     def join(self, request: InferenceRequest, now: float) -> None:
@@ -97,7 +98,7 @@ class DecodePool:
             self._have_due(max(self._begun_by(now), 1 if self._part else 0))
 
     def run(self, now: float) -> list[InferenceRequest]:
-        """What happens at a boundary that is due: finishes, joins, a new pace. Returns the finished."""
+        """Process the boundary that is due: finishes, joins, a new pace. Return the finished requests."""
         self._advance(self._due_steps, now)
         finished = []
         while self._ends and self._ends[0][0] <= self.steps:
@@ -113,13 +114,13 @@ class DecodePool:
         return finished
 
     def settle(self, now: float) -> None:
-        """Account for the steps done so far, so that a reader sees the tokens of the current stretch."""
+        """Account for the steps done by `now`, so that a reader sees their tokens."""
         if self._ends and now < self.due and (steps := self._done_by(now)):
             self._advance(steps, self._step_at + self._takes(steps))
             self._due_steps -= steps
 
     def tokens_of(self, request: InferenceRequest, now: float) -> int:
-        """Tokens the request has by now, the first one included; those of its steps are spread evenly over them."""
+        """Tokens that the request has by `now`, the first one included; they are spread evenly over its steps."""
         if request.state != DECODING or request.end_step <= request.start_step:
             return request.generated
         steps = self.steps + self._done_by(now)
@@ -127,15 +128,14 @@ class DecodePool:
         return request.tokens_at_start + int((request.output_tokens - request.tokens_at_start) * share + 1e-9)
 
     def pause(self, until: float) -> None:
-        """No step before `until`: the ranks are being rebuilt, and take the step that they were in anew. Call `settle`
-        first."""
+        """Take no step before `until`, while ranks are rebuilt; the step under way is repeated. Call `settle` first."""
         self._paused_until = max(self._paused_until, until)
         if self._paused_until > self._step_at:
             self._step_at, self._part = self._paused_until, 0.0
         self._pace()
 
     def remove(self, gone: Iterable[InferenceRequest], now: float) -> None:
-        """These leave without finishing. Call `settle` first."""
+        """Remove these requests unfinished. Call `settle` first."""
         leaving = set(gone)
         kept = [entry for entry in self._ends if entry[2] not in leaving]
         for _, _, request in self._ends:
@@ -154,7 +154,7 @@ class DecodePool:
             self._have_due(self._begun_by(now))
 
     def rebuild(self, timing: DecodeTiming, dies: list[DecodeDie], now: float) -> None:
-        """The pool has another shape, or another pace, from now on."""
+        """Change the pool's timing and dies from now on."""
         self.settle(now)
         if now > self._step_at:
             if self._ends and 0 < self._first_s < inf:
@@ -167,7 +167,7 @@ class DecodePool:
     # How long steps take.
 
     def _pace(self) -> None:
-        """The line along which steps get longer from here on, and what is due at its end or before."""
+        """Compute the present linear piece of step times, and what is due at its end or before."""
         if not self._ends:
             self._first_s = self._growth_s = 0.0
             self._due_steps, self.due = 0, max(self._step_at, self._paused_until) if self._joining else inf
@@ -187,24 +187,24 @@ class DecodePool:
         self.due = self._step_at + self._takes(ahead)
 
     def _have_due(self, steps: int) -> None:
-        """Look again after so many steps, if not before."""
+        """Make the next event due after that many steps, unless one is due earlier."""
         if steps < self._due_steps:
             self._due_steps, self.due = steps, self._step_at + self._takes(steps)
 
     def _takes(self, steps: int) -> float:
-        """Seconds from `_step_at` to the end of so many steps."""
+        """Seconds from `_step_at` to the end of that many steps."""
         if not steps:
             return 0.0
         return (steps - self._part) * self._first_s + self._growth_s * (steps * (steps - 1) // 2)
 
     def _solved(self, seconds: float) -> float:
-        """After how many steps, as a fraction, so many seconds have passed."""
+        """The fractional number of steps that take that many seconds (the inverse of `_takes`)."""
         passed, growth = seconds + self._part * self._first_s, self._growth_s
         linear = self._first_s - growth / 2.0
         return 2.0 * passed / (linear + sqrt(max(0.0, linear * linear + 2.0 * growth * passed)))
 
     def _begun_by(self, now: float) -> int:
-        """Steps that have begun by then: the next boundary comes after so many."""
+        """Steps begun by `now`; the next boundary is at the end of them."""
         seconds = now - self._step_at - ROUNDING_S
         if seconds <= 0:
             return 1 if self._part else 0
@@ -216,7 +216,7 @@ class DecodePool:
         return steps
 
     def _done_by(self, now: float) -> int:
-        """Steps that are over by then, of those up to what is due."""
+        """Steps finished by `now`, at most those until `due`."""
         seconds = now - self._step_at
         if seconds <= 0 or not self._ends or not self._due_steps or self._first_s == inf:
             return 0
@@ -235,7 +235,7 @@ class DecodePool:
             self._part = 0.0
         self._step_at = max(now, self._step_at)
 
-    # Who is in the batch.
+    # The batch.
 
     def _enter(self, request: InferenceRequest) -> None:
         request.move(DECODING)
@@ -246,13 +246,13 @@ class DecodePool:
         self._longest.enter(request, self.steps)
 
     def _steps_for(self, tokens: int) -> int:
-        """Steps until that many tokens are accepted: each brings one, and a second one with the acceptance."""
+        """Draw the steps until that many tokens: each step brings one, and a second one with the acceptance rate."""
         if not self.timing.options.mtp:
             return tokens
         mean, variance = self.steps_for(tokens)
         return min(tokens, max(-(-tokens // 2), round(self._rng.gauss(mean, variance**0.5)), 1))
 
     def steps_for(self, tokens: int) -> tuple[float, float]:
-        """The mean of that, and its variance."""
+        """The mean and the variance of the number of steps for that many tokens."""
         rate = self.timing.acceptance if self.timing.options.mtp else 0.0
         return tokens / (1 + rate), tokens * rate * (1 - rate) / (1 + rate) ** 3

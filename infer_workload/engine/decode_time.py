@@ -1,8 +1,8 @@
-"""How long the answer of a request that came now would take to decode, and when there would be room for it.
+"""Estimates for admission: how long a new request's answer would take to decode, and when there would be room for it.
 
-Its KV moves first, with that of all prompts that are through with its own; it joins at the next boundary of a step; and
-how many steps it takes is chance where drafts are accepted or not. All that is part of the mean time of its tokens, and
-the shorter an answer is the more of it. So it is judged by what 99 of 100 answers of its length take at most.
+Its KV moves first, together with that of all prompts finished in the same chunk; it joins at the next step boundary;
+and with drafts the number of steps is random. All of this counts in the mean time per token, the more the shorter the
+answer is. So the estimate is what 99 of 100 answers of its length take at most.
 """
 
 from __future__ import annotations
@@ -17,14 +17,15 @@ from infer_workload.engine.request import DecodeDie
 from infer_workload.layout.deployment import Deployment
 
 ABOVE = 2.326
-"""So many standard deviations above the mean are 99 of 100."""
+"""Standard deviations above the mean that cover 99 of 100 of a normal distribution."""
 
 FINISHES = 64
-"""So many of those that decode are looked at for the room that they leave."""
+"""How many decoding requests are examined for the room that they will leave."""
 
 
 def transfer_s(deployment: Deployment, instance: PrefillInstance, die: DecodeDie, tokens: int, together: int) -> float:
-    """Until the KV of a prompt of so many tokens is on its die, where that of so many leaves the instance at once."""
+    """Seconds to move the KV of a prompt of `tokens` to its die, while that of `together` tokens leaves the
+    instance."""
     rates = port_gbps(deployment, die), port_gbps(deployment, instance)
     if not all(rates):
         return inf
@@ -33,14 +34,15 @@ def transfer_s(deployment: Deployment, instance: PrefillInstance, die: DecodeDie
 
 
 def most_steps(pool: DecodePool, tokens: int) -> float:
-    """Steps until an answer has so many tokens, at most, for 99 of 100; where others decode, the one under way too."""
+    """The most steps that 99 of 100 answers of that many tokens take, with the one under way if others decode."""
     boundary = 0.5 if pool.active else 0.0
     mean, variance = pool.steps_for(tokens)
     return min(tokens, mean) + boundary + ABOVE * sqrt(variance + boundary / 6)
 
 
 def present_step_s(pool: DecodePool) -> float:
-    """A step of all that has a place and one request more, at the lengths that those have which decode already."""
+    """Seconds of a step if everything with a place were decoding, at the lengths of those that decode now; 0 if
+    nothing decodes."""
     batch, tokens = pool.fullest()
     most = max((die.reserved for die in pool.dies), default=0)
     if not batch:
@@ -49,8 +51,9 @@ def present_step_s(pool: DecodePool) -> float:
 
 
 def room_in_s(pool: DecodePool, fits: Callable[[DecodeDie, int, int], bool], now: float) -> float:
-    """When the first die has room for one more, as those that decode finish: `fits(die, requests, tokens)` where so
-    many have left it, with so many tokens set aside. Infinity where none of those that finish next leaves enough."""
+    """Seconds until a die has room for one more, as decoding requests finish. `fits(die, requests, tokens)` decides
+    after that many requests, with that many reserved tokens, have left the die. Infinity if those that finish next do
+    not leave enough."""
     left: dict[DecodeDie, tuple[int, int]] = {}
     for end_step, request in pool.next_ends(FINISHES):
         die = request.die
@@ -64,7 +67,7 @@ def room_in_s(pool: DecodePool, fits: Callable[[DecodeDie, int, int], bool], now
 
 
 def finish_in_s(pool: DecodePool, share: float, now: float) -> float:
-    """Until that share of those that decode has finished."""
+    """Seconds until that share of the decoding requests has finished."""
     ends = pool.sampled_ends(FINISHES)
     if not ends:
         return 0.0

@@ -1,9 +1,9 @@
-"""The engine: carries requests through prefill, cache and decode in the time it is given.
+"""The engine: carries requests through prefill, cache and decode in emulated time.
 
-It is a discrete-event machine without a clock of its own: `submit` puts a request in, `advance(until)` plays everything
-that happens up to that moment, `next_at` says when there is something to do. An experiment calls them with the times of
-a trace, the service with the scaled wall clock; nothing else differs. Nothing here sleeps or draws from hidden chance:
-the same seed and the same calls give the same answers.
+It is a discrete-event simulation without a clock of its own: `submit` adds a request, `advance(until)` processes
+everything up to that moment, `next_at` is the time of the next event. An experiment calls them with the times of a
+trace, the service with the scaled wall clock; nothing else differs. Nothing sleeps and all randomness is seeded: the
+same seed and the same calls give the same results.
 """
 
 from __future__ import annotations
@@ -39,11 +39,11 @@ from infer_workload.timing.fabric import Contention
 
 
 class Engine:
-    """Serves one deployment. `finished(request)` is called for each request when its last token is there, and
-    `given_up(request, tokens)` for each that ends without it, with what there is of its answer.
+    """Serves one deployment. `finished(request)` is called for each request that has its last token, and
+    `given_up(request, tokens)` for each that ends before, with the tokens generated so far.
 
-    `emitted(start_s, end_s, tokens)` hears of decode tokens as they come, for a view of throughput over time, and
-    `arrived(at, tokens)` of each prompt that is taken.
+    `emitted(start_s, end_s, tokens)` is called with tokens as they are generated, for throughput over time, and
+    `arrived(at, tokens)` with each prompt accepted.
     """
 
     def __init__(
@@ -61,10 +61,10 @@ class Engine:
         self.waiting = WaitingQueue()
         self.in_flight: dict[int, InferenceRequest] = {}
         self.preemptions = 0
-        """Times that a request was sent back, by a loss or for one of an earlier priority."""
-        self.dropped = 0  # requests that no die could hold any more after a change of the layout
+        """Number of times that a request was requeued, by a loss or for one of higher priority."""
+        self.dropped = 0  # requests that no longer fit a die after a change of layout
         self.transferred_bytes = 0.0
-        """KV sent to decode dies, ever since."""
+        """KV sent to decode dies since the start."""
         self.cache = deployment.context_cache()
         self._finished = finished or (lambda request: None)
         self._emitted = emitted or (lambda start, end, tokens: None)
@@ -78,10 +78,10 @@ class Engine:
         )
         self.placement = Placement(deployment, self.prefill, self.pool, self.in_flight)
 
-    # What a caller does.
+    # Methods for callers.
 
     def submit(self, request: InferenceRequest) -> None:
-        """Take a request at the present moment. Raises ContextTooLong when no die could ever hold it."""
+        """Accept a request now. Raises ContextTooLong if it does not fit any die."""
         total = request.input_tokens + request.output_tokens
         if total > self.deployment.context_length:
             raise ContextTooLong(total, self.deployment.context_length)
@@ -91,7 +91,7 @@ class Engine:
         self._assign()
 
     def cancel(self, request: InferenceRequest) -> None:
-        """The client went away: free what the request holds. A finished one is left alone."""
+        """Cancel a request whose client disconnected, and free what it holds. Does nothing if it is done."""
         if not request.done:
             self._withdraw([request])
             request.move(CANCELLED)
@@ -99,14 +99,14 @@ class Engine:
             self._assign()
 
     def next_at(self) -> float:
-        """When something happens next if nothing is submitted; infinity when all is quiet."""
+        """When the next event is due if nothing is submitted; infinity if there is none."""
         at, moved, planned = self.pool.due, self.transfers.due, self._events.due
-        if moved < at:  # and no min(): this is asked at every event
+        if moved < at:  # faster than min(), as this runs at every event
             at = moved
         return planned if planned < at else at
 
     def advance(self, until: float) -> None:
-        """Play everything up to and including that moment."""
+        """Process all events up to and including that moment."""
         while (at := self.next_at()) <= until and at < inf:
             self.now = max(self.now, at)
             if self.pool.due <= at:
@@ -123,45 +123,44 @@ class Engine:
             self.now = max(self.now, until)
 
     def settle(self) -> None:
-        """Bring counters up to the present moment, between events."""
+        """Bring counters up to date between events."""
         self.pool.settle(self.now)
 
     @property
     def queued(self) -> int:
-        """Requests that no instance has begun to work on."""
+        """The number of requests that no prefill instance has begun."""
         begun = (request.state == PREFILLING and request.prefill_started_at < 0 for request in self.in_flight.values())
         return len(self.waiting) + sum(begun)
 
     def tokens_of(self, request: InferenceRequest) -> int:
-        """Tokens of the answer that exist at the present moment."""
+        """Tokens of the answer generated by now."""
         return self.pool.tokens_of(request, self.now)
 
     def tokens_in_flight(self) -> tuple[int, int]:
-        """Of requests in flight: tokens of prompts that have been read, and tokens of answers that exist."""
+        """Over requests in flight: tokens of prompts that have been prefilled, and tokens generated."""
         begun = [(each, tokens) for each in self.in_flight.values() if (tokens := self.tokens_of(each))]
         return sum(each.input_tokens for each, _ in begun), sum(tokens for _, tokens in begun)
 
     def close(self, target: Pools | None) -> int:
-        """Begin nothing on decode nodes and prefill instances that are not in `target`; None opens all of them.
-        Returns how many requests still need what is closed."""
+        """Begin nothing more on decode nodes and prefill instances that are not in `target`; None opens all. Return how
+        many requests still need what is closed."""
         self.placement.close(target)
         self._assign()
         return self.placement.on_closing()
 
     def adopt(self, deployment: Deployment) -> None:
-        """Go by this deployment from now on; what its pools are made of changes with `apply_layout` alone."""
+        """Use this deployment's spec and fabric from now on; pools change only with `apply_layout`."""
         self.deployment = deployment
         self.placement.deployment = deployment
         self.prefill.deployment = deployment
 
     def lend_memory(self, lent: Mapping[str, float] | None) -> None:
-        """Have so many bytes of each node for the context cache; None: as the layout says."""
+        """Set the bytes on each node that the context cache may use; None: as the layout says."""
         lend_memory(self.cache, self.deployment, lent)
         self.prefill.recount()
 
     def retime(self, contention: Contention, now: float) -> None:
-        """The same nodes beside other traffic from now on: the next steps, chunks and transfers take the time that
-        says."""
+        """Apply new contention on the same nodes: steps, chunks and transfers take other times from now on."""
         self.advance(now)
         self.pool.settle(self.now)
         self.adopt(replace(self.deployment, fabric=self.deployment.fabric.beside(contention)))
@@ -170,11 +169,11 @@ class Engine:
         self.pool.rebuild(self.deployment.decode_timing(), self.pool.dies, self.now)
 
     def apply_layout(self, deployment: Deployment, pause_s: float, start_s: float) -> int:
-        """Go on with another layout: decode pauses, new prefill instances start after `start_s`.
+        """Switch to another layout: decode pauses for `pause_s`, new prefill instances start after `start_s`.
 
-        Requests on dies or instances that are gone go back to the queue with what they had generated as part of their
-        prompt, and so do the latest of dies that hold more now than they have room for; those that wait and that no die
-        can hold any more are dropped. Returns how many were sent back.
+        Requests on dies or instances that are gone are requeued, with their generated tokens as part of their prompt,
+        and so are the latest on dies whose memory has become too small. Waiting requests that no longer fit any die are
+        dropped. Return how many were requeued.
         """
         self.pool.settle(self.now)
         self.adopt(deployment)
@@ -196,7 +195,7 @@ class Engine:
         return len(lost)
 
     def _lost_with(self, pools: Pools, gone: Sequence[PrefillInstance]) -> list[InferenceRequest]:
-        """Requests on dies that are none of those pools, or on prefill instances that are gone."""
+        """Requests on dies outside those pools, or on prefill instances that are gone."""
         decode = set(pools.decode)
         return [
             request
@@ -220,21 +219,21 @@ class Engine:
             self.dropped += 1
 
     def end(self) -> int:
-        """There is nothing any more to serve on. Returns how many requests are cut off."""
+        """Cut off all requests, as there is nothing left to serve on. Return how many there were."""
         cut_off = list(self.in_flight.values())
         for request in cut_off:
             self._end(request)
         return len(cut_off)
 
     def _end(self, request: InferenceRequest) -> None:
-        """It ends without its last token."""
+        """Forget a request that ends before its last token."""
         del self.in_flight[request.number]
         self._given_up(request, self.tokens_of(request))
 
-    # How a request goes through.
+    # The path of a request.
 
     def _assign(self) -> None:
-        """From the queue to a die and an instance, in order, as long as there is room."""
+        """Assign waiting requests to a die and a prefill instance, in order, as long as there is room."""
         if not self.waiting:
             return
         _, instances = self.placement.open_places()
@@ -260,7 +259,7 @@ class Engine:
             self.prefill.take(request, instance, self.now)
 
     def _prefilled(self, now: float, request: InferenceRequest, instance: PrefillInstance) -> None:
-        """The prompt is in KV: the next token is there, and the rest is decode's."""
+        """The prompt is prefilled, which yields a token: transfer its KV for decoding, if more tokens are due."""
         self.cache.keep(request.blocks, instance.number)
         request.generated += 1
         if request.first_token_at < 0:
@@ -287,10 +286,10 @@ class Engine:
         self.in_flight.pop(request.number, None)
         self._finished(request)
 
-    # How it goes back.
+    # Requeueing.
 
     def _send_back(self, requests: list[InferenceRequest]) -> None:
-        """Have requests wait again, for all that they need."""
+        """Requeue requests, to be placed and prefilled again."""
         if not requests:
             return
         self._withdraw(requests)
@@ -301,7 +300,7 @@ class Engine:
         self.preemptions += len(requests)
 
     def _withdraw(self, requests: list[InferenceRequest]) -> None:
-        """Take requests off their dies and instances; what they generated stays theirs and joins their prompt."""
+        """Take requests off their dies and instances; their generated tokens become part of their prompt."""
         self.pool.settle(self.now)
         left: dict[Prefiller, set[int]] = {}
         for request in requests:

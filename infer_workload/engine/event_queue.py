@@ -1,4 +1,4 @@
-"""What an engine has planned for moments to come, in their order."""
+"""The event queue of an engine: planned actions in order of time."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Event = tuple[float, int, Callable[..., None], tuple[object, ...]]
 
 
 class EventQueue:
-    """Actions at moments; of one moment, in the order in which they were planned. `due` is the first of them."""
+    """Actions by time; those of one moment run in the order in which they were added. `due`: the time of the first."""
 
     __slots__ = ("_events", "_sequence", "due")
 
@@ -20,14 +20,14 @@ class EventQueue:
         self.due = inf
 
     def at(self, moment: float, action: Callable[..., None], *arguments: object) -> None:
-        """Call `action(now, *arguments)` at that moment; never, where that is at no time."""
+        """Plan a call of `action(now, *arguments)` at that moment; never if that is infinity."""
         if moment < inf:
             self._sequence += 1
             heappush(self._events, (moment, self._sequence, action, arguments))
             self.due = self._events[0][0]
 
     def run(self, now: float) -> None:
-        """The first of them."""
+        """Remove and run the first action."""
         _, _, action, arguments = heappop(self._events)
         self.due = self._events[0][0] if self._events else inf
         action(now, *arguments)

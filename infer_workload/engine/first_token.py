@@ -1,9 +1,9 @@
-"""When a prompt that came now would be in KV, as far as what is known now says.
+"""Predict when a new prompt would be prefilled, from what is known now.
 
-The queue of the instance that would take it is worked off as it will be: the chunk under way to its end, then chunks
-filled up to the token budget, each as long as its prompts take, with what they have to fetch first. A prompt's first
-token comes when the chunk that it ends in is through, so it also delays those that end there with it: they are
-`beside` it. Nothing is changed by asking.
+The prediction works off the queue of the instance that would get it: the chunk under way, then chunks filled up to the
+token budget, each with the duration of its prompts and of the blocks to fetch first. A prompt's first token comes at
+the end of its last chunk, so it also delays the prompts that end in a chunk with it: these are `beside` it. A
+prediction changes nothing.
 """
 
 from __future__ import annotations
@@ -21,7 +21,8 @@ from infer_workload.layout.deployment import Deployment
 
 @dataclass(slots=True)
 class ExpectedChunk:
-    """A chunk to come: its parts as the timing takes them, what is fetched first, and whose prompts end in it."""
+    """A future chunk: its parts as input for the timing, what is fetched first, and the requests whose prompts end in
+    it (`through`)."""
 
     starts_at: float
     parts: list[tuple[int, int]] = field(default_factory=list)
@@ -33,19 +34,19 @@ class ExpectedChunk:
 
 @dataclass(frozen=True, slots=True)
 class Reached:
-    """How far a queue has been worked off: so many prompts, and so many tokens of the next."""
+    """How far a queue has been worked off: whole prompts, and tokens of the next one."""
 
     prompts: int = 0
     tokens: int = 0
 
     def has_begun(self, place: int) -> bool:
-        """Whether some of the prompt at that place is done."""
+        """Whether any of the prompt at that place is done."""
         return self.prompts > place or (self.prompts == place and self.tokens > 0)
 
 
 class ExpectedQueue:
-    """What an instance has before it, in the order in which it will do it, with a request that would come now. Of that
-    one the cache holds `match`; `leaving` make room for it."""
+    """The prompts of an instance in the order in which they will be computed, with a new `request` among them. The
+    cache has `match` of its prompt; the `leaving` requests would be preempted for it."""
 
     def __init__(
         self,
@@ -69,7 +70,7 @@ class ExpectedQueue:
             for each, life, take in instance.chunk
             if instance.holds(each, life) and each.prefilled + take < each.prompt
         ]
-        """Each with the tokens that are left of it, and those that are done."""
+        """(request, tokens left, tokens done) for each prompt."""
         self.prompts += self._standing(waiting[:place], leaving)
         self.own = len(self.prompts)
         self.prompts.append((request, request.prompt - self.cached, self.cached))
@@ -85,7 +86,7 @@ class ExpectedQueue:
         ]
 
     def chunk(self, at: float, reached: Reached, *, without_own: bool = False) -> tuple[ExpectedChunk, Reached]:
-        """The next chunk, filled up to the token budget, and how far it comes."""
+        """The next chunk, filled up to the token budget, and how far the queue is worked off after it."""
         chunk, room, block_tokens = ExpectedChunk(at), self.instance.token_budget, self.deployment.spec.block_tokens
         index, begun = reached.prompts, reached.tokens
         while index < len(self.prompts) and room:
@@ -109,19 +110,19 @@ class ExpectedQueue:
         return chunk, Reached(index, begun)
 
     def _begins_with(self, each: InferenceRequest, done: int) -> tuple[int, int]:
-        """Tokens that it has from the cache where it begins there, and those of them on solid state."""
+        """Tokens of a prompt to fetch from the cache, if it begins at `done`, and those of them on solid state."""
         if each is self.request:
             return (self.cached, self.match.ssd_tokens) if done == self.cached else (0, 0)
         return (each.cached, each.cached_ssd) if done == each.cached else (0, 0)
 
     def takes_s(self, chunk: ExpectedChunk) -> float:
-        """What it takes, with what it fetches first; infinity while that cannot be had."""
+        """Seconds of a chunk, with the fetch before it; infinity if the blocks cannot be fetched."""
         instance = self.instance
         fetching_s = fetch_s(self.deployment, self.nodes, instance.nodes, chunk.tokens, chunk.blocks, chunk.cold_tokens)
         return instance.timing.planned_s(chunk.parts) + fetching_s
 
     def alone_s(self) -> float:
-        """What the request takes in a chunk of its own."""
+        """Seconds of the new request in a chunk of its own."""
         blocks = -(-self.cached // self.deployment.spec.block_tokens)
         parts = [(self.request.prompt - self.cached, self.cached)]
         return self.takes_s(ExpectedChunk(0.0, parts, self.cached, blocks, self.match.ssd_tokens))
@@ -129,8 +130,8 @@ class ExpectedQueue:
 
 @dataclass(frozen=True)
 class FirstToken:
-    """Of a prompt that would be taken now. `joins_at`: when the chunk starts that it would begin in, with `beside` it
-    those that end there, at `beside_at`, and without it at what `beside_before` says."""
+    """The prediction for a new prompt. `joins_at` is when its first chunk starts; `beside` are the requests that end in
+    that chunk, which would be at `beside_at` with the new prompt, and at `beside_before()` without it."""
 
     instance: PrefillInstance
     at: float
@@ -140,7 +141,7 @@ class FirstToken:
     beside_at: float
     beside_before: Callable[[], float]
     kv_tokens: int
-    """Of all prompts that would be through with it, its own too: their KV leaves the instance at once."""
+    """Tokens of all prompts that end in its last chunk, its own included: their KV leaves the instance at once."""
 
 
 def first_token(
@@ -152,8 +153,8 @@ def first_token(
     now: float,
     leaving: Collection[InferenceRequest] = (),
 ) -> FirstToken:
-    """What that instance would do for a request of which the cache on those nodes holds so much. `leaving` make room
-    for it."""
+    """Predict the first token of a request on that instance. The cache, on `nodes`, has `match` of its prompt; the
+    `leaving` requests would be preempted for it."""
     queue = ExpectedQueue(deployment, nodes, instance, request, match, leaving)
     at, reached = instance.free_at(now), Reached()
     joined, joined_from, joined_ends_at = None, reached, inf

@@ -1,9 +1,8 @@
-"""KV transfers under way, sharing the RDMA plane.
+"""KV transfers in progress, sharing the RDMA plane.
 
-Each moves from a prefill instance into the port of one decode die; what they take of the ports in common is decided by
-the same `share` that MatrixLink admits slices with. Where every port can give all that is asked of it, which is the
-usual case, each transfer simply runs at its narrowest port and nothing has to be solved; where some cannot, only those
-that pass them are.
+Each goes from a prefill instance into the port of one decode die. Shared ports are divided by the same max-min `share`
+with which MatrixLink admits slices. In the usual case no port is overloaded, and each transfer runs at the rate of its
+narrowest port; otherwise only the transfers through overloaded ports are solved.
 """
 
 from __future__ import annotations
@@ -20,15 +19,16 @@ from matrixlink.fabric.sharing.max_min import share
 Port = Hashable
 
 ROUNDING_S = 1e-9
-"""What can be moved in this time counts as moved."""
+"""A remainder that moves within this time counts as moved."""
 STEPS = 4.0
-"""Or in as many steps of the clock, where those are longer: a transfer that ends within one would never be due later
-than now. Seconds since the epoch are floats with steps of a quarter of a microsecond; of 60 times as many, of 15."""
+"""The same in units of the clock's resolution, if that is longer: a transfer that ends within one unit would never be
+due later than now. The resolution of seconds since the epoch is a quarter of a microsecond, at 60 times as many
+seconds 15."""
 
 
 @dataclass(slots=True, eq=False)
 class Transfer:
-    """One request's KV on its way: its path of ports, bytes left, and its present rate in GB/s."""
+    """The transfer of one request's KV: its ports, the bytes left, and its present rate in GB/s."""
 
     request: InferenceRequest
     life: int
@@ -38,9 +38,9 @@ class Transfer:
 
 
 class Transfers:
-    """All transfers of a deployment. `capacity(port)` says what a port gives, GB/s, until the next `reprice`.
+    """All transfers of a deployment. `capacity(port)` is the rate of a port, GB/s, fixed until the next `reprice`.
 
-    What starts or ends at one moment is shared out once, when somebody asks what is due or time passes.
+    Rates are computed once for all starts and ends of one moment, when `due` is read or time passes.
     """
 
     def __init__(self, capacity: Callable[[Port], float]) -> None:
@@ -48,14 +48,14 @@ class Transfers:
         self._active: list[Transfer] = []
         self._at = 0.0
         self._due: float | None = inf
-        """None: something has started or ended since rates were worked out."""
+        """None: a transfer has started or ended since rates were computed."""
 
     def __len__(self) -> int:
         return len(self._active)
 
     @property
     def due(self) -> float:
-        """When the first transfer ends; infinity while none does."""
+        """When the first transfer ends; infinity if none does."""
         if self._due is None:
             self._due = self._share()
         return self._due
@@ -66,7 +66,7 @@ class Transfers:
         self._due = None
 
     def finish(self, now: float) -> list[Transfer]:
-        """Those that have arrived by now."""
+        """Remove and return the transfers that are complete."""
         self._progress(now)
         moved_s = max(ROUNDING_S, STEPS * ulp(self._at))
         done: list[Transfer] = []
@@ -78,7 +78,7 @@ class Transfers:
         return done
 
     def drop(self, now: float, gone: Iterable[InferenceRequest]) -> None:
-        """These requests no longer need their KV."""
+        """Drop the transfers of these requests."""
         leaving = set(gone)
         if any(current.request in leaving for current in self._active):
             self._progress(now)
@@ -86,7 +86,7 @@ class Transfers:
             self._due = None
 
     def reprice(self, now: float) -> None:
-        """Ports give something else from now on."""
+        """Read the rates of ports again, as they have changed."""
         self._progress(now)
         self._capacity.cache_clear()
         self._due = None
@@ -101,7 +101,7 @@ class Transfers:
             current.left = max(0.0, current.left - current.rate * 1e9 * passed)
 
     def _share(self) -> float:
-        """New rates; when the first transfer ends."""
+        """Compute new rates. Return when the first transfer ends."""
         if len(self._active) < 2:
             due = inf
             for alone in self._active:
@@ -121,8 +121,8 @@ class Transfers:
         return self._at + min(ends) if ends else inf
 
     def _divide(self, crowded: Mapping[Port, float]) -> None:
-        """Have those that pass ports of which more is asked than they give (GB/s) share them. No other port can be
-        full: whoever passes it asks for no more than it gets of its narrowest."""
+        """Divide the overloaded ports (GB/s) among the transfers through them. No other port can be full: each transfer
+        asks for no more than its narrowest port gives."""
         sharing = [(current, path) for current in self._active if (path := [p for p in current.ports if p in crowded])]
         rates = share([Flow(tuple(path), ceiling=current.rate) for current, path in sharing], crowded)
         for (current, _), rate in zip(sharing, rates, strict=True):

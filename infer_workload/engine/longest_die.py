@@ -1,8 +1,8 @@
-"""Which die of a pool has most requests, which most tokens, and for how many steps that stays so.
+"""The die of a pool with the most requests, the one with the most tokens, and for how many steps that stays so.
 
-With every step a die gains tokens for each of its requests, so its tokens are a straight line over steps. Dies with as
-many requests grow alike: the one that has most of them stays so until one of them changes. Only the longest of each
-number of requests is looked at, which are a few lines however many dies there are.
+With every step a die gains tokens for each of its requests, so its tokens are linear in steps. Dies with equally many
+requests grow alike: the one with the most tokens stays ahead until one of them changes. So only the longest die for
+each number of requests is compared: a few lines, however many dies there are.
 """
 
 from __future__ import annotations
@@ -15,27 +15,27 @@ from math import floor
 from infer_workload.engine.request import DecodeDie, InferenceRequest
 
 STALE_MAX = 4
-"""Entries of a heap for each die that is in it, before it is made anew."""
+"""Entries per die in a heap at which it is rebuilt, to drop stale entries."""
 
 Heap = list[tuple[float, int, DecodeDie]]
-"""Dies of one number of requests: (tokens at step 0, turned over; a number; the die). Some have changed since."""
+"""Dies with one number of requests: (negated tokens at step 0, tie-breaker, die). Entries may be stale."""
 
 
 class LongestDie:
-    """`growth`: tokens that a request gains in a step."""
+    """Tracks the longest die. `growth`: tokens that a request gains per step."""
 
     def __init__(self, growth: float) -> None:
         self._growth = growth
         self._heaps: dict[int, Heap] = {}
         self._dies: dict[int, int] = {}
-        """How many dies have that number of requests."""
+        """The number of dies by number of requests."""
         self._numbers = count()
 
     def tokens(self, die: DecodeDie, step: int) -> float:
         return die.kv_base + die.active * self._growth * step
 
     def enter(self, request: InferenceRequest, step: int) -> None:
-        """It decodes from that step on."""
+        """Add a request that decodes from that step on."""
         die = request.die
         assert die is not None
         request.kv_base = request.prompt - self._growth * step
@@ -47,7 +47,7 @@ class LongestDie:
         self._count(die, -1, die.kv_base - request.kv_base if die.active > 1 else 0.0)
 
     def grow_by(self, growth: float, step: int, decoding: Iterable[InferenceRequest]) -> None:
-        """A request gains so many tokens in a step from that one on."""
+        """Change the tokens that a request gains per step, from that step on."""
         if growth == self._growth:
             return
         dies: dict[DecodeDie, None] = {}
@@ -63,8 +63,8 @@ class LongestDie:
             self._push(die)
 
     def line(self, step: int) -> tuple[int, float, float, int]:
-        """Of a pool that decodes: the most requests of a die; the most tokens; what those grow by in a step; and for
-        how many steps the same die has most."""
+        """For a pool that decodes: the most requests of a die, the most tokens of a die, their growth per step, and for
+        how many steps the same die has the most."""
         lead, most = 0, -1.0
         tops = [(active, self._top(active) + active * self._growth * step) for active in self._dies]
         for active, tokens in tops:

@@ -1,4 +1,4 @@
-"""What it takes a deployment to move KV: blocks out of the caching pool, and prompts from prefill to decode."""
+"""Times of moving KV: cached blocks from the caching pool, and prompts from prefill to decode."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from infer_workload.timing.fabric import RDMA
 def fetch_s(
     current: Deployment, pool: Sequence[str], readers: Sequence[str], tokens: int, blocks: int, cold_tokens: int
 ) -> float:
-    """Seconds that an instance on those nodes waits for the cached blocks of its chunk, of which so many tokens lie on
-    solid state; all lie on the nodes of the pool."""
+    """Seconds that a prefill instance on `readers` waits for the cached blocks of its chunk from the nodes of `pool`;
+    `cold_tokens` of the tokens are on solid state."""
     size = tokens * current.model.kv_bytes_per_token
     plane = current.cache_plane
     cold_s = ssd_read_s(current.calibration, cold_tokens * current.model.kv_bytes_per_token, pool)
@@ -23,7 +23,7 @@ def fetch_s(
 
 
 def port_gbps(current: Deployment, port: object) -> float:
-    """What a transfer's port gives, GB/s: a decode die's own, or all those of a prefill instance together."""
+    """The rate of a transfer's port, GB/s: a decode die's own, or all ports of a prefill instance together."""
     fabric, efficiency = current.fabric, current.calibration.rdma_efficiency
     if isinstance(port, DecodeDie):
         return fabric.die_gbps(RDMA, port.node, 1, into=True) * efficiency
@@ -32,10 +32,10 @@ def port_gbps(current: Deployment, port: object) -> float:
 
 
 def new_dies(current: Deployment, nodes: Iterable[str]) -> list[DecodeDie]:
-    """The decode dies of these nodes, with nothing on them."""
+    """Empty decode dies for these nodes."""
     return [DecodeDie(node, index) for node in nodes for index in range(current.calibration.dies_per_node)]
 
 
 def transfer_start_s(current: Deployment) -> float:
-    """Seconds that a transfer takes beside its bytes."""
+    """The fixed part of a transfer's duration, in seconds."""
     return current.calibration.transfer_request_ms * 1e-3 + current.fabric.latency_s(RDMA)

@@ -1,4 +1,4 @@
-"""Where a request may go: which dies and prefill instances are open to it, and who has a place on a die."""
+"""Placement of requests: the dies and prefill instances open to them, and the places taken on dies."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from infer_workload.layout.deployment import Deployment, Pools, kv_tokens_per_di
 
 
 class Placement:
-    """The places of one deployment, for requests that are `in_flight`."""
+    """The places of one deployment's requests (`in_flight`)."""
 
     def __init__(
         self,
@@ -30,14 +30,14 @@ class Placement:
         self.placed: dict[int, int] = {}
         """Requests that have a place on a die, by priority."""
         self._closing: tuple[frozenset[str], frozenset[tuple[str, ...]]] = (frozenset(), frozenset())
-        """Decode nodes, and the nodes of prefill instances, on which nothing new begins."""
+        """Decode nodes, and prefill instances by their nodes, on which nothing new begins."""
         self._room: float = inf
-        """Tokens that a die will have room for once those are gone."""
+        """Tokens that will fit on a die once those are gone."""
 
     def place_for(self, priority: int, tokens: int) -> tuple[DecodeDie, list[InferenceRequest]] | None:
-        """The die for a request of that priority and so many tokens, and whoever of later priorities has to make room
-        on it; None where there is none. What fits a die that will have less memory leaves that free; what never would
-        is served while there is more."""
+        """The die for a request of that priority and size, and the requests of lower priority to preempt there; None
+        if there is no place. If dies are about to have less memory, a request that fits the smaller size keeps within
+        it; one that would not is served while there is more."""
         limit, room = self.deployment.batch_per_die, self.deployment.kv_tokens_per_die
         if tokens <= self._room < room:
             room = int(self._room)
@@ -51,7 +51,7 @@ class Placement:
         return choose_preempted(later, dies, tokens, limit, room, self._in_time)
 
     def _in_time(self, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()) -> bool:
-        """Whether the batch may have a request of so many tokens more, by the target for the time of a token."""
+        """Whether a request of that many tokens more keeps the target for time per token."""
         target_s = self.deployment.tpot_target_s
         return target_s is None or keeps(target_s, self._pool, die, tokens, without)
 
@@ -73,10 +73,10 @@ class Placement:
         else:
             self.placed[request.priority] -= 1
 
-    # What is open.
+    # Open and closed places.
 
     def open_places(self) -> tuple[list[DecodeDie], list[PrefillInstance]]:
-        """Where something new may begin."""
+        """The dies and prefill instances on which new work may begin."""
         decode, prefill = self._closing
         dies, instances = self._pool.dies, self._prefill.instances
         if decode:
@@ -86,13 +86,13 @@ class Placement:
         return dies, instances
 
     def close(self, target: Pools | None) -> None:
-        """Begin nothing on decode nodes and prefill instances that are not in `target`, nor in memory that dies of
-        fewer decode nodes need for experts; None opens all of them."""
+        """Begin nothing more on decode nodes and prefill instances outside `target`, nor in memory that the dies of
+        fewer decode nodes will need for experts; None opens everything."""
         pools = self.deployment.pools
         self._closing, self._room = pools.beyond(target or pools), self._room_in(target)
 
     def on_closing(self, target: Pools | None = None) -> int:
-        """Requests that still need what is closed, or what were closed for that target."""
+        """The number of requests that still need what is closed, or what would be closed for that target."""
         decode, prefill = self._closing if target is None else self.deployment.pools.beyond(target)
         room = self._room if target is None else self._room_in(target)
         leaving = [each for each in self._in_flight.values() if needs(each, decode, prefill)]

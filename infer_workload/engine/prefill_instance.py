@@ -13,7 +13,7 @@ from infer_workload.timing.prefill import PrefillTiming
 
 @dataclass(slots=True, eq=False)
 class PrefillInstance:
-    """One prefill instance: its dies work on one chunk at a time."""
+    """One prefill instance; its dies compute one chunk at a time."""
 
     number: int
     nodes: tuple[str, ...]
@@ -24,28 +24,28 @@ class PrefillInstance:
     chunk: list[tuple[InferenceRequest, int, int]] = field(default_factory=list)
     chunk_number: int = 0
     work: tuple[list[tuple[int, int]], int, int] = ([], 0, 0)
-    """Of the chunk: (new, earlier) tokens of each prompt; tokens and blocks that are fetched first."""
+    """The chunk as (new, earlier) tokens of each prompt, and the tokens and blocks to fetch first."""
     work_began: bool = False
     whole_s: float = 0.0
-    """What all of the chunk takes at the present pace."""
+    """Duration of the whole chunk at the present pace."""
     left: float = 1.0
-    """The part of the chunk that was left at `paced_at`."""
+    """The fraction of the chunk that was left at `paced_at`."""
     paced_at: float = 0.0
     backlog_tokens: int = 0
     busy_s: float = 0.0
     prefilled_tokens: int = 0
-    """Ever since."""
+    """Since the start."""
 
     def holds(self, request: InferenceRequest, life: int) -> bool:
-        """Whether that entry of the queue still stands: the request may have been sent back or cancelled since."""
+        """Whether that queue entry is still valid: the request may have been requeued or cancelled since."""
         return request.attempts == life and request.instance is self and request.state == PREFILLING
 
     def enqueue(self, request: InferenceRequest, block_tokens: int) -> None:
-        """Behind whoever goes first: what has begun, what has no later priority, what computes blocks it counts on."""
+        """Insert behind prompts that have begun, are not of lower priority, or compute blocks that this one needs."""
         self.queue.insert(self.place_of(request, request.cached, block_tokens), (request, request.attempts))
 
     def place_of(self, request: InferenceRequest, cached: int, block_tokens: int) -> int:
-        """How many of the queue go before it, where so many of its tokens are taken from the cache."""
+        """Its position in the queue if `cached` of its tokens come from the cache."""
         at = len(self.queue)
         while at and _overtakes(request, cached, self.queue[at - 1][0], block_tokens):
             at -= 1
@@ -58,7 +58,7 @@ class PrefillInstance:
         return max(now, self.paced_at + self._takes(self.left)) if self.whole_s < inf else inf
 
     def tokens_before(self, priority: int) -> int:
-        """Tokens that are computed before those of a prompt of that priority that comes now."""
+        """Tokens to be computed before a new prompt of that priority."""
         before = self.backlog_tokens
         for request, life in reversed(self.queue):
             if request.priority <= priority:
@@ -68,10 +68,10 @@ class PrefillInstance:
         return before
 
     def still_due(self, owed: set[int], block_tokens: int) -> set[int]:
-        """Of blocks that prompts which were withdrawn owed, those that others here compute in their place.
+        """Of the blocks owed by withdrawn prompts, those that other prompts here will compute instead.
 
-        The first that has counted on one computes it itself, but in the chunk under way, where the one that is gone has
-        its part still; whoever is behind that one counts on it.
+        The first prompt that relied on a block computes it itself, and those behind rely on that one. In the chunk
+        under way nothing changes, since the withdrawn prompt's part of it is still computed.
         """
         due: set[int] = set()
         begun = {request.number for request, _, _ in self.chunk}
@@ -85,7 +85,7 @@ class PrefillInstance:
         return due
 
     def recount(self, cache: ContextCache) -> None:
-        """Blocks have gone from the cache: prompts in the queue that counted on them compute them themselves."""
+        """Make queued prompts compute blocks themselves that have gone from the cache."""
         for request, life in self.queue:
             if not request.cached or request.prefilled > request.cached or not self.holds(request, life):
                 continue
@@ -95,7 +95,7 @@ class PrefillInstance:
                 cache.promise(request.blocks, self.number, request.project)
 
     def _count_on(self, request: InferenceRequest, tokens: int) -> None:
-        """Have no more of a prompt that is in the queue from the context cache."""
+        """Reduce what a queued prompt takes from the context cache to that many tokens."""
         self.backlog_tokens += request.cached - tokens
         request.cached = request.prefilled = request.matched = tokens
         request.cached_ssd = min(request.cached_ssd, tokens)
@@ -103,9 +103,9 @@ class PrefillInstance:
             request.cached_first = min(request.cached_first, tokens)
 
     def pace(self, now: float, whole_s: float) -> float | None:
-        """Work on the chunk at a pace at which all of it takes so long; when it ends, or None where that is no news.
+        """Set the pace at which the whole chunk takes `whole_s`. Return when it ends, or None if the pace is unchanged.
 
-        What is done of it already stays done.
+        The part already done stays done.
         """
         if self.work_began:
             if isclose(whole_s, self.whole_s):
@@ -126,13 +126,13 @@ class PrefillInstance:
 
     @property
     def cold_tokens(self) -> int:
-        """Tokens of the chunk that have to come from solid state first."""
+        """Tokens of the chunk that have to be fetched from solid state first."""
         return sum(each.cached_ssd for each, _, _ in self.chunk if each.cached_ssd and each.prefilled == each.cached)
 
     def fill(self, now: float, block_tokens: int) -> tuple[int, int]:
-        """Fill the chunk from the queue up to the token budget; a long prompt goes through in several.
+        """Fill the chunk from the queue up to the token budget; a long prompt is split over several chunks.
 
-        Returns the tokens and blocks that have to be fetched from the context cache first.
+        Return the tokens and blocks to fetch from the context cache first.
         """
         room, fetched, blocks = self.token_budget, 0, 0
         self.work_began = False
@@ -153,10 +153,8 @@ class PrefillInstance:
 
 
 def _overtakes(request: InferenceRequest, cached: int, other: InferenceRequest, block_tokens: int) -> bool:
-    """Whether the one that comes is put before one that is in the queue.
-
-    Not where part of that prompt is in KV already: as in vLLM it continues first.
-    """
+    """Whether a new request goes before `other` in the queue. It does not if part of that prompt is in KV already: as
+    in vLLM, that one continues first."""
     if request.priority >= other.priority or other.prefilled > other.cached:
         return False
     computed, counted = -(-other.cached // block_tokens), -(-cached // block_tokens)

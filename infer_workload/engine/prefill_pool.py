@@ -1,4 +1,4 @@
-"""The prefill pool: its instances, and the chunks that they work on, each at its own pace."""
+"""The prefill pool: its instances, each working on chunks at its own pace."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 
 class PrefillPool:
-    """The instances of one deployment. `through(now, request, instance)` is called for each request whose prompt is in
-    KV, and `freed` at each end of a chunk, before the next one begins."""
+    """The prefill instances of one deployment. `through(now, request, instance)` is called for each request whose
+    prompt is prefilled, and `freed` at each end of a chunk, before the next one begins."""
 
     def __init__(
         self,
@@ -29,7 +29,7 @@ class PrefillPool:
         self.deployment = deployment
         self.cache = cache
         self.fetched_bytes = 0.0
-        """Blocks read out of the caching pool, ever since."""
+        """Bytes read from the caching pool since the start."""
         self._events = events
         self._through = through
         self._freed = freed
@@ -37,18 +37,18 @@ class PrefillPool:
         self.instances = [self._new_instance(nodes, now) for nodes in deployment.pools.prefill]
 
     def take(self, request: InferenceRequest, instance: PrefillInstance, now: float) -> None:
-        """Have that instance work on the request, as far as its prompt is not in KV already."""
+        """Enqueue the request on that instance, which computes the part of its prompt that is not cached."""
         instance.enqueue(request, self.cache.block_tokens)
         instance.backlog_tokens += request.prompt - request.cached
         if not instance.chunk:
             self._start_chunk(now, instance)
 
     def beyond(self, pools: Pools) -> list[PrefillInstance]:
-        """The instances that are none of those pools."""
+        """The instances that are not in those pools."""
         return [instance for instance in self.instances if instance.nodes not in pools.prefill]
 
     def rebuild(self, deployment: Deployment, cache: ContextCache, now: float, start_s: float) -> None:
-        """Have the instances of that layout; those that are new are ready after `start_s`."""
+        """Switch to the instances of that layout; new ones are ready after `start_s`."""
         self.deployment = deployment
         self.cache = cache
         prefill = deployment.pools.prefill
@@ -59,12 +59,12 @@ class PrefillPool:
         self.retime(deployment, now)
 
     def recount(self) -> None:
-        """Blocks may have gone from the cache, with a node or with its memory."""
+        """Update queued prompts, as blocks may have gone from the cache with a node or its memory."""
         for instance in self.instances:
             instance.recount(self.cache)
 
     def retime(self, deployment: Deployment, now: float) -> None:
-        """The same instances beside other traffic: chunks under way go on at another pace."""
+        """Update timings after a change of the fabric; chunks under way continue at the new pace."""
         self.deployment = deployment
         for at, instance in enumerate(self.instances):
             instance.timing = deployment.prefill_timing(at)
@@ -74,7 +74,7 @@ class PrefillPool:
     # The chunks of an instance.
 
     def _start_chunk(self, now: float, instance: PrefillInstance) -> None:
-        """Work on what waits, as much as a chunk takes."""
+        """Start a chunk from the queue, if there is anything to do."""
         if now < instance.ready_at:
             self._events.at(instance.ready_at, self._wake, instance)
             return
@@ -88,7 +88,7 @@ class PrefillPool:
         self._pace(now, instance)
 
     def _pace(self, now: float, instance: PrefillInstance) -> None:
-        """Have the chunk end when it is through at the pace of now."""
+        """Schedule the end of the chunk at the present pace."""
         parts, fetched, blocks = instance.work
         fetching_s = fetch_s(self.deployment, self.cache.nodes, instance.nodes, fetched, blocks, instance.cold_tokens)
         whole_s = instance.timing.chunk_s(parts) + fetching_s

@@ -1,8 +1,8 @@
-"""A request on its way through the pools, and the states it can be in.
+"""An inference request and its states.
 
-It waits for KV memory on a decode die, is prefilled (its first token comes from there), its KV moves to the die, it is
-decoded, it is finished. A lost node sends it back, and so does a request of an earlier priority that finds no room:
-what it had generated becomes part of the prompt, so no token is produced twice and none is lost.
+It waits for KV memory on a decode die, is prefilled (which yields its first token), its KV moves to the die, it is
+decoded, it is finished. The loss of a node requeues it, and so does a request of higher priority that finds no room:
+its generated tokens become part of the prompt, so no token is generated twice and none is lost.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ WAITING, PREFILLING, TRANSFERRING, DECODING = "Waiting", "Prefilling", "Transfer
 FINISHED, CANCELLED = "Finished", "Cancelled"
 
 SENTENCES = {
-    WAITING: "no decode die has room for its KV yet",
+    WAITING: "waiting for room for its KV on a decode die",
     PREFILLING: "in the queue or a chunk of a prefill instance",
-    TRANSFERRING: "its KV moves to its decode die over the RDMA plane",
-    DECODING: "gains tokens with every step of the decode pool",
-    FINISHED: "all its tokens are there",
-    CANCELLED: "its client went away",
+    TRANSFERRING: "its KV is moving to its decode die over the RDMA plane",
+    DECODING: "gaining tokens with every step of the decode pool",
+    FINISHED: "all its tokens have been generated",
+    CANCELLED: "its client disconnected",
 }
 MOVES = {
     WAITING: {PREFILLING, CANCELLED},
@@ -32,22 +32,22 @@ MOVES = {
     FINISHED: set[str](),
     CANCELLED: set[str](),
 }
-"""Back to Waiting is what the loss of a node does, or being preempted."""
+"""The loss of a node and preemption move a request back to Waiting."""
 
 REQUEST_STATES = StateMachine("request", WAITING, [State(name, text) for name, text in SENTENCES.items()], MOVES)
 
 
 class ContextTooLong(ValueError):
-    """Prompt and answer are longer than one decode die can hold."""
+    """Prompt and answer exceed the context length of the deployment."""
 
     def __init__(self, tokens: int, limit: int) -> None:
-        super().__init__(f"{tokens} tokens of prompt and answer; this deployment holds {limit} at most")
+        super().__init__(f"prompt and answer have {tokens} tokens; this deployment's context length is {limit}")
         self.tokens, self.limit = tokens, limit
 
 
 @dataclass(slots=True, eq=False)
 class DecodeDie:
-    """One die: what is set aside on it and what it decodes."""
+    """One decode die: what is reserved on it (requests, tokens) and what it decodes."""
 
     node: str
     index: int
@@ -55,22 +55,22 @@ class DecodeDie:
     reserved_tokens: int = 0
     active: int = 0
     kv_base: float = 0.0
-    """Tokens in its KV memory, less what its requests gain in all steps since the pool's first (`LongestDie`)."""
+    """Tokens in its KV memory, less the growth of its requests over all steps since the pool's first (`LongestDie`)."""
 
 
 class Prefiller(Protocol):
-    """The prefill instance that works on a request, as far as the request's place is concerned."""
+    """A prefill instance, as a request refers to it."""
 
     number: int
     nodes: tuple[str, ...]
     backlog_tokens: int
 
     def still_due(self, owed: set[int], block_tokens: int) -> set[int]:
-        """Of blocks that prompts which were withdrawn owed, those that others here compute in their place."""
+        """Of the blocks owed by withdrawn prompts, those that other prompts here will compute instead."""
 
 
 class Latencies:
-    """How long a request took, of whoever knows its times."""
+    """Latencies of a request, for classes that have its times."""
 
     __slots__ = ()
 
@@ -86,7 +86,7 @@ class Latencies:
 
     @property
     def tpot_s(self) -> float:
-        """Mean time of a token after the first; 0 for an answer of one token."""
+        """Mean time per token after the first; 0 for an answer of one token."""
         return (self.finished_at - self.first_token_at) / (self.output_tokens - 1) if self.output_tokens > 1 else 0.0
 
     @property
@@ -99,8 +99,8 @@ class Latencies:
 class InferenceRequest(Latencies):
     """One prompt and its answer. Times are the engine's seconds; lengths are tokens.
 
-    `generated` counts tokens delivered, `prompt` what must be in KV before decoding (it grows when a loss makes
-    generated tokens part of it), `cached` how much of it came from the context cache in this life.
+    `generated` counts tokens generated, `prompt` those that must be in KV before decoding (it grows when requeueing
+    makes generated tokens part of it), `cached` how many of these came from the context cache in this attempt.
     """
 
     number: int
@@ -110,19 +110,20 @@ class InferenceRequest(Latencies):
     blocks: Sequence[int] = ()
     tenant: str = ""
     priority: int = 0
-    """As vLLM has it: lower means earlier handling; within one priority, who came first."""
+    """As in vLLM: a lower value is handled earlier; within one priority, in order of arrival."""
     finish: str = "stop"
-    """Why the answer ends where it does: by itself (`stop`), or at the length that was asked for (`length`)."""
+    """Why the answer ends: by itself (`stop`), or at the requested length (`length`)."""
 
     state: str = WAITING
     prompt: int = 0
     generated: int = 0
     cached: int = 0
     matched: int = 0
-    """Tokens of the prompt that the context cache has; all of them where only the last one is computed again."""
+    """Tokens of the prompt that the context cache has; may be all of them, though the last one is always computed."""
     cached_first: int = 0
+    """`matched` of the first attempt."""
     cached_ssd: int = 0
-    """Of `cached`, tokens that lay on solid state."""
+    """Those of `cached` that were on solid state."""
     prefilled: int = 0
     attempts: int = 1
     die: DecodeDie | None = None
@@ -135,26 +136,26 @@ class InferenceRequest(Latencies):
     end_step: int = 0
     tokens_at_start: int = 0
     kv_base: float = 0.0
-    """Its part of its die's."""
+    """Its part of its die's `kv_base`."""
     drafting: bool = False
-    """Whether each step of this life drafts a token."""
+    """Whether each step of this attempt drafts a token."""
     drafts: int = 0
     drafts_accepted: int = 0
-    """Over all lives that decoding has ended of."""
+    """Over all attempts whose decoding has ended."""
 
     def __post_init__(self) -> None:
         if self.input_tokens < 1 or self.output_tokens < 1:
-            raise ValueError("a request needs at least one token in and one token out")
+            raise ValueError("a request needs at least one input token and one output token")
         self.prompt = self.input_tokens
 
     def move(self, state: str) -> None:
-        """Raises ValueError for a move that is not in MOVES."""
+        """Change the state. Raises ValueError for a move that is not in MOVES."""
         if state not in MOVES[self.state]:
-            raise ValueError(f"request {self.number} that is {self.state} cannot become {state}")
+            raise ValueError(f"request {self.number} cannot change from {self.state} to {state}")
         self.state = state
 
     def leave_decode(self, step: int) -> None:
-        """Decoding it ends with that step of the pool, for good or not: count what was drafted for it."""
+        """Count its drafts, as its decoding ends with that step of the pool, finished or not."""
         if self.drafting:
             steps = min(step, self.end_step) - self.start_step
             self.drafts += steps
@@ -162,12 +163,12 @@ class InferenceRequest(Latencies):
 
     @property
     def turn(self) -> tuple[int, float, int]:
-        """Whose is less is handled earlier."""
+        """The sort key of handling: the least goes first."""
         return self.priority, self.arrived_at, self.number
 
     @property
     def project(self) -> str:
-        """Whose it is; empty for built-in load."""
+        """The project of its tenant; empty for built-in load."""
         return self.tenant.partition("/")[0]
 
     @property

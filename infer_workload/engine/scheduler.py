@@ -1,13 +1,14 @@
-"""Picks the decode die and the prefill instance of a request.
+"""Scheduler: chooses the decode die and the prefill instance of a request.
 
-Decode room comes first, as in the paper: KV memory is set aside before a prefill instance is asked. Among the dies with
-room the one with the fewest tokens set aside is taken, since all dies step together and the fullest sets the pace.
-Among the instances the one with the least work waiting, unless one of them still owes a block that the prompt reuses.
+Decode room comes first, as in the paper: KV memory is reserved before a prefill instance is chosen. Among the dies with
+room, the one with the fewest reserved tokens is chosen, since all dies step together and the fullest sets the pace.
+Among the prefill instances, the one with the least queued work, unless one has yet to compute a block that the prompt
+reuses.
 
-With a target for the time of a token the batch adapts (`keeps`): room is only where the step would still be in time
-when all that has a place is decoded at its final length. A request for which there is none takes that of others with a
-later priority: the latest priority first, and of those who came last, as vLLM preempts. Where a layout on fewer dies
-leaves each less memory beside its experts, who no longer fits is chosen in the same order.
+With a target for time per token the batch adapts (`keeps`): there is room only if a step would still meet the target
+with everything placed at its final length. A request without room preempts others of lower priority: the lowest
+priority first, and of these the latest, as in vLLM. When a layout on fewer dies leaves each less memory beside its
+experts, the requests that no longer fit are chosen in the same order.
 """
 
 from __future__ import annotations
@@ -29,8 +30,8 @@ RESERVED, RESERVED_TOKENS = attrgetter("reserved"), attrgetter("reserved_tokens"
 
 
 def choose_die(dies: Sequence[DecodeDie], tokens: int, batch_max: int, kv_max: int) -> DecodeDie | None:
-    """The emptiest die with room for that many tokens, the first of several, or None."""
-    for die in dies:  # while there is little to do, one of the first has nothing
+    """The emptiest die with room for that many tokens, the first of equals, or None."""
+    for die in dies:  # under little load, one of the first dies is empty
         if not die.reserved_tokens:
             return die if tokens <= kv_max else None
     best = min(dies, key=RESERVED_TOKENS, default=None)
@@ -40,10 +41,8 @@ def choose_die(dies: Sequence[DecodeDie], tokens: int, batch_max: int, kv_max: i
 
 
 def choose_instance(instances: Sequence[PrefillInstance], match: Match, priority: int = 0) -> PrefillInstance:
-    """The instance that owes a block of the match, else the one with least before a prompt of that priority.
-
-    There is at least one.
-    """
+    """The instance that has yet to compute a block of the match, else the one with the least work ahead of a prompt of
+    that priority. `instances` is not empty."""
     if match.maker != STORED:
         for instance in instances:
             if instance.number == match.maker:
@@ -52,7 +51,7 @@ def choose_instance(instances: Sequence[PrefillInstance], match: Match, priority
 
 
 def needs(request: InferenceRequest, decode: frozenset[str], prefill: frozenset[tuple[str, ...]]) -> bool:
-    """Whether the request still needs one of these decode nodes, or prefill instances by their nodes."""
+    """Whether the request still needs one of these decode nodes, or of these prefill instances (given by nodes)."""
     if request.die is not None and request.die.node in decode:
         return True
     instance = request.instance if request.state in (PREFILLING, TRANSFERRING) else None
@@ -60,10 +59,8 @@ def needs(request: InferenceRequest, decode: frozenset[str], prefill: frozenset[
 
 
 def tpot_s(pool: DecodePool, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()) -> float:
-    """Seconds of a token once all that has a place is decoded and a request of so many tokens besides.
-
-    It is decoded on `die` in place of that one's requests in `without`.
-    """
+    """Time per token, in seconds, if everything with a place were decoding, and a request of that many tokens on `die`
+    in place of that die's requests in `without`."""
     fullest, longest = _most(pool)
     batch, together = _with(die, tokens, without)
     return pool.timing.step_s(max(fullest, batch), max(longest, together)) / pool.timing.tokens_per_step
@@ -72,11 +69,11 @@ def tpot_s(pool: DecodePool, die: DecodeDie, tokens: int, without: Sequence[Infe
 def keeps(
     target_s: float, pool: DecodePool, die: DecodeDie, tokens: int, without: Sequence[InferenceRequest] = ()
 ) -> bool:
-    """Whether the batch may have that request more with a target for the time of a token.
+    """Whether the batch may take one more request, given a target for time per token.
 
-    It may where tokens are in time with it. Where they are late anyway, after a loss, it may as long as it makes no
-    step longer and either its die by itself would be in time, so that the batch shrinks to what would be, or has
-    nobody. The first request of a pool always may: it cannot be had faster.
+    It may if the target is met with it. If the target is missed anyway, after a loss, it may if it makes no step longer
+    and its die either would meet the target by itself, so that the batch shrinks towards the target, or is empty. The
+    first request of a pool always may: it could not be served faster.
     """
     fullest, longest = _most(pool)
     if not fullest or tpot_s(pool, die, tokens, without) <= target_s:
@@ -88,12 +85,12 @@ def keeps(
 
 
 def _most(pool: DecodePool) -> tuple[int, int]:
-    """The most requests, and the most tokens, that have a place on one die."""
+    """The most requests, and the most tokens, reserved on one die."""
     return max(map(RESERVED, pool.dies)), max(map(RESERVED_TOKENS, pool.dies))
 
 
 def _with(die: DecodeDie, tokens: int, without: Sequence[InferenceRequest]) -> tuple[int, int]:
-    """Requests and tokens of a die with one of so many more."""
+    """Requests and tokens of a die with one more request of that many tokens, and without those in `without`."""
     leaving = sum(each.reserved for each in without)
     return die.reserved + 1 - len(without), die.reserved_tokens + tokens - leaving
 
@@ -101,8 +98,8 @@ def _with(die: DecodeDie, tokens: int, without: Sequence[InferenceRequest]) -> t
 def choose_beyond_room(
     placed: Iterable[InferenceRequest], leaving: Iterable[InferenceRequest], kv_max: int
 ) -> list[InferenceRequest]:
-    """Of requests that have a place, beside those that leave anyway, who has to leave dies that hold no more than so
-    many tokens from now on: the latest of each."""
+    """The requests that have to leave dies which hold at most `kv_max` tokens from now on, beside those `leaving`
+    anyway: the latest on each die."""
     gone = set(leaving)
     staying: dict[DecodeDie, list[InferenceRequest]] = {}
     for request in placed:
@@ -127,8 +124,8 @@ def choose_preempted(
     kv_max: int,
     in_time: Callable[[DecodeDie, int, Sequence[InferenceRequest]], bool],
 ) -> tuple[DecodeDie, list[InferenceRequest]] | None:
-    """The die on which a request of so many tokens has room first when those of later priorities go one by one, and
-    who of them goes from there; None where it has none without all of them."""
+    """The die that is first to have room for a request of that many tokens as requests of lower priority (`later`) are
+    preempted one by one, and the requests preempted there; None if there is no room even without all of them."""
     open_dies = set(dies)
     going: dict[DecodeDie, list[InferenceRequest]] = {}
     for request in sorted(later, key=lambda each: each.turn, reverse=True):

@@ -1,7 +1,7 @@
-"""Requests that wait for a place: lower priorities first, within one priority who came first.
+"""The queue of requests that wait for a place.
 
-As vLLM's priority policy has it: a lower number is handled earlier, the time of arrival decides ties. Who is sent back,
-by a loss or a preemption, is in front of all of its priority that came later.
+As in vLLM's priority policy, a lower number is handled earlier, and ties are decided by time of arrival. A request
+requeued by a loss or preemption keeps its arrival time, so it is ahead of all of its priority that came later.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class WaitingQueue:
 
     @property
     def first(self) -> InferenceRequest:
-        """Whose turn is next. Raises IndexError when nobody waits."""
+        """The next request. Raises IndexError if the queue is empty."""
         return self._heap[0][3]
 
     def push(self, request: InferenceRequest) -> None:
@@ -35,22 +35,22 @@ class WaitingQueue:
         self._count(request, 1)
 
     def pop(self) -> InferenceRequest:
-        """Take out whose turn is next. Raises IndexError when nobody waits."""
+        """Remove and return the next request. Raises IndexError if the queue is empty."""
         request = heappop(self._heap)[3]
         self._count(request, -1)
         return request
 
     def remove(self, request: InferenceRequest) -> None:
-        """Raises ValueError when it does not wait here."""
+        """Remove a request. Raises ValueError if it is not in the queue."""
         kept = [entry for entry in self._heap if entry[3] is not request]
         if len(kept) == len(self._heap):
-            raise ValueError(f"request {request.number} does not wait")
+            raise ValueError(f"request {request.number} is not in the queue")
         heapify(kept)
         self._heap = kept
         self._count(request, -1)
 
     def ahead_of(self, priority: int) -> int:
-        """How many that wait have their turn before a request of that priority which comes now."""
+        """The number of waiting requests ahead of a new one of that priority."""
         return sum(number for each, number in self._counts.items() if each <= priority)
 
     def _count(self, request: InferenceRequest, more: int) -> None:

@@ -1,4 +1,1 @@
-"""Trials in virtual time.
-
-It needs no running service.
-"""
+"""Experiments in virtual time; they need no running service."""

@@ -1,16 +1,15 @@
-"""A scaling policy played over a trace, open loop, before it is applied: its cost, and whom it kept waiting.
+"""Simulate a scaling policy over a trace, open loop, before it is applied: its cost, and how many requests it delays.
 
-The decisions are MatrixCompute's own `recommend`, every fifteen seconds, with the memory it keeps. What it is shown is
-what a deployment shows it (`serving/work.py`): the work that comes in and that waits, in nodes of the instance. Between
-its looks the model is a fluid one: prompts are read first come, first served by all nodes that serve; an answer keeps
-its place for as long as the objective gives its tokens. A node that is added serves after the start time (it boots, and
-loads the model) and is paid for from its first second; one that leaves is paid for until an answer has ended there. The
-work of a request comes from the timing of the model laid out on as many nodes as the policy allows at most. Pools keep
-their proportions, but where the policy sizes them: then each has its own work, and nodes change their role once what
-they had is finished.
+The decisions are MatrixCompute's own `recommend`, every fifteen seconds, with the state it keeps between them. Its
+input is the signal that a deployment reports (`serving/work.py`): arriving and queued work, in nodes of the instance.
+Between decisions the model is a fluid one: all serving nodes read prompts first come, first served; an answer occupies
+its place for as long as its tokens take at the objective. An added node serves after the start time (boot and model
+load) and costs from its first second; a removed one costs until an answer on it has ended. The work of a request comes
+from the timing of the model laid out on the policy's maximum number of nodes. Pools keep their ratio unless the policy
+sizes them: then each has its own work, and nodes change their role once their requests have finished.
 
-Not in it: which node has which request, the latency of single steps, transfers, and nodes that fail. `benchmarks/`
-plays pools by themselves; a stack shows the rest.
+Not modelled: the placement of requests on nodes, the latency of single steps, transfers, and node failures.
+`benchmarks/` simulates pools by themselves; a stack shows the rest.
 """
 
 from __future__ import annotations
@@ -34,17 +33,17 @@ from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpe
 from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
 
 NODES_MAX = 48
-"""One supernode, which a layout is made on."""
+"""One supernode, the largest that a model is laid out on."""
 BEGINS_AT = 1_767_571_200.0
-"""Seconds of Unix time at which a trace begins where its user does not say: a Monday, midnight UTC, for schedules."""
+"""Default start of a trace, Unix time in seconds: a Monday, midnight UTC, for schedules."""
 BLOCK_TOKENS = 512
 DAYS_MAX = 90
-"""What a trace may take: each second of it is looked at."""
+"""The longest trace: every second of it is simulated."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a policy came to. Shares are of all requests; waits in seconds, before a prompt is begun to be read."""
+    """The result of a policy. Shares are of all requests; `wait_p90_s` is the wait before prefill, in seconds."""
 
     node_hours: float
     within_ttft: float
@@ -56,19 +55,19 @@ class Outcome:
     requests: int
     seconds: float
     sizes: tuple[tuple[float, int, str], ...] = ()
-    """Each change: when (seconds of the trace), to how many nodes, and why."""
+    """Each change: its time (seconds of the trace), the number of nodes, and the reason."""
 
 
 class Trace:
-    """The arrivals of a trace as arrays, with what the context cache would hold of each, given room for everything."""
+    """The arrivals of a trace as arrays, prompts less what an unbounded context cache would hold of them."""
 
     def __init__(self, arrivals: Sequence[Arrival], source: str = "--trace") -> None:
-        """`source`: the option that they are of. Raises InvalidField."""
+        """`source`: the option they came from, for errors. Raises InvalidField."""
         if not arrivals:
-            raise InvalidField("there is no request", field=source)
+            raise InvalidField("has no requests", field=source)
         days = (arrivals[-1].at_s - arrivals[0].at_s) / 86_400
         if days > DAYS_MAX:
-            raise InvalidField(f"requests over {DAYS_MAX} days at most are played, not {days:,.0f}", field=source)
+            raise InvalidField(f"must span at most {DAYS_MAX} days, not {days:,.0f}", field=source)
         self.at = np.array([each.at_s for each in arrivals])
         self.at -= self.at[0]
         self.new = np.array(list(_uncached(arrivals)), dtype=float)
@@ -76,12 +75,12 @@ class Trace:
         self.answer = np.array([each.output_tokens for each in arrivals], dtype=float)
 
     def swinging(self, swing: float, period_s: float) -> Trace:
-        """The same requests, closer together in the middle of each period and further apart at its ends: the rate goes
-        from `1 - swing` to `1 + swing` times what it is on average. Raises InvalidField."""
+        """The same requests, closer together in the middle of each period and further apart at its ends: the rate
+        varies between `1 - swing` and `1 + swing` times its mean. Raises InvalidField."""
         if not 0 <= swing < 1:
-            raise InvalidField("has to be from 0 to less than 1", field="--swing")
+            raise InvalidField("must be at least 0 and less than 1", field="--swing")
         if period_s <= 0:
-            raise InvalidField("has to be more than 0 s", field="--period")
+            raise InvalidField("must be more than 0 s", field="--period")
         grid = np.linspace(0.0, float(self.at[-1]) + period_s, max(1000, int(self.at[-1])))
         turn = 2 * np.pi * grid / period_s
         found = copy(self)
@@ -91,7 +90,7 @@ class Trace:
 
     @property
     def context(self) -> int:
-        """Tokens that an answer has before it on average."""
+        """Mean context of an answer, in tokens: its prompt and half of itself."""
         return max(1, round(float(self.prompt.mean() + self.answer.mean() / 2)))
 
 
@@ -113,7 +112,8 @@ def play(
     trace: Trace, policy: ScalingPolicySpec, *, ttft_s: float, tpot_s: float, start_s: float | None = None,
     begins_at: float = BEGINS_AT,
 ) -> Outcome:  # fmt: skip
-    """The trace under a policy, from `minReplicas` nodes on. Raises InvalidField for what a trace cannot show."""
+    """Simulate the policy over the trace, starting with `minReplicas` nodes. Raises InvalidField for policy features
+    that a trace cannot exercise."""
     check(policy)
     work = work_on(policy.max_replicas, trace.context, tpot_s)
     load = OfferedLoad(trace, work, tpot_s, pooled=policy.pools is not None)
@@ -154,7 +154,8 @@ def play(
 
 
 def _change_roles(prefill: Nodes, decode: Nodes, to: PoolSizes, now: float, switch_s: float, drain_s: float) -> None:
-    """Nodes that one pool has too many and the other too few; answers are finished before theirs change."""
+    """Move nodes that one pool has too many to the other, if it has too few; decode nodes first finish their
+    answers."""
     ways = (prefill, to.prefill, decode, to.decode, 0.0), (decode, to.decode, prefill, to.prefill, drain_s)
     for one, least, other, most, first_s in ways:
         moved = min(one.members - least, most - other.members, one.serving - 1)
@@ -163,7 +164,7 @@ def _change_roles(prefill: Nodes, decode: Nodes, to: PoolSizes, now: float, swit
 
 
 class OfferedLoad:
-    """What comes in and waits, as a deployment says it: for all nodes as one number, or for each pool (`pooled`)."""
+    """Arriving and queued work as a deployment reports it: one number for all nodes, or one per pool (`pooled`)."""
 
     def __init__(self, trace: Trace, work: Work, tpot_s: float, pooled: bool) -> None:
         self.work, self.pooled = work, pooled
@@ -181,7 +182,7 @@ class OfferedLoad:
     def seen(
         self, second: int, served: float, prefill: Nodes, decode: Nodes, start_s: float, least: int
     ) -> Observation | PoolsObservation:
-        """As `scaling_signals` hands it to a decision; nothing is known before a whole look."""
+        """The observation at a second, as `scaling_signals` gives it to a decision; no load before the first tick."""
         reads = answers = None
         waits = 0.0
         if second >= TICK_S:
@@ -211,7 +212,7 @@ class OfferedLoad:
 
 
 def _per_s(count: np.ndarray, second: int, over_s: float) -> float:
-    """How much a sum by the second grew lately, a second."""
+    """The mean growth per second of a cumulative sum, over the last `over_s` seconds."""
     since = max(0, second - round(over_s))
     return float(count[second] - count[since]) / (second - since)
 
@@ -220,8 +221,8 @@ def _outcome(
     trace: Trace, work: Work, node_s: float, load: OfferedLoad, reach: np.ndarray, ready: tuple[np.ndarray, np.ndarray],
     sizes: list[tuple[float, int, str]], objectives: tuple[float, float],
 ) -> Outcome:  # fmt: skip
-    """When each prompt is begun, from the curve of what was served; what is left at the end is worked off by who is
-    there. `ready`: nodes that read, and that answer, in each second."""
+    """The result: the time at which each prompt begins comes from the curve of work served, `reach`; work left at the
+    end is served by the nodes of the last second. `ready`: prefill and decode nodes that serve in each second."""
     reading, answering = ready
     rest = float(load.asked[-1] - reach[-1])
     curve = np.append(reach, load.asked[-1])
@@ -247,7 +248,7 @@ def _outcome(
 
 
 def _occupied(at: np.ndarray, stays: np.ndarray, seconds: int) -> np.ndarray:
-    """Answers under way in each second."""
+    """The number of answers in progress in each second."""
     steps = np.zeros(seconds + 1)
     np.add.at(steps, np.minimum(at.astype(int), seconds), 1.0)
     np.add.at(steps, np.minimum((at + stays).astype(int) + 1, seconds), -1.0)
@@ -255,22 +256,24 @@ def _occupied(at: np.ndarray, stays: np.ndarray, seconds: int) -> np.ndarray:
 
 
 def check(policy: ScalingPolicySpec) -> None:
-    """Raises InvalidField, naming the field, for what only a running service can show."""
+    """Raise InvalidField, naming the field, for policy features that only a running service can exercise."""
     if policy.metrics:
-        raise InvalidField("metrics are a running service's; leave them out to play the policy's own", field="metrics")
+        raise InvalidField(
+            "metrics come from a running service; leave them out to simulate the policy's own signal", field="metrics"
+        )
     if policy.pools is not None and policy.pools.caching is not None:
-        raise InvalidField("a trace does not show what memory is asked for; leave it out", field="pools.caching")
+        raise InvalidField("a trace does not show the demand for cache memory; leave it out", field="pools.caching")
     if policy.min_replicas < 1:
-        raise InvalidField("scaling to zero is not played here; begin from 1", field="minReplicas")
+        raise InvalidField("scaling to zero is not simulated; set at least 1", field="minReplicas")
     if policy.max_replicas > NODES_MAX:
-        raise InvalidField(f"a model is laid out on {NODES_MAX} nodes at most", field="maxReplicas")
+        raise InvalidField(f"must be at most {NODES_MAX}, the most nodes a model is laid out on", field="maxReplicas")
 
 
 def read_policy(document: Any) -> ScalingPolicySpec:
-    """The policy of a ScalingPolicy manifest, or of its spec alone, which REST takes. Raises InvalidField."""
+    """The policy of a ScalingPolicy manifest, or of its spec alone, as in REST. Raises InvalidField."""
     if isinstance(document, dict) and "spec" in document:
         if document.get("kind") != "ScalingPolicy":
-            raise InvalidField(f"{str(document.get('kind'))[:40]!r} is no ScalingPolicy", field="kind")
+            raise InvalidField(f"{str(document.get('kind'))[:40]!r} is not ScalingPolicy", field="kind")
         document = document["spec"]
     try:
         return ScalingPolicySpec.model_validate(document)
@@ -278,12 +281,13 @@ def read_policy(document: Any) -> ScalingPolicySpec:
         first = wrong.errors()[0]
         path = ".".join(map(str, first["loc"])) or "spec"
         if first["type"] == "extra_forbidden":
-            raise InvalidField("a ScalingPolicy has no such field", field=path) from wrong
+            raise InvalidField("unknown field of a ScalingPolicy", field=path) from wrong
         raise InvalidField(first["msg"].removeprefix("Value error, "), field=path) from wrong
 
 
 def varied(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The spec with values at dotted paths, as `behavior.scaleDown.stabilizationWindowSeconds`. Raises InvalidField."""
+    """A copy of the spec with values set at dotted paths, such as `behavior.scaleDown.stabilizationWindowSeconds`.
+    Raises InvalidField."""
     found = deepcopy(document)
     for path, value in changes.items():
         at = found
@@ -291,28 +295,28 @@ def varied(document: dict[str, Any], changes: Mapping[str, Any]) -> dict[str, An
         for word in above:
             at = at.setdefault(word, {})
             if not isinstance(at, dict):
-                raise InvalidField(f"{word!r} has nothing below it in a policy", field=path)
+                raise InvalidField(f"{word!r} is not an object in the policy", field=path)
         at[last] = value
     return found
 
 
 def fixed(policy: ScalingPolicySpec, nodes: int) -> ScalingPolicySpec:
-    """The same with a size that never changes: what a policy is to be compared with. Nothing is foreseen for it, but
-    where pools change their roles."""
+    """The same policy with a constant number of nodes, as the baseline. Prediction is off, unless the policy has pools,
+    whose nodes may still change their role."""
     size: dict[str, Any] = {"min_replicas": nodes, "max_replicas": nodes, "block": 1, "schedules": []}
     return policy.model_copy(update=size if policy.pools is not None else {**size, "predictive": "Off"})
 
 
 def within(outcome: Outcome, attained: float) -> bool:
-    """Whether that share of requests kept both objectives, as far as each by itself tells."""
+    """Whether at least that share of requests kept each objective, judged one by one."""
     return min(outcome.within_ttft, outcome.within_tpot) >= attained
 
 
 def fewest_fixed(
     trace: Trace, policy: ScalingPolicySpec, attained: float, *, ttft_s: float, tpot_s: float
 ) -> tuple[int | None, Outcome]:
-    """The fewest nodes, never changed, on which that share keeps its objectives: the static peak. None where not even
-    `maxReplicas` are enough, with what those come to."""
+    """The fewest constant nodes on which that share keeps its objectives (static provisioning for the peak), with their
+    result. None, with the result of `maxReplicas`, if not even those are enough."""
     check(policy)
     least = work_on(policy.max_replicas, trace.context, tpot_s).nodes_min
     low, high = min(max(policy.min_replicas, least), policy.max_replicas), policy.max_replicas

@@ -1,4 +1,4 @@
-"""What the nodes of a played scaling policy can do and cost: the model's own timing, and which of them serve."""
+"""The capacity and cost of nodes in a simulated scaling policy: the model's timing, and which nodes serve."""
 
 from __future__ import annotations
 
@@ -17,27 +17,28 @@ from infer_workload.timing.model import load_model
 
 @dataclass(frozen=True)
 class Work:
-    """What requests cost: node-seconds of reading and places of answering, in nodes of an instance of `nodes`."""
+    """The cost of requests on an instance of a given size: node-seconds of prefill, and places for decoding."""
 
     token_node_s: float
-    """For each new token of a prompt."""
+    """Node-seconds per uncached prompt token, over all nodes."""
     alone_token_s: float
-    """Seconds that a token of a prompt takes on one instance."""
+    """Seconds per prompt token on one prefill instance."""
     places_per_node: float
+    """Answers that a node decodes at the same time within the objective, averaged over all nodes."""
     start_s: float
     nodes_min: int
     prefill_share: float
-    """Of the nodes, which read prompts in a deployment without sizes."""
+    """Share of the nodes that prefill in a deployment without explicit sizes."""
     decode_share: float
     prefill_instance_nodes: int
     decode_nodes_min: int
     switch_s: float
-    """How long a node takes from one role to the other."""
+    """Seconds that a node takes to change its role."""
 
 
 @cache
 def work_on(nodes: int, context: int, tpot_s: float) -> Work:
-    """Of prompts and answers whose context is that long on average."""
+    """The cost of requests with that mean context, in tokens, on that many nodes."""
     model, calibration = load_model(), load_calibration()
     deployment = lay_out(healthy_fabric(nodes), model, calibration, DeploymentShape())
     pools, reading = deployment.pools, deployment.prefill_timing(0)
@@ -62,7 +63,8 @@ def work_on(nodes: int, context: int, tpot_s: float) -> Work:
 
 @dataclass
 class Nodes:
-    """Nodes of a pool, or all: serving, starting (when each will serve) and leaving (until when each is paid for)."""
+    """The nodes of one pool, or all: serving, starting (the time each will serve from), leaving (the time each costs
+    until)."""
 
     serving: int
     starting: list[float] = field(default_factory=list)
@@ -83,7 +85,7 @@ class Nodes:
         self.leaving += [now + drain_s] * -min(change, 0)
 
     def give(self, nodes: int, other: Nodes, now: float, after_s: float) -> None:
-        """So many change their role: they serve in the other pool `after_s` later, and are paid for there."""
+        """Move that many nodes to the other pool, where they serve `after_s` later and cost from now on."""
         self.serving -= nodes
         other.starting += [now + after_s] * nodes
 

@@ -1,4 +1,4 @@
-"""Capacity: the fewest nodes on which a workload keeps its objectives."""
+"""Capacity search: the fewest nodes on which a workload keeps its objectives."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from infer_workload.experiments.trial import Trial
 
 @dataclass(frozen=True)
 class Capacity:
-    """`nodes` None: not even the most are enough. `tried` in the order of their nodes."""
+    """The result of a search. `nodes` is None if not even the maximum is enough; `tried` is in order of size."""
 
     nodes: int | None
     tried: tuple[Point, ...]
@@ -20,10 +20,10 @@ class Capacity:
 def fewest_nodes(
     trial: Trial, attained: float, least: int, most: int, tried: Callable[[Point], None] = lambda point: None
 ) -> Capacity:
-    """The fewest nodes from `least` to `most` with at least that share of requests within the trial's objectives.
+    """Find the fewest nodes from `least` to `most` with at least that share of requests within the trial's objectives.
 
-    By bisection, for more nodes serve no worse; where a size leaves a role with a fraction of an instance that need not
-    be so to the node, and the size below the answer is always among those tried.
+    By bisection, assuming that more nodes serve no worse. That need not hold exactly where a size leaves a role with a
+    fraction of an instance; the size below the answer is always among those tried.
     """
     found: dict[int, Point] = {}
 

@@ -1,4 +1,4 @@
-"""Two reports beside one another: what changed, by how much, and whether that is for the better."""
+"""Compare two reports: which numbers changed, by how much, and whether for the better."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ MORE_IS_BETTER = (
 
 @dataclass(frozen=True)
 class Change:
-    """One number of both reports; `better` None where it says nothing of how good it is, or where it stayed."""
+    """One number of both reports. `better` is None if it did not change, or if neither direction is better."""
 
     name: str
     before: float
@@ -30,12 +30,12 @@ class Change:
 
     @property
     def part(self) -> float | None:
-        """The change as a part of what was; None of nothing."""
+        """The change relative to `before`; None if that was 0."""
         return (self.after - self.before) / self.before if self.before else None
 
 
 def numbers(report: Mapping[str, Any]) -> dict[str, float]:
-    """The numbers of a report as a document, those of a spread as `ttft.p90`."""
+    """The numbers of a report document by name; those of a spread are named like `ttft.p90`."""
     return {
         name: value
         for name, value in flat(report, ".").items()
@@ -44,31 +44,31 @@ def numbers(report: Mapping[str, Any]) -> dict[str, float]:
 
 
 def read(text: str, field: str) -> dict[str, Any]:
-    """A report that `matrixctl experiment run -o json` printed. Raises InvalidField."""
+    """Parse a report printed by `matrixctl experiment run -o json`. Raises InvalidField."""
     try:
         document = json.loads(text)
     except (ValueError, RecursionError) as wrong:
-        raise InvalidField(f"it is no JSON: {wrong}", field=field) from wrong
-    if not isinstance(document, dict) or not comparable(document) or not _has_maker(document):
-        raise InvalidField("it is no report of `matrixctl experiment run -o json`", field=field)
+        raise InvalidField(f"not JSON: {wrong}", field=field) from wrong
+    if not isinstance(document, dict) or not comparable(document) or not _has_valid_maker(document):
+        raise InvalidField("not a report of `matrixctl experiment run -o json`", field=field)
     if odd := next((name for name, value in numbers(document).items() if not isfinite(value)), None):
-        raise InvalidField(f"its {odd} is no finite number", field=field)
+        raise InvalidField(f"{odd} is not a finite number", field=field)
     return document
 
 
-def _has_maker(document: Mapping[str, Any]) -> bool:
-    """Whether it says what made it, or says nothing of that."""
+def _has_valid_maker(document: Mapping[str, Any]) -> bool:
+    """Whether `made_by` is absent or names a command."""
     made = document.get("made_by")
     return made is None or (isinstance(made, dict) and isinstance(made.get("command"), str))
 
 
 def comparable(document: Mapping[str, Any]) -> bool:
-    """Whether it is a report of one trial."""
+    """Whether the document is a report of one trial."""
     return "ttft.p50" in flat(document, ".") and "finished" in numbers(document)
 
 
 def compare(before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report) -> list[Change]:
-    """Every number that both have, in the order of a report; objectives and the seed are no findings."""
+    """Every number that both reports have, in a report's order, except objectives and the seed, which are inputs."""
     first, second = (numbers(asdict(each) if isinstance(each, Report) else each) for each in (before, after))
     return [
         Change(name, value, second[name], _better(name, value, second[name]))

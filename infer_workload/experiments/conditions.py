@@ -1,7 +1,7 @@
-"""The fabric of a trial: whole or with losses, and a neighbour on the instance's nodes that sends what it offers.
+"""The fabric of a trial with losses, or with a neighbour that sends traffic on the instance's nodes.
 
-What the instance's flows get beside it is worked out as on emulated ports (`matrixlink.fabric.contention`), when it is
-asked for and once for each collective; nothing is built while a trial has its fabric to itself.
+The bandwidth of the instance's flows is computed as on emulated ports (`matrixlink.fabric.contention`), on demand and
+once per collective. A trial with a healthy fabric of its own builds none of this.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ OWN, NEIGHBOUR = "own", "neighbour"
 
 
 def shape_of(machine: Calibration) -> PortShape:
-    """A node's ports as the machine's file has them."""
+    """The ports of a node, from the machine's file."""
     chips = max(1, round(machine.ub_uplink_gbps / machine.ub_port_gbps))
     return PortShape(
         machine.ub_sub_planes, chips, NPUS_PER_NODE, machine.dies_per_npu,
@@ -32,7 +32,7 @@ def shape_of(machine: Calibration) -> PortShape:
 
 
 class TrialContention:
-    """What the instance's flows get in a trial, on `nodes`; the neighbour is on all of them."""
+    """The bandwidth of the instance's flows in a trial, on `nodes`; the neighbour is on all of them."""
 
     def __init__(self, trial: Trial, nodes: tuple[str, ...], machine: Calibration) -> None:
         self._trial, self._nodes, self._machine = trial, nodes, machine
@@ -61,7 +61,8 @@ class TrialContention:
 
     @cached_property
     def _condition(self) -> Condition:
-        """Whose L2 chips are gone, one in each sub-plane by turns, and of which nodes half of the lanes are."""
+        """The damaged fabric: lost L2 chips, spread over the sub-planes round-robin, and nodes with half of their
+        lanes."""
         made = Condition.whole(shape_of(self._machine), self._nodes)
         for lost in range(self._trial.lost_l2_chips):
             chip, plane = divmod(lost, made.shape.sub_planes)
@@ -76,7 +77,7 @@ class TrialContention:
         return Tenant(OWN, plane, members, 1.0, floor, None if share == 1 else max(floor, share * has))
 
     def _node_gbps(self, plane: str) -> float:
-        """What all ports of a whole node carry."""
+        """Bandwidth of all ports of a healthy node on that plane, GB/s."""
         machine = self._machine
         return {
             UB: machine.ub_uplink_gbps * machine.ub_sub_planes,

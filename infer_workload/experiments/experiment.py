@@ -1,8 +1,8 @@
 """Experiments: a trace or generated traffic through a whole deployment in virtual time.
 
-`run` replays forty minutes of requests in seconds, since nothing waits for a clock. The fabric is a healthy one of the
-trial's nodes, of which others may have a share, or one with losses and a neighbour on it (`conditions`). The same trial
-gives the same outcome.
+`run` replays forty minutes of requests in seconds, since nothing waits for a clock. The fabric consists of the trial's
+nodes: healthy, with a share of it granted, or with losses and a neighbour on it (`conditions`). The same trial always
+has the same outcome.
 """
 
 from __future__ import annotations
@@ -30,15 +30,15 @@ from matrixcommon.model.quantities import counted
 PROGRESS_EVERY = 200
 COLLECT_EVERY = 50_000
 HALF_LANES = "--half-lanes"
-"""The domain of a refusal: fewer nodes decode than are to have lost lanes."""
+"""The domain of the refusal when more nodes are to lose lanes than decode."""
 
 Progress = Callable[[int, int, float], None]
-"""Called with requests submitted, requests in all, and the emulated second."""
+"""Called with the requests submitted, the total, and the emulated second."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What an experiment found, and every request that it finished."""
+    """The report of an experiment, and every finished request."""
 
     report: Report
     requests: Served
@@ -46,7 +46,8 @@ class Outcome:
 
 @contextmanager
 def _collecting_seldom() -> Iterator[None]:
-    """A replay makes objects by the million and few cycles: to look for those after every 700 took a tenth of it."""
+    """Collect garbage less often: a replay makes millions of objects and few cycles, and collecting after every 700
+    allocations took a tenth of its time."""
     before = gc.get_threshold()
     gc.set_threshold(COLLECT_EVERY, *before[1:])
     try:
@@ -64,23 +65,23 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
     shares = {plane: getattr(trial, share) for plane, share in SHARES.items()}
     fabric = healthy_fabric(trial.nodes, machine).granted(shares)
     if trial.contended:
-        from infer_workload.experiments.conditions import TrialContention  # with arrays, which others need not load
+        from infer_workload.experiments.conditions import TrialContention  # imports numpy, which other trials skip
 
         fabric = fabric.beside(TrialContention(trial, tuple(fabric.nodes), machine))
     deployment = lay_out(fabric, model, machine, trial.shape())
     if trial.half_lanes > (has := len(deployment.pools.decode)):
-        why = f"half of the lanes of {counted(trial.half_lanes, 'decode node')} are to be gone, and {has} decode"
+        why = f"{counted(trial.half_lanes, 'decode node')} cannot lose half of their lanes: the layout has {has}"
         raise DoesNotFit(why, [{"domain": HALF_LANES, "needs": trial.half_lanes, "has": has}])
     lost = () if trial.lose_node_at is None else (trial.lose_node_at,)
     if lost:
-        without_decode_node(deployment)  # to be refused now, and not when it comes to that
+        without_decode_node(deployment)  # refuse before the replay if the rest does not fit
     objectives = Objectives(trial.ttft, trial.tpot)
     if trial.trace is not None:
         recorded = read_trace(trial.trace)
         workload = f"trace {trial.trace.name}"
         return replay(deployment, recorded, workload, trial.seed, lost, objectives, progress, len(recorded))
     count = trial.generate or 0
-    arrivals = islice(generate(trial.seed, trial.rate), count)  # one at a time: a million prompts are a gigabyte
+    arrivals = islice(generate(trial.seed, trial.rate), count)  # lazily: a million prompts take a gigabyte
     workload = f"{count:,} generated requests"
     return replay(deployment, arrivals, workload, trial.seed, lost, objectives, progress, count)
 
@@ -88,7 +89,7 @@ def run(trial: Trial, progress: Progress | None = None) -> Outcome:
 def generated(count: int, seed: int, requests_per_second: float | None = None) -> list[Arrival]:
     """The first `count` requests of seeded traffic. Raises ValueError for fewer than one."""
     if count < 1:
-        raise ValueError("generate at least one request")
+        raise ValueError("at least one request must be generated")
     return list(islice(generate(seed, requests_per_second), count))
 
 
@@ -103,8 +104,8 @@ def replay(
     progress: Progress | None = None,
     count: int = 0,
 ) -> Outcome:
-    """Put the arrivals through a deployment, each at its time, and wait until the last has finished. At each of
-    `node_losses_s` before that the last decode node is lost. `count`, how many there are, is for `progress` alone."""
+    """Submit each arrival to a deployment at its time, and run until the last has finished. At each of `node_losses_s`
+    before that, the last decode node is lost. `count`, the number of arrivals, is used only for `progress`."""
     finished = Served()
     engine = Engine(deployment, seed, finished=finished.add)
     limits, losses, notes = list[int](), sorted(node_losses_s), list[str]()
@@ -125,7 +126,7 @@ def replay(
         while engine.in_flight and (due := engine.next_at()) <= at and due < inf:
             engine.advance(due)
         if not engine.in_flight:
-            notes.append(f"no node was lost at {at:g} s: the last request had finished by then")
+            notes.append(f"no node was lost at {at:g} s: all requests had finished by then")
             continue
         engine.advance(at)
         notes.append(lose_decode_node(engine))
@@ -133,19 +134,19 @@ def replay(
     if progress:
         progress(count, count, engine.now)
     if limits:
-        long = f"prompt and answer of more than {min(limits):,} tokens, which is what a decode die has room for"
+        long = f"prompt and answer exceed {min(limits):,} tokens, the context length on a decode die"
         notes.append(f"{counted(len(limits), 'request')} refused: {long}")
     report = report_of(engine, finished, workload, seed, len(limits), notes, objectives)
     return Outcome(report, finished)
 
 
 def lose_decode_node(engine: Engine) -> str:
-    """Take the last node of the decode pool out of the fabric and lay out again without it; says what happened."""
+    """Remove the last node of the decode pool from the fabric and lay out again without it. Return a note about it."""
     node, change = without_decode_node(engine.deployment)
     requeued = engine.apply_layout(change.deployment, change.pause_s, change.start_s)
     return (
-        f"at {engine.now:.1f} s {node} was lost: decode paused {change.pause_s:.1f} s and continued as "
-        f"EP{change.deployment.decode_dies}, sent back {counted(requeued, 'request')}"
+        f"{node} was lost at {engine.now:.1f} s: decode paused for {change.pause_s:.1f} s and continued as "
+        f"EP{change.deployment.decode_dies}; {counted(requeued, 'request')} requeued"
     )
 
 
@@ -156,5 +157,5 @@ def without_decode_node(current: Deployment) -> tuple[str, Change]:
 
 
 def healthy_fabric(nodes: int, machine: Calibration | None = None) -> Fabric:
-    """A whole fabric of that many nodes in the order of the machine, a CloudMatrix384 where none is named."""
+    """A healthy fabric of the first `nodes` nodes of a machine, by default a CloudMatrix384."""
     return Fabric.healthy((f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(nodes)), machine=machine)

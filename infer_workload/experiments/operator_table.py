@@ -1,7 +1,7 @@
-"""The operators of a decode step or of a prefill chunk as a table: time, what bounds it, share of the whole.
+"""The operators of a decode step or a prefill chunk as a table: time, bounding resource, share of the whole.
 
-Times of a row are for the whole step: its layers, and both microbatches where there are two. Operators of streams that
-run side by side add up to more than the step takes; `share` is of their sum.
+The time of a row is that of the whole step: all layers, and both microbatches if there are two. Where streams overlap,
+operators add up to more than the step takes; `share` is relative to their sum.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from infer_workload.timing.operators import ATTENTION, EXPERTS, Operator
 
 
 class TooFewDies(ValueError):
-    """The experts do not fit the memory of that many dies."""
+    """The model's weights do not fit the memory of that many dies."""
 
 
 @dataclass(frozen=True)
 class OperatorRow:
-    """One operator: work and time for the whole step on one die."""
+    """One operator: its work and time in the whole step, on one die."""
 
     stream: str
     name: str
     engine: str
     times: int
-    """How often it runs in a step."""
+    """Number of runs in a step."""
     ms: float
     share: float
     bound: str
@@ -40,27 +40,27 @@ class OperatorRow:
     vector_mb: float
     wire_mb: float
     source: str
-    """The constant of the bounding rate, its kind and where it comes from."""
+    """The constant that bounds it, with its kind and source."""
 
 
 @dataclass(frozen=True)
 class OperatorTable:
-    """The rows, and what the step or chunk takes once streams run side by side."""
+    """The rows, and the time of the step or chunk with streams overlapped."""
 
     phase: str
     model: str
     machine: str
     dies: int
     batch: int | None
-    """Decode: requests an NPU."""
+    """Decode: requests per NPU."""
     tokens: int | None
-    """Prefill: tokens of the chunk, an NPU."""
+    """Prefill: tokens of the chunk per NPU."""
     rows: list[OperatorRow]
     summed_ms: float
     step_ms: float
     microbatches: int
     attention_cores: int | None
-    """Matrix cores of the attention stream, where two streams share a die."""
+    """Matrix cores of the attention stream if two streams share a die."""
     tokens_per_s_per_npu: float
     tpot_ms: float | None
 
@@ -76,10 +76,10 @@ def decode_table(
     microbatch: bool | None = None,
     machine: str = MACHINE,
 ) -> OperatorTable:
-    """A decode step with `batch` requests an NPU that keep `context` tokens each, in a pool of `dies`. What is None is
-    as the paper's deployment has it on that machine.
+    """A decode step with `batch` requests per NPU of `context` tokens each, in a pool of `dies`. A value of None is
+    that of the paper's deployment on the machine.
 
-    Raises UnknownDataFile or BadDataFile for the model or the machine, TooFewDies where the model's weights do not fit.
+    Raises UnknownDataFile or BadDataFile for the model or the machine, TooFewDies if the model's weights do not fit.
     """
     served, current = load_model(model), load_calibration(machine)
     decode_nodes = current.paper_nodes - current.paper_prefill_nodes
@@ -123,8 +123,8 @@ def decode_table(
 def prefill_table(
     tokens: int | None, prompt: int, dies: int | None, model: str = MODEL, machine: str = MACHINE
 ) -> OperatorTable:
-    """A chunk of `tokens` an NPU in prompts of that length, on an instance of `dies`. None and errors as for
-    `decode_table`."""
+    """A prefill chunk of `tokens` per NPU, in prompts of `prompt` tokens, on an instance of `dies`. None and errors as
+    for `decode_table`."""
     served, current = load_model(model), load_calibration(machine)
     dies = dies or current.nodes_per_prefill_instance * current.dies_per_node
     tokens = tokens or current.prefill_tokens_per_npu
@@ -161,14 +161,15 @@ def _check_memory(model: ServedModel, layout: ExpertLayout, calibration: Calibra
     needs_gb = model.die_weight_bytes(layout.experts_per_die) / 1e9
     if needs_gb > calibration.hbm_gb:
         raise TooFewDies(
-            f"on {layout.dies} dies the weights need {needs_gb:.0f} GB of HBM each, a die has {calibration.hbm_gb:.0f}"
+            f"on {layout.dies} dies the weights need {needs_gb:.0f} GB of HBM per die, which has "
+            f"{calibration.hbm_gb:.0f} GB"
         )
 
 
 def _rows(
     listed: Sequence[tuple[Operator, int, float, float]], sources: Mapping[str, Mapping[str, Any]]
 ) -> tuple[list[OperatorRow], float]:
-    """Operators of one name as one row, in the order of their streams, and the milliseconds of all."""
+    """One row per operator name, in the order of their streams, and the milliseconds of all rows."""
     merged: dict[tuple[str, str], list[Any]] = {}
     for each, times, share, sending in listed:
         found = merged.setdefault((each.stream, each.name), [each, 0, 0.0])

@@ -1,4 +1,4 @@
-"""Trials measured by the workers of a Ray cluster, which is there or started here for one sweep."""
+"""Run trials on the workers of a Ray cluster: a running one, or a local one started for the sweep."""
 
 from __future__ import annotations
 
@@ -14,26 +14,27 @@ from matrixcommon.model.errors import InvalidField, NotFound, Unavailable
 
 ADDRESS = re.compile(r"local|auto|(?:ray://)?(?P<host>[A-Za-z0-9.-]+|\[[0-9A-Fa-f:.]+\]):(?P<port>[0-9]{1,5})")
 ANSWERS_S = 5.0
-"""Seconds within which a cluster takes a connection. Ray itself tries for more than a minute."""
+"""Connection timeout in seconds. Ray itself tries for more than a minute."""
 
 
 def on_ray(address: str, workers: int | None = None) -> Runner:
-    """The workers of a Ray cluster, at `HOST:PORT`, `ray://HOST:PORT`, `auto` or `local`: one of this machine for the
-    sweep alone, with so many workers (None: one for each core). Traces are read where the workers are. Raises
-    NotFound without Ray, InvalidField of another address; the runner raises Unavailable where no cluster answers."""
+    """A runner on the workers of a Ray cluster at `HOST:PORT`, `ray://HOST:PORT` or `auto`; `local` starts one on this
+    host for the sweep, with `workers` workers (None: one per core). Workers read traces from their own file systems.
+    Raises NotFound without Ray, InvalidField for another address; the runner raises Unavailable if no cluster
+    answers."""
     try:
         import ray
         from ray.exceptions import RayError
     except ImportError as absent:
-        raise NotFound("Ray is not installed here: pip install 'cloudmatrix[ray]'", field="--ray") from absent
+        raise NotFound("Ray is not installed; run: pip install 'cloudmatrix[ray]'", field="--ray") from absent
     form = ADDRESS.fullmatch(address)
     if form is None:
-        raise InvalidField(f"{address!r} is not HOST:PORT, ray://HOST:PORT, auto or local", field="--ray")
+        raise InvalidField(f"{address!r} must be HOST:PORT, ray://HOST:PORT, auto or local", field="--ray")
 
     def run(trials: Sequence[Trial]) -> Iterator[tuple[int, ReportOrReason]]:
         if form["host"]:
             _reach(form["host"].strip("[]"), int(form["port"]))
-        where: dict[str, Any] = {"address": address}  # without one Ray joins the cluster it remembers of this machine
+        where: dict[str, Any] = {"address": address}  # without it Ray joins the last cluster started on this host
         if address == "local":
             where["num_cpus"] = workers
         try:
@@ -47,7 +48,7 @@ def on_ray(address: str, workers: int | None = None) -> Runner:
                     yield asked[one], ray.get(one)
         except (ConnectionError, RayError) as wrong:
             why = str(wrong).strip().splitlines()[-1]
-            raise Unavailable(f"the Ray cluster at {address} does not measure: {why}", field="--ray") from wrong
+            raise Unavailable(f"the Ray cluster at {address} failed: {why}", field="--ray") from wrong
         finally:
             ray.shutdown()
 
@@ -55,7 +56,7 @@ def on_ray(address: str, workers: int | None = None) -> Runner:
 
 
 def _reach(host: str, port: int) -> None:
-    """Raises Unavailable where nothing takes a connection."""
+    """Raise Unavailable if nothing accepts a connection there."""
     try:
         socket.create_connection((host, port), ANSWERS_S).close()
     except (OSError, OverflowError) as wrong:

@@ -1,7 +1,7 @@
-"""Sweeps: one trial over ranges of its parameters, on as many processes as are given, here or on a Ray cluster.
+"""Sweeps: one trial over ranges of its parameters, on several processes here or on a Ray cluster.
 
-The points are independent and each is a pure function of its trial, so where they run and in which order they end does
-not matter: the outcome is the same to the byte. A point that cannot be laid out is an answer too, and says why.
+Points are independent and each is a pure function of its trial, so the results are the same, byte for byte, wherever
+they run and in whatever order they finish. A point that cannot be laid out is a result too, with its reason.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ POINTS_MAX = 10_000
 
 @dataclass(frozen=True)
 class Axis:
-    """A parameter of a trial, and the values it takes, as text."""
+    """A parameter of a trial and its values, as text."""
 
     parameter: str
     values: tuple[str, ...]
@@ -39,41 +39,40 @@ class Axis:
 
 @dataclass(frozen=True)
 class Point:
-    """One trial of a sweep: what was varied, and what was found or why there is nothing to find."""
+    """One trial of a sweep: the varied parameters, and the report, or why there is none."""
 
     varied: dict[str, Any]
     report: Report | None
     why_not: str = ""
 
     def row(self) -> dict[str, Any]:
-        """Flat, with a column for each number: what a table, CSV or a DataFrame wants."""
+        """A flat row with a column per number, for a table, CSV or a DataFrame."""
         report = asdict(self.report) if self.report else {}
         figures = {name: value for name, value in report.items() if name not in ("notes", "objectives")}
         return self.varied | flat(figures, "_") | {"why_not": self.why_not}
 
 
 def axis(text: str) -> Axis:
-    """From `nodes=8,16,32` or `rate=2:10:2`, where the last number is the step and both ends count. Raises
-    InvalidField."""
+    """Parse `nodes=8,16,32` or `rate=2:10:2` (FIRST:LAST:STEP, both ends included). Raises InvalidField."""
     name, values = named_values(text)
     parameter = name.replace("-", "_")
     if parameter not in PARAMETERS:
-        raise InvalidField(f"{name!r} is no parameter; there are {', '.join(PARAMETERS)}", field="--over")
+        raise InvalidField(f"unknown parameter {name!r}; the parameters are {', '.join(PARAMETERS)}", field="--over")
     return Axis(parameter, values)
 
 
 def named_values(text: str) -> tuple[str, tuple[str, ...]]:
-    """A name and its values, of whatever is varied. Raises InvalidField."""
+    """Parse a name and its values. Raises InvalidField."""
     name, equals, values = text.partition("=")
     if not equals or not values or not name.strip():
-        raise InvalidField(f"{text!r} is not of the form nodes=8,16,32 or rate=2:10:2", field="--over")
+        raise InvalidField(f"{text!r} must be of the form nodes=8,16,32 or rate=2:10:2", field="--over")
     return name.strip(), tuple(_range(text, values) if ":" in values else _listed(text, values))
 
 
 def _listed(text: str, values: str) -> list[str]:
     found = [value.strip() for value in values.split(",")]
     if not all(found):
-        raise InvalidField(f"{text!r} has a value that is empty", field="--over")
+        raise InvalidField(f"{text!r} has an empty value", field="--over")
     return found
 
 
@@ -84,24 +83,24 @@ def _range(text: str, values: str) -> Iterator[str]:
         steps = (last - first) / step if step > 0 and len(rest) < 2 else Decimal(-1)
         count = int(min(steps, Decimal(POINTS_MAX))) + 1 if steps >= 0 and step.is_finite() else 0
     except (ValueError, ArithmeticError) as wrong:
-        raise InvalidField(f"{text!r} is not of the form FIRST:LAST:STEP", field="--over") from wrong
+        raise InvalidField(f"{text!r} must be of the form FIRST:LAST:STEP", field="--over") from wrong
     if not 0 < count <= POINTS_MAX:
-        raise InvalidField(f"{text!r} has no value, or more than {POINTS_MAX:,}", field="--over")
+        raise InvalidField(f"{text!r} must give from 1 to {POINTS_MAX:,} values", field="--over")
     return (format((first + step * number).normalize(), "f") for number in range(count))
 
 
 def points_of(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str, Any], Trial]]:
-    """Every combination, the last axis running fastest, with its trial. Raises InvalidField."""
+    """Every combination of values with its trial, the last axis varying fastest. Raises InvalidField."""
     count = 1
     for each in axes:
         count *= len(each.values)
     names = [each.parameter for each in axes]
     if not names:
-        raise InvalidField("nothing is varied; say for example nodes=8,16,32", field="--over")
+        raise InvalidField("no parameter is varied; give for example nodes=8,16,32", field="--over")
     if twice := next((name for name in names if names.count(name) > 1), None):
         raise InvalidField(f"{twice} is varied twice", field="--over")
     if count > POINTS_MAX:
-        raise InvalidField(f"{count:,} points are more than {POINTS_MAX:,}", field="--over")
+        raise InvalidField(f"{count:,} points exceed the maximum of {POINTS_MAX:,}", field="--over")
     start = trial_of(base)
     found = []
     for values in product(*(each.values for each in axes)):
@@ -111,7 +110,7 @@ def points_of(base: dict[str, Any], axes: Sequence[Axis]) -> list[tuple[dict[str
 
 
 def measured(trial: Trial) -> ReportOrReason:
-    """What a trial finds, or why it cannot be."""
+    """Run a trial: its report, or why it cannot be laid out."""
     try:
         return experiment.run(trial).report, ""
     except DoesNotFit as wrong:
@@ -119,19 +118,19 @@ def measured(trial: Trial) -> ReportOrReason:
 
 
 Done = Callable[[int, int], None]
-"""Called with points done and points in all."""
+"""Called with the points done and the total."""
 
 ReportOrReason = tuple[Report | None, str]
-"""What a trial found, or why it could not be."""
+"""The report of a trial, or why it has none."""
 
 Runner = Callable[[Sequence[Trial]], Iterator[tuple[int, ReportOrReason]]]
-"""Measures trials; yields the number and the outcome of each, in whatever order."""
+"""Runs trials; yields the index and the result of each, in any order."""
 
 
 def sweep(
     points: Sequence[tuple[dict[str, Any], Trial]], runner: Runner, done: Done = lambda count, total: None
 ) -> list[Point]:
-    """Measure all of them; the answer is in the order of the points."""
+    """Run all points; the results are in their order."""
     found: dict[int, ReportOrReason] = {}
     done(0, len(points))
     for number, outcome in runner([trial for _, trial in points]):
@@ -141,15 +140,15 @@ def sweep(
 
 
 def longest_first(trials: Sequence[Trial]) -> list[tuple[int, Trial]]:
-    """Trials with their numbers, in the order in which several workers end soonest: none begins a long one last. What
-    one takes goes by its requests, and hardly by anything else; how many a trace has is seen when it is read."""
+    """Trials with their indices, the longest first, so that no worker starts a long one last. The duration depends on
+    the number of requests and little else; traces come first, as their length is not known until they are read."""
     return sorted(enumerate(trials), key=lambda each: -inf if each[1].trace else -(each[1].generate or 0))
 
 
 @contextmanager
 def _without_interrupts() -> Iterator[None]:
-    """Processes that begin in here never hear of Ctrl-C; this one does once it is over. Their parent ends them: by
-    themselves they would print a traceback and begin the next point."""
+    """Block SIGINT, also for the processes started inside; this process receives it afterwards. On Ctrl-C the parent
+    terminates its workers: left to themselves, they would print a traceback and begin the next point."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     try:
         yield
@@ -158,13 +157,13 @@ def _without_interrupts() -> Iterator[None]:
 
 
 def here(workers: int) -> Runner:
-    """So many processes of this machine; one: this process."""
+    """A runner on that many processes of this host; with one, on this process."""
 
     def run(trials: Sequence[Trial]) -> Iterator[tuple[int, ReportOrReason]]:
         if workers <= 1 or len(trials) <= 1:
             yield from enumerate(map(measured, trials))
             return
-        fresh = multiprocessing.get_context("spawn")  # a process with threads is not forked
+        fresh = multiprocessing.get_context("spawn")  # forking a process with threads is unsafe
         others = set(multiprocessing.active_children())
         with ProcessPoolExecutor(min(workers, len(trials)), mp_context=fresh) as pool:
             try:
@@ -174,10 +173,10 @@ def here(workers: int) -> Runner:
                     yield asked[one], one.result()
             except BrokenProcessPool as gone:
                 raise InternalError(
-                    "a process ended while it measured a point: killed, perhaps, as memory ran out; "
-                    "fewer workers need less of it"
+                    "a worker process died while it ran a point, perhaps killed for lack of memory; "
+                    "fewer workers need less memory"
                 ) from gone
-            except BaseException:  # a trace that cannot be read, Ctrl-C, a caller that wants no more: nobody waits
+            except BaseException:  # an unreadable trace, Ctrl-C, a caller that stopped iterating: do not wait
                 pool.shutdown(wait=False, cancel_futures=True)
                 for worker in set(multiprocessing.active_children()) - others:
                     worker.terminate()
@@ -186,17 +185,17 @@ def here(workers: int) -> Runner:
     return run
 
 
-# ---- what is shown ---------------------------------------------------------------------------------------------------
+# ---- output ----------------------------------------------------------------------------------------------------------
 
 SHOWN = ("TTFT P90 s", "TPOT P90 ms", "goodput", "req/s in time", "tok/s/NPU", "prefill busy", "cache hits")
 
 
 WHY_NOT = "why not"
-"""The column of points that could not be, where there are any."""
+"""The column with the reasons of points that could not run; left out if all did."""
 
 
 def shown(points: Sequence[Point]) -> tuple[list[str], list[list[str]]]:
-    """For a person: the columns, and of each point what is in them."""
+    """The columns, and their text for each point, for display."""
     if not any(point.why_not for point in points):
         return [*SHOWN], [_shown(point.report) for point in points]
     return [*SHOWN, WHY_NOT], [[*_shown(point.report), point.why_not] for point in points]
@@ -218,7 +217,7 @@ def _shown(report: Report | None) -> list[str]:
 
 
 def as_csv(points: Iterable[Point]) -> str:
-    """A line for each point, and the columns' names before them."""
+    """The points as CSV with a header line."""
     rows = [point.row() for point in points]
     names = list(dict.fromkeys(name for row in rows for name in row))
     text = io.StringIO()
@@ -229,9 +228,9 @@ def as_csv(points: Iterable[Point]) -> str:
 
 
 def as_frame(points: Iterable[Point]) -> Any:
-    """A pandas DataFrame of the same. Raises NotFound without pandas."""
+    """The points as a pandas DataFrame. Raises NotFound without pandas."""
     try:
         import pandas
     except ImportError as absent:
-        raise NotFound("pandas is not installed here: pip install pandas") from absent
+        raise NotFound("pandas is not installed; run: pip install pandas") from absent
     return pandas.DataFrame([point.row() for point in points])

@@ -1,4 +1,4 @@
-"""A trial: everything that decides what an experiment finds, as one value that can be written down and run again."""
+"""A trial: all the inputs of an experiment as one value, which can be written down and run again."""
 
 from __future__ import annotations
 
@@ -23,51 +23,57 @@ SHARES = {"ub": "ub_share", "rdma": "rdma_share", "vpc": "vpc_share"}
 
 
 class Trial(BaseModel):
-    """Requests, the deployment that serves them, its fabric and what befalls it. Frozen; equal trials find the same.
+    """Requests, the deployment that serves them, its fabric and its faults. Frozen; equal trials have equal results.
 
-    Lengths are tokens, rates requests a second, times emulated seconds, shares parts of one.
+    Lengths are in tokens, rates in requests per second, times in emulated seconds; shares are fractions of 1.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
     trace: Path | None = Field(None, description="requests to replay: JSON lines in the Mooncake format, plain or .gz")
-    generate: int | None = Field(None, ge=1, le=10_000_000, description="or so many requests of seeded traffic")
-    rate: float | None = Field(None, gt=0, le=100_000, description="generated requests a second")
-    seed: int = Field(0, description="seed of everything left to chance")
+    generate: int | None = Field(
+        None, ge=1, le=10_000_000, description="number of requests of seeded traffic, in place of a trace"
+    )
+    rate: float | None = Field(None, gt=0, le=100_000, description="generated requests per second")
+    seed: int = Field(0, description="random seed")
     nodes: int = Field(PAPER_NODES, ge=1, le=48, description="nodes of the instance, 8 NPUs each")
-    model: str = Field(MODEL, description="model that is served: one that is carried along, or a file ending in .yaml")
-    machine: str = Field(MACHINE, description="machine that serves it: the same")
+    model: str = Field(MODEL, description="model to serve: the name of an included one, or a file ending in .yaml")
+    machine: str = Field(MACHINE, description="machine that serves it: likewise a name or a file")
     prefill: Npus | None = Field(None, description="NPUs for prefill")
     decode: Npus | None = Field(None, description="NPUs for decode")
     caching: int | None = Field(None, ge=1, le=48, description="nodes that lend memory to the context cache")
-    block_tokens: int = Field(512, ge=128, le=512, description="tokens of a block of the context cache")
-    batch: int | None = Field(None, ge=2, le=1024, description="requests an NPU decodes at once, at most")
+    block_tokens: int = Field(512, ge=128, le=512, description="tokens per block of the context cache")
+    batch: int | None = Field(None, ge=2, le=1024, description="most requests that one NPU decodes at the same time")
     tpot_target: float | None = Field(
-        None, gt=0, le=60, description="seconds of a token that the batch adapts to; requests wait for it"
+        None, gt=0, le=60, description="target time per token, s, to which the batch adapts; requests wait to keep it"
     )
     cache: bool = Field(True, description="with context caching")
     cache_plane: Literal["ub", "vpc"] | None = Field(
-        None, description="the plane that caches are read over; by default UB, where the machine has it between nodes"
+        None, description="plane over which caches are read; by default UB, if the machine's UB spans nodes"
     )
     cache_gb: float | None = Field(None, ge=0, le=4096, description="context cache on each node, GB")
     mtp: bool = Field(True, description="with multi-token prediction")
-    microbatch: Literal["auto", "on", "off"] = Field("auto", description="two microbatches side by side")
-    ub_share: float = Field(1.0, gt=0, le=1, description="share of every UB port that is granted; others have the rest")
-    rdma_share: float = Field(1.0, gt=0, le=1, description="the same of RDMA ports")
-    vpc_share: float = Field(1.0, gt=0, le=1, description="the same of VPC ports")
+    microbatch: Literal["auto", "on", "off"] = Field("auto", description="whether to overlap two microbatches")
+    ub_share: float = Field(
+        1.0, gt=0, le=1, description="fraction of every UB port granted to the instance; others have the rest"
+    )
+    rdma_share: float = Field(1.0, gt=0, le=1, description="the same for RDMA ports")
+    vpc_share: float = Field(1.0, gt=0, le=1, description="the same for VPC ports")
     neighbour_load: float = Field(
-        0.0, ge=0, le=1, description="part of every port of a plane that a neighbour on the same nodes offers to send"
+        0.0, ge=0, le=1, description="load that a neighbour on the same nodes offers, as a fraction of each port"
     )
-    neighbour_plane: Literal["ub", "rdma", "vpc"] = Field("ub", description="the plane that it sends on")
+    neighbour_plane: Literal["ub", "rdma", "vpc"] = Field("ub", description="plane that the neighbour sends on")
     neighbour_weight: float = Field(
-        1.0, ge=0.001, le=1000, description="the weight of its slice, the instance's being 1"
+        1.0, ge=0.001, le=1000, description="weight of the neighbour's slice; the instance's is 1"
     )
-    floor_share: float = Field(0.0, ge=0, le=1, description="part of every port of that plane that is guaranteed")
-    lost_l2_chips: int = Field(0, ge=0, le=96, description="L2 chips of the UB plane that are lost, of 112")
-    half_lanes: int = Field(0, ge=0, le=48, description="decode nodes whose UB cables have half of their lanes")
-    lose_node_at: float | None = Field(None, ge=0, description="when the last decode node is lost")
-    ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for the first token, s")
-    tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for each token after it, s")
+    floor_share: float = Field(
+        0.0, ge=0, le=1, description="fraction of each port of that plane guaranteed to the instance"
+    )
+    lost_l2_chips: int = Field(0, ge=0, le=96, description="lost L2 chips of the UB plane, of 112")
+    half_lanes: int = Field(0, ge=0, le=48, description="decode nodes whose UB cables have lost half of their lanes")
+    lose_node_at: float | None = Field(None, ge=0, description="when the last decode node is lost, s")
+    ttft: float = Field(TTFT_OBJECTIVE_S, gt=0, description="objective for time to first token, s")
+    tpot: float = Field(TPOT_OBJECTIVE_S, gt=0, description="objective for time per token after it, s")
 
     @field_validator("model")
     @classmethod
@@ -82,9 +88,9 @@ class Trial(BaseModel):
     @model_validator(mode="after")
     def _one_workload(self) -> Trial:
         if (self.trace is None) == (self.generate is None):
-            raise ValueError("give a trace or a number of requests to generate, one of the two")
+            raise ValueError("give either a trace or a number of requests to generate")
         if self.trace is not None and self.rate is not None:
-            text = "it is that of generated requests; those of a trace come when they came"
+            text = "applies to generated requests only; those of a trace keep their recorded times"
             raise PydanticCustomError(RATE_OF_TRACE, text, {"field": "rate"})
         return self
 
@@ -95,13 +101,13 @@ class Trial(BaseModel):
             if plane not in has:
                 raise PydanticCustomError(
                     NO_PLANE,
-                    "the machine {machine} has no {plane} between its nodes; it has {has}",
+                    "the nodes of machine {machine} are not connected by {plane}; they have {has}",
                     {"field": name, "machine": self.machine, "plane": plane, "has": ", ".join(has)},
                 )
         return self
 
     def _planes_asked(self) -> list[tuple[str, str]]:
-        """Parameters that say something of a plane, and which."""
+        """(parameter, plane) for each parameter set that needs a plane."""
         asked: list[tuple[str, str]] = []
         if self.cache and self.cache_plane:
             asked.append(("cache_plane", self.cache_plane))
@@ -111,11 +117,11 @@ class Trial(BaseModel):
 
     @property
     def contended(self) -> bool:
-        """Whether its fabric is not whole, or not its own."""
+        """Whether its fabric has losses or a neighbour."""
         return bool(self.neighbour_load or self.lost_l2_chips or self.half_lanes)
 
     def shape(self) -> DeploymentShape:
-        """How the model is served."""
+        """The shape of the deployment."""
         return DeploymentShape(
             prefill_npus=self.prefill,
             decode_npus=self.decode,
@@ -135,7 +141,7 @@ class Trial(BaseModel):
         return trial_of({**self.model_dump(exclude_defaults=True), **changes})
 
     def options(self) -> list[str]:
-        """What is not as by default, as `matrixctl experiment run` takes it."""
+        """The options of `matrixctl experiment run` for every parameter that differs from its default."""
         words: list[str] = []
         for name, value in self.model_dump(mode="json", exclude_defaults=True).items():
             option = name.replace("_", "-")
@@ -147,12 +153,12 @@ class Trial(BaseModel):
 
     @property
     def workload_digest(self) -> str | None:
-        """Of a trace, twelve hex digits of its SHA-256, so that another file of its name is found out."""
+        """For a trace, twelve hex digits of its SHA-256, to detect another file of the same name."""
         return None if self.trace is None else _digest(self.trace)
 
     @property
     def file_digests(self) -> dict[str, str]:
-        """The same of a model and a machine of one's own, by `model` and `machine`."""
+        """The same for the user's own model and machine files, by `model` and `machine`."""
         given = {"model": self.model, "machine": self.machine}
         return {name: _digest(Path(file)) for name, file in given.items() if file.endswith(".yaml")}
 
@@ -162,7 +168,7 @@ def _digest(file: Path) -> str:
 
 
 def _usable(name: str, load: Callable[[str], object]) -> str:
-    """The name of a file of constants that can be used. Raises ValueError with the file's field."""
+    """Return `name` if its file of constants loads. Raises ValueError if there is no such file."""
     try:
         load(name)
     except UnknownDataFile as wrong:
@@ -171,12 +177,12 @@ def _usable(name: str, load: Callable[[str], object]) -> str:
 
 
 PARAMETERS: tuple[str, ...] = tuple(name for name in Trial.model_fields if name != "trace")
-"""What a sweep may vary."""
+"""The parameters that a sweep may vary."""
 
 
 def trial_of(parameters: dict[str, Any]) -> Trial:
-    """A trial of these parameters; values may be text, as an option has them. Raises InvalidField naming the first that
-    is wrong and what would be accepted."""
+    """A trial of these parameters; values may be text, as on the command line. Raises InvalidField for the first wrong
+    one, saying what would be accepted."""
     try:
         return Trial.model_validate(parameters)
     except ValidationError as wrong:
@@ -185,5 +191,6 @@ def trial_of(parameters: dict[str, Any]) -> Trial:
         if first["type"] in (NO_PLANE, RATE_OF_TRACE):
             name = first["ctx"]["field"]
         if first["type"] == "extra_forbidden":
-            raise InvalidField(f"{name!r} is no parameter; there are {', '.join(PARAMETERS)}", field=name) from wrong
+            why = f"unknown parameter {name!r}; the parameters are {', '.join(PARAMETERS)}"
+            raise InvalidField(why, field=name) from wrong
         raise InvalidField(first["msg"].removeprefix("Value error, "), field=f"--{name.replace('_', '-')}") from wrong

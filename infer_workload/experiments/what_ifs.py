@@ -1,4 +1,4 @@
-"""What-ifs: a trial beside the same with one thing changed, by name."""
+"""What-ifs: named changes to a trial, to be compared with the unchanged one."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ LOSS_AT_S = 60.0
 
 @dataclass(frozen=True)
 class WhatIf:
-    """A change to a trial, and the sentence that says what it is."""
+    """A change to a trial, and its description."""
 
     text: str
     changes: Callable[[Trial], Mapping[str, Any]]
 
 
 def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
-    """One prefill instance more or fewer, its nodes from or to the decode pool."""
+    """Add or remove (`step` 1 or -1) one prefill instance, its nodes taken from or given to the decode pool."""
 
     def changes(trial: Trial) -> Mapping[str, Any]:
         calibration = load_calibration(trial.machine)
@@ -36,7 +36,9 @@ def _other_ratio(step: int) -> Callable[[Trial], Mapping[str, Any]]:
         moved = step * calibration.nodes_per_prefill_instance
         prefill, decode = pools.prefill_nodes + moved, len(pools.decode) - moved
         if min(prefill, decode) < 1:
-            raise InvalidField(f"there is no room for it on {counted(trial.nodes, 'node')}", field="--nodes")
+            raise InvalidField(
+                f"{counted(trial.nodes, 'node')} are too few to move a prefill instance", field="--nodes"
+            )
         return {"prefill": prefill * NPUS_PER_NODE, "decode": decode * NPUS_PER_NODE}
 
     return changes
@@ -50,28 +52,32 @@ def _doubled_cache(trial: Trial) -> Mapping[str, Any]:
 
 WHAT_IFS: Mapping[str, WhatIf] = {
     "lose-a-node": WhatIf(f"a decode node is lost at {LOSS_AT_S:g} s", lambda trial: {"lose_node_at": LOSS_AT_S}),
-    "half-the-ub-floor": WhatIf("half of every UB port is others'", lambda trial: {"ub_share": trial.ub_share / 2}),
+    "half-the-ub-floor": WhatIf(
+        "half of the granted share of every UB port", lambda trial: {"ub_share": trial.ub_share / 2}
+    ),
     "half-the-rdma-floor": WhatIf(
-        "half of every RDMA port is others'", lambda trial: {"rdma_share": trial.rdma_share / 2}
+        "half of the granted share of every RDMA port", lambda trial: {"rdma_share": trial.rdma_share / 2}
     ),
     "neighbour-fills-half": WhatIf(
-        "a neighbour on the same nodes sends half of what their UB ports carry", lambda trial: {"neighbour_load": 0.5}
+        "a neighbour on the same nodes offers half of the UB ports' bandwidth", lambda trial: {"neighbour_load": 0.5}
     ),
     "greedy-neighbour": WhatIf(
-        "a neighbour of three times the weight sends all that it gets",
+        "a neighbour with three times the weight sends as much as it can on UB",
         lambda trial: {"neighbour_load": 1.0, "neighbour_weight": 3.0},
     ),
     "greedy-neighbour-and-a-floor": WhatIf(
-        "the same, and three quarters of the UB ports are guaranteed to the instance",
+        "the same, with three quarters of the UB ports guaranteed to the instance",
         lambda trial: {"neighbour_load": 1.0, "neighbour_weight": 3.0, "floor_share": 0.75},
     ),
     "busy-rdma": WhatIf(
-        "a neighbour sends half of what the RDMA ports carry, beside the KV",
+        "a neighbour offers half of the RDMA ports' bandwidth, beside the KV transfers",
         lambda trial: {"neighbour_load": 0.5, "neighbour_plane": "rdma"},
     ),
-    "lose-an-l2-chip": WhatIf("one L2 chip of 112 is lost", lambda trial: {"lost_l2_chips": trial.lost_l2_chips + 1}),
+    "lose-an-l2-chip": WhatIf(
+        "one more L2 chip, of 112, is lost", lambda trial: {"lost_l2_chips": trial.lost_l2_chips + 1}
+    ),
     "half-the-lanes": WhatIf(
-        "the UB cables of one decode node more have half of their lanes",
+        "the UB cables of one more decode node lose half of their lanes",
         lambda trial: {"half_lanes": trial.half_lanes + 1},
     ),
     "double-the-cache": WhatIf("twice the memory for the context cache", _doubled_cache),
@@ -79,14 +85,14 @@ WHAT_IFS: Mapping[str, WhatIf] = {
     "cache-over-vpc": WhatIf("the cache is read over the VPC plane", lambda trial: {"cache_plane": "vpc"}),
     "no-mtp": WhatIf("no multi-token prediction", lambda trial: {"mtp": False}),
     "no-microbatches": WhatIf("no microbatches", lambda trial: {"microbatch": "off"}),
-    "more-prefill": WhatIf("one prefill instance more, fewer nodes decode", _other_ratio(1)),
-    "more-decode": WhatIf("one prefill instance fewer, more nodes decode", _other_ratio(-1)),
+    "more-prefill": WhatIf("one more prefill instance, its nodes taken from decode", _other_ratio(1)),
+    "more-decode": WhatIf("one fewer prefill instance, its nodes given to decode", _other_ratio(-1)),
     "half-the-nodes": WhatIf("half of the nodes", lambda trial: {"nodes": max(1, trial.nodes // 2)}),
 }
 
 
 def what_if(name: str, trial: Trial) -> Trial:
-    """The trial with that change. Raises InvalidField for no name of one, and where it does not apply."""
+    """The trial with that change. Raises InvalidField for an unknown name, and for a change that does not apply."""
     if name not in WHAT_IFS:
-        raise InvalidField(f"there is no what-if {name!r}; there are {', '.join(WHAT_IFS)}", field="NAME")
+        raise InvalidField(f"unknown what-if {name!r}; choose from {', '.join(WHAT_IFS)}", field="NAME")
     return trial.varied(dict(WHAT_IFS[name].changes(trial)))

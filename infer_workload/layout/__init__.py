@@ -1,4 +1,1 @@
-"""Roles on dies, and what becomes of them after a loss or a drain.
-
-It serves nothing.
-"""
+"""The layout of a model: the role of each node and die, and how it changes after a loss, a drain or a scaling."""

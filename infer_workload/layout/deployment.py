@@ -1,10 +1,10 @@
-"""Which nodes and dies play prefill, decode and caching.
+"""The layout of a deployment: which nodes and dies prefill, decode and cache.
 
-`lay_out` is a pure decision on a FabricView: it splits the nodes an instance may use in the proportions of the paper's
-256-NPU deployment (12 nodes of 32 for prefill in instances of two, the rest for decode; every node's CPU memory is
-caching), or as the spec asks, lays the experts so that each of the 256 lives at least once in each pool, and refuses
-where the weights do not fit. Nodes that already play a role keep it as far as the sizes allow: a lost node must not
-make the others change places. When nodes are few, prefill yields to decode, which serves the requests in flight.
+`lay_out` is a pure function of a FabricView. It splits the usable nodes of an instance in the proportions of the
+paper's 256-NPU deployment (12 nodes of 32 for prefill in instances of two, the rest for decode; every node's CPU memory
+caches) or as the spec requests, places the experts so that each of the 256 is at least once in each pool, and refuses
+if the weights do not fit. Nodes keep their role as far as the sizes allow: a lost node must not make the others change
+roles. When nodes are few, prefill yields to decode, which serves the requests in flight.
 """
 
 from __future__ import annotations
@@ -27,16 +27,16 @@ from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcommon.model.quantities import counted
 
 SIZES = ("prefill_npus", "decode_npus", "caching_nodes")
-"""What of a spec says which nodes play which role."""
+"""The fields of a spec that decide which nodes have which role."""
 
 NODES_MAX = 4096
-"""More have never been laid out."""
+"""The most nodes considered when searching for a size."""
 
 MICROBATCHING = {"auto": None, "on": True, "off": False}
 
 
 class DoesNotFit(Exception):
-    """The deployment cannot be laid out; `blocking` lists each thing in the way as {domain, needs, has}."""
+    """The deployment cannot be laid out; `blocking` lists each obstacle as {domain, needs, has}."""
 
     def __init__(self, message: str, blocking: list[dict[str, object]]) -> None:
         super().__init__(message)
@@ -46,7 +46,7 @@ class DoesNotFit(Exception):
 
 @dataclass(frozen=True)
 class Pools:
-    """Nodes by role. Caching overlaps the others: it lives in their CPU memory."""
+    """Nodes by role. Caching overlaps the other roles: it uses their CPU memory."""
 
     prefill: tuple[tuple[str, ...], ...]
     decode: tuple[str, ...]
@@ -58,7 +58,7 @@ class Pools:
 
     @property
     def nodes(self) -> frozenset[str]:
-        """Those that compute, in either role."""
+        """The nodes that compute, in either role."""
         return frozenset(self.decode).union(*self.prefill)
 
     @property
@@ -66,7 +66,7 @@ class Pools:
         return (self.prefill_nodes + len(self.decode)) * NPUS_PER_NODE
 
     def within(self, nodes: Collection[str]) -> Pools:
-        """The same roles as far as they are played there, prefill instances whole."""
+        """The roles of those nodes only; prefill instances are kept whole or not at all."""
         return Pools(
             tuple(instance for instance in self.prefill if set(instance) <= set(nodes)),
             tuple(node for node in self.decode if node in nodes),
@@ -74,7 +74,7 @@ class Pools:
         )
 
     def beyond(self, other: Pools) -> tuple[frozenset[str], frozenset[tuple[str, ...]]]:
-        """Decode nodes and prefill instances that are not in the other."""
+        """Decode nodes and prefill instances that are not in `other`."""
         return frozenset(self.decode) - frozenset(other.decode), frozenset(self.prefill) - frozenset(other.prefill)
 
 
@@ -93,7 +93,7 @@ class Deployment:
     cache_blocks: int
     cache_ssd_blocks: int = 0
     scale: PoolScale | None = None
-    """What its sizes follow in place of the spec's."""
+    """The sizes in effect in place of the spec's."""
 
     @property
     def decode_dies(self) -> int:
@@ -105,7 +105,7 @@ class Deployment:
 
     @property
     def cache_gb_per_node(self) -> float:
-        """The memory of each caching node that is to be the context cache's."""
+        """Context-cache memory on each caching node, GB."""
         if not self.spec.context_cache:
             return 0.0
         asked = self.spec.cache_gb_per_node
@@ -113,11 +113,11 @@ class Deployment:
 
     @property
     def cache_plane(self) -> str:
-        """The plane that cached blocks are read over: as asked, else the one that memory is read over."""
+        """The plane over which cached blocks are read: as requested, else the machine's memory plane."""
         return self.spec.cache_plane or self.calibration.memory_plane
 
     def context_cache(self) -> ContextCache:
-        """An empty cache of its size."""
+        """An empty context cache of the deployment's size."""
         spec = self.spec
         return ContextCache(
             self.cache_blocks,
@@ -130,7 +130,7 @@ class Deployment:
 
     @property
     def drafts(self) -> bool:
-        """Whether each step drafts a token: the spec wants it, and the model has a layer for it."""
+        """Whether each step drafts a token: if the spec enables it and the model has a layer for it."""
         return self.spec.mtp and self.model.draft_layers > 0
 
     @property
@@ -140,12 +140,12 @@ class Deployment:
 
     @property
     def tpot_target_s(self) -> float | None:
-        """Seconds of a token that the batch adapts to; None: it is as large as memory and its limit let it."""
+        """The time per token, in seconds, that the batch adapts to; None: only memory and `batch_per_die` limit it."""
         return self.spec.batch_tpot_s
 
     @property
     def context_length(self) -> int:
-        """The longest prompt and answer a request may have together: what one die's KV memory holds."""
+        """The longest prompt plus answer, in tokens: limited by the model and by one die's KV memory."""
         return min(self.model.context_length, self.kv_tokens_per_die)
 
     def decode_timing(self) -> DecodeTiming:
@@ -161,11 +161,11 @@ class Deployment:
 
 
 def check_planes(desired: DeploymentShape, calibration: Calibration) -> None:
-    """Raises DoesNotFit where its context cache cannot be read on this machine; where it has none it can."""
+    """Raise DoesNotFit if the machine lacks the plane over which the context cache is to be read, if there is one."""
     plane, has = desired.cache_plane, ", ".join(calibration.planes)
     if not desired.context_cache or plane is None or plane in calibration.planes:
         return
-    why = f"the context cache is to be read over {plane}, and the machine has {has} between its nodes"
+    why = f"the context cache cannot be read over {plane}: the machine's nodes are connected by {has}"
     raise DoesNotFit(why, [{"domain": "cachePlane", "needs": plane, "has": has}])
 
 
@@ -179,9 +179,9 @@ def lay_out(
     *,
     at_any_size: bool = False,
 ) -> Deployment:
-    """The deployment on the nodes of `fabric`, with pools as `scale` says where it is given. Raises DoesNotFit with
-    everything that stands in the way; fewer nodes than the spec's sizes need do not `at_any_size`, and are split as
-    close to them as can be without changing roles that need not change."""
+    """Lay out the deployment on the nodes of `fabric`, with pool sizes from `scale` if given, else from the spec.
+    Raises DoesNotFit listing every obstacle. With `at_any_size`, fewer nodes than the spec's sizes are no obstacle:
+    they are split as closely to the sizes as possible without unnecessary changes of role."""
     desired = spec or DeploymentShape()
     check_planes(desired, calibration)
     nodes = fabric.nodes
@@ -202,7 +202,7 @@ def lay_out(
         if _spare_hbm(layout, model, calibration) <= 0
     ]
     if blocking:
-        raise DoesNotFit("the weights do not fit the memory of the dies: give the pool more nodes", blocking)
+        raise DoesNotFit("the weights do not fit the memory of the dies; the pool needs more nodes", blocking)
     cache_blocks, cache_ssd_blocks = _cache_blocks(desired, model, calibration, len(pools.caching))
     return Deployment(
         spec=desired,
@@ -220,14 +220,14 @@ def lay_out(
 
 
 def with_spec(current: Deployment, spec: DeploymentShape) -> Deployment:
-    """The same roles under what another spec says beside the sizes of its pools; those stay as they are."""
+    """The same roles with another spec, except for its pool sizes, which stay as they are."""
     desired = spec.model_copy(update={field: getattr(current.spec, field) for field in SIZES})
     blocks, ssd_blocks = _cache_blocks(desired, current.model, current.calibration, len(current.pools.caching))
     return replace(current, spec=desired, cache_blocks=blocks, cache_ssd_blocks=ssd_blocks)
 
 
 def with_fabric(current: Deployment, fabric: Fabric) -> Deployment:
-    """The same roles on another view of their nodes; who lends memory and is not shown does so no longer."""
+    """The same roles on another view of their nodes; nodes that it does not show no longer cache."""
     pools = replace(current.pools, caching=tuple(node for node in current.pools.caching if node in fabric.nodes))
     blocks, ssd_blocks = _cache_blocks(current.spec, current.model, current.calibration, len(pools.caching))
     shown = fabric.only(pools.nodes.union(pools.caching))
@@ -235,7 +235,7 @@ def with_fabric(current: Deployment, fabric: Fabric) -> Deployment:
 
 
 def _cache_blocks(spec: DeploymentShape, model: ServedModel, calibration: Calibration, caching: int) -> tuple[int, int]:
-    """Blocks of the context cache on so many nodes: in memory, and on SSD."""
+    """Blocks of the context cache on that many nodes: in memory, and on SSD."""
     per_node = calibration.cache_gb_per_node if spec.cache_gb_per_node is None else spec.cache_gb_per_node
     block_bytes = spec.block_tokens * model.kv_bytes_per_token
     blocks = int(caching * per_node * 1e9 // block_bytes) if spec.context_cache else 0
@@ -245,8 +245,8 @@ def _cache_blocks(spec: DeploymentShape, model: ServedModel, calibration: Calibr
 def _sizes(
     usable: Sequence[str], spec: DeploymentShape, calibration: Calibration, previous: Pools | None
 ) -> tuple[int, int]:
-    """Nodes for prefill and for decode; explicit sizes first, the paper's proportion for the rest. With `previous`,
-    fewer than they need are split as a scale of these sizes would split them."""
+    """Nodes for (prefill, decode): explicit sizes first, the paper's proportion for the rest. With `previous`, too few
+    nodes are split as by a PoolScale of these sizes; otherwise they raise DoesNotFit."""
     nodes = len(usable)
     prefill, decode = [
         None if npus is None else npus // NPUS_PER_NODE for npus in (spec.prefill_npus, spec.decode_npus)
@@ -256,7 +256,7 @@ def _sizes(
         if previous is not None and nodes > 1:
             return _scaled(PoolScale(prefill or 1, decode or 1), usable, calibration, previous)
         raise DoesNotFit(
-            f"the instance offers {counted(nodes, 'usable node')}, the pools need {least}",
+            f"the instance has {counted(nodes, 'usable node')}, the pools need {least}",
             [{"domain": "nodes", "needs": least, "has": nodes}],
         )
     if prefill is None:
@@ -272,10 +272,10 @@ def _sizes(
 def _scaled(
     scale: PoolScale, nodes: Sequence[str], calibration: Calibration, previous: Pools | None
 ) -> tuple[int, int]:
-    """The same as an autoscaler asks; those that play a role already keep it as far as that allows."""
+    """Nodes for (prefill, decode) as an autoscaler requests; nodes keep their roles as far as that allows."""
     if len(nodes) < 2:
         raise DoesNotFit(
-            f"the instance offers {counted(len(nodes), 'usable node')}, the pools need 2",
+            f"the instance has {counted(len(nodes), 'usable node')}, the pools need 2",
             [{"domain": "nodes", "needs": 2, "has": len(nodes)}],
         )
     usable = set(nodes)
@@ -287,21 +287,21 @@ def _scaled(
 
 
 def kv_tokens_per_die(model: ServedModel, calibration: Calibration, decode_nodes: int) -> int:
-    """Tokens that a die has room for when so many nodes decode: the fewer they are, the more experts it holds."""
+    """KV tokens that fit on a die if that many nodes decode: the fewer nodes, the more experts each die holds."""
     layout = lay_experts(decode_nodes * calibration.dies_per_node, model)
     return int(_spare_hbm(layout, model, calibration) // model.kv_bytes_per_token)
 
 
 def least_decode_nodes(model: ServedModel, calibration: Calibration, tokens: int, most: int) -> int:
-    """The fewest nodes, up to `most`, whose dies have room for a request of so many tokens."""
+    """The fewest decode nodes, up to `most`, whose dies fit a request of that many tokens."""
     enough = (nodes for nodes in range(1, most) if kv_tokens_per_die(model, calibration, nodes) >= tokens)
     return next(enough, most)
 
 
 @cache
 def fewest_nodes(model: ServedModel, calibration: Calibration, tokens: int = 1) -> int:
-    """The fewest nodes, in the proportion of the pools, whose dies have room for the weights of that model and, where
-    they decode, for a request of so many tokens."""
+    """The fewest nodes, in the default proportion of the pools, whose dies fit the model's weights and, for decode, a
+    request of that many tokens."""
     for nodes in range(2, NODES_MAX):
         prefill, decode = _sizes([""] * nodes, DeploymentShape(), calibration, None)
         reading = min(prefill, calibration.nodes_per_prefill_instance) * calibration.dies_per_node
@@ -319,7 +319,7 @@ def _assign(
     calibration: Calibration,
     previous: Pools | None,
 ) -> Pools:
-    """Roles to nodes: survivors keep theirs, decode is filled first, whole prefill instances stay together."""
+    """Assign roles to nodes: survivors keep theirs, decode is filled first, prefill instances stay whole."""
     usable, size = set(nodes), calibration.nodes_per_prefill_instance
     kept_decode = [node for node in (previous.decode if previous else ()) if node in usable][:decode_nodes]
     instances: list[tuple[str, ...]] = []
@@ -342,8 +342,8 @@ def _assign(
 
 
 def _apart(instances: Iterable[tuple[str, ...]], usable: set[str]) -> list[tuple[str, ...]]:
-    """Those of prefill instances that have nodes of their own. While one loads in the place of another both have what
-    they share; where the other is to stay after all, its successor is not needed."""
+    """The usable prefill instances, without those that share a node with an earlier one. An instance and the successor
+    loading in its place may share nodes; if the former stays after all, the successor is not needed."""
     found, taken = list[tuple[str, ...]](), set[str]()
     for instance in instances:
         if usable.issuperset(instance) and taken.isdisjoint(instance):
@@ -353,13 +353,13 @@ def _apart(instances: Iterable[tuple[str, ...]], usable: set[str]) -> list[tuple
 
 
 def prefill_layout(dies: int, model: ServedModel, calibration: Calibration) -> ExpertLayout:
-    """Experts of a prefill instance: one redundant slot a die where there is room for it (the paper's 8 + 1 + 1)."""
+    """Experts of a prefill instance: with one redundant slot per die if there is room (the paper's 8 + 1 + 1)."""
     roomy = lay_experts(dies, model, redundant_per_die=1)
     return roomy if _spare_hbm(roomy, model, calibration) > 0 else lay_experts(dies, model)
 
 
 def _spare_hbm(layout: ExpertLayout, model: ServedModel, calibration: Calibration) -> float:
-    """Bytes a die has left for KV once weights, exchange buffers and the runtime are in."""
+    """Bytes of a die left for KV after weights, exchange buffers and the runtime."""
     fixed = (calibration.exchange_buffers_gb + calibration.runtime_gb) * 1e9
     return calibration.hbm_gb * 1e9 - fixed - model.die_weight_bytes(layout.experts_per_die)
 

@@ -1,10 +1,10 @@
-"""Which nodes of an instance each of its deployments has: none is two deployments'.
+"""Division of an instance's nodes among its deployments; no node belongs to two.
 
-NPUs are given out whole and to one at a time, as Kubernetes gives out extended resources. A size that a deployment asks
-for is its request; one without a size has what the others leave, the same as others without one. Who serves is not put
-out: it keeps what it asked for, and without a size at least what its model needs. What it has beyond that it hands over
-when others lack it, once nothing runs there any more. What nobody asked for lies ready with those that are there: nodes
-that begin beside others, as in a move, are to have loaded before these leave. Pure, and the same after every restart.
+Nodes are assigned whole and exclusively, as Kubernetes assigns extended resources. A deployment with a size requests
+that many; those without one share what the others leave. A serving deployment is not evicted: it keeps what it
+requested or, without a size, at least what its model needs. Nodes beyond that are handed over when others lack them,
+once idle. Nodes that nobody requested are kept ready by the present deployments: in a move, new nodes must have loaded
+before the old ones leave. The division is pure, and the same after every restart.
 """
 
 from __future__ import annotations
@@ -19,31 +19,31 @@ NOTHING = Pools((), (), ())
 
 @dataclass(frozen=True)
 class Claim:
-    """What one deployment asks for, and has."""
+    """What one deployment requests, and has."""
 
     name: str
     size: int | None
-    """Nodes that it asks for; None: what others leave."""
+    """Number of nodes requested; None: what others leave."""
     least: int
-    """Nodes without which it cannot begin, or serve on."""
+    """The fewest nodes with which it can begin or continue to serve."""
     pools: Pools = NOTHING
-    """Where it computes, or did before the process ended."""
+    """The nodes on which it computes, or did before the process ended."""
     running: bool = False
     assigned: frozenset[str] = frozenset()
-    """Nodes it had besides: they load, or lie ready."""
+    """All nodes that it has, those loading or kept ready included."""
     settling: bool = False
-    """Whether something has to end there before it can hand anything over."""
+    """Whether a drain or role change must end before it can hand over anything."""
     yields: frozenset[str] = frozenset()
-    """What it hands over meanwhile."""
+    """Nodes that it is handing over."""
     keeps: int = 0
-    """Of those where it computes it hands no more over: requests that it has taken would be too long for fewer."""
+    """Computing nodes that it always keeps: with fewer, requests that it has accepted would be too long."""
 
     @property
     def wanted(self) -> int:
         return self.least if self.size is None else self.size
 
     def kept(self, count: int, usable: Collection[str]) -> list[str]:
-        """So many of its nodes that may be used: decode nodes and whole prefill instances in the proportion it has."""
+        """`count` of its usable nodes: decode nodes and whole prefill instances, in their present proportion."""
         decode = [node for node in self.pools.decode if node in usable]
         instances = [nodes for nodes in self.pools.prefill if set(nodes) <= set(usable)]
         reading = [node for nodes in instances for node in nodes]
@@ -59,7 +59,7 @@ class Claim:
 
 @dataclass(frozen=True)
 class Part:
-    """The nodes that one deployment has, and those of them that it is to hand over."""
+    """The nodes of one deployment, and those of them that it has to hand over."""
 
     nodes: frozenset[str]
     yields: frozenset[str] = field(default_factory=frozenset)
@@ -71,9 +71,9 @@ def divide(
     leaving: Collection[str] = (),
     follows: Mapping[str, str] | None = None,
 ) -> dict[str, Part]:
-    """The part of each, by name. `claims` are in the order in which they were made; nodes that are `leaving` the
-    instance stay whose they are and are given to nobody. A node that `follows` another, in whose place it is to be,
-    is that one's deployment's, beside what it has."""
+    """The part of each deployment, by name. `claims` are in order of creation. Nodes `leaving` the instance stay with
+    their deployment and are not assigned to another. A node that `follows` another, as its successor, goes to that
+    one's deployment in addition to its count."""
     if len(claims) == 1:
         return {claims[0].name: Part(frozenset(nodes))}
     plays = _plays(set(nodes), claims)
@@ -87,7 +87,7 @@ def divide(
         name, there = claim.name, plays[claim.name] | coming[claim.name]
         stays = present[name] & coming[name]
         kept = stays.union(claim.kept(max(0, counts[name] - len(stays)), present[name] - stays))
-        if claim.settling:  # it loses nothing of what it had before it has settled
+        if claim.settling:  # until it has settled it keeps all that it had
             kept = present[name].difference(claim.yields)
             taken = set[str]().union(*plays.values(), *coming.values(), *(part.nodes for part in parts.values()))
             there |= set(nodes).intersection(claim.assigned) - taken
@@ -108,7 +108,7 @@ def divide(
 
 
 def entitled(nodes: Collection[str], claims: Sequence[Claim], leaving: Collection[str] = ()) -> dict[str, int]:
-    """How many nodes each is to have, by name, once whoever has more has handed them over."""
+    """The number of nodes due to each, by name, once surplus nodes have been handed over."""
     usable = set(nodes).difference(leaving)
     if len(claims) == 1:
         return {claims[0].name: len(usable)}
@@ -117,7 +117,7 @@ def entitled(nodes: Collection[str], claims: Sequence[Claim], leaving: Collectio
 
 
 def _plays(nodes: set[str], claims: Sequence[Claim]) -> dict[str, set[str]]:
-    """Where each computes; a node that two claim, as those of an older version did, is the first one's."""
+    """The nodes on which each computes; one claimed twice, as by older versions, belongs to the first."""
     found, taken = dict[str, set[str]](), set[str]()
     for claim in claims:
         found[claim.name] = nodes.intersection(claim.pools.nodes) - taken
@@ -126,7 +126,7 @@ def _plays(nodes: set[str], claims: Sequence[Claim]) -> dict[str, set[str]]:
 
 
 def _coming(nodes: set[str], plays: Mapping[str, set[str]], follows: Mapping[str, str]) -> dict[str, set[str]]:
-    """The successors of members where each computes."""
+    """The successors of the nodes on which each computes."""
     taken = set[str]().union(*plays.values())
     return {
         name: {node for node, before in follows.items() if node in nodes - (taken - there) and before in there}
@@ -137,7 +137,7 @@ def _coming(nodes: set[str], plays: Mapping[str, set[str]], follows: Mapping[str
 def _counts(nodes: int, claims: Sequence[Claim], plays: Mapping[str, int]) -> dict[str, int]:
     counts = {claim.name: min(plays[claim.name], max(claim.wanted, claim.keeps)) for claim in claims}
     left = nodes - sum(counts.values())
-    for claim in sorted(claims, key=lambda each: not plays[each.name]):  # who serves first, else in their order
+    for claim in sorted(claims, key=lambda each: not plays[each.name]):  # serving ones first, then in order of creation
         most = max(counts[claim.name], min(claim.wanted, counts[claim.name] + left))
         if counts[claim.name] or most >= claim.least:
             left -= most - counts[claim.name]

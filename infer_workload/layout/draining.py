@@ -1,12 +1,12 @@
-"""A drain: nodes that are to leave a deployment, and how what runs on them comes to its end first.
+"""Drain: nodes leave a deployment after their requests have finished.
 
-Nothing new begins on what the layout without them does not use: the nodes themselves, and roles that would change.
-What runs there finishes. When nothing runs there any more, or at the deadline, the deployment goes over to that layout;
-what is left by then is handed over through the queue, with the tokens it has. From then on the nodes may be released.
-A drain ends when the fabric no longer shows its nodes, or when it is withdrawn.
+Nothing new begins on whatever the layout without the nodes does not use: the nodes themselves, and roles that would
+change. Running requests finish. Once idle, or at the deadline, the deployment switches to that layout; remaining
+requests are requeued with the tokens they have. From then on the nodes may be released. A drain ends when the fabric no
+longer shows its nodes, or when it is withdrawn.
 
-Where every prefill instance is among what leaves, prompts would wait until the drain's end. There the old instances go
-on until their successors, on nodes that decoded before, have loaded: decode is drained first, then prefill.
+If every prefill instance leaves, prompts would have to wait until the end of the drain. Then the old instances continue
+until their successors, on former decode nodes, have loaded: decode is drained first, then prefill.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ NOTHING = Pools((), (), ())
 
 @dataclass
 class Drain:
-    """Which nodes, until when (emulated seconds since the epoch), and whether nothing runs there any more."""
+    """The nodes, the deadline (emulated seconds since the epoch), and whether they have been drained."""
 
     nodes: frozenset[str]
     deadline_at: float
@@ -33,20 +33,20 @@ class Drain:
     requests_at_start: int = 0
     by: str = ""
     absent: frozenset[str] = frozenset()
-    """Of the nodes, those that had left before, or that are somebody else's."""
+    """Those of the nodes that the deployment did not have when it began."""
     gained: frozenset[str] = frozenset()
-    """Nodes that have loaded and play no role before this is over."""
+    """Loaded nodes that get a role when this is over."""
 
     @classmethod
     def asked(cls, request: DrainRequest, now: float, fabric: Fabric | None) -> Drain:
-        """From `now` on. `fabric`: what the deployment has, whether it uses it or not; None where nothing is shown."""
+        """A requested drain that begins now. `fabric`: the deployment's nodes, used or not; None without a view."""
         nodes = frozenset[str](request.nodes)
         absent = nodes - (fabric.everybody if fabric is not None else set())
         return cls(nodes, now + request.deadline_s, by=request.by, absent=absent)
 
     @classmethod
     def of(cls, row: dict[str, Any]) -> Drain:
-        """From its row: the process has started anew, so nothing runs anywhere."""
+        """A drain from its stored row. It counts as drained, as nothing runs after a restart."""
         view = DrainView.from_stored(row)
         until, at_start, absent = from_timestamp(view.deadline_at), view.requests_at_start, frozenset(view.absent)
         return cls(frozenset(view.nodes), until, True, at_start, view.by, absent)
@@ -67,16 +67,16 @@ class Drain:
         return not self.nodes & fabric.everybody
 
     def target(self, current: Deployment, fabric: Fabric) -> Pools:
-        """The pools once the nodes are gone; NOTHING where what stays cannot serve."""
+        """The pools without the nodes; NOTHING if the remaining ones cannot serve."""
         try:
             return self._later(current, fabric).deployment.pools
         except DoesNotFit:
             return NOTHING
 
     def successors(self, current: Deployment, fabric: Fabric) -> Change | None:
-        """The layout in which old and new prefill instances stand side by side: decode is the later one's already.
+        """The layout with old and new prefill instances side by side, and the decode pool of the final layout.
 
-        None where some instance that prefills now stays, or none ever will.
+        None if a present prefill instance stays, or if the final layout has none.
         """
         try:
             later = self._later(current, fabric)

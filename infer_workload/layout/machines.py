@@ -1,7 +1,7 @@
-"""Whether there are the models and the machine that a deployment names, and its instance lies on that machine.
+"""Check that a deployment's models and machine are known, and that its instance is on that machine.
 
-A deployment is timed with the constants of one machine's file, and its instance lies on supernodes of one model: both
-have to be the same, or its times would be of a machine that is not there. One that names no machine is of that of its
+A deployment is timed with the constants of one machine's file, and its instance is on supernodes of one model. Both
+must match, or the times would be those of another machine. A deployment that names no machine gets that of its
 supernodes.
 """
 
@@ -18,49 +18,48 @@ from matrixcommon.model.errors import InvalidField
 
 
 def machine_of(model: str) -> str:
-    """The machine of supernodes whose spec bears that model: `Atlas 950` is atlas-950."""
+    """The machine name of supernodes of that model: `Atlas 950` becomes atlas-950."""
     return "-".join(model.casefold().split())
 
 
 def found_machine(view: Any | None) -> str | None:
-    """The machine of what this FabricView shows; of one that does not say what supernodes it is of, the published one.
-    None while there is no view."""
+    """The machine of a FabricView; the published one if the view does not name its supernodes. None without a view."""
     if view is None:
         return None
     return machine_of(view.machine) if view.machine else MACHINE
 
 
 def other_machine(asked: str | None, view: Any | None, machines: Collection[str]) -> str:
-    """Why a deployment for the machine `asked`, or for whichever is there, is not served on what this FabricView shows;
-    empty where it is, or where the view does not say what supernodes it is of."""
+    """Why a deployment for the machine `asked` (None: any) cannot be served on this FabricView; empty if it can, or if
+    the view does not name its supernodes."""
     if view is None or not view.machine or (there := machine_of(view.machine)) == asked:
         return ""
-    lies = f"instance {view.instance} lies on a supernode of {view.machine}: "
+    where = f"instance {view.instance} is on a supernode of {view.machine}: "
     if asked is not None:
-        return f"{lies}as machine {there} is accepted, not {asked[:80]}"
-    return "" if there in machines else f"{lies}there is no machine {there}; there are {', '.join(sorted(machines))}"
+        return f"{where}the machine must be {there}, not {asked[:80]}"
+    return "" if there in machines else f"{where}unknown machine {there}; known are {', '.join(sorted(machines))}"
 
 
 def with_machine(
     request: DeploymentRequest, view: Any | None, machines: Mapping[str, Calibration]
 ) -> DeploymentRequest:
-    """A new deployment's request with the machine of its instance; as it is while that cannot be told. Raises
-    InvalidField where another is named, or none that there is lies under the instance."""
+    """A new deployment's request with the machine of its instance; unchanged while that is not known. Raises
+    InvalidField if it names another, or if the instance's machine is not among `machines`."""
     if other := other_machine(request.machine, view, machines):
         raise InvalidField(other, field="machine")
     return request if request.machine is not None else naming(request, found_machine(view))
 
 
 def naming(request: DeploymentRequest, machine: str | None) -> DeploymentRequest:
-    """The request with that machine, where it names none."""
+    """The request with that machine, unless it names one."""
     return request if request.machine is not None else request.model_copy(update={"machine": machine})
 
 
 def check_known(
     request: DeploymentRequest, models: Mapping[str, ServedModel], machines: Mapping[str, Calibration]
 ) -> None:
-    """Raises InvalidField with the first field that names what is not there, and what is; a plane among them where the
-    machine is known."""
+    """Raise InvalidField for the first field that names an unknown model or machine, listing the known ones, or a plane
+    that the machine does not have."""
     kept = [(f"modelCacheModels[{at}]", name) for at, name in enumerate(request.model_cache_models)]
     named: list[tuple[str, str, str, Mapping[str, object]]] = [("model", "model", request.model, models)]
     named += [("machine", "machine", request.machine, machines)] if request.machine is not None else []
@@ -68,7 +67,7 @@ def check_known(
     for field, kind, name, there in named:
         if name not in there:
             known = ", ".join(sorted(there))
-            raise InvalidField(f"there is no {kind} {name[:80]!r}; there are {known}", field=field)
+            raise InvalidField(f"unknown {kind} {name[:80]!r}; known are {known}", field=field)
     if request.machine is not None:
         try:
             check_planes(request, machines[request.machine])

@@ -1,7 +1,7 @@
-"""What a FabricView says of decoding, from the view alone: how long a step of that batch takes on it.
+"""Predict the time of a decode step from a FabricView alone.
 
-This is the same timing the engine steps by, asked from outside: whoever measures a deployment can set beside it what
-the fabric lets it do (the demo does, and a story). Seconds, tokens.
+It is the timing that the engine uses, for use from outside: to compare a measured deployment with what its fabric
+allows, as the demo and a story do. Seconds, tokens.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from infer_workload.timing.fabric import Fabric
 from infer_workload.timing.model import ServedModel, load_model
 
 KV_TOKENS_PER_REQUEST = 4096.0
-"""A prompt of the usual length and half its answer: how much cache a request in flight holds, by assumption."""
+"""Assumed KV tokens of a request in flight: a typical prompt and half of its answer."""
 
 
 @cache
@@ -27,7 +27,7 @@ def _served() -> tuple[ServedModel, Calibration]:
 
 
 def decode_timing_on(view: Any, roles: Mapping[str, str]) -> DecodeTiming:
-    """The timing of the decode pool that `roles` (node to role) names, on a FabricView."""
+    """The timing of the decode pool given by `roles` (node to role), on a FabricView."""
     model, calibration = _served()
     nodes = tuple(sorted(node for node, role in roles.items() if role == "decode"))
     layout = lay_experts(len(nodes) * calibration.dies_per_node, model)
@@ -38,6 +38,6 @@ def decode_timing_on(view: Any, roles: Mapping[str, str]) -> DecodeTiming:
 def decode_step_s(
     view: Any, roles: Mapping[str, str], batch_per_npu: float, kv_tokens_per_request: float = KV_TOKENS_PER_REQUEST
 ) -> float:
-    """One step with so many requests on each NPU."""
+    """Seconds of one step with that many requests per NPU."""
     requests = batch_per_npu / 2
     return decode_timing_on(view, roles).exact_step_s(requests, requests * kv_tokens_per_request)

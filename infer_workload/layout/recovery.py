@@ -1,11 +1,11 @@
-"""What a deployment does when its fabric changes: the next layout, and how long getting there takes.
+"""Recovery of a deployment when its fabric changes: the next layout, and how long the transition takes.
 
-Two kinds of change. A loss is taken at once: decode rebuilds its ranks without the lost dies (each expert keeps at
-least one copy) and continues with what is left. A gain is taken when the new nodes are ready: executors start, weights
-come from the model cache, graphs are loaded; then decode rebuilds again. A change of link rates alone costs
-nothing: the next step simply takes another time. How long each takes follows from what it consists of: ranks that form
-their groups anew, graphs, executors, and the weights that have to be read, at the rate the caching pool is read with.
-The KV of requests that are sent back is computed again by prefill.
+There are two kinds of change. A loss takes effect at once: decode rebuilds its ranks without the lost dies (each expert
+keeps at least one copy) and continues with the rest. A gain takes effect when the new nodes are ready: executors start,
+weights come from the model cache, graphs are loaded; then decode rebuilds again. A change of link rates alone costs
+nothing but a different time for the next step. The duration is the sum of its parts: ranks that form new groups,
+graphs, executors, and the weights to read, at the rate of the caching pool. Prefill recomputes the KV of requeued
+requests.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from infer_workload.timing.fabric import Fabric
 
 @dataclass(frozen=True)
 class Change:
-    """Go over to `deployment`: decode stands still for `pause_s`, new prefill instances serve after `start_s`.
+    """A switch to `deployment`: decode pauses for `pause_s`, new prefill instances serve after `start_s`.
 
-    `gained` nodes were in the new view but are not used yet; take them with `plan_gain` after `gain_after_s`.
+    `gained` nodes are in the new view but not used yet; add them with `plan_gain` after `gain_after_s`.
     """
 
     deployment: Deployment
@@ -38,8 +38,8 @@ def plan_change(
 ) -> Change:
     """The next layout under a new view of the fabric.
 
-    Nodes that are new wait until they have loaded; if the surviving ones cannot serve alone, everything starts anew.
-    Raises DoesNotFit when even all of them cannot. `at_any_size` fewer than the spec's sizes need serve as well.
+    New nodes are left out until they have loaded; if the surviving ones cannot serve alone, everything starts over.
+    Raises DoesNotFit if even all nodes cannot serve. With `at_any_size`, fewer nodes than the spec's sizes may serve.
     """
     allocated = current.calibration
     cache = weights or ModelCache(allocated, {current.model.name})
@@ -64,8 +64,8 @@ def plan_change(
 
 
 def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
-    """The same; where nodes are too few for the sizes that were asked for, close to them, and where the model does not
-    fit so either, at those of the proportions."""
+    """The same, with pools as close to the requested sizes as the nodes allow; if the model does not fit that split,
+    with pools in the default proportions."""
     try:
         return plan_change(current, fabric, weights, at_any_size=True)
     except DoesNotFit:
@@ -77,16 +77,15 @@ def plan_change_at_any_size(current: Deployment, fabric: Fabric, weights: ModelC
 
 
 def keep_roles(current: Deployment, fabric: Fabric, weights: ModelCache) -> Change:
-    """The same roles under a view that shows all who play them: while roles are handed over nobody changes places."""
+    """The same roles under a view that still shows all of their nodes: no node changes role during a handover."""
     kept, rates = with_fabric(current, fabric), current.calibration
     gained = tuple(sorted(set(fabric.nodes) - current.pools.nodes))
     return Change(kept, 0.0, 0.0, gained, rates.executor_start_s + rates.graph_load_s + load_s(kept, weights))
 
 
 def plan_gain(current: Deployment, fabric: Fabric, weights: ModelCache | None = None) -> Change:
-    """The layout that uses the nodes of the view, as close to the sizes asked for as they are enough. Those that play
-    no role yet have loaded by now; who changes its role for them reads the weights of the new one first. Raises
-    DoesNotFit."""
+    """The layout on all nodes of the view, as close to the requested sizes as they allow. Nodes without a role have
+    loaded by now; nodes that change role read the weights of the new one first. Raises DoesNotFit."""
     deployment = _laid_out(current, fabric, at_any_size=True)
     before, after = current.pools, deployment.pools
     added = {node for instance in after.prefill if instance not in before.prefill for node in instance}
@@ -103,13 +102,13 @@ def _laid_out(current: Deployment, fabric: Fabric, at_any_size: bool) -> Deploym
 
 
 def rebuild_s(calibration: Calibration) -> float:
-    """Ranks form their groups anew and load their graphs; no weights are read."""
+    """Seconds in which ranks form new groups and load their graphs; no weights are read."""
     return calibration.rank_rebuild_s + calibration.graph_load_s
 
 
 def decode_pause_s(before: Deployment, after: Deployment) -> float:
-    """How long decode stands still while its ranks change: they are rebuilt, and where fewer dies have to hold more
-    experts each reads what it lacks; 0 where they stay who they are."""
+    """How long decode pauses while its ranks change: they are rebuilt, and if fewer dies have to hold more experts,
+    each reads those it lacks. 0 if the ranks stay the same."""
     if after.pools.decode == before.pools.decode:
         return 0.0
     more = max(0, after.decode_layout.experts_per_die - before.decode_layout.experts_per_die)
@@ -121,24 +120,24 @@ def decode_pause_s(before: Deployment, after: Deployment) -> float:
 
 
 def role_switch_s(deployment: Deployment, weights: ModelCache | None = None) -> float:
-    """Dies change their role: ranks are rebuilt and every die reads the weights of its new one."""
+    """Seconds in which dies change role: ranks are rebuilt and every die reads the weights of its new role."""
     loading_s = weights_load_s(deployment) if weights is None else load_s(deployment, weights)
     return rebuild_s(deployment.calibration) + loading_s
 
 
 def first_start_s(deployment: Deployment, weights: ModelCache) -> float:
-    """From nothing to serving: executors, weights, graphs."""
+    """Seconds from nothing to serving: executors, weights and graphs."""
     current = deployment.calibration
     return current.executor_start_s + current.graph_load_s + load_s(deployment, weights)
 
 
 def weights_load_s(deployment: Deployment) -> float:
-    """What the dies of all roles take to read their weights from the memory of the pool."""
+    """Seconds in which the dies of all roles read their weights from the pool's memory."""
     return load_s(deployment, ModelCache(deployment.calibration, {deployment.model.name}))
 
 
 def load_s(deployment: Deployment, weights: ModelCache) -> float:
-    """Seconds until all dies have their weights, from where the model cache has them."""
+    """Seconds until all dies have their weights, from the tier in which the model cache has them."""
     pools = deployment.pools
     readers = [*pools.decode, *(node for instance in pools.prefill for node in instance)]
     experts = max([deployment.decode_layout, *deployment.prefill_layouts], key=lambda layout: layout.experts_per_die)

@@ -1,8 +1,8 @@
-"""How many nodes each pool is to have: what an autoscaler asks for, over the sizes of the spec.
+"""PoolScale: the number of nodes of each pool that an autoscaler requests, overriding the spec.
 
-The sum is the size that the instance is to have. While it has another one (nodes still start, or have yet to leave, or
-are lost) `fitted` splits what there is: every node plays a role, nobody changes its role but where the other one is to
-be larger, and what is over stays where it is. Both zero: the deployment is idle.
+The sum is the requested size of the instance. While it has another size (nodes are starting, leaving or lost), `fitted`
+splits the nodes there are: every node has a role, nodes change role only where the other pool is to grow, and surplus
+nodes stay in their pool. With both zero the deployment is idle.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from typing import Any
 from infer_workload.contract.roles import ScaleRequest
 
 ROLE_CHANGE_S: float = ScaleRequest.model_fields["deadline_s"].default
-"""Emulated seconds that what runs in roles that change may take, unless somebody says otherwise."""
+"""Default time, in emulated seconds, that requests have to finish on nodes that change role."""
 
 
 @dataclass(frozen=True)
 class PoolScale:
-    """Nodes of each pool; caching is in the memory of the others, None: of all of them."""
+    """Nodes of each pool. Of these, `caching` lend their memory to the context cache; None: all do."""
 
     prefill: int
     decode: int
@@ -40,9 +40,9 @@ class PoolScale:
         return not self.prefill and not self.decode
 
     def fitted(self, nodes: int, prefill: int, decode: int, instance: int) -> tuple[int, int]:
-        """Nodes for prefill and decode out of `nodes`, at least two, where so many play these roles now.
+        """Split `nodes`, at least two, into (prefill, decode), given how many have these roles now.
 
-        Prefill has whole instances of so many nodes, as far as it is asked for so.
+        Prefill gets whole instances of `instance` nodes, as far as the requested size is a multiple of that.
         """
         if nodes == self.nodes:
             return self.prefill, self.decode
@@ -52,7 +52,7 @@ class PoolScale:
             kept -= kept % instance
             return self.prefill + kept, self.decode + over - kept
         stays = min(self.prefill, prefill), min(self.decode, decode)
-        if not all(stays):  # one role begins, or has lost everybody
+        if not all(stays):  # one role is new, or has lost all of its nodes
             share = round(nodes * self.prefill / self.nodes)
             read = min(max(1, share - share % instance), nodes - 1)
             return read, nodes - read

@@ -1,4 +1,4 @@
-"""Between the wire and the layout: a deployment as the view of its pools."""
+"""Conversions between a layout and its wire form: the pools view, roles and status texts."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def pools_view(deployment: Deployment, cache: ContextCache) -> PoolsView:
 
 
 def roles_of(pools: Pools) -> dict[str, str]:
-    """Each node that computes, and what."""
+    """The role of each node that computes."""
     return {
         **dict.fromkeys(pools.decode, "decode"),
         **{node: "prefill" for current in pools.prefill for node in current},
@@ -37,7 +37,7 @@ def roles_of(pools: Pools) -> dict[str, str]:
 
 
 def pools_of(roles: Mapping[str, str], nodes_per_prefill_instance: int) -> Pools | None:
-    """The pools that were written down as roles, in their order; None where nobody played one."""
+    """The pools of recorded roles, in their order; None if there are no roles."""
     prefill = [node for node, role in roles.items() if role == "prefill"]
     decode = tuple(node for node, role in roles.items() if role == "decode")
     instances = tuple(
@@ -48,8 +48,8 @@ def pools_of(roles: Mapping[str, str], nodes_per_prefill_instance: int) -> Pools
 
 
 def requeued_text(requeued: int) -> str:
-    """What goes behind the reason why a layout changed."""
-    return f"; {counted(requeued, 'request')} went back to the queue" if requeued else ""
+    """The addition to the reason of a layout change."""
+    return f"; {counted(requeued, 'request')} requeued" if requeued else ""
 
 
 def prefill_text(instances: int) -> str:

@@ -1,4 +1,1 @@
-"""Tokens by tenant and key: what was used, and how much may be.
-
-It knows neither engine nor deployment, only their names.
-"""
+"""Token usage by tenant and key, and its limits. It knows engines and deployments only by name."""

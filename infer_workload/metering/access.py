@@ -1,4 +1,4 @@
-"""Who may see usage and set its limits: a project's viewers see its own, only admins limit it."""
+"""Access rules for usage and its limits: viewers of a project see its usage, only admins set limits."""
 
 from __future__ import annotations
 

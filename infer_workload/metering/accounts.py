@@ -1,10 +1,10 @@
-"""Accounts: every token that is answered is on its tenant's account before it is sent.
+"""Accounts: every token is charged to its tenant before it is sent.
 
-What comes in at one moment is written in one transaction. A stream is charged ahead, in blocks of `AHEAD_TOKENS`, so
-that not every token needs a write of its own; when it ends, what was charged too much is given back. A process that
-ends at once has therefore charged all that it sent, and of a stream that it cut at most a block more. What the database
-refuses stays here and is written with what comes next. The built-in load, which has no client, is charged as a tenant
-of its own, whenever the accounts are settled.
+Charges of one moment are written in one transaction. A stream is charged ahead, in blocks of `AHEAD_TOKENS`, so that
+not every token needs a write; when it ends, the excess is refunded. So a process that dies has charged all that it
+sent, and at most one block more for a stream that it cut off. Charges that the database refuses stay here and are
+written with the next ones. Built-in load, which has no client, is charged to a tenant of its own whenever the accounts
+are settled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ Charges = dict[tuple[Account, int], Counter[str]]
 
 
 class Accounts:
-    """Gathers what is used until it is in the database."""
+    """Collects usage until it is in the database."""
 
     def __init__(self, records: Database, clock: Clock) -> None:
         self._records = records
@@ -37,16 +37,16 @@ class Accounts:
         self._writing: asyncio.Future[None] | None = None
 
     def minute(self) -> int:
-        """When the present minute began."""
+        """The start of the present minute, seconds."""
         return int(self._clock.now()) // MINUTE_S * MINUTE_S
 
     def add(self, account: Account, minute: int | None = None, **counts: int) -> None:
-        """In that minute, or the present one; not written yet."""
+        """Add usage in that minute, or the present one, without writing it yet."""
         if counted := {name: count for name, count in counts.items() if count}:
             self._open[account, self.minute() if minute is None else minute].update(counted)
 
     def settle(self) -> int:
-        """Write what is open; how many accounts. Raises what the database does, and then keeps all of it."""
+        """Write the open charges. Return how many there were. Keeps all of them if the database raises."""
         taken, self._open = self._open, defaultdict(Counter)
         try:
             if taken:
@@ -59,14 +59,14 @@ class Accounts:
         return len(taken)
 
     async def written(self) -> None:
-        """Return once what was added so far is in the database, together with what others add at this moment; where
-        the database refuses, without it."""
+        """Return once everything added so far has been written, together with what others add at this moment; or once
+        the database has refused it."""
         self.write_soon()
         assert self._writing is not None
         await asyncio.shield(self._writing)
 
     def write_soon(self) -> None:
-        """Have what was added so far written, without waiting for it."""
+        """Schedule a write of everything added so far."""
         if self._writing is None:
             self._writing = asyncio.ensure_future(self._write())
 
@@ -76,11 +76,11 @@ class Accounts:
         try:
             self.settle()
         except Exception:
-            log.exception("usage is not written yet")
+            log.exception("could not write usage; it is kept for the next write")
 
 
 class Charge:
-    """What one request is charged. `lease` is what its limits set aside for it."""
+    """The charge of one request. `lease` is the reservation in its limits."""
 
     def __init__(self, accounts: Accounts, account: Account, lease: Lease, now: Callable[[], float]) -> None:
         self._accounts = accounts
@@ -89,24 +89,23 @@ class Charge:
         self._now = now
         self._charged = 0
         self._minutes: list[tuple[int, int]] = []
-        """When minutes began, and the tokens of the answer that were charged in each, in order."""
+        """(start of a minute, answer tokens charged in it), in order."""
         self._begun = self._closed = False
 
     async def ahead(self, tokens: int, most: int, prompt: int, cached: int) -> None:
-        """`tokens` of an answer of at most `most` are about to be sent: have them charged."""
+        """Charge `tokens` of an answer of at most `most` that are about to be sent, and wait until it is written."""
         if tokens <= self._charged and self._begun:
             return
         self._take(min(most, tokens + AHEAD_TOKENS), prompt, cached)
         await self._accounts.written()
 
     async def end(self, tokens: int, prompt: int, cached: int) -> None:
-        """The answer had so many tokens, and is about to be sent."""
+        """Charge the whole answer before it is sent, and wait until it is written."""
         self.close(tokens, prompt, cached)
         await self._accounts.written()
 
     def close(self, tokens: int, prompt: int, cached: int) -> None:
-        """The same where nobody waits for it to be written. Nothing is charged where there was no token; what has been
-        closed stays as it was."""
+        """Charge the whole answer without waiting. Nothing is charged without a token; only the first call counts."""
         if self._closed:
             return
         self._closed = True
@@ -127,7 +126,7 @@ class Charge:
         self._charged, self._begun = tokens, True
 
     def _give_back(self, tokens: int) -> None:
-        """So many were charged too much, the last ones: in the minutes in which they were."""
+        """Refund the last tokens charged, in the minutes in which they were charged."""
         while tokens > 0 and self._minutes:
             minute, charged = self._minutes.pop()
             back = min(tokens, charged)

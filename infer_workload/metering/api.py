@@ -27,21 +27,25 @@ def routes(usage: UsageService) -> APIRouter:
     @api.of(USAGE).ask("LIST")
     async def list_usage(
         params: Params,
-        bucket: Annotated[Bucket, Query(description="of emulated time; all: one sum")] = "all",
+        bucket: Annotated[Bucket, Query(description="width of the buckets, emulated time; all: one sum")] = "all",
         group_by: Annotated[
-            str, Query(alias="groupBy", description=f"some of {', '.join(GROUPS)}, joined by ','; always by project")
+            str,
+            Query(
+                alias="groupBy",
+                description=f"comma-separated list of {', '.join(GROUPS)}; usage is always grouped by project",
+            ),
         ] = ",".join(GROUPS),
-        start: Annotated[str | None, Query(description="from the minute that begins then, RFC 3339")] = None,
-        end: Annotated[str | None, Query(description="to before then, RFC 3339")] = None,
+        start: Annotated[str | None, Query(description="first minute to include, RFC 3339")] = None,
+        end: Annotated[str | None, Query(description="end of the range, exclusive, RFC 3339")] = None,
     ) -> Response:
         groups = [each.strip() for each in group_by.split(",") if each.strip()]
         for each in groups:
             if each not in GROUPS:
-                raise InvalidField(f"{each[:40]!r} is none of {', '.join(GROUPS)}", field="groupBy")
+                raise InvalidField(f"{each[:40]!r} is not one of {', '.join(GROUPS)}", field="groupBy")
         width = BUCKETS_S.get(bucket)
         since, until = _moment("start", start), _moment("end", end)
         if since is not None and until is not None and until < since:
-            raise InvalidField("this is before start", field="end")
+            raise InvalidField("must not be before start", field="end")
         rows = usage.summed(groups, width, since, until)
         return JsonAnswer(page([_view(row, width).wire() for row in rows], params))
 
@@ -51,12 +55,12 @@ def routes(usage: UsageService) -> APIRouter:
 
     @limits.change("PUT")
     async def ensure_usage_limit(name: str, body: UsageLimitRequest, validate_only: bool = False) -> UsageLimitView:
-        """Have this limit; what was used before in the present minute and day counts too."""
+        """Create or update a limit. Usage earlier in the present minute and day counts."""
         return usage.ensure(name, body, validate_only=validate_only)
 
     @limits.change("DELETE")
     async def delete_usage_limit(name: str, validate_only: bool = False) -> None:
-        """Limit no more."""
+        """Delete a limit."""
         usage.delete(name, validate_only=validate_only)
 
     return api.router
@@ -68,7 +72,8 @@ def _moment(field: str, text: str | None) -> float | None:
     try:
         return from_timestamp(text)
     except ValueError as wrong:
-        raise InvalidField(f"{text[:40]!r} is no RFC 3339 time, such as 2026-01-31T12:00:00Z", field=field) from wrong
+        why = f"{text[:40]!r} is not an RFC 3339 time such as 2026-01-31T12:00:00Z"
+        raise InvalidField(why, field=field) from wrong
 
 
 def _view(row: dict[str, Any], width: int | None) -> UsageView:

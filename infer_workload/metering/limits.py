@@ -1,8 +1,8 @@
-"""Limits: who may use how much, decided when a request comes in.
+"""Usage limits, checked when a request arrives.
 
-A window is a minute or a day of emulated time. What counts in it is what the accounts have, so after a restart it is
-read from there, and what requests in flight have set aside: prompt and longest answer, until they end. The first limit
-that would be exceeded refuses the request and says when to come again.
+A window is a minute or a day of emulated time. It counts the usage in the accounts, from which it is read after a
+restart, and the reservations of requests in flight: prompt and longest answer, until they end. The first limit that
+would be exceeded refuses the request and says when to retry.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Window:
     tokens: int = 0
 
     def turn(self, now: float) -> None:
-        """Begin anew where another window has begun."""
+        """Reset the counts if a new window has begun."""
         begins = floor(now / self.width_s) * self.width_s
         if begins != self.start:
             self.start, self.requests, self.tokens = begins, 0, 0
@@ -48,7 +48,7 @@ class Window:
 
 @dataclass
 class UsageLimit:
-    """One limit and what counts in its windows."""
+    """One limit and the usage in its windows."""
 
     name: str
     spec: UsageLimitRequest
@@ -66,14 +66,14 @@ class UsageLimit:
         return self.spec.model in ("", model) or resolve(self.spec.model, project) == deployment
 
     def check(self, tokens: int, now: float, scale: float) -> None:
-        """Raises RateLimitExceeded, or UsageQuotaExceeded for a day's, where a request of so many does not fit now;
-        InvalidField where it never will."""
+        """Raise RateLimitExceeded, or UsageQuotaExceeded for a daily limit, if a request of that many tokens does not
+        fit now, and InvalidField if it never will."""
         for window in self.windows.values():
             window.turn(now)
         where = name_of(self.name)
         if self.spec.requests_in_flight is not None and self.in_flight >= self.spec.requests_in_flight:
             raise RateLimitExceeded(
-                f"limit {where} allows {counted(self.spec.requests_in_flight, 'request')} at once, and as many run",
+                f"limit {where} allows {counted(self.spec.requests_in_flight, 'request')} in flight, which is reached",
                 field="requestsInFlight",
                 retry_after_s=1.0,
             )
@@ -83,24 +83,24 @@ class UsageLimit:
                 continue
             unit, _, width = field_name.partition("_per_")
             used, asked = self.used(unit, width), tokens if unit == "tokens" else 1
-            if unit == "tokens" and asked > most:  # nothing that is used in the meantime would make room
+            if unit == "tokens" and asked > most:  # would not fit an empty window either
                 raise InvalidField(
-                    f"limit {where} allows {counted(most, 'token')} a {width}, and this request may take {asked}; "
-                    "a shorter prompt or a smaller max_tokens would fit",
+                    f"limit {where} allows {counted(most, 'token')} per {width}, and this request may use {asked}; "
+                    "shorten the prompt or lower max_tokens",
                     field="max_tokens",
                 )
             if used + asked > most:
                 window = self.windows[width]
                 refused: type[TooManyRequests] = UsageQuotaExceeded if width == "day" else RateLimitExceeded
                 raise refused(
-                    f"limit {where} allows {counted(most, unit.removesuffix('s'))} a {width}: "
-                    f"{used} used or set aside, {asked} more asked for",
+                    f"limit {where} allows {counted(most, unit.removesuffix('s'))} per {width}: "
+                    f"{used} used or reserved, {asked} more requested",
                     field=alias,
                     retry_after_s=max(1.0, ceil((window.ends_at - now) / scale)),
                 )
 
     def used(self, unit: str, width: str) -> int:
-        """Requests or tokens of the present minute or day, with what is set aside."""
+        """Requests or tokens of the present minute or day, reservations included."""
         window = self.windows[width]
         return window.requests if unit == "requests" else window.tokens + self.set_aside
 
@@ -118,7 +118,7 @@ class UsageLimit:
 
 
 class Lease:
-    """What the limits set aside for one request, until it ends."""
+    """The reservation of one request in its limits, until it ends."""
 
     def __init__(self, account: Account, limits: Iterable[UsageLimit], tokens: int, now: float, scale: float) -> None:
         self._account = account
@@ -136,7 +136,7 @@ class Lease:
             self._describe(unit, now, scale)
 
     def charge(self, tokens: int, now: float) -> None:
-        """So many of what was set aside are used."""
+        """Turn that many reserved tokens into used ones."""
         self._charged = True
         taken = min(tokens, self._left)
         self._left -= taken
@@ -147,7 +147,7 @@ class Lease:
                 window.tokens += tokens
 
     def give_back(self, tokens: int, charged_at: float, now: float) -> None:
-        """So many were used too many, and charged then: a window that has begun since knows nothing of them."""
+        """Turn used tokens back into reserved ones. Windows that began after `charged_at` did not count them."""
         self._left += tokens
         for limit in self._limits:
             limit.set_aside += tokens
@@ -157,7 +157,7 @@ class Lease:
                     window.tokens = max(0, window.tokens - tokens)
 
     def join(self, limit: UsageLimit, now: float) -> None:
-        """A limit that was set meanwhile, and has counted what the accounts have: set aside what is left in it too."""
+        """Reserve the rest in a limit that was set meanwhile and has counted the usage in the accounts."""
         if self._ended or not limit.applies(self._account):
             return
         self._limits.append(limit)
@@ -168,14 +168,14 @@ class Lease:
             window.requests += 1
 
     def withdraw(self, now: float) -> None:
-        """The request was not taken: it does not count."""
+        """End the reservation of a request that was not accepted, without counting it."""
         for window in [] if self._ended else [each for limit in self._limits for each in limit.windows.values()]:
             window.turn(now)
             window.requests = max(0, window.requests - 1)
         self.end()
 
     def end(self) -> None:
-        """Nothing is set aside any more. Again it changes nothing."""
+        """Release the reservation; idempotent."""
         if self._ended:
             return
         self._ended = True
@@ -185,7 +185,7 @@ class Lease:
         self._left = 0
 
     def _describe(self, unit: str, now: float, scale: float) -> None:
-        """OpenAI's headers, of the limit a minute with the least left; seconds are the wall's."""
+        """Set OpenAI's rate-limit headers from the per-minute limit with the least left; seconds are wall seconds."""
         found = [
             (most - limit.used(unit, "minute"), most, limit.windows["minute"].ends_at)
             for limit in self._limits

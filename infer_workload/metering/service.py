@@ -1,4 +1,4 @@
-"""What was used and what may be, of one process: the limits as they were set, and the accounts that they look at."""
+"""UsageService: the accounts and usage limits of one process."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ class UsageService:
         self._clock = clock
         self._limits: dict[str, UsageLimit] = {}
         self._leases: WeakSet[Lease] = WeakSet()
-        """Those of requests in flight, and some that have ended."""
+        """Leases of requests in flight, and some that have ended."""
         self._rolled_up: dict[int, int] = {}
-        """Up to where, by width: until that moves, which it does once an hour, there is no more to do."""
+        """Up to where buckets are rolled up, by width; this moves once an hour, and then a roll-up is due."""
 
     def restore(self) -> int:
-        """Take up the limits and what of them is used; how many."""
+        """Load the limits and their usage from the database. Return how many limits there are."""
         with self.records.reading() as session:
             rows = [(row.name, row.spec) for row in session.scalars(select(UsageLimitRow))]
         self._limits = {name: UsageLimit(name, spec) for name, spec in rows}
@@ -41,7 +41,7 @@ class UsageService:
         return len(self._limits)
 
     def ensure(self, name: str, request: UsageLimitRequest, *, validate_only: bool = False) -> UsageLimitView:
-        """Have this limit. What was used before it was set counts too, and what runs then."""
+        """Create or update a limit. Earlier usage in its windows counts, and so do requests in flight."""
         checked_resource_name(name)
         with self.records.transaction(dry=validate_only) as session:
             row = session.get(UsageLimitRow, name)
@@ -70,22 +70,22 @@ class UsageService:
         return self.view(name)
 
     def delete(self, name: str, *, validate_only: bool = False) -> None:
-        """Limit no more."""
+        """Delete a limit."""
         with self.records.transaction(dry=validate_only) as session:
             session.delete(find(session, UsageLimitRow, name))
         if not validate_only:
             self._limits.pop(name, None)
 
     def view(self, name: str) -> UsageLimitView:
-        """The limit, and what is used of it now."""
+        """The limit and its present usage."""
         with self.records.reading() as session:
             view = find(session, UsageLimitRow, name).view()
         limit = self._limits.get(name)
         return view if limit is None else view.model_copy(update={"used": limit.used_view(self._clock.now())})
 
     def admit(self, account: Account, tokens: int) -> tuple[Lease, Charge]:
-        """Set aside `tokens` for a request, until its lease or charge ends. Raises RateLimitExceeded or
-        UsageQuotaExceeded; nothing is set aside then."""
+        """Reserve `tokens` for a request, until its lease or charge ends. Raises RateLimitExceeded, UsageQuotaExceeded
+        or InvalidField, and then reserves nothing."""
         now, scale = self._clock.now(), self._clock.scale
         limits = [each for _, each in sorted(self._limits.items()) if each.applies(account)]
         for limit in limits:
@@ -97,13 +97,13 @@ class UsageService:
     def summed(
         self, group_by: Sequence[str], bucket_s: int | None, start: float | None, end: float | None
     ) -> list[dict[str, Any]]:
-        """Usage by project and `group_by`, what is open written first."""
+        """Usage by project and `group_by`, with open charges written first."""
         self.accounts.settle()
         with self.records.reading() as session:
             return summed(session, group_by, bucket_s, start, end)
 
     async def keep(self) -> str:
-        """Write what is open, and put old buckets into wider ones."""
+        """Write open charges, and roll up old buckets into wider ones."""
         charged, gone, now = self.accounts.settle(), 0, self._clock.now()
         if (since := kept_since(now)) != self._rolled_up:
             with self.records.transaction() as session:
@@ -112,7 +112,7 @@ class UsageService:
         return f"{charged} accounts charged, {gone} buckets rolled up"
 
     def _count(self, limits: Iterable[UsageLimit]) -> None:
-        """What today's windows of these limits have in them already."""
+        """Count the earlier usage of today in the windows of these limits."""
         limits, now = list(limits), self._clock.now()
         if not limits:
             return

@@ -1,6 +1,6 @@
-"""Tables of usage and of its limits, and the base of all tables of CloudMatrix-Infer.
+"""Tables of usage and usage limits, and the base of all tables of CloudMatrix-Infer.
 
-Usage is kept by minute of emulated time; what is older is rolled up into hours and days, so that the table grows with
+Usage is stored by minute of emulated time; older usage is rolled up into hours and days, so that the table grows with
 the number of keys and days and not with the number of requests.
 """
 
@@ -17,7 +17,7 @@ from matrixcommon.persistence.database_session import ResourceRow, journal_table
 
 MINUTE_S, HOUR_S, DAY_S = 60, 3600, 86_400
 KEPT_S = {MINUTE_S: 2 * DAY_S, HOUR_S: 90 * DAY_S}
-"""How long buckets of a width are kept before they are rolled up into the next wider ones, emulated seconds."""
+"""How long buckets of each width are kept before they are rolled up into the next wider ones, emulated seconds."""
 WIDER = {MINUTE_S: HOUR_S, HOUR_S: DAY_S}
 
 COUNTED = ("requests", "prompt_tokens", "cached_tokens", "completion_tokens")
@@ -70,7 +70,7 @@ class UsageLimitRow(ResourceRow, Base):
 
 
 def charge(session: Session, charges: Mapping[tuple[Account, int], Mapping[str, int]]) -> None:
-    """Add to the buckets of a minute: (account, start of the minute) to what is to be added, which may be negative."""
+    """Add to minute buckets: by (account, start of the minute), the counts to add, which may be negative."""
     for (account, start), counts in charges.items():
         where = [column == value for column, value in zip(ACCOUNT, account, strict=True)]
         where += [UsageRow.start == start, UsageRow.width_s == MINUTE_S]
@@ -85,7 +85,7 @@ def charge(session: Session, charges: Mapping[tuple[Account, int], Mapping[str, 
 
 
 def used_since(session: Session, start: float) -> list[tuple[Account, int, int, int]]:
-    """(account, start of a bucket, requests, tokens of prompt and answer) of buckets that begin from then on."""
+    """(account, start, requests, prompt and answer tokens) of each bucket that begins at `start` or later."""
     tokens = UsageRow.prompt_tokens + UsageRow.completion_tokens
     asked = select(*ACCOUNT, UsageRow.start, UsageRow.requests, tokens).where(UsageRow.start >= int(start))
     return [((row[0], row[1], row[2], row[3]), row[4], row[5], row[6]) for row in session.execute(asked)]
@@ -94,7 +94,7 @@ def used_since(session: Session, start: float) -> list[tuple[Account, int, int, 
 def summed(
     session: Session, group_by: Iterable[str], bucket_s: int | None, start: float | None, end: float | None
 ) -> list[dict[str, Any]]:
-    """Usage summed by project and those columns, and by buckets of that width where one is given, in order."""
+    """Usage summed by project and those columns, and by buckets of that width if one is given, in order."""
     columns: list[Any] = [UsageRow.project, *(getattr(UsageRow, name) for name in group_by)]
     if bucket_s is not None:
         columns.append((UsageRow.start - UsageRow.start % bucket_s).label("bucket"))
@@ -107,12 +107,12 @@ def summed(
 
 
 def kept_since(now: float) -> dict[int, int]:
-    """The start of the first bucket of each width that is not rolled up yet: it moves by a wider bucket at a time."""
+    """The start of the first bucket of each width that is kept; it moves by one wider bucket at a time."""
     return {width: int(now - kept_s) // WIDER[width] * WIDER[width] for width, kept_s in KEPT_S.items()}
 
 
 def roll_up(session: Session, now: float) -> int:
-    """Put buckets that are old enough into wider ones; how many went."""
+    """Roll up old buckets into wider ones. Return how many were removed."""
     gone = 0
     for width, before in kept_since(now).items():
         wider = WIDER[width]

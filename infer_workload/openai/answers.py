@@ -1,10 +1,10 @@
 """The answer to one accepted request: whole or streamed, charged before it is sent.
 
-A token is sent when the engine has it. Each has its own chunk, the last one with the reason why it ends; then one with
-the usage where it was asked for, then `[DONE]`. The chunk with the role of a chat's answer comes with the first token,
-as vLLM's does: load generators take the time of the first chunk for that of the first token. Whoever stops listening
-has the request cancelled, and is charged for what there was by then; who gets an error in place of a whole answer is
-charged nothing.
+A token is sent as soon as the engine has generated it. Each token has its own chunk; the last chunk carries the finish
+reason. A usage chunk follows if the client asked for one, then `[DONE]`. The chunk with a chat answer's role comes with
+the first token, as in vLLM, because load generators take the time of the first chunk as the time to first token. When a
+client disconnects, its request is cancelled and the tokens generated so far are charged. A client that gets an error
+instead of a whole answer is charged nothing.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ OPENAI = frozenset(
         "realtime", "rerank", "responses", "score", "threads", "uploads", "vector_stores", "videos",
     }
 )  # fmt: skip
-"""What begins a path below /v1 of OpenAI's API, or of what vLLM serves beside it: served here or not, whoever asks for
-it is a client of theirs. Nothing of CloudMatrix-Infer's own is called so."""
+"""The first path segment below /v1 of every OpenAI API, and of the APIs that vLLM adds. A request for one of them comes
+from an OpenAI client, whether the path is served here or not; no path of CloudMatrix-Infer's own begins with one."""
 RETRY_AFTER_S = 2
 
 
 @dataclass(frozen=True)
 class Completion:
-    """One accepted request and what its answer will be made of."""
+    """One accepted request and everything needed to answer it."""
 
     serving: Serving
     live: LiveDeployment
@@ -83,13 +83,14 @@ class Completion:
         }
 
     def abandon(self) -> None:
-        """Nobody will listen: cancel what is not done and set nothing aside any more. Afterwards it changes nothing."""
+        """Cancel the request if it is unfinished, and release the tokens reserved for it: the client is gone. Does
+        nothing once the answer has ended."""
         self.live.cancel(self.request)
         self.charge.close(0, self.request.input_tokens, self.request.cached_first)
 
     async def tokens(self) -> AsyncGenerator[int, None]:
-        """The number of tokens there are, each time there are more, charged already where they are sent at once.
-        Raises Unavailable when they will not come, InvalidField where they would not when asked for again either."""
+        """Yield the number of tokens generated so far each time it grows. Tokens of a stream are charged before they
+        are yielded. Raises Unavailable if the rest will not be generated, InvalidField if a retry would fail too."""
         reported, request = 0, self.request
         self.live.stream_count += 1
         self.serving.player.nudge()
@@ -106,12 +107,12 @@ class Completion:
                         )
                     reported = there
                     yield reported
-                # It may have gone on, and ended, while what there was of it was charged and sent.
+                # More tokens may have come, even the last, while these were charged and sent.
                 if request.done and self.live.tokens_of(request) <= reported:
                     charged = True
                     await self.charge.end(reported, request.input_tokens, request.cached_first)
                     return
-                if not request.done and not self.live.lost(request):  # nobody plays a deployment that is gone
+                if not request.done and not self.live.lost(request):  # a removed deployment sends no more news
                     await self.live.news()
         except MatrixError:
             raise
@@ -124,7 +125,7 @@ class Completion:
             self.charge.close(reported if charged else 0, request.input_tokens, request.cached_first)
 
     def _loss(self) -> MatrixError:
-        """Why the request can no longer finish: it does not fit into the layout there is now, or there is none."""
+        """Why the request cannot finish: it does not fit the present layout, or there is none."""
         request, limit = self.request, self.live.layout.pools_view().context_length
         if self.live.engine is not None and request.input_tokens + request.output_tokens > limit:
             return too_long(self.shape, request.input_tokens, request.output_tokens, limit)
@@ -132,7 +133,7 @@ class Completion:
 
 
 def too_long(shape: Shape, prompt: int, answer: int, limit: int) -> InvalidField:
-    """The refusal of so many tokens of prompt and answer."""
+    """The error for a prompt and answer that exceed the context length."""
     return InvalidField(
         f"This model's maximum context length is {limit} tokens, you asked for {prompt + answer} "
         f"({prompt} in the prompt, {answer} for the answer)",
@@ -152,7 +153,7 @@ async def whole(completion: Completion) -> Response:
 
 
 class Streamed(StreamingResponse):
-    """A stream that leaves nothing behind, even where its client went away before it began."""
+    """A stream that always releases its request, even when the client disconnects before the first event."""
 
     def __init__(self, completion: Completion) -> None:
         headers = {"Cache-Control": "no-cache", **completion.headers}
@@ -161,7 +162,7 @@ class Streamed(StreamingResponse):
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         try:
-            async with aclosing(self._events):  # which charges what there was, where it ends while that is sent
+            async with aclosing(self._events):  # so that a stream cut while sending is charged for its tokens
                 await super().__call__(scope, receive, send)
         finally:
             self._completion.abandon()
@@ -222,17 +223,17 @@ def _error(refused: MatrixError) -> dict[str, Any]:
 
 
 def stream_refusal(refused: MatrixError) -> bytes:
-    """The last event of a stream that does not come to its end."""
+    """The last event of a stream that breaks off: the error."""
     return _event({"error": _error(refused)})
 
 
 def is_asked_by_openai_clients(path: str) -> bool:
-    """Whether what is served at this path, or refused there, is in OpenAI's form."""
+    """Whether answers and errors at this path have OpenAI's format."""
     _, version, kind, *_ = [*path.split("/"), "", ""]
     return version == "v1" and kind in OPENAI
 
 
 def refusal(refused: MatrixError) -> Response:
-    """A refusal in OpenAI's error form; 422 becomes its 400."""
+    """The error in OpenAI's format; 422 becomes 400, which OpenAI uses instead."""
     status = 400 if refused.status == 422 else refused.status
     return JSONResponse({"error": _error(refused)}, status, refused.headers)

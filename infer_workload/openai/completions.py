@@ -1,10 +1,10 @@
-"""The OpenAI-shaped endpoint over the engines: chat and text completions, whole or streamed, and the list of models.
+"""The OpenAI-compatible endpoint over the engines: chat and text completions, whole or streamed, and the models.
 
-Unknown fields are ignored, as other servers do; what is out of OpenAI's bounds (`parameters`), or changes the meaning
-and is not emulated (several choices, a prompt that is sent back, tools that must be called), is refused in its error
-form. Words are emulated, timing is the engine's: a token is sent when the engine has it, at the pace of the scaled
-clock. With MTP a step yields one or two tokens; each has its own chunk. `stop`, `temperature` and their kin change
-nothing.
+Unknown fields are ignored, as other servers do. A value outside OpenAI's bounds (`parameters`) is refused in OpenAI's
+error format, and so is a feature that changes the meaning and is not emulated: several choices, an echoed prompt,
+forced tool calls. The text is synthetic, the timing is the engine's: a token is sent when the engine has generated it,
+at the pace of the scaled clock. With MTP a step yields one or two tokens; each has its own chunk. `stop`,
+`temperature` and similar parameters have no effect.
 """
 
 from __future__ import annotations
@@ -31,23 +31,26 @@ from matrixcommon.api.deferred_route import DeferredRoute
 from matrixcommon.model.errors import Malformed, MatrixError, NotFound, Overloaded, Unavailable
 
 CLIENT_GONE = 499
-"""What nginx logs where nobody waits for the answer any more; nobody sees it."""
+"""The status that nginx logs when the client disconnected; no client sees it."""
 REFUSED: dict[int | str, dict[str, Any]] = {
-    "default": {"description": "it is refused", "content": {"application/json": {"schema": {"type": "object"}}}}
+    "default": {
+        "description": "an error in OpenAI's format",
+        "content": {"application/json": {"schema": {"type": "object"}}},
+    }
 }
-"""How this endpoint refuses, who may not ask it at all as well."""
+"""Errors of this endpoint, those of authentication included."""
 STREAMED = {**REFUSED, 200: {"content": {"text/event-stream": {}}}}
 
 CHAT = [{"role": "user", "content": "Why?"}]
 
 
-def _described(asked: str, example: Any) -> dict[str, Any]:
-    """What is read of a body, for the OpenAPI document; `asked` is the field that holds the prompt, as in `example`."""
-    fields: dict[str, Any] = {"model": {"type": "string"}, asked: {}, "stream": {"type": "boolean"}}
+def _described(prompt_field: str, example: Any) -> dict[str, Any]:
+    """The OpenAPI description of a body: the fields that are read, with an example of the prompt."""
+    fields: dict[str, Any] = {"model": {"type": "string"}, prompt_field: {}, "stream": {"type": "boolean"}}
     fields |= {"max_tokens": {"type": "integer", "minimum": 1}, "n": {"const": 1}}
     fields["priority"] = {"type": "integer", "default": 0, "description": "lower means earlier handling, as in vLLM"}
-    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["model", asked]}
-    schema["examples"] = [{"model": "deepseek-r1", asked: example, "max_tokens": 16}]
+    schema: dict[str, Any] = {"type": "object", "properties": fields, "required": ["model", prompt_field]}
+    schema["examples"] = [{"model": "deepseek-r1", prompt_field: example, "max_tokens": 16}]
     return {"requestBody": {"required": True, "content": {"application/json": {"schema": schema}}}}
 
 
@@ -60,16 +63,16 @@ def routes(serving: Serving) -> APIRouter:
 
     @api.get("/v1/models", responses=REFUSED)
     async def models(caller: CallerOf) -> dict[str, Any]:
-        """What the caller may name as a model: the deployments that it sees, and the models that they serve."""
+        """The names that the caller may give as `model`: the deployments visible to it, and the models they serve."""
         return {"object": "list", "data": [_model(each) for each in offered(caller)]}
 
-    @api.get("/v1/models/{name:path}", include_in_schema=False)  # names have slashes elsewhere: that is not there, too
+    @api.get("/v1/models/{name:path}", include_in_schema=False)  # names with slashes, common elsewhere, get this 404
     @api.get("/v1/models/{name}", responses=REFUSED)
     async def model(name: str, caller: CallerOf) -> Response:
         for each in offered(caller):
             if each.id == name:
                 return JSONResponse(_model(each))
-        return refusal(NotFound(f"there is no model {name[:80]!r} here", field="model"))
+        return refusal(NotFound(f"model {name[:80]!r} does not exist", field="model"))
 
     @api.post("/v1/chat/completions", responses=STREAMED, openapi_extra=_described("messages", CHAT))
     async def chat(request: Request, caller: CallerOf) -> Response:
@@ -84,8 +87,8 @@ def routes(serving: Serving) -> APIRouter:
 
 async def _complete(serving: Serving, request: Request, shape: Shape, caller: Caller) -> Response:
     try:
-        asked = _Asked.of(await _body(request), shape)
-        completing = asyncio.ensure_future(_completed(serving, caller, asked))
+        parsed = _ParsedRequest.of(await _body(request), shape)
+        completing = asyncio.ensure_future(_completed(serving, caller, parsed))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait({completing, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -98,16 +101,16 @@ async def _complete(serving: Serving, request: Request, shape: Shape, caller: Ca
         return refusal(refused)
 
 
-async def _completed(serving: Serving, caller: Caller, asked: _Asked) -> Response:
-    """The whole answer, or one that has begun to be streamed."""
-    completion = await _accepted(serving, caller, asked)
+async def _completed(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Response:
+    """The response: the whole answer, or its stream."""
+    completion = await _accepted(serving, caller, parsed)
     if not completion.streamed:
         return await whole(completion)
     return Streamed(completion)
 
 
 async def _disconnected(request: Request) -> None:
-    """Return when the client, whose body has been read, went away."""
+    """Return when the client disconnects. Its body has been read already."""
     while (await request.receive())["type"] != "http.disconnect":
         pass
 
@@ -116,15 +119,15 @@ async def _body(request: Request) -> dict[str, Any]:
     try:
         body = json.loads(await request.body())
     except (ValueError, RecursionError) as wrong:
-        raise Malformed(f"the body is no JSON: {wrong}", field="body") from wrong
+        raise Malformed(f"the body is not JSON: {wrong}", field="body") from wrong
     if not isinstance(body, dict):
         raise Malformed("the body must be a JSON object", field="body")
     return body
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A request as it was read: its prompt's tokens, and what its answer will be."""
+class _ParsedRequest:
+    """A request as parsed: the tokens of its prompt, and the answer planned for it."""
 
     shape: Shape
     parameters: Parameters
@@ -134,8 +137,8 @@ class _Asked:
     finish: str
 
     @classmethod
-    def of(cls, body: dict[str, Any], shape: Shape) -> _Asked:
-        """Raises InvalidField where it is not as it may be."""
+    def of(cls, body: dict[str, Any], shape: Shape) -> _ParsedRequest:
+        """Raises InvalidField for a wrong parameter or prompt."""
         parameters = shape.parameters.read(body)
         prompt = shape.prompt(body) or [""]
         answer = Answer(" ".join(prompt))
@@ -143,93 +146,97 @@ class _Asked:
 
     @property
     def answer_room(self) -> int:
-        """Tokens that there has to be room for beside the prompt: all that the answer may have, or, where nobody said
-        how many, one."""
+        """Tokens that must fit the context beside the prompt: the answer's limit, or one if no limit was given."""
         return 1 if self.open_ended else max(self.wanted, self.parameters.token_limit or 0)
 
     @property
     def open_ended(self) -> bool:
-        """Whether the answer may be as long as there is room for."""
+        """Whether the answer may fill the rest of the context."""
         return self.parameters.token_limit is None and self.shape is Chat
 
     @property
     def tokens_max(self) -> int:
-        """Of prompt and answer."""
+        """The most tokens of prompt and answer together."""
         return len(self.prompt) + max(self.wanted, self.answer_room)
 
-    def within(self, limit: int) -> _Asked:
-        """The same on a deployment that holds so many tokens: an answer that may be as long as there is room for ends
-        where there is none. Raises ContextTooLong."""
+    def within(self, limit: int) -> _ParsedRequest:
+        """The same request on a deployment whose context length is `limit`: an open-ended answer is cut at the end of
+        the context. Raises ContextTooLong."""
         if (least := len(self.prompt) + self.answer_room) > limit:
             raise ContextTooLong(least, limit)
         room = limit - len(self.prompt)
         return self if self.wanted <= room else replace(self, wanted=room, finish="length")
 
 
-async def _accepted(serving: Serving, caller: Caller, asked: _Asked) -> Completion:
-    """Hand what was asked to the best deployment that takes it and can hold it. Where none serves, but one is scaled to
-    zero or comes back from there, wait for that. Raises NotFound, TooManyRequests, Unavailable, InvalidField."""
-    found = candidates(serving.live, asked.parameters.model, caller.project, caller.sees)
+async def _accepted(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Completion:
+    """Submit the request to the best deployment that admits it and whose context it fits. If none serves but one is
+    scaled to zero or starting from zero, wait for that one. Raises NotFound, TooManyRequests, Unavailable,
+    InvalidField."""
+    found = candidates(serving.live, parsed.parameters.model, caller.project, caller.sees)
     came = serving.clock.now()
     late: list[Overloaded] = []
     limits: list[int] = []
     for live in found:
         if live.serves or live is found[0]:
             try:
-                return await _taken(serving, live, caller, asked, came)
+                return await _admitted(serving, live, caller, parsed, came)
             except Overloaded as refused:
                 late.append(refused)
             except ContextTooLong as refused:
                 limits.append(refused.limit)
     if not late:
-        raise too_long(asked.shape, len(asked.prompt), asked.answer_room, max(limits))
+        raise too_long(parsed.shape, len(parsed.prompt), parsed.answer_room, max(limits))
     soonest = min(late, key=lambda each: each.retry_after_s or 0)
     soonest.retry_after_s = wall_s(soonest.retry_after_s or 0, serving.clock.scale)
     raise soonest
 
 
-async def _taken(serving: Serving, live: LiveDeployment, caller: Caller, asked: _Asked, came: float) -> Completion:
+async def _admitted(
+    serving: Serving, live: LiveDeployment, caller: Caller, parsed: _ParsedRequest, came: float
+) -> Completion:
     project, key = caller.principal.own_project, caller.principal.name
-    lease, charge = serving.usage.admit((project, key, live.name, live.spec.model), asked.tokens_max)
+    lease, charge = serving.usage.admit((project, key, live.name, live.spec.model), parsed.tokens_max)
     try:
         if not live.serves and live.activation.holds(live):
             serving.player.nudge()
             await live.activation.wait(live, serving.clock)
         if not live.serves:
             raise Unavailable(f"{live.name} is {live.state}: {live.why}", retry_after_s=RETRY_AFTER_S)
-        taken = _submitted(serving, live, f"{project}/{key}", asked, came)
+        submitted = _submitted(serving, live, f"{project}/{key}", parsed, came)
     except BaseException:
         lease.withdraw(serving.clock.now())
         raise
-    options = asked.parameters.stream_options or StreamOptions()
+    options = parsed.parameters.stream_options or StreamOptions()
     return Completion(
         serving,
         live,
-        taken,
+        submitted,
         charge,
-        asked.shape,
-        asked.answer,
-        asked.parameters.model,
+        parsed.shape,
+        parsed.answer,
+        parsed.parameters.model,
         int(serving.clock.now()),
         {"X-Time-Scale": f"{serving.clock.scale:g}", **lease.headers},
-        streamed=bool(asked.parameters.stream),
+        streamed=bool(parsed.parameters.stream),
         usage_at_end=bool(options.include_usage),
         usage_always=bool(options.continuous_usage_stats),
     )
 
 
-def _submitted(serving: Serving, live: LiveDeployment, tenant: str, asked: _Asked, came: float) -> InferenceRequest:
-    prompt, asked = asked.prompt, asked.within(live.layout.pools_view().context_length)
+def _submitted(
+    serving: Serving, live: LiveDeployment, tenant: str, parsed: _ParsedRequest, came: float
+) -> InferenceRequest:
+    prompt, parsed = parsed.prompt, parsed.within(live.layout.pools_view().context_length)
     blocks = prefix_blocks(prompt, live.spec.block_tokens, tenant.partition("/")[0])
     now = serving.clock.now()
     request = InferenceRequest(
-        0, now, len(prompt), asked.wanted, blocks, tenant, asked.parameters.priority or 0, asked.finish
+        0, now, len(prompt), parsed.wanted, blocks, tenant, parsed.parameters.priority or 0, parsed.finish
     )
     return live.submit(now, request, now - came)
 
 
 def _length(parameters: Parameters, answer: Answer, shape: Shape) -> tuple[int, str]:
-    """How many tokens the answer has and why it ends there."""
+    """The number of tokens of the answer, and its finish reason."""
     limit = parameters.token_limit
     if limit is None and shape is Text:
         limit = 16

@@ -1,8 +1,7 @@
-"""What a completion may be asked with: the parameters of OpenAI's API that we know, with their types and bounds there.
+"""The parameters of a completion: those of OpenAI's API that are checked, with their types and bounds there.
 
-Most change nothing here, as the words are emulated; a value that OpenAI would refuse is refused all the same, so that
-a client's mistake shows before it meets the real thing. Fields that are not named here are ignored, as other servers
-do.
+Most have no effect, as the text is synthetic. A value that OpenAI would refuse is refused here too, so that a client's
+mistake shows before it meets a real endpoint. Fields not listed here are ignored, as other servers do.
 """
 
 from __future__ import annotations
@@ -16,17 +15,18 @@ from matrixcommon.model.errors import InvalidField
 Penalty = Annotated[float, Field(ge=-2, le=2)]
 Count = Annotated[int, Field(ge=1)]
 STOPS_MAX = 4
-NO_LOGPROBS = "logprobs: nobody computes probabilities of tokens here; leave it out"
+NO_LOGPROBS = "logprobs are not emulated: token probabilities are not computed; leave it out"
+ONE_CHOICE = "only one choice per request is emulated"
 ROLES = ("developer", "system", "user", "assistant", "tool", "function")
 
 
 def _stops(given: Any) -> Any:
-    """One sentence for both types: of a union pydantic says what each would have wanted."""
+    """Check both types here, for one message: for a union, pydantic reports an error for each member."""
     if given is None or isinstance(given, str):
         return given
     if isinstance(given, list) and len(given) <= STOPS_MAX and all(isinstance(each, str) for each in given):
         return given
-    raise ValueError(f"a text, or a list of at most {STOPS_MAX}, is accepted")
+    raise ValueError(f"must be a string or a list of at most {STOPS_MAX} strings")
 
 
 class _Known(BaseModel):
@@ -39,7 +39,7 @@ class StreamOptions(_Known):
 
 
 class Parameters(_Known):
-    """What both kinds of completion take."""
+    """The parameters that both kinds of completion accept."""
 
     model: str = Field(min_length=1)
     n: Annotated[int, Field(ge=1, le=128)] | None = None
@@ -57,7 +57,7 @@ class Parameters(_Known):
     user: str | None = None
     ignore_eos: bool | None = None
     priority: int | None = None
-    """Of vLLM's: lower means earlier handling."""
+    """vLLM's extension: a lower value is handled earlier."""
 
     @property
     def token_limit(self) -> int | None:
@@ -66,7 +66,7 @@ class Parameters(_Known):
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
-        """The parameters of a request. Raises InvalidField for the first that is not as it may be."""
+        """Parse the parameters of a request. Raises InvalidField for the first wrong one."""
         try:
             found = cls.model_validate(body)
         except ValidationError as wrong:
@@ -77,9 +77,9 @@ class Parameters(_Known):
                 f"{nested}: {first['msg'].removeprefix('Value error, ').lower()}", field=nested
             ) from wrong
         if found.n not in (None, 1):
-            raise InvalidField("one choice a request is what is emulated", field="n")
+            raise InvalidField(ONE_CHOICE, field="n")
         if found.stream_options is not None and not found.stream:
-            raise InvalidField("stream_options is allowed only where stream is true", field="stream_options")
+            raise InvalidField("stream_options is allowed only when stream is true", field="stream_options")
         return found
 
 
@@ -93,26 +93,26 @@ class TextParameters(Parameters):
     def read(cls, body: dict[str, Any]) -> Self:
         found = super().read(body)
         if found.best_of not in (None, 1):
-            raise InvalidField("one choice a request is what is emulated", field="best_of")
+            raise InvalidField(ONE_CHOICE, field="best_of")
         if found.echo:
-            raise InvalidField("the prompt is not sent back", field="echo")
+            raise InvalidField("echo is not emulated: the prompt is not returned with the answer", field="echo")
         if found.logprobs is not None:
             raise InvalidField(NO_LOGPROBS, field="logprobs")
         if found.suffix:
-            raise InvalidField("text is not put in before another", field="suffix")
+            raise InvalidField("suffix is not emulated: text is not inserted before it", field="suffix")
         return found
 
 
 class ChatParameters(Parameters):
     logprobs: bool | None = None
     top_logprobs: Annotated[int, Field(ge=0, le=20)] | None = None
-    tool_choice: Literal["none", "auto"] | None = Field(None, description="no tool is ever called")
+    tool_choice: Literal["none", "auto"] | None = Field(None, description="accepted; tools are never called")
 
     @classmethod
     def read(cls, body: dict[str, Any]) -> Self:
         found = super().read(body)
         if found.top_logprobs is not None and not found.logprobs:
-            raise InvalidField("top_logprobs is allowed only where logprobs is true", field="top_logprobs")
+            raise InvalidField("top_logprobs is allowed only when logprobs is true", field="top_logprobs")
         if found.logprobs:
             raise InvalidField(NO_LOGPROBS, field="logprobs")
         return found

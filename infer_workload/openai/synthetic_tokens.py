@@ -1,8 +1,8 @@
 """Text without a model: how prompts are counted, and the words of an answer.
 
-The timing of an answer is the engine's; its words are drawn from a short list by the prompt's own hash, the same ones
-for the same prompt every time. A token is a run of up to six characters that are not white space, so a client can count
-as we do: `re.findall(r"\\S{1,6}", text)`.
+The timing of an answer is the engine's. Its words are drawn from a short list, seeded by the prompt's hash: the same
+prompt always gets the same words. A token is a run of up to six non-space characters, so a client can count tokens the
+same way: `re.findall(r"\\S{1,6}", text)`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ use view wait way we well what when where which while whole why wide will wire w
 """
 
 WORDS = tuple(_WORDS.split())
-"""At most five letters, so that a word with its full stop is one token."""
+"""At most five letters each, so that a word with a full stop is still one token."""
 
 SENTENCE_TOKENS = 14
 
@@ -40,8 +40,8 @@ def tokens_of(text: str) -> list[str]:
 
 
 def prefix_blocks(tokens: list[str], block_tokens: int, namespace: str = "") -> tuple[int, ...]:
-    """A 64-bit hash for each whole block of the prompt, each standing for everything up to its end and for whose it is:
-    nobody can tell by the time of a first token what another project has asked."""
+    """A 64-bit hash for each whole block of the prompt, covering everything up to the block's end and the namespace: a
+    project cannot find out another's prompts by how fast its own first token comes."""
     blocks, chain = [], namespace.encode()
     for start in range(0, len(tokens) - block_tokens + 1, block_tokens):
         chain = blake2b(chain + " ".join(tokens[start : start + block_tokens]).encode(), digest_size=8).digest()
@@ -50,7 +50,7 @@ def prefix_blocks(tokens: list[str], block_tokens: int, namespace: str = "") -> 
 
 
 class Answer:
-    """The answer to one prompt: its natural length, and its words one by one."""
+    """The answer to one prompt: its natural length in tokens, and its words one by one."""
 
     def __init__(self, prompt: str) -> None:
         self._rng = Random(blake2b(prompt.encode(), digest_size=8).digest())

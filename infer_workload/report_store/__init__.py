@@ -1,1 +1,1 @@
-"""Reports of experiments that are kept: by project, within bounds, and compared with one another."""
+"""Stored reports of experiments: by project, limited in number and size, and compared with one another."""

@@ -1,4 +1,4 @@
-"""Who may see and keep reports: a project's viewers see its own, its editors keep and delete them."""
+"""Access rules for reports: viewers of a project see its reports, its editors store and delete them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kept reports over HTTP."""
+"""Stored reports over HTTP."""
 
 from __future__ import annotations
 
@@ -22,26 +22,28 @@ def routes(store: ReportStore) -> APIRouter:
 
     @reports.change("PUT")
     def ensure_report(name: str, body: ReportRequest, caller: Caller) -> ReportView:
-        """Keep a report, in place of what was kept under that name before."""
+        """Store a report, replacing one of the same name."""
         return store.ensure(name, body, caller.principal.name)
 
     @reports.change("DELETE")
     def delete_report(name: str) -> None:
-        """Keep it no longer."""
+        """Delete a report."""
         store.delete(name)
 
     @reports.ask("GET /content")
     async def get_report_content(name: str) -> ReportContentView:
-        """What a report found: its document, plots and page."""
+        """The content of a report: its document, plots and page."""
         return store.content(name)
 
     @reports.ask("GET /comparison")
     async def compare_reports(
         name: str,
         caller: CallerOf,
-        other: Annotated[str, Query(alias="with", max_length=127, description="another report, seen as the later one")],
+        other: Annotated[
+            str, Query(alias="with", max_length=127, description="report to compare with, taken as the later one")
+        ],
     ) -> ReportComparisonView:
-        """Every number of this report beside that of another one, and whether it is for the better."""
+        """Every number of this report beside that of another, and whether the change is for the better."""
         return store.comparison(name, caller.resolve(other))
 
     return api.router

@@ -1,4 +1,4 @@
-"""Kept reports, as documents on the wire."""
+"""Stored reports, as documents on the wire."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.resource_model import ApiModel, ResourceView
 
 DEPTH_MAX = 32
-"""Levels of a document; what `matrixctl experiment` prints has five."""
+"""Most levels of nesting of a document; those of `matrixctl experiment` have five."""
 NUMBER_MAX = 1e300
 HTML_MAX = 600_000
-"""Characters of a page, which with its document stays below the 1 MiB that a body may have."""
+"""Most characters of a page, so that with its document it stays below the 1 MiB limit of a body."""
 
 Experiment = Literal["run", "what-if", "compare", "sweep", "capacity", "autoscale"]
 Line = Annotated[str, Field(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
@@ -22,12 +22,12 @@ Series = Annotated[list[tuple[Number, Number]], Field(max_length=1000)]
 
 
 class PlotView(ApiModel):
-    """Lines over a common axis; each line is (x, y) pairs in order of x."""
+    """Lines over a common axis; each line is a list of (x, y) pairs in order of x."""
 
-    title: Line = Field(description="what is drawn")
-    x: Line = Field(description="what is along the axis, with its unit")
-    y: Line = Field(description="what is up, with its unit")
-    lines: dict[Line, Series] = Field(description="by name: the points", max_length=24)
+    title: Line = Field(description="title of the plot")
+    x: Line = Field(description="label of the horizontal axis, with its unit")
+    y: Line = Field(description="label of the vertical axis, with its unit")
+    lines: dict[Line, Series] = Field(description="points of each line, by its name", max_length=24)
 
 
 class ReportRequest(ApiModel):
@@ -46,28 +46,28 @@ class ReportRequest(ApiModel):
         },
     )  # fmt: skip
 
-    experiment: Experiment = Field(description="what made it")
-    title: Line = Field(min_length=1, description="what it is about, in a line")
-    command: str = Field("", max_length=4000, pattern=r"^[^\x00-\x1f\x7f]*$", description="makes the same again")
-    document: dict[str, Any] = Field(description="what the command printed with -o json")
-    plots: list[PlotView] = Field(default_factory=empty_list, max_length=16, description="what the report draws")
-    html: str = Field("", max_length=HTML_MAX, description="the report as one file that needs nothing else")
+    experiment: Experiment = Field(description="the kind of experiment that made it")
+    title: Line = Field(min_length=1, description="title, one line")
+    command: str = Field("", max_length=4000, pattern=r"^[^\x00-\x1f\x7f]*$", description="command that reproduces it")
+    document: dict[str, Any] = Field(description="output of the command with -o json")
+    plots: list[PlotView] = Field(default_factory=empty_list, max_length=16, description="plots of the report")
+    html: str = Field("", max_length=HTML_MAX, description="the report as one self-contained HTML file")
     labels: dict[str, str] = Field(default_factory=empty_dict)
 
     @model_validator(mode="after")
     def _is_a_document(self) -> Self:
         if not self.document:
-            raise ValueError("document: it is empty; give what `matrixctl experiment ... -o json` printed")
+            raise ValueError("document: must not be empty; give the output of `matrixctl experiment ... -o json`")
         _check(self.document, "document", DEPTH_MAX)
         return self
 
 
 def _check(part: Any, at: str, levels: int) -> None:
-    """Raises ValueError for what JSON cannot say, or nobody reads."""
+    """Raise ValueError for numbers that JSON cannot represent, and for excessive nesting."""
     if levels < 0:
-        raise ValueError(f"{at[:80]}...: it is nested deeper than {DEPTH_MAX} levels")
+        raise ValueError(f"{at[:80]}...: nested more than {DEPTH_MAX} levels deep")
     if isinstance(part, int | float) and not -NUMBER_MAX <= part <= NUMBER_MAX:
-        raise ValueError(f"{at}: it is no number between -{NUMBER_MAX:g} and {NUMBER_MAX:g}")
+        raise ValueError(f"{at}: must be a number between -{NUMBER_MAX:g} and {NUMBER_MAX:g}")
     if isinstance(part, dict):
         for name, inner in part.items():
             _check(inner, f"{at}.{name}", levels - 1)
@@ -77,17 +77,17 @@ def _check(part: Any, at: str, levels: int) -> None:
 
 
 class ReportView(ResourceView):
-    """A kept report without its content."""
+    """A stored report without its content."""
 
-    experiment: Experiment = Field(description="what made it")
-    title: str = Field(description="what it is about, in a line")
-    command: str = Field("", description="makes the same again")
-    author: str = Field("", description="the name of the token that kept it last")
-    size_bytes: int = Field(0, description="of its content")
+    experiment: Experiment = Field(description="the kind of experiment that made it")
+    title: str = Field(description="title, one line")
+    command: str = Field("", description="command that reproduces it")
+    author: str = Field("", description="name of the token that stored it last")
+    size_bytes: int = Field(0, description="size of its content")
 
 
 class ReportContentView(ApiModel):
-    """What is in a kept report."""
+    """The content of a stored report."""
 
     name: str
     project: str
@@ -100,17 +100,19 @@ class ReportContentView(ApiModel):
 
 
 class ChangeView(ApiModel):
-    """A number of both reports; `part` is the change as a part of what was, none of nothing."""
+    """One number of both reports."""
 
     name: str
     before: float
     after: float
-    part: float | None = None
-    better: bool | None = Field(None, description="left out where it says nothing of that, or stayed")
+    part: float | None = Field(None, description="change relative to `before`; null if that is 0")
+    better: bool | None = Field(
+        None, description="whether the change is an improvement; null if unchanged, or if neither direction is better"
+    )
 
 
 class ReportComparisonView(ApiModel):
-    """What differs between two reports of `matrixctl experiment run`: every number that both have, changed or not."""
+    """The comparison of two reports of `matrixctl experiment run`: every number that both have, changed or not."""
 
     before: ReportView
     after: ReportView

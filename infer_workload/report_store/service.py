@@ -1,7 +1,7 @@
-"""Keeps reports of experiments within bounds, and sets two beside one another.
+"""ReportStore: stores reports of experiments within limits, and compares two of them.
 
-A report is what its maker sent: nothing of it is read but for a comparison. Nothing old goes by itself when a project
-has as many as it may: what somebody kept on purpose is deleted on purpose.
+A report is stored as sent and read only for a comparison. When a project reaches its limit, old reports are not deleted
+automatically: they were stored on purpose, so they are deleted on purpose.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from matrixcommon.persistence.database_session import Database, find
 
 REPORTS_MAX = 200
 BYTES_MAX = 32 << 20
-"""Of one project. A report of a run has some 70 kB, so the first bound is met first."""
+"""Limits of one project. A report of a run has about 70 kB, so the first is usually reached first."""
 
 
 class ReportStore:
-    """Reports over one database. Bounds are of each project."""
+    """Reports in one database. Limits apply to each project."""
 
     def __init__(self, records: Database, reports_max: int = REPORTS_MAX, bytes_max: int = BYTES_MAX) -> None:
         self.records = records
         self._reports_max, self._bytes_max = reports_max, bytes_max
 
     def ensure(self, name: str, request: ReportRequest, author: str) -> ReportView:
-        """Keep this report under that name, in place of what it named before. Raises QuotaExceeded."""
+        """Store a report, replacing one of the same name. Raises QuotaExceeded."""
         checked_resource_name(name)
         text = json.dumps(request.model_dump(mode="json", include={"document", "plots", "html"}), separators=(",", ":"))
         with self.records.transaction() as session:
@@ -59,26 +59,27 @@ class ReportStore:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """Keep it no longer."""
+        """Delete a report. Raises NotFound."""
         with self.records.transaction() as session:
             session.delete(find(session, ReportRow, name))
             session.delete(session.get_one(ReportContentRow, name))
 
     def content(self, name: str) -> ReportContentView:
-        """All of a report. Raises NotFound."""
+        """The content of a report. Raises NotFound."""
         with self.records.reading() as session:
             view, content = _read(session, name)
         about = view.model_dump(include={"name", "project", "experiment", "title", "command"})
         return ReportContentView.from_stored({**about, **content})
 
     def comparison(self, name: str, other: str) -> ReportComparisonView:
-        """What changed from one report to the other. Raises NotFound; InvalidField where one is not of a run."""
+        """Compare two reports. Raises NotFound, and InvalidField if one is not of a run."""
         with self.records.reading() as session:
             found = [_read(session, each) for each in (name, other)]
         for each, (view, content) in zip(("name", "with"), found, strict=True):
             if not comparable(content["document"]):
                 raise InvalidField(
-                    f"{view.name} is a report of `{view.experiment}`; two of `matrixctl experiment run` are compared",
+                    f"{view.name} is a report of `{view.experiment}`; only reports of `matrixctl experiment run` "
+                    "can be compared",
                     field=each,
                 )
         (before, first), (after, second) = found
@@ -96,11 +97,11 @@ class ReportStore:
         count, kept = session.execute(others).one()
         remedy = f"; delete one: matrixctl report delete NAME --project {project}"
         if count >= self._reports_max:
-            raise QuotaExceeded(f"project {project} keeps {count} reports, as many as it may{remedy}", field="name")
+            raise QuotaExceeded(f"project {project} has {count} reports, its maximum{remedy}", field="name")
         if kept + size > self._bytes_max:
             raise QuotaExceeded(
-                f"with the {size:,} bytes of {name_of(name)} project {project} would keep {kept + size:,} bytes of "
-                f"reports, of at most {self._bytes_max:,}{remedy}",
+                f"with the {size:,} bytes of {name_of(name)} project {project} would have {kept + size:,} bytes of "
+                f"reports, more than the maximum of {self._bytes_max:,}{remedy}",
                 field="document",
             )
 

@@ -1,4 +1,4 @@
-"""Tables of kept reports: what lists show, and apart from it the content, which no watch carries."""
+"""Tables of stored reports: the listed metadata and, separately, the content, which watches do not carry."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matrixcommon.persistence.database_session import ResourceRow
 
 
 class ReportRow(ResourceRow, Base):
-    """One report, of the project whose it is."""
+    """One report of a project, without its content."""
 
     __tablename__ = "reports"
     kind = "report"
@@ -27,7 +27,7 @@ class ReportRow(ResourceRow, Base):
 
 
 class ReportContentRow(Base):
-    """Its content as JSON text; `name` is the report's."""
+    """The content of a report as JSON text; `name` is the report's."""
 
     __tablename__ = "report_contents"
 

@@ -1,4 +1,1 @@
-"""What an experiment shows.
-
-It measures nothing itself.
-"""
+"""Reports of experiments: values, text, HTML pages, plots and CSV. Nothing is measured here."""

@@ -1,6 +1,6 @@
-"""Reports as one HTML file: tables and plots (pygal's SVG) that need nothing else, no network and no script.
+"""Reports as one self-contained HTML file: tables and plots (pygal's SVG), no network and no script.
 
-The same findings give the same file, byte for byte: no clock is read, and plots get their names from their titles.
+The same results give the same file, byte for byte: no clock is read, and plot ids are derived from titles.
 """
 
 from __future__ import annotations
@@ -59,11 +59,11 @@ class Plot:
         chart.uuid = "plot-" + "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
         for name, points in self.lines.items():
             chart.add(name, list(points), show_dots=len(points) < 24)
-        return SCRIPT.sub("", str(chart.render(is_unicode=True)))  # its tooltips want pygal's own script
+        return SCRIPT.sub("", str(chart.render(is_unicode=True)))  # pygal embeds a script for tooltips
 
 
 def page(title: str, made_by: Mapping[str, Any], rows: Sequence[tuple[str, str]], plots: Sequence[Plot]) -> str:
-    """A page: how it was made, what was found, and the plots."""
+    """A page: the command that made it, the results, and the plots."""
     return PAGE.format(title=escape(title), body="\n".join([_made(made_by), listed(rows), *map(_figure, plots)]))
 
 
@@ -74,7 +74,7 @@ def table_page(
     rows: Sequence[Sequence[object]],
     plots: Sequence[Plot],
 ) -> str:
-    """The same with a table of several columns."""
+    """The same with a table of several columns, after the plots."""
     head = "".join(f"<th>{escape(str(column))}</th>" for column in columns)
     body = "\n".join("<tr>" + "".join(f"<td>{escape(str(cell))}</td>" for cell in row) + "</tr>" for row in rows)
     table = f"<table><tr>{head}</tr>\n{body}</table>"
@@ -122,7 +122,7 @@ def plots_of(requests: Requests) -> list[Plot]:
 
 
 def cdf(values: Sequence[float]) -> list[tuple[float, float]]:
-    """A distribution as the value at each hundredth."""
+    """The cumulative distribution as (value, share) at each hundredth."""
     ranked = sorted(values)
     if not ranked:
         return []

@@ -1,7 +1,7 @@
-"""What an experiment found.
+"""The results of an experiment.
 
-`Report` is a value: the same requests give the same report, byte for byte. Latencies are seconds, rates tokens a
-second.
+`Report` is a value: the same requests give the same report, byte for byte. Latencies are in seconds, rates in tokens
+per second.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from matrixcommon.model.quantities import counted
 
 TTFT_OBJECTIVE_S = 2.0
 TPOT_OBJECTIVE_S = 0.050
-"""Objectives of goodput: time to first token as xDeepServe's service objective, time per token as the paper's."""
+"""Default objectives of goodput: time to first token from xDeepServe's service objective, time per token from the
+paper."""
 
 
 @dataclass(frozen=True)
 class Objectives:
-    """What a request has to be served within to count as goodput; seconds."""
+    """The latencies, in seconds, within which a request counts as goodput."""
 
     ttft_s: float = TTFT_OBJECTIVE_S
     tpot_s: float = TPOT_OBJECTIVE_S
@@ -34,7 +35,7 @@ class Objectives:
 
 @dataclass(frozen=True)
 class Spread:
-    """Mean and percentiles of a latency, in seconds; the nearest rank above is taken. None where nothing has one."""
+    """Mean and percentiles (nearest rank, rounded up) of a latency, in seconds; None if there is no measurement."""
 
     mean: float | None
     p50: float | None
@@ -83,23 +84,23 @@ class Report:
     cache_blocks_evicted: int
     cache_blocks_lost: int
     goodput_share: float
-    """Of all requests: one that was refused kept no objective."""
+    """Share of all requests; a refused one counts as outside the objectives."""
     goodput_requests_per_s: float
     objectives: Objectives = Objectives()
     notes: list[str] = field(default_factory=list)
 
     def text(self) -> str:
-        """A table for people."""
+        """The report as an aligned table."""
         return "\n".join(f"{name:14} {value}" for name, value in self.rows()) + "\n"
 
     def rows(self) -> list[tuple[str, str]]:
-        """What was found, in words, each with its name."""
+        """The report as (name, text) pairs, for display."""
         return [
             ("workload", self.workload),
             ("pools", f"{self.npus} NPUs: prefill {self.prefill_pool}, decode {self.decode_pool}, "
                       f"caching on {counted(self.caching_nodes, 'node')}"),
             ("requests", f"{self.finished:,} finished of {self.requests:,}, {self.refused} refused, "
-                         f"{self.requeued} sent back"),
+                         f"{self.requeued} requeued"),
             ("time", f"{self.duration_s:,.1f} s emulated"),
             ("tokens", f"{self.input_tokens:,} in, {self.output_tokens:,} out"),
             ("TTFT", self._spread_text(self.ttft, 1.0, "s", 3)),
@@ -123,11 +124,11 @@ class Report:
     def _spread_text(self, spread: Spread, factor: float, unit: str, digits: int) -> str:
         names = (("mean", spread.mean), ("P50", spread.p50), ("P90", spread.p90), ("P99", spread.p99))
         measured = [f"{name} {value * factor:.{digits}f} {unit}" for name, value in names if value is not None]
-        return "  ".join(measured) or "of no request: none finished"
+        return "  ".join(measured) or "not measured: no request finished"
 
 
 def flat(report: Mapping[str, Any], separator: str) -> dict[str, Any]:
-    """A report as a document, with the parts of each spread as figures of their own: `ttft.p90`."""
+    """A report document with nested values flattened, so that each part of a spread is a figure: `ttft.p90`."""
     found: dict[str, Any] = {}
     for name, value in report.items():
         if isinstance(value, dict):
@@ -146,7 +147,7 @@ def report_of(
     notes: Sequence[str] = (),
     objectives: Objectives | None = None,
 ) -> Report:
-    """The report on what an engine did; `finished` is what it served."""
+    """The report on an engine's run; `finished` holds the requests it served."""
     pools, counts, within = engine.deployment.pools, engine.cache.counts, objectives or Objectives()
     found = finished.measure(within.kept)
     duration = found.last_finish_s - found.first_arrival_s if finished else 0.0

@@ -1,4 +1,4 @@
-"""Requests that were served, as columns of numbers: a million take 64 MB, as objects they would take a gigabyte."""
+"""Served requests as columns of numbers: a million take 64 MB, where objects would take a gigabyte."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from infer_workload.engine.request import InferenceRequest, Latencies
 
 @dataclass(slots=True)
 class ServedRequest(Latencies):
-    """One request that has its last token. Times are emulated seconds, lengths tokens."""
+    """One finished request. Times are emulated seconds, lengths tokens."""
 
     number: int
     arrived_at: float
@@ -27,8 +27,8 @@ class ServedRequest(Latencies):
 
 @dataclass(slots=True)
 class Measured:
-    """What requests took, in order of arrival, and their sums. `tpot_s` is of those with more than one token, `within`
-    counts those within the objectives, `decoding_s` is from first tokens to last ones."""
+    """Latencies of requests in order of arrival, and sums over them. `tpot_s` covers requests with more than one token,
+    `within` counts those within the objectives, `decoding_s` sums the times from first to last token."""
 
     ttft_s: array[float] = field(default_factory=lambda: array("d"))
     tpot_s: array[float] = field(default_factory=lambda: array("d"))
@@ -42,14 +42,14 @@ class Measured:
 
 
 class Served:
-    """Those of one experiment. Kept as they finish, read in order of arrival."""
+    """The served requests of one experiment: added as they finish, iterated in order of arrival."""
 
     def __init__(self) -> None:
         self._columns: tuple[array[Any], ...] = tuple(array(code) for code in "qdqqqqdd")
         self._order: list[int] | None = None
 
     def add(self, request: InferenceRequest) -> None:
-        """Once it has finished."""
+        """Add a finished request."""
         values = (
             request.number, request.arrived_at, request.input_tokens, request.output_tokens, request.cached_first,
             request.attempts, request.first_token_at, request.finished_at,
@@ -67,7 +67,7 @@ class Served:
         yield from map(ServedRequest, *(map(column.__getitem__, self._order) for column in self._columns))
 
     def measure(self, within: Callable[[ServedRequest], bool]) -> Measured:
-        """Latencies and sums of all of them in one pass."""
+        """Latencies and sums over all requests, in one pass."""
         found = Measured()
         for request in self:
             ttft, tpot, latency = request.ttft_s, request.tpot_s, request.latency_s

@@ -1,7 +1,7 @@
-"""The plots of studies: what their reader compares is in one plot, over an axis that has a unit.
+"""The plots of studies. Values to be compared share one plot, over an axis that has a unit.
 
-A capacity search is a curve over nodes with the objective beside it, two runs are the same distribution twice, two
-reports are their percentiles, policies are the nodes they had over time.
+A capacity search is a curve over nodes beside its objective; two runs are two distributions in one plot; two reports
+are their percentiles; policies are their node counts over time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ LATENCIES = (("ttft", "Time to first token", 1.0, "s"), ("tpot", "Time per token
              ("latency", "Whole request", 1.0, "s"))  # fmt: skip
 
 Change = Mapping[str, Any]
-"""A figure of two reports: `name`, `before`, `after`."""
+"""One figure in two reports: `name`, `before`, `after`."""
 
 
 def capacity_plots(document: Mapping[str, Any]) -> list[Plot]:
-    """The share of requests within the objectives, and P90 of both latencies, over the nodes that were tried;
-    `document` is that of `experiment capacity`. Sizes on which nothing could be laid out are left out."""
+    """The share of requests within the objectives, and P90 of both latencies, over the numbers of nodes tried.
+    `document` is the output of `experiment capacity`. Sizes that could not be laid out are left out."""
     tried = [(float(each["nodes"]), each["report"]) for each in document["tried"] if each["report"] is not None]
     if not tried:
         return []
@@ -44,7 +44,7 @@ def capacity_plots(document: Mapping[str, Any]) -> list[Plot]:
 
 
 def beside_plots(before: Requests, after: Requests) -> list[Plot]:
-    """The plots of a run with the lines of both runs in each. Where one has no request, the other stands alone."""
+    """The plots of a run with the lines of both runs in each. A run without requests adds no lines."""
     runs = {"before": plots_of(before), "after": plots_of(after)}
     found: dict[str, tuple[Plot, dict[str, Sequence[tuple[float, float]]]]] = {}
     for run, plots in runs.items():
@@ -55,7 +55,7 @@ def beside_plots(before: Requests, after: Requests) -> list[Plot]:
 
 
 def change_plots(changes: Sequence[Change]) -> list[Plot]:
-    """Percentiles of the latencies that two reports have, before and after."""
+    """The latency percentiles that both reports have, before and after."""
     known = {each["name"]: each for each in changes}
     plots = []
     for figure, title, factor, unit in LATENCIES:
@@ -67,8 +67,8 @@ def change_plots(changes: Sequence[Change]) -> list[Plot]:
 
 
 def policy_plots(document: Mapping[str, Any]) -> list[Plot]:
-    """The nodes that each policy had over time, in steps, and the fewest that need none; `document` is that of
-    `experiment autoscale`."""
+    """The nodes of each policy over time, as steps, and the fewest fixed nodes that keep the objectives. `document` is
+    the output of `experiment autoscale`."""
     named = [(", ".join(f"{name} {value}" for name, value in each["varied"].items()) or "policy", each)
              for each in document["points"]]  # fmt: skip
     lines = {name: _steps(each["sizes"], each["seconds"]) for name, each in named if each["sizes"]}
@@ -79,7 +79,7 @@ def policy_plots(document: Mapping[str, Any]) -> list[Plot]:
 
 
 def _steps(sizes: Sequence[tuple[float, int, str]], seconds: float) -> list[tuple[float, float]]:
-    """A size holds until the next one, and the last until the end."""
+    """Points of a step line: each size holds until the next change, the last until the end."""
     found: list[tuple[float, float]] = []
     for at_s, size, _ in sizes:
         if found:
@@ -89,8 +89,8 @@ def _steps(sizes: Sequence[tuple[float, int, str]], seconds: float) -> list[tupl
 
 
 def validation_plots(document: Mapping[str, Any]) -> list[Plot]:
-    """Each published figure is one; over it what is predicted, as a part of it, and the ends of its interval.
-    `document` is that of `experiment validate`; a plot for each section, in the order of its table."""
+    """Predictions and the ends of their intervals relative to the published figure, which is 1. `document` is the
+    output of `experiment validate`; there is one plot per section, in the order of its table."""
     sections: dict[str, list[Mapping[str, Any]]] = {}
     for each in document["figures"]:
         sections.setdefault(each["section"], []).append(each)
@@ -101,12 +101,12 @@ def validation_plots(document: Mapping[str, Any]) -> list[Plot]:
             for name, key in (("published", "published"), ("predicted", "predicted"),
                               ("interval, low", "low"), ("interval, high", "high"))
         }  # fmt: skip
-        plots.append(Plot(f"Predicted beside published: {section}", "row of the table", "part of published", lines))
+        plots.append(Plot(f"Predicted and published: {section}", "row of the table", "ratio to published", lines))
     return plots
 
 
 def operator_plots(document: Mapping[str, Any]) -> list[Plot]:
-    """How the time of a step adds up, stream by stream, operator by operator from the longest; `document` is that of
+    """The cumulative time of each stream of a step, its operators from the longest on. `document` is the output of
     `experiment operators`."""
     streams: dict[str, list[float]] = {}
     for each in document["rows"]:
@@ -115,4 +115,4 @@ def operator_plots(document: Mapping[str, Any]) -> list[Plot]:
     for stream, taken in streams.items():
         ranked = sorted(taken, reverse=True)
         lines[stream] = [(float(at), sum(ranked[:at])) for at in range(len(ranked) + 1)]
-    return [Plot("Time of a stream, operators added up", "operators, the longest first", "ms", lines)]
+    return [Plot("Cumulative time per stream", "operators, longest first", "ms", lines)]

@@ -1,4 +1,4 @@
-"""What happened when: every request as a row, and the load of an experiment in equal steps of time."""
+"""An experiment over time: every request as a CSV row, and the load in equal time steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ COLUMNS = (
 
 @dataclass(frozen=True)
 class Step:
-    """A stretch of the experiment. Rates are of requests or tokens a second, `in_flight` a mean."""
+    """One time step of the experiment. Rates are requests or tokens per second, `in_flight` is a mean."""
 
     at_s: float
     arrivals_per_s: float
@@ -28,7 +28,7 @@ class Step:
 
 
 def requests_csv(requests: Iterable[ServedRequest]) -> str:
-    """A line for each request, in order of arrival; seconds and tokens."""
+    """A row for each request, in order of arrival; times in seconds, lengths in tokens."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(COLUMNS)
@@ -40,8 +40,8 @@ def requests_csv(requests: Iterable[ServedRequest]) -> str:
 
 
 def timeline(requests: Requests, steps: int = STEPS) -> list[Step]:
-    """The experiment in so many steps of equal length, from the first arrival to the last token. An answer's tokens
-    count evenly over the time in which it was written."""
+    """The experiment in that many steps of equal length, from the first arrival to the last token. The tokens of an
+    answer are spread evenly over the time in which it was generated."""
     if not requests:
         return []
     start = min(each.arrived_at for each in requests)
@@ -59,7 +59,7 @@ def timeline(requests: Requests, steps: int = STEPS) -> list[Step]:
 
 
 def _spread(sums: list[float], begin: float, end: float, width: float, amount: float) -> None:
-    """Add an amount evenly over a stretch; all at once where it has no length."""
+    """Spread `amount` evenly over the steps from `begin` to `end`; all in one step if the interval is empty."""
     last = len(sums) - 1
     first, final = min(last, int(begin / width)), min(last, int(end / width))
     if first == final or end <= begin:

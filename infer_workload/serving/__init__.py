@@ -1,4 +1,1 @@
-"""Live deployments: engines driven by the clock, metering, metrics, routes.
-
-It decides no timing.
-"""
+"""Live deployments: engines driven by the clock, metrics and routes. Their timing comes from `timing`."""

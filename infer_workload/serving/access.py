@@ -1,4 +1,4 @@
-"""Who may do what with deployments and models."""
+"""Access rules for deployments and models."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""CloudMatrix-Infer over HTTP: deployments, what they do, their built-in load, and who used how much."""
+"""CloudMatrix-Infer over HTTP: deployments, their statistics, caches, built-in load, drains and sizes."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from matrixcommon.model.resource_key import name_of
 WINDOW_S_MAX = 600.0
 
 Lives = Callable[..., LiveDeployment]
-"""The live deployment of a key; raises NotFound."""
+"""Return the live deployment of a key; raises NotFound."""
 
 
 def routes(serving: Serving) -> APIRouter:
@@ -44,7 +44,7 @@ def routes(serving: Serving) -> APIRouter:
     _nodes(deployments, serving, live)
     api.of(STUCK).list(
         lambda: stuck_deployments(serving.store, serving.clock.now()),
-        description="Deployments that load, or rebuild their ranks, for longer than they may.",
+        description="Deployments that have been loading, or rebuilding ranks, for longer than their deadline.",
     )
     return api.router
 
@@ -70,7 +70,8 @@ def _statistics(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
             float, Query(alias="windowS", ge=1, le=WINDOW_S_MAX, description="emulated seconds")
         ] = WINDOW_S,
         tpot_s: Annotated[
-            float, Query(alias="tpotS", gt=0, le=10, description="the objective for a token that `work` is for, s")
+            float,
+            Query(alias="tpotS", gt=0, le=10, description="objective for time per token that `work` assumes, s"),
         ] = TPOT_OBJECTIVE_S,
     ) -> StatisticsView:
         return statistics_of(live(name), serving.clock.now(), window_s, tpot_s)
@@ -83,17 +84,17 @@ def _caches(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
         page_size: Annotated[int, Query(alias="pageSize", ge=1, le=EXPORT_PAGE_MAX)] = EXPORT_PAGE_MAX,
         page_token: Annotated[str | None, Query(alias="pageToken")] = None,
     ) -> ContextCacheView:
-        """The context cache and its blocks, the latest used first: what another deployment may begin with."""
+        """The context cache and its blocks, the most recently used first, for import into another deployment."""
         return export(live(name), page_size, page_token)
 
     @deployments.change("POST :warm", allowed=live)
     async def warm_context_cache(name: str, body: WarmRequest, validate_only: bool = False) -> WarmView:
-        """Begin with blocks that another context cache held, as far as they lie on nodes that cache here."""
+        """Import blocks exported from another context cache, as far as they are on nodes that cache here."""
         return warm(live(name), body, validate_only=validate_only)
 
     @deployments.ask("GET /model-cache")
     async def get_model_cache(name: str) -> ModelCacheView:
-        """Which models the pool keeps, where, and what it takes to have each on the dies of this deployment."""
+        """The models in the cache, their tier, and how long this deployment's dies take to load each."""
         return model_cache_view(live(name), serving.models)
 
 
@@ -102,7 +103,7 @@ def _load(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
     async def get_load(name: str) -> LoadView:
         found = live(name)
         if found.load is None:
-            raise NotFound(f"{name_of(name)} plays no built-in load", field="name")
+            raise NotFound(f"{name_of(name)} has no built-in load", field="name")
         return found.load
 
     @deployments.change("PUT /load", allowed=live)
@@ -115,32 +116,32 @@ def _load(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
 
 
 def _nodes(deployments: KindRoutes, serving: Serving, live: Lives) -> None:
-    """Which nodes serve, and as what."""
+    """The routes for drains and pool sizes."""
 
     @deployments.change("PUT /drain", allowed=live)
     async def put_drain(name: str, body: DrainRequest, validate_only: bool = False) -> DeploymentView:
-        """Begin nothing more on these nodes, and leave them when nothing runs there, or at the deadline."""
+        """Drain these nodes: nothing new begins there, and they leave once idle, or at the deadline."""
         return serving.drain(name, body, validate_only=validate_only)
 
     @deployments.change("DELETE /drain", allowed=live)
     async def delete_drain(name: str, validate_only: bool = False) -> None:
-        """Use the nodes again that were to leave."""
+        """Withdraw the drain and use its nodes again."""
         serving.drain(name, None, validate_only=validate_only)
 
     @deployments.change("PUT /scale", allowed=live)
     async def put_scale(name: str, body: ScaleRequest, validate_only: bool = False) -> DeploymentView:
-        """Have pools of so many nodes; roles change when nothing runs in them any more, or at the deadline."""
+        """Scale the pools to these sizes; nodes change role once idle, or at the deadline."""
         return serving.rescale(name, body, validate_only=validate_only)
 
     @deployments.change("DELETE /scale", allowed=live)
     async def delete_scale(name: str, validate_only: bool = False) -> None:
-        """Have pools of the sizes of the spec again."""
+        """Scale the pools back to the sizes of the spec."""
         serving.rescale(name, None, validate_only=validate_only)
 
 
 def _live(serving: Serving, name: str, caller: Caller | None = None) -> LiveDeployment:
-    """Raises NotFound."""
+    """The live deployment of that key. Raises NotFound."""
     live = serving.live.get(name)
     if live is None:
-        raise NotFound(f"there is no deployment named {name[:80]!r}", field="name")
+        raise NotFound(f"deployment {name[:80]!r} does not exist", field="name")
     return live

@@ -1,14 +1,14 @@
-"""CacheMemory: the memory that a deployment's caches lie in, held as an allocation at MatrixResource.
+"""CacheMemory: the memory of a deployment's caches, an allocation at MatrixResource.
 
-A deployment that caches asks for so much memory of each node whose memory it is to use, and uses what it was granted
-and no more: the weights of its models first, blocks of the context cache in the rest. Nodes that leave the layout take
-their part of the allocation with them, nodes that join are asked for theirs, and a deployment that is laid out nowhere,
-or is gone, holds nothing. What was asked for on a former instance of the same name is given back, and asked for anew.
-What is refused shows in the condition `CacheMemory`, and the deployment serves without.
+A deployment that caches requests memory on each caching node, and uses no more than it was granted: first for the
+weights of its models, the rest for blocks of the context cache. The allocation follows the layout: nodes that leave are
+removed from it, nodes that join are added, and a deployment without a layout, or deleted, has none. Memory requested on
+a former instance of the same name is released and requested again. A refusal shows in the condition `CacheMemory`, and
+the deployment serves without that memory.
 
-`reconcile` looks at what there is and asks for what there is to be; it keeps nothing that it could not find again, so
-that it may end after any of its requests. An allocation that bears a deployment's label and outlived it is released;
-while this process is away MatrixCompute releases those whose instance is gone, which a label names.
+`reconcile` compares what is allocated with what is needed and requests the difference. It keeps no state that it cannot
+find again, so the process may die after any of its requests. Allocations labelled with a deployment that is gone are
+released here; while this process is down, MatrixCompute releases those whose instance, named by a label, is gone.
 """
 
 from __future__ import annotations
@@ -35,13 +35,13 @@ from matrixresource.contract.allocations import (
 )
 
 CHECK_S, SWEEP_S = 30.0, 60.0
-"""Emulated seconds after which what was granted is looked at again, and what deployments left behind."""
+"""Emulated seconds between checks of granted memory, and between sweeps for allocations left behind."""
 SWEEP_EMPTY_S = 600.0
-"""The latter where nothing is deployed: it was looked for when the last one went."""
+"""Seconds between sweeps while nothing is deployed: a sweep followed the last deletion."""
 
 
 def keep_models(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None:
-    """Have its model cache keep what its spec names. Where the pool is warm it holds all of them from the start."""
+    """Configure the model cache from the spec. A warm cache holds all its models from the start."""
     spec, weights = live.spec, live.layout.weights
     weights.wanted = tuple(models[name] for name in dict.fromkeys((spec.model, *spec.model_cache_models)))
     weights.gb_per_node, weights.ssd_gb_per_node = spec.model_cache_gb_per_node, spec.model_cache_ssd_gb_per_node
@@ -50,7 +50,7 @@ def keep_models(live: LiveDeployment, models: Mapping[str, ServedModel]) -> None
 
 
 def wanted_gib(live: LiveDeployment) -> dict[str, int] | None:
-    """What it is to have of each node now; None while that is not known yet."""
+    """The GiB that it needs on each node now; None while that is not known yet."""
     engine = live.engine
     if engine is None:
         return None if live.state == PENDING and live.layout.roles() else {}
@@ -60,7 +60,7 @@ def wanted_gib(live: LiveDeployment) -> dict[str, int] | None:
 
 
 def lend(live: LiveDeployment, lending: Lending, now: float) -> None:
-    """Use what is held from now on: weights first, blocks in what is left."""
+    """Use this allocation from now on: weights first, blocks in the rest."""
     live.play(now)
     live.lending = lending
     nodes = len(lending.allocated) if live.engine is None else len(live.engine.deployment.pools.caching)
@@ -74,8 +74,8 @@ def lend(live: LiveDeployment, lending: Lending, now: float) -> None:
 
 
 class CacheMemory:
-    """Keeps the allocations of all deployments to what they need. `lives` are the deployments of this process,
-    `changed` hears of each whose memory is another."""
+    """Keeps the allocation of each deployment at what it needs. `lives` are the deployments of this process; `changed`
+    is called for each whose memory changed."""
 
     def __init__(
         self,
@@ -87,10 +87,10 @@ class CacheMemory:
         self._memory, self._clock, self._lives, self._changed = memory, clock, lives, changed
         self._swept_at = float("-inf")
         self._reading: dict[str, tuple[str, float]] = {}
-        """The model that a deployment's pool is reading from the object store, and until when."""
+        """The model that each deployment's cache is reading from the object store, and when it will be done."""
 
     async def reconcile(self) -> str:
-        """One look at every deployment, and now and then at what was left behind."""
+        """Reconcile every deployment once, and from time to time sweep up allocations left behind."""
         allocated = 0
         for live in list(self._lives.values()):
             self._read_models(live)
@@ -98,14 +98,14 @@ class CacheMemory:
             allocated += 0 if live.lending is None else sum(live.lending.allocated.values())
         if self._clock.now() >= self._swept_at + (SWEEP_S if self._lives else SWEEP_EMPTY_S) and await self._sweep():
             self._swept_at = self._clock.now()
-        return f"{allocated} GiB of memory are held for {len(self._lives)} deployments"
+        return f"{allocated} GiB of memory allocated for {len(self._lives)} deployments"
 
     def sweep_soon(self) -> None:
-        """A deployment is gone: what it held is released at the next look."""
+        """Release allocations left behind at the next `reconcile`, as a deployment is gone."""
         self._swept_at = float("-inf")
 
     def due(self, live: LiveDeployment) -> bool:
-        """Whether it is to have other memory than it has, or was refused some, or was not looked at for long."""
+        """Whether a deployment needs other memory than it has, was refused some, or has not been checked for long."""
         wanted, lending = wanted_gib(live), live.lending
         if wanted is None:
             return False
@@ -119,7 +119,7 @@ class CacheMemory:
             return
         try:
             lending = await self._allocate(live, wanted)
-        except MatrixError as refused:  # whatever it is: the next deployment is not to wait for it
+        except MatrixError as refused:  # any error: it must not keep the next deployment waiting
             allocated = before.allocated if before is not None else {}
             kept = {node: gib for node, gib in allocated.items() if node in wanted}
             lending = Lending(
@@ -135,18 +135,18 @@ class CacheMemory:
             self._changed(live)
 
     async def _allocate(self, live: LiveDeployment, wanted: dict[str, int]) -> Lending:
-        """Have what is wanted; where that is refused, of what is held already what is wanted still."""
+        """Allocate what is wanted; if that is refused, keep what is already allocated and still wanted."""
         name, now = allocation_of(live.name), self._clock.now()
         current = await self._memory.find_allocation(name)
         if current is not None and not _owned(current, live.name):
-            why = f"there is an allocation {name_of(name)!r} that is not this deployment's"
+            why = f"allocation {name_of(name)!r} exists and does not belong to this deployment"
             return Lending(name, wanted, {}, "NameTaken", why, now)
         if not wanted:
             if current is not None:
                 await self._memory.release(name)
             return Lending(name, {}, {}, GRANTED, "", now)
         if current is not None and await self._former(current, live) and not await self._memory.release(name):
-            why = f"what there was of a former instance {name_of(live.spec.instance)} is given back first"
+            why = f"releasing the memory allocated for a former instance {name_of(live.spec.instance)} first"
             return Lending(name, wanted, {}, "Releasing", why, now)
         try:
             return Lending(name, wanted, await self._reserve(live, wanted), GRANTED, "", now)
@@ -161,7 +161,7 @@ class CacheMemory:
             return Lending(name, wanted, kept, refused.reason, refused.message, now)
 
     async def _former(self, current: AllocationView, live: LiveDeployment) -> bool:
-        """Whether the memory was asked for before the nodes it is to lie on: another instance had their name then."""
+        """Whether the memory was allocated before the instance's nodes, thus for a former instance of that name."""
         nodes = await self._memory.find_allocation(live.spec.instance)
         return nodes is not None and of_former(current, nodes.created_at)
 
@@ -176,7 +176,7 @@ class CacheMemory:
         return _memory_of(await self._memory.reserve(allocation_of(live.name), request))
 
     async def _sweep(self) -> bool:
-        """Release what bears the label of a deployment that is gone. False where some of it could not be."""
+        """Release allocations labelled with a deployment that is gone. False if some could not be released."""
         try:
             allocations = await self._memory.allocations()
         except MatrixError:
@@ -192,7 +192,7 @@ class CacheMemory:
         return swept
 
     def _read_models(self, live: LiveDeployment) -> None:
-        """The pool reads further models from the object store while it serves, one after the other."""
+        """Read further models from the object store while the deployment serves, one after the other."""
         if not live.serves:
             self._reading.pop(live.name, None)
             return

@@ -1,4 +1,4 @@
-"""The caches of a deployment as they are shown, exported, and warmed with what another one held."""
+"""The views of a deployment's caches, and export and import of context-cache blocks."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from matrixcommon.model.errors import Conflict, InvalidField
 from matrixcommon.model.resource_key import name_of
 
 EXPORT_PAGE_MAX = 10_000
-"""Blocks of a page, about 80 bytes each: one page is a body that may be sent back."""
+"""Blocks per page, about 80 bytes each, so that one page can be the body of an import."""
 
 
 def export(live: LiveDeployment, page_size: int, page_token: str | None) -> ContextCacheView:
-    """The blocks from there on. Pages are read off the cache as it is: what moves between two of them may be missed."""
+    """One page of the blocks. Pages are not a snapshot: a block that changes place between two pages may be missed."""
     engine = _engine_of(live)
     try:
         first = int(page_token or 0)
     except ValueError:
         first = -1
     if first < 0:
-        raise InvalidField(f"{(page_token or '')[:40]!r} is no token of a page of these blocks", field="pageToken")
+        raise InvalidField(f"{(page_token or '')[:40]!r} is not a page token of these blocks", field="pageToken")
     cache, stored = engine.cache, engine.cache.stored()
     memory, solid = cache.tier_blocks()
     shown = stored[first : first + page_size]
@@ -57,13 +57,14 @@ def export(live: LiveDeployment, page_size: int, page_token: str | None) -> Cont
 
 
 def warm(live: LiveDeployment, request: WarmRequest, *, validate_only: bool = False) -> WarmView:
-    """Have these blocks held, as far as they lie on nodes that cache here. Raises InvalidField where they are another
-    model's or of another size, Conflict where the deployment has no cache now."""
+    """Add these blocks, as far as they are on nodes that cache here. Raises InvalidField for another model or block
+    size, Conflict if the deployment has no cache now."""
     cache = _engine_of(live).cache
     if request.model != live.spec.model:
-        raise InvalidField(f"they are KV of {request.model[:80]}, and {live.spec.model} is served", field="model")
+        text = f"the blocks hold KV of {request.model[:80]}, but the deployment serves {live.spec.model}"
+        raise InvalidField(text, field="model")
     if request.block_tokens != cache.block_tokens:
-        text = f"they are of {request.block_tokens} tokens, and blocks here of {cache.block_tokens}"
+        text = f"the blocks have {request.block_tokens} tokens, those of this cache {cache.block_tokens}"
         raise InvalidField(text, field="blockTokens")
     blocks = [
         StoredBlock(int(each.key), each.node, each.tier == SOLID_STATE, each.namespace) for each in request.blocks
@@ -73,7 +74,7 @@ def warm(live: LiveDeployment, request: WarmRequest, *, validate_only: bool = Fa
 
 
 def model_cache_view(live: LiveDeployment, models: Mapping[str, ServedModel]) -> ModelCacheView:
-    """Which models the pool keeps, where, and what it takes to have each on the dies of this deployment."""
+    """The models in the cache, their tier, and how long this deployment's dies take to load each."""
     current, weights = _engine_of(live).deployment, live.layout.weights
     pool = current.pools.caching
     tiers, lending = weights.tiers(pool), weights.lending(pool)
@@ -107,5 +108,5 @@ def _laid_out(live: LiveDeployment, current: Deployment, model: ServedModel) -> 
 
 def _engine_of(live: LiveDeployment) -> Engine:
     if live.engine is None:
-        raise Conflict(f"{name_of(live.name)} is laid out nowhere and has no caches: {live.why}")
+        raise Conflict(f"{name_of(live.name)} has no layout and so no caches: {live.why}")
     return live.engine

@@ -1,4 +1,4 @@
-"""The nodes of an instance as its deployments have them: what each asks for now, and its part."""
+"""Division of an instance's nodes among its deployments: the claim of each, and its part."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matrixcommon.model.resource_key import name_of
 
 
 def on_instance(lives: Iterable[LiveDeployment], instance: str) -> list[LiveDeployment]:
-    """Those on that instance, in the order in which they were asked for."""
+    """The deployments on that instance, in order of creation."""
     there = (live for live in lives if live.spec.instance == instance)
     return sorted(there, key=lambda live: (live.asked_at, live.name))
 
@@ -25,21 +25,21 @@ def on_instance(lives: Iterable[LiveDeployment], instance: str) -> list[LiveDepl
 def parts_of(
     fabric: Fabric, lives: Sequence[LiveDeployment], follows: Mapping[str, str] | None = None
 ) -> dict[str, Part]:
-    """What each of the deployments on an instance has of this view of it, by name. `follows`: in whose places its
-    successors are to be."""
+    """The part of the instance's view that each of its deployments has, by name. `follows`: the member that each
+    successor node replaces."""
     return divide(fabric.nodes, [claim_of(live) for live in lives], leaving(lives), follows)
 
 
 class Successors:
-    """In whose place a node of an instance is to be that moves, as its allocation has it: asked when the instance shows
-    other nodes than before. `memory`: MatrixResource; None: nobody moves."""
+    """The replacements under way on an instance, read from its allocation whenever the instance shows other nodes than
+    before. `memory` is MatrixResource; None: there are no replacements."""
 
     def __init__(self, memory: ServerMemory | None) -> None:
         self._memory = memory
         self._found: dict[str, tuple[frozenset[str], dict[str, str]]] = {}
 
     async def on(self, instance: str, nodes: frozenset[str]) -> Mapping[str, str]:
-        """The member that each successor follows; what was known before where MatrixResource does not answer."""
+        """The member that each successor replaces; the last known answer if MatrixResource does not answer."""
         shown, follows = self._found.get(instance, (frozenset[str](), {}))
         if self._memory is None or shown == nodes:
             return follows
@@ -55,8 +55,7 @@ class Successors:
 
 
 def within_reach(live: LiveDeployment, request: DeploymentRequest, lives: Sequence[LiveDeployment]) -> Fabric | None:
-    """As many nodes as it would have with that request, once others have handed theirs over; None where nothing is
-    shown."""
+    """The nodes that it would have with that request, once others have handed theirs over; None without a view."""
     if live.whole is None:
         return None
     claims = [claim_of(each, request if each is live else None) for each in lives]
@@ -66,9 +65,9 @@ def within_reach(live: LiveDeployment, request: DeploymentRequest, lives: Sequen
 
 
 def beside(live: LiveDeployment, parts: dict[str, Part], nodes: int) -> str:
-    """What others have of the nodes, in words; empty where nobody else has any."""
+    """A sentence about the nodes that other deployments have; empty if they have none."""
     others = [
-        f"{name_of(name)} has {len(part.nodes)}" + (f" and hands {len(part.yields)} over" if part.yields else "")
+        f"{name_of(name)} has {len(part.nodes)}" + (f", handing over {len(part.yields)}" if part.yields else "")
         for name, part in parts.items()
         if name != live.name and part.nodes
     ]
@@ -76,12 +75,12 @@ def beside(live: LiveDeployment, parts: dict[str, Part], nodes: int) -> str:
 
 
 def leaving(lives: Iterable[LiveDeployment]) -> frozenset[str]:
-    """Nodes that any of them drains."""
+    """Nodes that any of the deployments drains."""
     return frozenset[str]().union(*(live.draining.nodes for live in lives if live.draining is not None))
 
 
 def claim_of(live: LiveDeployment, request: DeploymentRequest | None = None) -> Claim:
-    """What it asks for, or would with that request."""
+    """The claim of a deployment with its spec, or with another request."""
     handover, pools = live.handover, live.layout.pools
     size, least = _sizes(live, request or live.spec, begun=pools is not None)
     return Claim(
@@ -98,7 +97,8 @@ def claim_of(live: LiveDeployment, request: DeploymentRequest | None = None) -> 
 
 
 def _sizes(live: LiveDeployment, spec: DeploymentRequest, begun: bool) -> tuple[int | None, int]:
-    """Nodes that it asks for, and those without which it cannot begin; one that has begun serves on with fewer."""
+    """The number of nodes requested (None: any), and the fewest with which it can begin. Once begun it continues to
+    serve with fewer."""
     fewest = fewest_nodes(live.layout.model, live.layout.calibration)
     if (scale := live.handover.scale) is not None:
         return scale.nodes, min(fewest, scale.nodes)
@@ -109,7 +109,7 @@ def _sizes(live: LiveDeployment, spec: DeploymentRequest, begun: bool) -> tuple[
 
 
 def _keeps(live: LiveDeployment) -> int:
-    """Nodes whose dies have room for the longest request of its model, where there can be so many."""
+    """The fewest nodes whose dies fit the longest request of its model; 0 if no layout is large enough."""
     model, machine = live.layout.model, live.layout.calibration
     fewest = fewest_nodes(model, machine, model.context_length)
     return fewest if fewest < NODES_MAX else 0

@@ -1,6 +1,6 @@
-"""Live deployments as Prometheus metrics, under the names vLLM uses, so that dashboards and autoscalers fit.
+"""Live deployments as Prometheus metrics, under vLLM's names, so that dashboards and autoscalers made for it work.
 
-Times are emulated seconds. The external prefix cache is EMS. Read at every scrape; nothing is counted twice.
+Times are emulated seconds. The external prefix cache is EMS. Values are read at scrape time; no counter is kept here.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from infer_workload.serving.statistics_view import kv_usage
 from matrixcommon.telemetry.metric import Kind, Label, Metric, Stability
 
 DEPLOYMENTS_MAX = 256
-"""Of deployments, the first so many by name have series."""
+"""Only the first so many deployments by name have series."""
 DEPLOYMENT = Label("model_name", "deployment that serves the model", at_most=DEPLOYMENTS_MAX)
 
 
@@ -31,30 +31,38 @@ GAUGES = {
         _vllm("num_requests_running", "gauge", "requests", "Requests in prefill, transfer or decode."),
         _vllm(
             "num_requests_waiting", "gauge", "requests",
-            "Requests that nobody has begun to work on: they wait for KV memory, for a prefill instance, or for a "
-            "deployment that is scaled to zero.",
+            "Requests not begun: waiting for KV memory, for a prefill instance, or for a deployment that is scaled to "
+            "zero.",
         ),
-        _vllm("kv_cache_usage_perc", "gauge", "ratio", "Share of decode KV memory set aside (0 to 1)."),
+        _vllm("kv_cache_usage_perc", "gauge", "ratio", "Share of decode KV memory that is reserved (0 to 1)."),
     )
 }  # fmt: skip
 COUNTERS = {
     metric.base: metric
     for metric in (
-        _vllm("prompt_tokens_total", "counter", "tokens", "Prompt tokens read: of requests that are given up too."),
-        _vllm("generation_tokens_total", "counter", "tokens", "Tokens generated: of requests that are given up too."),
-        _vllm("num_preemptions_total", "counter", "requests", "Requests sent back by losses or other priorities."),
-        _vllm("prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of a cache in HBM: all of them."),
+        _vllm("prompt_tokens_total", "counter", "tokens", "Prompt tokens read, those of aborted requests included."),
+        _vllm("generation_tokens_total", "counter", "tokens", "Tokens generated, those of aborted requests included."),
+        _vllm(
+            "num_preemptions_total", "counter", "requests",
+            "Requests requeued because of losses or requests of higher priority.",
+        ),
+        _vllm(
+            "prefix_cache_queries_total", "counter", "tokens",
+            "Prompt tokens looked up in a prefix cache in HBM: all of them.",
+        ),
         _vllm(
             "prefix_cache_hits_total", "counter", "tokens",
-            "Prompt tokens found there: none, for blocks are kept in EMS alone.",
+            "Prompt tokens found in HBM: always 0, since blocks are cached in EMS only.",
         ),
-        _vllm("external_prefix_cache_queries_total", "counter", "tokens", "Prompt tokens asked of the context cache."),
+        _vllm(
+            "external_prefix_cache_queries_total", "counter", "tokens", "Prompt tokens looked up in the context cache."
+        ),
         _vllm("external_prefix_cache_hits_total", "counter", "tokens", "Prompt tokens found in the context cache."),
         _vllm(
             "spec_decode_num_drafts_total", "counter", "drafts",
-            "Drafts of finished requests: one a decode step with MTP.", "alpha",
+            "Drafts of finished requests: one per decode step with MTP.", "alpha",
         ),
-        _vllm("spec_decode_num_draft_tokens_total", "counter", "tokens", "Tokens drafted: one a draft.", "alpha"),
+        _vllm("spec_decode_num_draft_tokens_total", "counter", "tokens", "Tokens drafted: one per draft.", "alpha"),
         _vllm(
             "spec_decode_num_accepted_tokens_total", "counter", "tokens", "Drafted tokens that were accepted.", "alpha"
         ),
@@ -72,15 +80,15 @@ POSITION = Metric(
     "vllm:spec_decode_num_accepted_tokens_per_pos_total",
     "counter",
     "tokens",
-    "Accepted tokens by place in the draft.",
-    (DEPLOYMENT, Label("position", "place in the draft", ("0",))),
+    "Accepted tokens by position in the draft.",
+    (DEPLOYMENT, Label("position", "position in the draft", ("0",))),
 )
 CACHE = Metric(
     "vllm:cache_config_info", "gauge", "1", "KV cache of the decode pool.",
     (
-        DEPLOYMENT, Label("block_size", "tokens of a block", at_most=DEPLOYMENTS_MAX),
-        Label("num_gpu_blocks", "blocks there are", at_most=DEPLOYMENTS_MAX),
-        Label("cache_dtype", "bits of a value", at_most=8),
+        DEPLOYMENT, Label("block_size", "tokens per block", at_most=DEPLOYMENTS_MAX),
+        Label("num_gpu_blocks", "number of blocks", at_most=DEPLOYMENTS_MAX),
+        Label("cache_dtype", "bits per value", at_most=8),
     ),
     together=DEPLOYMENT,
 )  # fmt: skip
@@ -139,7 +147,7 @@ def _values(live: LiveDeployment) -> dict[str, float]:
 
 
 def _labelled(lives: list[tuple[str, LiveDeployment]]) -> Iterator[Family]:
-    """What has more labels than the deployment's name."""
+    """The metrics that have more labels than the deployment's name."""
     success, position, cache = SUCCESS.family(), POSITION.family(), CACHE.family()
     for name, live in lives:
         for reason, count in {**live.statistics.by_reason, "abort": live.intake.cancelled}.items():

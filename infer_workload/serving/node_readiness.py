@@ -1,5 +1,5 @@
-"""Which nodes a deployment serves on, and whether it could serve without some: read by whoever plans to take nodes away
-or has put others in their places."""
+"""Nodes on which a deployment serves, and whether it could serve without some: for those who plan to remove or replace
+nodes."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from infer_workload.serving.states import LOADING
 
 
 def ready_nodes(live: LiveDeployment) -> list[str]:
-    """The nodes of its instance that serve, or could, or do so for another deployment: neither booting, loading nor
-    drained here; none while it serves nothing."""
+    """The nodes of its instance that serve this or another deployment, or could: neither booting, loading nor drained
+    here. None while it does not serve."""
     if live.whole is None or not live.serves:
         return []
     drained = live.draining.nodes if live.draining is not None and live.draining.drained else frozenset()
@@ -18,7 +18,8 @@ def ready_nodes(live: LiveDeployment) -> list[str]:
 
 
 def hold_for_unpowered(live: LiveDeployment, dark: frozenset[str], now: float, until: float) -> bool:
-    """Hold the decode pool until `until` if one of its nodes is dark: dispatch and combine wait for every rank."""
+    """Pause the decode pool until `until` if one of its nodes is without power (`dark`), since dispatch and combine
+    wait for every rank. Return whether it was paused."""
     engine = live.engine
     if engine is None or live.state == LOADING or not dark.intersection(engine.deployment.pools.decode):
         return False
@@ -29,7 +30,7 @@ def hold_for_unpowered(live: LiveDeployment, dark: frozenset[str], now: float, u
 
 
 def can_serve_without(live: LiveDeployment, drain: Drain) -> bool:
-    """Whether what stays can serve while these nodes are away; true of a deployment that serves nothing."""
+    """Whether the remaining nodes can serve while these are drained; true if the deployment does not serve."""
     if live.engine is None or live.fabric is None or not live.serves:
         return True
     return bool(drain.target(live.engine.deployment, live.fabric).decode)

@@ -1,4 +1,4 @@
-"""Plays time on in every deployment of a process: as often as somebody sees it, and rests in between."""
+"""Advances every deployment of a process with the clock: often while someone watches, rarely otherwise."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from matrixcommon.model.clock import Clock
 log = logging.getLogger(__name__)
 
 FOLLOWED_TURN_WALL_S = 0.02
-"""How often time is played on while somebody reads a stream."""
+"""Wall seconds between turns while a client reads a stream."""
 
 LOADED_TURN_WALL_S = 0.1
-"""And while only built-in load is served."""
+"""Wall seconds between turns while only built-in load is served."""
 
 IDLE_TURN_WALL_S = 1.0
+"""The longest time between turns, wall seconds."""
 
 
 class Player:
-    """Of these deployments. `look_again` is called where an engine failed: it needs another view of its fabric."""
+    """Advances these deployments. `look_again` is called when an engine failed and needs a new view of its fabric."""
 
     def __init__(self, live: Mapping[str, LiveDeployment], clock: Clock, look_again: Callable[[], None]) -> None:
         self._live = live
@@ -31,11 +32,11 @@ class Player:
         self._nudged = asyncio.Event()
 
     def nudge(self) -> None:
-        """Something was submitted: look at what is due."""
+        """Take the next turn at once, as something was submitted."""
         self._nudged.set()
 
     async def run(self) -> None:
-        """For ever: play time on in every deployment, then rest until something is due."""
+        """Forever: advance every deployment to now, then rest until something is due."""
         while True:
             self._nudged.clear()
             began = time.perf_counter()
@@ -45,14 +46,14 @@ class Player:
             if caught_up:
                 await self._rest(self._rest_wall_s())
             else:
-                await asyncio.sleep(spent)  # half of a core at most, whatever the load
+                await asyncio.sleep(spent)  # uses at most half a core under any load
 
     def _play(self, live: LiveDeployment) -> bool:
         try:
             return live.play(self._clock.now())
         except Exception:
-            log.exception("a deployment's engine failed; it is laid out again", extra={"deployment": live.name})
-            live.fail("the engine failed and starts again")
+            log.exception("a deployment's engine failed; laying it out again", extra={"deployment": live.name})
+            live.fail("the engine failed and is restarting")
             self._look_again()
             return True
 
@@ -68,7 +69,7 @@ class Player:
         return min(IDLE_TURN_WALL_S, max(0.005, self._clock.wall_s(due - self._clock.now())))
 
     async def _rest(self, wall_s: float | None) -> None:
-        """Until a nudge, or for that long. Not by wait_for: before Python 3.12 it can swallow a cancellation."""
+        """Wait for a nudge, at most that long. `wait_for` can swallow a cancellation before Python 3.12."""
         nudge = asyncio.ensure_future(self._nudged.wait())
         try:
             await asyncio.wait({nudge}, timeout=wall_s)

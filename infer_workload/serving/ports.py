@@ -1,4 +1,4 @@
-"""What CloudMatrix-Infer asks of others."""
+"""Ports: the interfaces that CloudMatrix-Infer needs from MatrixLink, MatrixResource and the emulated hardware."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from matrixlink.fabric.contention.ports_left import PortsLeft
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
 CHANGED_FROM = 0.1
-"""A rate that differs by less is the same."""
+"""Relative change of a rate below which it is not reported again."""
 LEAST_GBPS = 0.01
-"""And so is one that differs by less than this of an NPU: a five-thousandth of its UB ports."""
+"""The same as an absolute change, GB/s per NPU: a five-thousandth of its UB ports."""
 
 
 @dataclass(frozen=True)
 class WorkloadLoad:
-    """What one pool sends on a plane of its instance: GB/s that leave the node, per NPU of `nodes`. A pull goes from
+    """The traffic of one pool on a plane of its instance: GB/s leaving the node, per NPU of `nodes`. A pull goes from
     `nodes` to `targets`."""
 
     instance: str
@@ -30,7 +30,7 @@ class WorkloadLoad:
     targets: tuple[str, ...] = ()
 
     def close_to(self, other: WorkloadLoad | None) -> bool:
-        """Whether the other needs not be reported anew."""
+        """Whether the loads differ too little to be reported again."""
         if other is None or replace(self, gbps_per_npu=0.0) != replace(other, gbps_per_npu=0.0):
             return False
         differs = abs(self.gbps_per_npu - other.gbps_per_npu)
@@ -39,16 +39,16 @@ class WorkloadLoad:
 
 @dataclass(frozen=True)
 class Burst:
-    """What a load gets that comes all at once, beside what others send now: of an all-to-all what its slowest die
-    sends, GB/s (None: not known), and what each node's ports have left."""
+    """The bandwidth of a load sent as one burst, beside the present traffic of others: for an all-to-all, the rate of
+    its slowest die, GB/s (None: not known), and the free capacity of each node's ports."""
 
     gbps_per_die: float | None = None
     ports: Mapping[str, PortsLeft] = field(default_factory=dict)
 
 
 def contention_of(loads: Mapping[str, WorkloadLoad], bursts: Mapping[str, Burst]) -> MeasuredContention:
-    """What the loads of one deployment get, as its timing takes it. Of a plane, what the pull says counts: it has the
-    ports of both sides."""
+    """The contention of one deployment's loads, as input for its timing. Where several loads use a plane, the pull's
+    ports count: it covers both sides."""
     exchanges: dict[frozenset[str], float] = {}
     ports: dict[tuple[str, str], PortsLeft] = {}
     for name, load in loads.items():
@@ -65,7 +65,7 @@ class FabricViews(Protocol):
     """MatrixLink, as far as the workload needs it."""
 
     async def fabric_view(self, instance: str) -> Any | None:
-        """The instance's FabricView; None while it holds no slice. Raises Unavailable where the service is away."""
+        """The instance's FabricView; None while it has no slice. Raises Unavailable if the service does not answer."""
 
 
 class ServerMemory(Protocol):
@@ -76,31 +76,31 @@ class ServerMemory(Protocol):
         """An allocation by its key."""
 
     async def allocations(self) -> list[AllocationView]:
-        """All of them."""
+        """All allocations."""
 
     async def reserve(self, name: str, request: AllocationRequest) -> AllocationView:
-        """Hold this, or hold what is held already so."""
+        """Create the allocation, or change it to this; idempotent."""
 
     async def release(self, name: str) -> bool:
-        """Ask for its end; True once it is gone."""
+        """Request the release of an allocation; True once it is gone."""
 
 
 class Hardware(Protocol):
-    """The machine the workload runs on, observed and not reported: a rank without power answers nobody at once, long
-    before the control plane has missed its agent's heartbeats."""
+    """The emulated machine under the workload, observed directly: a rank without power stops answering at once, long
+    before the control plane misses its agent's heartbeats."""
 
     async def unpowered(self) -> frozenset[str]:
-        """Nodes without power now. Raises Unavailable where the emulated hardware cannot be asked."""
+        """Nodes without power now. Raises Unavailable if the emulated hardware does not answer."""
 
     async def up_and_off(self) -> tuple[frozenset[str], frozenset[str]]:
-        """Nodes that have booted as members: a rank can start there; and nodes that are kept for their instance and
-        switched off, or about to be. Raises Unavailable as `unpowered` does."""
+        """Nodes booted as members, on which a rank can start; and nodes kept for their instance that are switched off,
+        or about to be. Raises Unavailable as `unpowered` does."""
 
     async def offer(self, name: str, load: WorkloadLoad | None) -> None:
-        """Put what the workload sends on the ports under that name, in place of what was there; None: no more."""
+        """Put a load on the ports under that name, replacing the one before; None removes it."""
 
     async def bursts(self) -> Mapping[str, Burst]:
-        """By name, what each of the loads that are there gets when it comes all at once."""
+        """The burst bandwidth of each present load, by name."""
 
     async def traffic_names(self) -> frozenset[str]:
-        """The names of all that is put there."""
+        """The names of all loads on the ports."""

@@ -1,4 +1,4 @@
-"""Which deployment a completion is for: named by itself, or by the model that it wants served."""
+"""Routing of completions to deployments, by the name of a deployment or of its model."""
 
 from __future__ import annotations
 
@@ -14,28 +14,28 @@ Sees = Callable[[str], bool]
 
 @dataclass(frozen=True)
 class Offer:
-    """Something that a completion may name as its model, and who would serve it."""
+    """A name that a completion may give as its model, and the deployments that would serve it."""
 
     id: str
     deployments: tuple[LiveDeployment, ...]
 
     @property
     def root(self) -> str:
-        """The model itself."""
+        """The name of the model."""
         return self.deployments[0].spec.model
 
     @property
     def context_length(self) -> int:
-        """The longest prompt and answer together that any of them takes; 0 while none of them is laid out."""
+        """The longest prompt plus answer that any of them accepts, in tokens; 0 while none is laid out."""
         return max(live.layout.pools_view().context_length for live in self.deployments)
 
 
 def candidates(lives: Mapping[str, LiveDeployment], model: str, project: str, sees: Sees) -> list[LiveDeployment]:
-    """The deployments that may serve what a request of `project` calls `model`, the best first: those that serve, with
-    the least to do for their size, before those that requests may wait for.
+    """The deployments that may serve the `model` of a request from `project`, the best first: serving ones, the least
+    loaded for their size first, then those that requests may wait for.
 
-    A deployment's name stands for itself. A model's stands for all deployments of the project that serve it; for a
-    caller who sees other projects and has none of its own, for theirs. Raises NotFound.
+    The name of a deployment selects it alone. The name of a model selects the project's deployments that serve it; if
+    it has none, those of the other projects that the caller sees. Raises NotFound.
     """
     key = resolve(model, project)
     if key in lives and sees(project_of(key)):
@@ -43,12 +43,12 @@ def candidates(lives: Mapping[str, LiveDeployment], model: str, project: str, se
     same = [live for name, live in lives.items() if live.spec.model == model and sees(project_of(name))]
     own = [live for live in same if project_of(live.name) == project]
     if not same:
-        raise NotFound(f"no deployment is called {model[:80]!r} or serves a model of that name", field="model")
+        raise NotFound(f"model {model[:80]!r} does not exist: no deployment has or serves that name", field="model")
     return sorted(own or same, key=_rank)
 
 
 def offers(lives: Iterable[LiveDeployment], project: str, sees: Sees) -> list[Offer]:
-    """All that a caller may name: the deployments that it sees, and the models that they serve."""
+    """Every name that a caller may use: the deployments that it sees, and the models that they serve."""
     shown = sorted((live for live in lives if sees(project_of(live.name))), key=lambda live: live.name)
     found: dict[str, tuple[LiveDeployment, ...]] = {reference(live.name, project): (live,) for live in shown}
     for model in sorted({live.spec.model for live in shown}):

@@ -1,9 +1,9 @@
-"""Serving: keeps deployments as requested and drives their engines with the clock; `watchers` follow what is around
-them.
+"""Serving: reconciles deployments with their specs and drives their engines with the clock. `watchers` follow the
+fabric, power and memory around them.
 
-The spec, the nodes' roles and the tokens used are durable; engines and caches are not. After a restart every deployment
-is laid out again from its instance's present FabricView, each node in its role as far as the sizes allow, and starts
-with a cold cache.
+Specs, node roles and token usage are durable; engines and caches are not. After a restart every deployment is laid out
+again from its instance's present FabricView, each node in its former role as far as the sizes allow, and starts with a
+cold cache.
 """
 
 from __future__ import annotations
@@ -37,6 +37,7 @@ from infer_workload.timing.model import ServedModel, catalogue
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InsufficientCapacity, Unavailable
 from matrixcommon.model.hardware_names import checked_resource_name
+from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import project_of
 
 
@@ -55,8 +56,8 @@ class Serving:
         memory: ServerMemory | None = None,
         on: Mapping[str, Calibration] | None = None,
     ) -> None:
-        """`models`: what may be served, by name, and `on` which machines; left out, all that are carried along.
-        `memory`: who grants the memory of servers; left out, caches have what their spec says."""
+        """`models` and `on`: the models that may be served and the machines to serve them on, by name; by default all
+        that are included. `memory` grants server memory; without it, caches use the sizes of their spec."""
         self.store = store
         self.clock = clock
         self.usage = UsageService(store.records, clock)
@@ -75,7 +76,7 @@ class Serving:
         )
 
     def restore(self) -> int:
-        """Take up what the database knows; returns how many deployments."""
+        """Load the deployments from the database. Return how many there are."""
         self.usage.restore()
         with self.store.records.reading() as session:
             rows = [
@@ -96,10 +97,11 @@ class Serving:
     # Verbs.
 
     def ensure(self, name: str, request: DeploymentRequest, *, validate_only: bool = False) -> DeploymentView:
-        """Have this deployment. The same spec again is no news; instance and model cannot be changed. Other sizes of
-        its pools count once nothing runs in the roles that change for them, or at a deadline; of several, the last.
+        """Create or update a deployment. The same spec again changes nothing; instance, model and machine cannot be
+        changed. Changed pool sizes take effect once nothing runs in the roles that change, or at a deadline; after
+        several changes the last one counts.
 
-        Raises InsufficientCapacity when a running deployment cannot be laid out as now requested; it stays as it was.
+        Raises InsufficientCapacity, and changes nothing, if a running deployment cannot be laid out as requested.
         """
         checked_resource_name(name)
         live = self.live.get(name)
@@ -125,7 +127,7 @@ class Serving:
                 for field in ("instance", "model", "machine"):
                     if getattr(row.spec, field) not in (None, getattr(request, field)):
                         raise Conflict(
-                            f"a deployment's {field} cannot be changed; delete it and make another", field=field
+                            f"the {field} of a deployment cannot be changed; delete it and create another", field=field
                         )
                 row.request, row.labels = request.wire(), request.labels
                 row.generation += 1
@@ -146,8 +148,8 @@ class Serving:
         return self.view(name)
 
     async def on_its_machine(self, name: str, request: DeploymentRequest) -> DeploymentRequest:
-        """A new deployment is of the machine that its instance lies on. Raises InvalidField where it names another.
-        While that cannot be told it is taken, and stays Pending until it can."""
+        """Set the machine of a new deployment to that of its instance. Raises InvalidField if it names another. If the
+        instance's machine is not known yet, the request is accepted, and stays Pending until it is."""
         check_known(request, self.models, self.machines)
         if name not in self.live:
             with suppress(Unavailable):
@@ -155,7 +157,7 @@ class Serving:
         return request
 
     def delete(self, name: str, validate_only: bool = False) -> None:
-        """Stop serving and forget the deployment; what its tenants used stays on their accounts."""
+        """Stop serving and delete the deployment. The usage of its tenants stays on their accounts."""
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
             session.delete(row)
@@ -171,7 +173,7 @@ class Serving:
     def start_load_generator(
         self, name: str, load: LoadRequest | None, *, validate_only: bool = False
     ) -> DeploymentView:
-        """Play this built-in load on the deployment; None stops it. Kept across restarts."""
+        """Run this built-in load on the deployment, also after restarts; None stops it."""
         with self.store.records.transaction(dry=validate_only) as session:
             row = self.store.deployment(session, name)
             row.load = None if load is None else load.wire()
@@ -182,10 +184,10 @@ class Serving:
         return self.view(name)
 
     def drain(self, name: str, request: DrainRequest | None, *, validate_only: bool = False) -> DeploymentView:
-        """Have these nodes drained, by a deadline; asked again for the same nodes it continues. None withdraws it.
+        """Drain these nodes by a deadline; a repeated request for the same nodes continues it. None withdraws it.
 
-        Raises Conflict where somebody else has others drained, and InsufficientCapacity where what stays shall go on
-        serving and cannot.
+        Raises Conflict if another requester drains other nodes, and InsufficientCapacity if `keep_serving` is set and
+        the remaining nodes cannot serve.
         """
         fresh = None
         live = self.live[name]
@@ -196,10 +198,12 @@ class Serving:
                 return self.view(name)
             if request is not None:
                 if current and current.get("by") and current["by"] != request.by:
-                    raise Conflict(f"{', '.join(current['nodes'])} drain for {current['by']}", field="nodes")
+                    raise Conflict(f"{', '.join(current['nodes'])} already draining for {current['by']}", field="nodes")
                 fresh = Drain.asked(request, self.clock.now(), live.fabric)
                 if request.keep_serving and not can_serve_without(live, fresh):
-                    raise InsufficientCapacity("what stays cannot serve without these nodes", field="nodes")
+                    raise InsufficientCapacity(
+                        "the remaining nodes cannot serve without the drained ones", field="nodes"
+                    )
             row.drain = None if fresh is None else fresh.view().wire()
         if not validate_only and (current or fresh):
             live.drain(fresh, self.clock.now())
@@ -207,9 +211,9 @@ class Serving:
         return self.view(name)
 
     def rescale(self, name: str, request: ScaleRequest | None, *, validate_only: bool = False) -> DeploymentView:
-        """Have pools of these sizes in place of the spec's; asked again for the same it continues. None: the spec's.
+        """Scale the pools to these sizes, overriding the spec; a repeated request continues. None returns to the spec.
 
-        Raises Conflict where it is to be scaled to zero and has requests, or built-in load.
+        Raises Conflict when scaling to zero a deployment that has requests or built-in load.
         """
         live, now = self.live[name], self.clock.now()
         with self.store.records.transaction(dry=validate_only) as session:
@@ -219,7 +223,7 @@ class Serving:
                 return self.view(name)
             scale = PoolScale.of(asked)
             if scale is not None and scale.zero and (busy := _busy(live)):
-                raise Conflict(f"it cannot be scaled to zero: {busy}", field="prefillNodes")
+                raise Conflict(f"cannot scale to zero: {busy}", field="prefillNodes")
             row.scale = asked
             if validate_only:
                 return row.view()
@@ -253,7 +257,7 @@ class Serving:
     # Small helpers.
 
     def _begin(self, name: str, request: DeploymentRequest, roles: Mapping[str, str] | None = None) -> LiveDeployment:
-        """`roles`: what nodes were when the process ended."""
+        """Add a live deployment. `roles`: the roles of its nodes when the last process ended."""
         machine = self.machines.get(named := request.machine or MACHINE) or load_calibration(named)
         live = LiveDeployment(
             name,
@@ -291,8 +295,8 @@ class Serving:
         )
 
     def _changed(self, live: LiveDeployment) -> None:
-        """Write down how a deployment stands, if that is news; it may need other memory now, and others of its instance
-        may have nodes that it has no longer."""
+        """Record the status of a deployment if it changed. It may need other memory now, and nodes that it left may go
+        to other deployments of its instance."""
         write_status(self.store, live, self._endpoint, self.clock.now())
         if self.cache_memory is not None and self.cache_memory.due(live):
             self.look_at_memory()
@@ -304,7 +308,8 @@ class Serving:
 
 
 def _busy(live: LiveDeployment) -> str:
-    """What it has to do, in words."""
+    """Why the deployment is not idle; empty if it is."""
     running = 0 if live.engine is None else len(live.engine.in_flight)
-    waiting = running + live.activation.waiting
-    return f"{waiting} requests run or wait" if waiting else "built-in load is played" if live.load is not None else ""
+    if waiting := running + live.activation.waiting:
+        return f"{counted(waiting, 'request')} running or waiting"
+    return "built-in load is running" if live.load is not None else ""

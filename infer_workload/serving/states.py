@@ -11,14 +11,16 @@ DEPLOYMENT_STATES = StateMachine(
     "deployment",
     PENDING,
     [
-        State(PENDING, "its instance holds no slices yet, or too little to lay it out"),
-        State(LOADING, "executors start, weights and graphs load", deadline_s=900.0),
+        State(PENDING, "its instance has no slices yet, or too few nodes for a layout"),
+        State(LOADING, "executors are starting, weights and graphs are loading", deadline_s=900.0),
         State(SERVING, "requests are served by the pools as laid out"),
         State(
-            DEGRADED, "serving continues or resumes in seconds: ranks are rebuilt or new nodes load", deadline_s=900.0
+            DEGRADED,
+            "it serves, or will again in seconds: ranks are being rebuilt or new nodes are loading",
+            deadline_s=900.0,
         ),
-        State(UNAVAILABLE, "what is left of its instance cannot serve; requests get 503 and Retry-After"),
-        State(IDLE, "its pools are scaled to zero; requests wait, and bring them back"),
+        State(UNAVAILABLE, "what is left of its instance cannot serve; requests get 503 with Retry-After"),
+        State(IDLE, "its pools are scaled to zero; new requests wait and bring them back"),
     ],
     {
         PENDING: [LOADING, UNAVAILABLE, IDLE],

@@ -1,4 +1,4 @@
-"""What a live deployment shows of itself at one moment, and of what it has done lately."""
+"""The statistics view of a live deployment: its present state and its recent past."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matrixcommon.model.resource_key import name_of
 def statistics_of(
     live: LiveDeployment, now: float, window_s: float = WINDOW_S, tpot_s: float = TPOT_OBJECTIVE_S
 ) -> StatisticsView:
-    """The deployment at this moment, and its last `window_s` emulated seconds."""
+    """Statistics of the deployment now and over its last `window_s` emulated seconds."""
     live.play(now)
     current, engine = live.statistics, live.engine
     if engine is not None:
@@ -58,7 +58,7 @@ def statistics_of(
 
 
 def _add_engine(view: StatisticsView, engine: Engine) -> None:
-    """What its engine is at: requests by what they wait for, pools, and the context cache."""
+    """Add the engine's figures: requests by state, pools, and the context cache."""
     states = [request.state for request in engine.in_flight.values()]
     npus, counts = engine.deployment.pools.npus, engine.cache.counts
     dies = engine.pool.dies
@@ -77,7 +77,7 @@ def _add_engine(view: StatisticsView, engine: Engine) -> None:
 
 
 def kv_usage(live: LiveDeployment) -> float:
-    """Share of the decode pool's KV memory that is set aside."""
+    """Share of the decode pool's KV memory that is reserved."""
     if live.engine is None:
         return 0.0
     dies = live.engine.pool.dies

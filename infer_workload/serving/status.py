@@ -1,8 +1,8 @@
-"""How a deployment stands, written down as it changes, and the machine of one that named none.
+"""The recorded status of a deployment, and the default of its machine.
 
-That is the machine of the supernodes its instance lies on. It is found once, when the deployment is asked for or with
-the first view of its fabric, and is then the deployment's as if it had been named: should its instance come to lie on
-another kind of supernode, no times change without a word.
+A deployment that names no machine gets that of its instance's supernodes. It is determined once, on creation or with
+the first view of its fabric, and then fixed as if it had been named: should the instance move to another kind of
+supernode, the timing does not change silently.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ log = logging.getLogger(__name__)
 
 
 def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: float) -> None:
-    """Write it where it is news; nothing where the deployment is gone."""
+    """Write the status to the database if it changed; does nothing if the deployment is gone."""
     try:
         with store.records.transaction() as session:
             row = session.get(DeploymentRow, live.name)
             if row is None:
                 return
             laid, reported = live.engine is not None, row.conditions or []
-            stands = [
+            conditions = [
                 ("Ready", live.state == "Serving", live.state, live.why),
                 ("LaidOut", laid, "LaidOut" if laid else "NoLayout", live.beside if laid else live.why),
             ]
-            stands.append(("Progressing", *progress(live)))
+            conditions.append(("Progressing", *progress(live)))
             if live.lending is not None:
-                stands.append(live.lending.condition())
-            for kind, holds, reason, why in stands:
+                conditions.append(live.lending.condition())
+            for kind, holds, reason, why in conditions:
                 reported = condition(reported, kind, holds, reason, why, generation=row.generation, now=now)
             fresh = {
                 "state": live.state,
@@ -55,11 +55,11 @@ def write_status(store: InferStore, live: LiveDeployment, endpoint: str, now: fl
                     setattr(row, column, value)
             row.state_changed(before)
     except MatrixError as refused:
-        log.warning("state not written", extra={"deployment": live.name, "why": refused.message})
+        log.warning("could not write the deployment's status", extra={"deployment": live.name, "why": refused.message})
 
 
 def stuck_deployments(store: InferStore, now: float) -> list[StuckView]:
-    """Those that load, or rebuild their ranks, for longer than that may take; by name."""
+    """Deployments that have been loading, or rebuilding ranks, past the deadline of their state; by name."""
     with store.records.reading() as session:
         late = [row for row in store.deployments(session) if row.overdue(now)]
         return [row.overdue_view(now, _why(row)) for row in late]
@@ -67,11 +67,12 @@ def stuck_deployments(store: InferStore, now: float) -> list[StuckView]:
 
 def _why(row: DeploymentRow) -> str:
     ready = next((each["message"] for each in row.conditions or [] if each["type"] == "Ready"), "")
-    return f"{row.state} for longer than {DEPLOYMENT_STATES.states[row.state].deadline_s:g} s: {ready}"
+    return f"{row.state} for more than {DEPLOYMENT_STATES.states[row.state].deadline_s:g} s: {ready}"
 
 
 def progress(live: LiveDeployment) -> tuple[bool, str, str]:
-    """Whether its layout is on the way to the sizes that were asked for, with a reason and what it waits for."""
+    """The Progressing condition: whether the layout is still moving to the requested sizes, the reason, and what it
+    waits for."""
     handover = live.handover
     if live.state == IDLE:
         return False, "Settled", ""
@@ -82,24 +83,26 @@ def progress(live: LiveDeployment) -> tuple[bool, str, str]:
     if (change := handover.role_change) is not None:
         until = timestamp(change.deadline_at)
         if handover.yields:
-            what = f"{', '.join(sorted(handover.yields))}, which other deployments are to have,"
-            return True, "HandingOver", f"requests that run on {what} end first, until {until} at the latest"
-        return True, "RolesChanging", f"requests that run in roles that change end first, until {until} at the latest"
+            nodes = ", ".join(sorted(handover.yields))
+            why = f"until {until}, waiting for requests on {nodes} to finish before other deployments get the nodes"
+            return True, "HandingOver", why
+        return True, "RolesChanging", f"until {until}, waiting for requests on nodes that change role to finish"
     if not handover.settled(live.engine) and (drain := live.draining) is not None:
-        return True, "RolesChanging", f"other sizes count when the drain of {', '.join(sorted(drain.nodes))} is over"
+        nodes = ", ".join(sorted(drain.nodes))
+        return True, "RolesChanging", f"the new sizes take effect when the drain of {nodes} has ended"
     if not handover.lacks_nodes(live.engine):
         return False, "Settled", ""
     if live.layout.loading.nodes:
-        return True, "NodesLoading", f"{', '.join(sorted(live.layout.loading.nodes))} load before they are used"
+        return True, "NodesLoading", f"{', '.join(sorted(live.layout.loading.nodes))} loading before use"
     if (scale := handover.scale) is not None:
         there = len(live.engine.deployment.pools.nodes)
-        why = f"asked for {counted(scale.nodes, 'node')}, {there} serving, in pools as near as they allow"
+        why = f"{there} of {counted(scale.nodes, 'requested node')} serving, split as near the request as possible"
         return True, "LacksNodes", why
     return False, "Settled", ""
 
 
 def use_machine(live: LiveDeployment, machine: str | None, machines: Mapping[str, Calibration]) -> bool:
-    """Time a deployment that had no machine so far on this one; whether it had none, and there is one."""
+    """Set the machine of a deployment that has none yet. Return whether it was set."""
     if live.spec.machine is not None or machine is None or machine not in machines:
         return False
     live.spec = naming(live.spec, machine)
@@ -110,7 +113,7 @@ def use_machine(live: LiveDeployment, machine: str | None, machines: Mapping[str
 def settle_machine(
     store: InferStore, live: LiveDeployment, view: Any | None, machines: Mapping[str, Calibration]
 ) -> None:
-    """Have the machine that this view shows for good, and write it down."""
+    """If the deployment has no machine yet, fix the one that this view shows, and store it."""
     if not use_machine(live, found_machine(view), machines):
         return
     with store.records.transaction() as session:

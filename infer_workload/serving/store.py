@@ -1,7 +1,5 @@
-"""The table of deployments, as requested and as laid out.
-
-What an engine holds (requests, caches) is soft state and is in no table.
-"""
+"""The table of deployments, as requested and as laid out. An engine's requests and caches are soft state and are not
+stored."""
 
 from __future__ import annotations
 
@@ -42,8 +40,8 @@ class DeploymentRow(TimedStateRow, Base):
         return DeploymentRequest.from_stored(self.request)
 
     def drains_already(self, request: DrainRequest, draining: Drain | None) -> bool:
-        """Whether the same nodes drain. They do so for the operation that asks, from now on: whichever asked before is
-        over, as an instance has one under way. So it is noted in `draining`, too."""
+        """Whether the same nodes are already draining. If so, the drain now belongs to the new requester, here and in
+        `draining`: the former operation has ended, as an instance has only one at a time."""
         if not self.drain or set(self.drain["nodes"]) != set(request.nodes):
             return False
         if request.by and request.by != self.drain.get("by"):
@@ -59,7 +57,7 @@ class DeploymentRow(TimedStateRow, Base):
 
 
 class InferStore:
-    """The tables, asked in the words of the domain."""
+    """Queries of the deployments table."""
 
     def __init__(self, records: Database) -> None:
         self.records = records

@@ -1,7 +1,7 @@
-"""What deployments follow besides requests: the fabric, the power of their nodes, the memory of their caches, and what
-others send on their ports.
+"""Watchers of what deployments depend on: the fabric, node power, cache memory, and the traffic of others on their
+ports.
 
-Each verb is one look, made again and again for as long as the process lives; it returns a sentence on what it found.
+Each method is one check, repeated as long as the process lives; it returns a sentence on what it found.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Unavailable
 
 HOLD_S = (3.0, 1.0)
-"""A look at the hardware holds a pool this long, emulated and at least of the wall: about three looks."""
+"""How long one check of the hardware pauses a pool (emulated seconds, minimum of wall seconds): about three checks."""
 
 
 class Watchers:
-    """Of the deployments of one process. Where there is no hardware, nothing is dark and nobody else sends."""
+    """The watchers of one process's deployments. Without hardware, no node is without power and nobody else sends."""
 
     def __init__(
         self,
@@ -58,9 +58,9 @@ class Watchers:
         self._off: frozenset[str] = frozenset()
 
     async def follow_fabric(self) -> str:
-        """Look at every instance's view once; lay out again where its generation has moved."""
+        """Read every instance's view once, and lay out again if it has changed."""
         if self._hardware is not None and self._live:
-            with suppress(Unavailable):  # what was up last is up still, as far as anybody knows
+            with suppress(Unavailable):  # keep the last known answer
                 self._up, self._off = await self._hardware.up_and_off()
         for instance in dict.fromkeys(live.spec.instance for live in list(self._live.values())):
             view = await self._views.fabric_view(instance)
@@ -73,12 +73,12 @@ class Watchers:
         return f"{len(self._live)} deployments follow their fabric"
 
     async def observe_power(self) -> str:
-        """What loss of power does to the workload at once: with a decode rank dark, no step ends.
+        """Apply the immediate effect of power loss: while a decode rank has no power, no step finishes.
 
-        Each look holds the decode pools of the nodes concerned until well after the next one.
+        Each check pauses the affected decode pools until well after the next one.
         """
         if self._hardware is None or not self._live:
-            return "nothing runs"
+            return "no deployment to watch"
         dark = await self._hardware.unpowered()
         now = self._clock.now()
         current = sum(
@@ -87,38 +87,38 @@ class Watchers:
         )
         if current:
             self._player.nudge()
-        return f"{current} decode pools are held by ranks without power"
+        return f"{current} decode pools paused by ranks without power"
 
     async def hold_memory(self) -> str:
-        """Have the memory that caches need, and no other."""
+        """Reconcile the memory of the caches."""
         if self._cache_memory is None:
-            return "nobody is asked for memory"
+            return "memory is not allocated"
         return await self._cache_memory.reconcile()
 
     async def show_traffic(self) -> str:
-        """Put what the deployments send on the emulated ports, and take the time that it takes there beside others."""
+        """Put the deployments' traffic on the emulated ports, and time it with the contention found there."""
         if self._traffic is None:
-            return "there is no hardware"
+            return "no emulated hardware"
         reported = await self._traffic.tell(list(self._live.values()), self._clock.now())
         changed = await self._traffic.listen(list(self._live.values()), self._clock.now())
         if changed:
             self._player.nudge()
-        return f"{reported} loads reported, {changed} deployments at another pace"
+        return f"{reported} loads reported, timing of {changed} deployments changed"
 
     def _on(self, instance: str) -> list[LiveDeployment]:
         return on_instance(self._live.values(), instance)
 
     def _serve_on(self, lives: Sequence[LiveDeployment], view: Any | None, follows: Mapping[str, str]) -> None:
-        """Have all that is on an instance serve on what this FabricView shows, each on its part and where that is of
-        its machine. Roles that nobody plays any more are forgotten first: no node is ever written down as two
-        deployments'."""
+        """Let the deployments of an instance serve on this FabricView, each on its part, if that is of its machine.
+        Roles on nodes that a deployment no longer has are forgotten first, so that no node is ever recorded for two
+        deployments."""
         fabrics, others = dict[str, Fabric](), dict[str, str]()
         for live in lives:
             settle_machine(self._store, live, view, self._machines)
             others[live.name] = other_machine(live.spec.machine, view, self._machines)
             if view is not None and not others[live.name]:
                 whole = Fabric.of(view, live.layout.calibration)
-                fabrics[live.name] = whole.leaving_out(self._off)  # what is switched off is as good as gone
+                fabrics[live.name] = whole.leaving_out(self._off)  # a node that is switched off cannot be used
         there = [live for live in lives if live.name in fabrics]
         parts = parts_of(fabrics[there[0].name], there, follows) if there else {}
         for live in there:

@@ -1,9 +1,9 @@
-"""How much work comes in, in nodes that it would keep busy: what an autoscaler wants to know of a deployment.
+"""Demand on a deployment in nodes that it would keep busy: the signal for an autoscaler.
 
-What comes in is counted at the door, for what leaves looks flat under overload. A prompt costs its uncached tokens at
-the rate of a prefill instance with full chunks; an answer keeps a place on a decode die for as long as the objective
-gives it, and a die has as many places as it can serve within the objective. The two are set against the share of the
-nodes that plays each role, so one number says how many nodes there should be at the present proportions.
+Demand is counted on arrival, because throughput is flat under overload. A prompt costs its uncached tokens at the rate
+of a prefill instance with full chunks. An answer occupies a place on a decode die for as long as it takes at the
+objective, and a die has as many places as it can serve within the objective. Each is divided by the share of nodes in
+its role, so that one number says how many nodes are needed at the present ratio of the roles.
 """
 
 from __future__ import annotations
@@ -19,19 +19,19 @@ from infer_workload.serving.live.live_deployment import LiveDeployment
 from infer_workload.timing.decode import DecodeTiming
 
 TPOT_OBJECTIVE_S = 0.05
-"""The paper's objective for a token of an answer."""
+"""The paper's objective for the time per token of an answer."""
 ANSWERS_OVER_S = 30.0
-"""Answers are counted for so long at least: they stay, and those of a moment say little."""
+"""The shortest time over which the rate of answers is measured: they last long, and a shorter sample is noise."""
 CHUNK_TOKENS = 32_768
 ANSWER_TOKENS, PROMPT_TOKENS = 512.0, 4096.0
-"""Assumed of requests until some have come and gone."""
+"""Lengths assumed until requests have finished."""
 CACHE_KEPT_S = 600.0
-"""So long a block is to lie in the context cache, by assumption: a turn of a conversation comes within minutes."""
+"""How long the context cache should keep a block (assumed): the next turn of a conversation comes within minutes."""
 
 
 def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = TPOT_OBJECTIVE_S) -> WorkView | None:
-    """With that objective for a token of an answer. None while it does not serve, or has not for a whole window, or
-    while a plane carries nothing of what it sends: what nobody could do now does not tell how many there should be."""
+    """The demand at that objective for time per token. None until the deployment has served for a whole window, and
+    while a plane it needs carries nothing: then no number of nodes would be enough, and there is none to report."""
     engine = live.engine
     if engine is None or not live.serves or now - live.layout.loading.serves_from < window_s:
         return None
@@ -76,14 +76,14 @@ def work_of(live: LiveDeployment, now: float, window_s: float, tpot_s: float = T
 
 
 def _per_s(live: LiveDeployment, now: float, over_s: float) -> float:
-    """Requests a second. Answers that stay for long are counted for longer: of a burst the higher of rate and places
-    would say twice what it comes to."""
+    """Requests per second over `over_s`. The caller takes longer for long answers: in a burst, the higher of the
+    short-term rate and the occupied places would be twice the real demand."""
     over_s = min(over_s, now - live.layout.loading.serves_from)
     return live.statistics.arrivals(now, over_s)[0] / over_s
 
 
 def _caching_nodes(engine: Engine, new_tokens_per_second: float) -> float:
-    """Nodes whose memory holds the blocks that come for `CACHE_KEPT_S`: Little's law on bytes."""
+    """Nodes whose memory holds the blocks added in `CACHE_KEPT_S`: Little's law on bytes."""
     deployment = engine.deployment
     if not deployment.cache_blocks:
         return 0.0
@@ -92,7 +92,7 @@ def _caching_nodes(engine: Engine, new_tokens_per_second: float) -> float:
 
 
 def _token_s(engine: Engine, prompt: float) -> float:
-    """Seconds of a prefill node for one new token, in full chunks of such prompts."""
+    """Node-seconds of prefill per new token, in full chunks of prompts of that length."""
     length = max(1, round(prompt))
     count = max(1, CHUNK_TOKENS // length)
     instance = engine.prefill.instances[0]
@@ -100,7 +100,7 @@ def _token_s(engine: Engine, prompt: float) -> float:
 
 
 def batch_within(timing: DecodeTiming, context: float, room: float, within_s: float = TPOT_OBJECTIVE_S) -> int:
-    """Requests on each die, of so many tokens, that its memory has room for and that still get their tokens in time."""
+    """The most requests of `context` tokens per die that fit its `room` (tokens) and keep the time per token."""
     low, high = 1, max(1, int(room / context))
     while low < high:
         middle = (low + high + 1) // 2

@@ -1,10 +1,10 @@
-"""WorkloadTraffic: what a deployment sends, put on the emulated ports, and what it gets there beside everybody else.
+"""WorkloadTraffic: puts a deployment's traffic on the emulated ports, and reads back the bandwidth it gets there.
 
-Dispatch and combine of decode and of each prefill instance, KV on its way from prefill to decode, and blocks read out
-of the caching pool: each moves so many bytes over a while, and that rate goes over the ports of the nodes, where
-MatrixLink's counters see it. It is reported again only when it changed by a tenth: the fabric works its rates out
-again each time. These flows come in bursts, so back comes what a burst gets while others send what they do. That is
-how fast tokens come: a neighbour's traffic, a floor and a lost link are felt here and nowhere else.
+The flows are dispatch and combine of decode and of each prefill instance, KV transfers from prefill to decode, and
+reads of cached blocks. The mean rate of each is put on the ports of the nodes, where MatrixLink's counters see it. A
+rate is reported again only when it changed by a tenth, because the fabric recomputes its rates each time. The flows
+come in bursts, so the answer is the bandwidth of a burst beside the others' traffic. That determines the time of
+tokens: this is the only way in which neighbours, floors and lost links affect it.
 """
 
 from __future__ import annotations
@@ -21,27 +21,29 @@ from matrixcommon.model.resource_key import name_of, sibling
 
 PREFIX = "infer-"
 MEAN_S = 30.0
-"""What comes now and then (prefill, KV, cache) is the mean of at least so many emulated seconds."""
+"""Intermittent traffic (prefill, KV, cache) is averaged over at least that many emulated seconds."""
 
 
 @dataclass
 class Means:
-    """Rates of an engine's counters between two looks at least MEAN_S apart, a second."""
+    """Rates per second of an engine's counters, between two samples at least MEAN_S apart."""
 
     at: float
     counted: dict[str, float]
     rates: dict[str, float] = field(default_factory=dict)
 
-    def look(self, now: float, counted: dict[str, float]) -> dict[str, float]:
-        took = now - self.at
-        if took >= MEAN_S:
-            self.rates = {name: max(0.0, total - self.counted.get(name, 0.0)) / took for name, total in counted.items()}
+    def sample(self, now: float, counted: dict[str, float]) -> dict[str, float]:
+        """Update the rates if the last sample is old enough, and return them."""
+        elapsed = now - self.at
+        if elapsed >= MEAN_S:
+            before = self.counted
+            self.rates = {name: max(0.0, total - before.get(name, 0.0)) / elapsed for name, total in counted.items()}
             self.at, self.counted = now, counted
         return self.rates
 
 
 def decode_gbps(engine: Engine) -> float:
-    """GB/s that leave a decode node for others, per NPU."""
+    """GB/s that a decode node sends to others, per NPU."""
     dies, machine = len(engine.pool.dies), engine.deployment.calibration
     if engine.pool.step_s <= 0 or engine.pool.active == 0:
         return 0.0
@@ -50,8 +52,8 @@ def decode_gbps(engine: Engine) -> float:
 
 
 def counted(engine: Engine) -> dict[str, float]:
-    """Bytes that each kind of traffic has moved: of prefill instances from a die to other nodes, in all of KV and
-    cache."""
+    """Bytes moved so far by each kind of traffic: per die for the exchange of a prefill instance with other nodes,
+    in total for KV and cache."""
     found = {"kv": engine.transferred_bytes, "cache": engine.prefill.fetched_bytes}
     for instance in engine.prefill.instances:
         found[f"p{instance.number}"] = instance.prefilled_tokens * instance.timing.leaving_bytes_per_token
@@ -59,7 +61,7 @@ def counted(engine: Engine) -> dict[str, float]:
 
 
 def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, WorkloadLoad]:
-    """What a deployment sends, by the load's name; nothing while it does not serve."""
+    """The traffic of a deployment, by the load's name; empty while it does not serve."""
     engine = live.engine
     if engine is None or not live.serves:
         return {}
@@ -91,23 +93,24 @@ def loads_of(live: LiveDeployment, means: dict[str, float]) -> dict[str, Workloa
 
 
 class WorkloadTraffic:
-    """Keeps the loads on the hardware to what deployments send. After a start the first look finds those that an
-    earlier life left there."""
+    """Keeps the loads on the hardware equal to what deployments send. The first call after a start finds the loads that
+    a former process left there."""
 
     def __init__(self, hardware: Hardware) -> None:
         self._hardware = hardware
         self._offered: dict[str, WorkloadLoad | None] | None = None
         self._means: dict[Engine, Means] = {}
-        """Each engine counts from nothing, whatever the one before it under its deployment's name had counted."""
+        """By engine rather than name, since a deployment's next engine counts from zero."""
 
     async def tell(self, lives: Iterable[LiveDeployment], now: float) -> int:
-        """Bring the loads up to date; how many were reported. Raises Unavailable where the hardware cannot be asked."""
+        """Bring the loads up to date. Return how many were reported. Raises Unavailable if the hardware does not
+        answer."""
         known, self._means, loads = self._means, {}, dict[str, WorkloadLoad]()
         for live in lives:
             if (engine := live.engine) is not None:
                 moved = counted(engine)
                 means = self._means[engine] = known.get(engine) or Means(now, moved)
-                loads |= loads_of(live, means.look(now, moved))
+                loads |= loads_of(live, means.sample(now, moved))
         if self._offered is None:
             self._offered = {
                 name: None for name in await self._hardware.traffic_names() if name_of(name).startswith(PREFIX)
@@ -125,8 +128,8 @@ class WorkloadTraffic:
         return reported
 
     async def listen(self, lives: Iterable[LiveDeployment], now: float) -> int:
-        """Have deployments take the time that their flows take beside others' now; how many changed theirs. Raises
-        Unavailable where the hardware cannot be asked."""
+        """Time the deployments' flows with the present contention. Return how many changed. Raises Unavailable if the
+        hardware does not answer."""
         offered = {name: load for name, load in (self._offered or {}).items() if load is not None}
         if not offered:
             return 0

@@ -1,4 +1,1 @@
-"""How long a step takes, from operators, dies and the fabric.
-
-Pure: no queue, no request.
-"""
+"""The duration of a step, from operators, dies and the fabric. Pure functions: no queues, no requests."""

@@ -1,4 +1,1 @@
-"""Traces and generators of requests.
-
-It serves nothing.
-"""
+"""Traces and generators of requests."""

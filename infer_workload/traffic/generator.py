@@ -1,10 +1,10 @@
-"""Where requests come from: a recorded trace, or a seeded generator of the same shape.
+"""Sources of requests: a recorded trace, or a seeded generator of the same shape.
 
 A trace is JSON lines in the format published with Mooncake (plain or gzip): `timestamp` in ms, `input_length`,
 `output_length`, and `hash_ids`, one number for each 512-token block of the prompt; prompts that begin with the same
-numbers begin with the same text. `priority`, where a line has one, is vLLM's: lower ones first. The recorder wrote
-arrivals in batches some 3 s apart; they are spread evenly over the time to the next batch, so that queueing is not an
-artefact of the recording.
+numbers begin with the same text. `priority` is optional and vLLM's: lower values first. The recorder wrote arrivals in
+batches about 3 s apart; they are spread evenly over the time to the next batch, so that queueing is not an artefact of
+the recording.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ import orjson
 from matrixcommon.model.yaml_text import packaged_yaml
 
 BATCH_S_MAX = 3.0
-"""No batch of the trace is spread over more than this, its recorder's period."""
+"""The longest time over which a batch of a trace is spread: the recorder's period."""
 
 BLOCK_TOKENS = 512
-"""Tokens of the blocks that `hash_ids` of a trace stand for."""
+"""Tokens per block of a trace's `hash_ids`."""
 
 OPEN_CONVERSATIONS_MAX = 4096
 
 
 LATEST_S = 1e11
-"""Three thousand years. A float tells moments of then 15 microseconds apart, and later ones less and less."""
+"""The latest arrival, three thousand years: there a float resolves 15 microseconds, and later ever less."""
 
 
 class BadTrace(ValueError):
-    """A line that is no request; the message has its number."""
+    """A trace that cannot be read, or a line that is not a request; the message has its number."""
 
 
 class Arrival(NamedTuple):
@@ -54,8 +54,8 @@ class Arrival(NamedTuple):
 
 
 def blocks_of(arrival: Arrival, block_tokens: int) -> tuple[int, ...]:
-    """The prefix hashes of the prompt's blocks of that size. One that is not a trace's is known by the trace's block
-    that it ends in, and where: prompts that share that one share it."""
+    """The prefix hashes of the prompt's blocks of that size. A block of another size than the trace's is identified by
+    the trace block in which it ends, and the offset there: prompts that share that trace block share it."""
     if block_tokens == BLOCK_TOKENS:
         return arrival.blocks
     hashed = min(arrival.input_tokens, len(arrival.blocks) * BLOCK_TOKENS)
@@ -68,14 +68,15 @@ def blocks_of(arrival: Arrival, block_tokens: int) -> tuple[int, ...]:
 
 
 def read_trace(path: Path) -> list[Arrival]:
-    """All requests of a trace in order of arrival. Raises BadTrace for a line that is none, OSError for no file."""
+    """All requests of a trace in order of arrival. Raises BadTrace for a line that is not a request or an unreadable
+    file, OSError if it cannot be opened."""
     try:
         with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
             entries = [_parsed(number, line) for number, line in enumerate(lines, 1) if line.strip()]
     except (EOFError, zlib.error) as wrong:
         raise BadTrace(f"{path.name} cannot be read: {wrong}") from wrong
     if not entries:
-        raise BadTrace(f"{path.name} holds no request")
+        raise BadTrace(f"{path.name} has no requests")
     entries.sort(key=lambda entry: entry.at_s)
     return list(_spread(entries))
 
@@ -84,7 +85,7 @@ def _parsed(number: int, line: bytes) -> Arrival:
     try:
         entry = orjson.loads(line)
         if not isinstance(entry, dict):
-            raise TypeError("an object is accepted")
+            raise TypeError("it must be a JSON object")
         arrival = Arrival(
             _number(entry, "timestamp") / 1000.0,
             _whole(entry, "input_length"),
@@ -93,15 +94,14 @@ def _parsed(number: int, line: bytes) -> Arrival:
             _whole(entry, "priority") if "priority" in entry else 0,
         )
     except orjson.JSONDecodeError as wrong:
-        raise BadTrace(f"line {number} is no JSON: {wrong}") from wrong
+        raise BadTrace(f"line {number} is not JSON: {wrong}") from wrong
     except KeyError as lacks:
-        raise BadTrace(f"line {number} is no request of a trace: it has no {lacks}") from lacks
+        raise BadTrace(f"line {number} is not a trace request: {lacks} is missing") from lacks
     except (ValueError, TypeError, RecursionError) as wrong:
-        raise BadTrace(f"line {number} is no request of a trace: {wrong}") from wrong
+        raise BadTrace(f"line {number} is not a trace request: {wrong}") from wrong
     if arrival.input_tokens < 1 or arrival.output_tokens < 1 or not 0 <= arrival.at_s <= LATEST_S:
         raise BadTrace(
-            f"line {number}: lengths must be at least 1 and the timestamp finite, not negative and at most "
-            f"{LATEST_S * 1000:.0e} ms"
+            f"line {number}: lengths must be at least 1, and the timestamp from 0 to {LATEST_S * 1000:.0e} ms"
         )
     return arrival
 
@@ -109,20 +109,20 @@ def _parsed(number: int, line: bytes) -> Arrival:
 def _number(entry: dict[str, Any], name: str) -> float:
     value = entry[name]
     if type(value) not in (int, float):
-        raise ValueError(f"its {name} is no number: {str(value)[:40]!r}")
+        raise ValueError(f"{name} is not a number: {str(value)[:40]!r}")
     return float(value)
 
 
 def _whole(entry: dict[str, Any], name: str) -> int:
     value = _number(entry, name)
     if not value.is_integer():
-        raise ValueError(f"its {name} is no whole number")
+        raise ValueError(f"{name} is not an integer")
     return int(entry[name])
 
 
 def _hashes(given: Any) -> tuple[int, ...]:
     if not isinstance(given, list) or not set(map(type, given)) <= {int}:
-        raise ValueError("its hash_ids are no list of whole numbers")
+        raise ValueError("hash_ids is not a list of integers")
     return tuple(given)
 
 
@@ -177,10 +177,11 @@ def generate(
     input_tokens_max: int | None = None,
     first_block: int = 0,
 ) -> Iterator[Arrival]:
-    """Endless traffic of that shape: Poisson arrivals, lengths by the quantiles, conversations that come back.
+    """Endless traffic of that shape: Poisson arrivals, lengths by the quantiles, conversations of several turns.
 
-    A conversation's next turn repeats the whole blocks of its last prompt and continues; every prompt starts with the
-    system blocks. The same seed gives the same traffic. Blocks below `first_block` are somebody else's.
+    A conversation's next turn repeats the whole blocks of its last prompt and adds to them; every prompt starts with
+    the system blocks. The same seed gives the same traffic. New blocks are numbered from `first_block` on; blocks below
+    it belong to other traffic.
     """
     current, rng = shape or conversation_shape(), Random(seed)
     rate = requests_per_second or current.requests_per_second
@@ -208,7 +209,8 @@ def generate(
 
 
 def _due_turn(turns: list[tuple[float, tuple[int, ...]]], at: float, blocks: int) -> tuple[int, ...] | None:
-    """The longest waiting conversation whose next turn is due and whose prompt fits into that many blocks."""
+    """Remove and return the longest-waiting conversation whose next turn is due and whose prompt fits that many
+    blocks."""
     for place, (due, current) in enumerate(turns):
         if due > at:
             return None
@@ -224,7 +226,7 @@ def _insert(turns: list[tuple[float, tuple[int, ...]]], turn: tuple[float, tuple
 
 
 def quantile(table: Sequence[tuple[float, float]], share: float) -> float:
-    """The value at that share, straight in the logarithm between the table's points."""
+    """The value at that share, interpolated between the table's points linearly in the logarithm."""
     for (low, small), (high, large) in pairwise(table):
         if share <= high:
             part = (share - low) / (high - low)

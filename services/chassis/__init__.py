@@ -1,1 +1,1 @@
-"""What every process stands on: settings, logging, database, HTTP in and out, watchers."""
+"""The common base of every process: settings, logging, database, HTTP server and client, watchers."""

@@ -1,8 +1,8 @@
 """Bearer tokens: each belongs to a project and a role.
 
 The file holds digests, never tokens: a JSON object from the SHA-256 of a token to its `Principal`. It is read again
-when it changes, so what `matrixctl token create` and `token revoke` do works at once. Who changes it holds a lock on
-the file beside it, so that of two at once neither is lost.
+when it changes, so `matrixctl token create` and `token revoke` take effect at once. Writers hold a lock file beside it,
+so that of two concurrent changes neither is lost.
 """
 
 from __future__ import annotations
@@ -40,11 +40,11 @@ log = logging.getLogger(__name__)
 
 
 class DamagedTokens(MatrixError):
-    """The file of tokens makes no sense."""
+    """The file of tokens cannot be parsed."""
 
 
 class Tokens:
-    """The tokens of one file; without a file everybody is an admin (a service started alone, by hand)."""
+    """The tokens of one file. Without a file every caller is an admin (a service started by itself, by hand)."""
 
     def __init__(self, path: Path | None, wall: Callable[[], float] = time.time) -> None:
         self._path = path
@@ -53,18 +53,18 @@ class Tokens:
         self._known: dict[str, Principal] = {}
 
     def principal(self, authorization: str | None) -> Principal:
-        """Who the `Authorization` header stands for. Raises Unauthorized."""
+        """The principal of an `Authorization` header. Raises Unauthorized."""
         if self._path is None:
             return ANYONE
         if not authorization:
-            raise Unauthorized("no token: send 'Authorization: Bearer TOKEN' (`matrixctl token create` makes one)")
+            raise Unauthorized("no token: send 'Authorization: Bearer TOKEN' (made by `matrixctl token create`)")
         kind, _, token = authorization.partition(" ")
         token = token.strip() if kind.lower() == "bearer" else ""
         known = self._current().get(digest(token)) if token else None
         if known is None:
-            raise Unauthorized("this token is not one of ours")
+            raise Unauthorized("unknown token")
         if known.expires_at is not None and known.expires_at <= self._wall():
-            raise Unauthorized("this token has expired")
+            raise Unauthorized("the token has expired")
         return known
 
     def _current(self) -> dict[str, Principal]:
@@ -79,13 +79,13 @@ class Tokens:
                 self._known = {key: Principal(**value) for key, value in read_tokens(self._path).items()}
             except DamagedTokens as damaged:
                 log.error(damaged.message)
-                raise Unavailable("tokens cannot be read; the log says why") from damaged
+                raise Unavailable("the token file cannot be read; see the log") from damaged
             self._read_at = changed
         return self._known
 
 
 def read_tokens(path: Path) -> dict[str, Any]:
-    """What the file holds; nothing where there is none. Raises DamagedTokens."""
+    """The content of the file; empty if there is none. Raises DamagedTokens."""
     try:
         current: dict[str, Any] = json.loads(path.read_text())
         for value in current.values():
@@ -94,7 +94,7 @@ def read_tokens(path: Path) -> dict[str, Any]:
         return {}
     except (ValueError, TypeError, AttributeError) as wrong:
         raise DamagedTokens(
-            f"{path} is damaged ({wrong}); move it away: `matrixctl up` makes it anew, without the tokens you created"
+            f"{path} is damaged ({wrong}); move it away: `matrixctl up` recreates it, without the tokens you created"
         ) from wrong
     return current
 
@@ -106,31 +106,31 @@ def digest(token: str) -> str:
 def create_token(
     path: Path, name: str, project: str, role: str, nodes: str = "", expires_at: float | None = None
 ) -> str:
-    """A new token, its digest added to the file. The token itself is shown once and kept nowhere."""
+    """Create a token and add its digest to the file. The token itself is returned once and stored nowhere."""
     token = "cm_" + secrets.token_urlsafe(24)
     add_token(path, token, Principal(name, project, role, nodes, expires_at))
     return token
 
 
 def add_token(path: Path, token: str, principal: Principal) -> None:
-    """Make `token` known. Raises InvalidField."""
+    """Add a token to the file. Raises InvalidField."""
     if principal.role not in ROLES:
-        raise InvalidField(f"there is no role {principal.role!r}; use one of {', '.join(ROLES)}", field="role")
+        raise InvalidField(f"unknown role {principal.role!r}; use one of {', '.join(ROLES)}", field="role")
     if principal.project != EVERY_PROJECT and not RESOURCE_NAME.fullmatch(principal.project):
-        raise InvalidField(f"{principal.project!r} is no project's name", field="project")
+        raise InvalidField(f"{principal.project!r} is not a valid project name", field="project")
     if (principal.role == "agent") != bool(principal.nodes):
-        raise InvalidField("an agent's token names the nodes it speaks for, and no other does", field="nodes")
+        raise InvalidField("required for tokens of role agent, and allowed only for them", field="nodes")
     with _changing(path) as current:
         current[digest(token)] = {key: value for key, value in asdict(principal).items() if value not in ("", None)}
 
 
 def revoke_token(path: Path, which: str) -> list[str]:
-    """Forget the tokens of that name, or whose digest begins so; their digests. Raises NotFound."""
+    """Remove the tokens of that name, or whose digest begins with it, and return their digests. Raises NotFound."""
     with _changing(path) as current:
         gone = [key for key, value in current.items() if value["name"] == which]
         gone = gone or [key for key in current if len(which) >= 8 and key.startswith(which)]
         if not gone:
-            raise NotFound(f"there is no token of {which!r}", field="name")
+            raise NotFound(f"no token is named {which!r} or has a digest that begins so", field="name")
         for key in gone:
             del current[key]
     return gone
@@ -138,7 +138,7 @@ def revoke_token(path: Path, which: str) -> list[str]:
 
 @contextmanager
 def _changing(path: Path) -> Iterator[dict[str, Any]]:
-    """The file's content, written back changed. It is replaced in one step, so a reader never sees half of it."""
+    """Yield the file's content and write it back. The file is replaced atomically, so readers never see half of it."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)
     with path.with_suffix(".lock").open("a") as lock:
@@ -149,6 +149,6 @@ def _changing(path: Path) -> Iterator[dict[str, Any]]:
         draft.touch(0o600)
         draft.write_text(json.dumps(current, indent=1))
         draft.chmod(0o600)
-        if os.geteuid() == 0 and path.exists():  # changed by root, it stays the services'
+        if os.geteuid() == 0 and path.exists():  # changed by root: the services keep the ownership
             os.chown(draft, path.stat().st_uid, path.stat().st_gid)
         draft.replace(path)

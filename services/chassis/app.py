@@ -1,8 +1,7 @@
-"""create_app: the frame of every HTTP service.
+"""create_app: the common frame of every HTTP service.
 
-It adds what the product promises of each of them: /healthz, /readyz, /metrics, /openapi.json, problem documents,
-request ids and W3C trace context in and out, bearer tokens, a limit on bodies, and watchers that live as long as the
-process.
+It adds what every service has: /healthz, /readyz, /metrics, /openapi.json, problem documents, request ids and W3C trace
+context in and out, bearer tokens, a limit on bodies, and watchers that run as long as the process.
 """
 
 from __future__ import annotations
@@ -49,7 +48,7 @@ SPANS: TelemetryConfig = {
     "auto_configure": False,
     "exclude": lambda scope: scope["path"] in (*OPEN_PATHS, "/metrics"),
 }
-"""FastAPI's own server spans, where a provider is set (`tracing.py`), and nothing else of its telemetry."""
+"""Enable FastAPI's own server spans, if a provider is set (`tracing.py`), and nothing else of its telemetry."""
 _TRACEPARENT = re.compile(r"^00-[0-9a-f]{32}-[0-9a-f]{16}-[0-9a-f]{2}$")
 
 
@@ -72,13 +71,13 @@ def create_app(
     refuse: Refuse = problem_response,
     probes: Sequence[str] = (),
 ) -> FastAPI:
-    """A FastAPI application around `routers`, each of whose routes `access` has to declare.
+    """A FastAPI application around `routers`, all of whose routes must be declared in `access`.
 
-    `ready` returns None when the service can work, else a sentence that says what it waits for. `tasks` run beside the
-    watchers from start to stop, begun again where they fail; `led` and `led_tasks` likewise, only while this replica
-    leads. `registry` collects the service's own metrics beside those of its requests. `fences` refuse what is asked in
-    the name of a leader that another has followed. `refuse` is for a service some of whose clients know no problem
-    documents; `probes` are paths where its clients look for what /healthz says here.
+    `ready` returns None when the service can work, else what it waits for. `tasks` run beside the watchers from start
+    to stop, and are restarted if they fail; `led` and `led_tasks` likewise, but only while this replica leads.
+    `registry` collects the service's own metrics beside those of its requests. `fences` refuse requests made in the
+    name of a superseded leader. `refuse` is for a service with clients that do not know problem documents; `probes` are
+    additional paths for the answer of /healthz.
     """
     registry, routers = registry or CollectorRegistry(), tuple(routers)
     access.check(routers)
@@ -122,7 +121,7 @@ def create_app(
 def _running(
     beside: Sequence[Callable[[], Coroutine[Any, Any, None]]], on_stop: Callable[[], None]
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """The life of a process: all of `beside` from its start to its stop."""
+    """The lifespan of a process: everything in `beside` runs from start to stop."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -151,7 +150,7 @@ def _probes(app: FastAPI, ready: Callable[[], str | None], others: Sequence[str]
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> Response:
         waiting = ready()
-        # Two stacks on one machine may want one port: the header says whose answer this is.
+        # Two stacks on one host may try the same port: the header tells which process answers.
         return JSONResponse(
             {"ready": waiting is None, "waitingFor": waiting},
             200 if waiting is None else 503,
@@ -164,14 +163,12 @@ def _metrics(app: FastAPI, registry: CollectorRegistry) -> None:
     async def metrics(request: Request) -> Response:
         principal = principal_of(request)
         if principal.role not in VIEWERS or not principal.everywhere:
-            raise Forbidden(
-                "metrics name what is every project's: a viewer of all projects, or an admin, may read them"
-            )
+            raise Forbidden("metrics cover all projects: only a viewer or admin of all projects may read them")
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
 
 async def beside_requests(watchers: Sequence[Periodic], tasks: Sequence[Callable[[], Awaitable[Any]]]) -> None:
-    """For ever: what a process does besides answering."""
+    """Run a process's watchers and tasks forever."""
     running = [asyncio.create_task(watcher.run(), name=watcher.name) for watcher in watchers]
     running += [asyncio.create_task(supervised(task)) for task in tasks]
     try:
@@ -183,7 +180,7 @@ async def beside_requests(watchers: Sequence[Periodic], tasks: Sequence[Callable
 
 
 class Edge:
-    """What happens to every request before and after its route: identity, limit, id, trace and measure."""
+    """Middleware around every request: authentication, body limit, request id, trace and metrics."""
 
     def __init__(
         self,
@@ -253,25 +250,25 @@ class Edge:
             else:
                 await self._app(scope, receive if body is None else _replayed(body, receive), answering)
                 return
-        except Exception as wrong:  # here, and not further out, where nobody counts it
+        except Exception as wrong:  # handled here, since further out it would not be counted
             if begun:
                 raise
             response = self._refuse(as_error(wrong, scope["path"]), scope["path"])
         await response(scope, receive, answering)
 
     def _hear(self, principal: Principal, token: str | None) -> None:
-        """In which leader's name the request is made. Raises Forbidden, Malformed, StaleLeader."""
+        """Record the leader in whose name the request is made. Raises Forbidden, Malformed, StaleLeader."""
         if token is None or self._fences is None:
             return
         if principal.role != "admin" or not principal.everywhere:
-            raise Forbidden(f"{principal.name} leads no service: only an admin of all projects may send {HEADER}")
+            raise Forbidden(f"only an admin of all projects may send {HEADER}, not {principal.name}")
         fence = parse_fence(token)
         self._fences.hear(fence)
         ASKED_BY.set(fence)
 
     async def _limited(self, headers: dict[str, str], receive: Receive) -> bytes | None:
-        """The body, read whole when there is one, so that what is too large, or did not arrive whole, is refused before
-        anything happens."""
+        """Read the whole body, if there is one, so that a too large or incomplete one is refused before anything
+        happens."""
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return None
         length = headers.get("content-length", "")
@@ -280,16 +277,16 @@ class Edge:
         while more and max(declared, read) <= BODY_LIMIT_BYTES:
             message = await receive()
             if message["type"] == "http.disconnect":
-                raise Malformed("the connection was closed before the end of the body", field="body")
+                raise Malformed("the connection closed before the end of the body", field="body")
             chunks.append(message.get("body", b""))
             read, more = read + len(chunks[-1]), message.get("more_body", False)
         if max(declared, read) > BODY_LIMIT_BYTES:
-            raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
+            raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
         return b"".join(chunks)
 
 
 def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:
-    """`send` for answers that name nothing of other projects: documents, and problems too."""
+    """A `send` that hides other projects' names in answers, problem documents included."""
     if principal is None or principal.everywhere:
         return send
     started: Message | None = None
@@ -323,7 +320,7 @@ def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:
 
 
 def _replayed(body: bytes, receive: Receive) -> Receive:
-    """`receive` with the body, which has been read, in front again."""
+    """A `receive` that first returns the body, which has been read already."""
     given = False
 
     async def replay() -> Message:

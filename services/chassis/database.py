@@ -1,8 +1,8 @@
-"""A service's database: the engine, and the newest tables in it before the first request.
+"""A service's database: the engine, and migration to the newest tables before the first request.
 
-SQLite runs in WAL mode with full sync, so an acknowledged write survives the end of the process and of the machine.
-PostgreSQL is the same code behind another URL. A new database gets the present tables at once, as they are declared;
-one that an earlier version made is migrated, revision by revision. Alembic is imported only for that.
+SQLite runs in WAL mode with full sync, so an acknowledged write survives a crash of the process or the machine.
+PostgreSQL is the same code behind another URL. A new database gets the present tables at once, as declared; a database
+of an earlier version is migrated, revision by revision. Alembic is imported only for that.
 """
 
 from __future__ import annotations
@@ -31,8 +31,8 @@ log = logging.getLogger(__name__)
 CONNECT_TRIES = 60
 CONNECT_PAUSE_WALL_S = 0.5
 TRUSTED_IDLE_WALL_S = 1.0
-"""A connection that was used within this time is used again without trying it first: that would be a journey there and
-back for every transaction of a busy service."""
+"""A connection used within this time is reused without a ping, which would cost a busy service a round trip for every
+transaction."""
 
 
 def _json(value: Any) -> str:
@@ -40,26 +40,26 @@ def _json(value: Any) -> str:
 
 
 JSON: dict[str, Any] = {"json_serializer": _json, "json_deserializer": orjson.loads}
-"""How JSON columns are written and read."""
+"""Serializer and deserializer of JSON columns."""
 
 
 VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
-"""Where Alembic keeps the revision that a database's tables have."""
+"""Alembic's table with the revision of a database."""
 
 CREATING = 0x636D333834
-"""The number of PostgreSQL's advisory lock, any that nobody else uses: "cm384" in ASCII."""
+"""The number of the PostgreSQL advisory lock for migrations, chosen to be unique: "cm384" in ASCII."""
 
 
 class UnknownSchema(MatrixError):
-    """The tables are those of another version of this project."""
+    """The database has the tables of another version of this project."""
 
 
 @dataclass(frozen=True)
 class Migrations:
-    """The tables of a service as they are declared now, and the revisions that brought databases of before to them.
+    """The tables of a service as declared now, and the revisions that migrate older databases to them.
 
-    All services begin with the revision in `services/chassis/migrations`; what follows lies in a folder of the
-    service's own, written by `python -m tests.upkeep.revision`.
+    All services begin with the revision in `services/chassis/migrations`; later ones are in a folder of the service,
+    written by `python -m tests.upkeep.revision`.
     """
 
     service: str
@@ -71,7 +71,7 @@ class Migrations:
         return [here / "migrations" / "versions", here.parent / self.service / "migrations"]
 
     def revisions(self) -> tuple[set[str], str]:
-        """All revisions and the one that no other follows, read without importing them."""
+        """All revisions and the newest one, read without importing them."""
         followed: dict[str, str] = {}
         for file in (file for folder in self.folders for file in folder.glob("*.py")):
             found = dict(re.findall(r"^(revision|down_revision)\b[^=]*=\W*(\w+)", file.read_text(), re.MULTILINE))
@@ -82,7 +82,7 @@ class Migrations:
         return set(followed), heads.pop()
 
     def config(self, engine: Engine) -> Any:
-        """How Alembic is to run on that engine."""
+        """Alembic's configuration for that engine."""
         from alembic.config import Config
 
         config = Config()
@@ -96,22 +96,22 @@ class Migrations:
 
 
 class DatabaseEngine:
-    """The engine of one service and a maker of sessions."""
+    """The engine of one service and its session factory."""
 
     def __init__(self, url: str) -> None:
         self.url = url
         self.shared = not url.startswith("sqlite")
-        """Whether replicas of the service may write into it; a file is one process's."""
+        """Whether several replicas of the service may use it; a SQLite file belongs to one process."""
         self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
         if wanted():
             trace_statements(self.engine)
-        # Whoever uses one after its end would begin a transaction that nobody ends.
+        # A session used after its end raises, instead of beginning a transaction that is never ended.
         self.sessions: sessionmaker[CachingSession] = sessionmaker(
             self.engine, class_=CachingSession, expire_on_commit=False, close_resets_only=False
         )
 
     def migrate(self, migrations: Migrations) -> None:
-        """Bring the tables to the newest revision. Waits for a database that is still starting."""
+        """Migrate the tables to the newest revision. Waits for a database that is still starting."""
         known, newest = migrations.revisions()
         for attempt in range(CONNECT_TRIES):
             try:
@@ -121,7 +121,7 @@ class DatabaseEngine:
                 passes = not self.url.startswith("sqlite") or "locked" in str(wrong)
                 if not passes or attempt == CONNECT_TRIES - 1:
                     raise
-                log.warning("database is not there yet", extra={"attempt": attempt, "why": sentence(wrong)})
+                log.warning("waiting for the database", extra={"attempt": attempt, "why": sentence(wrong)})
                 time.sleep(CONNECT_PAUSE_WALL_S)
         if current == newest:
             return
@@ -136,7 +136,7 @@ class DatabaseEngine:
         command.upgrade(migrations.config(self.engine), "head")
 
     def _created(self, tables: MetaData, newest: str) -> str | None:
-        """The revision of the database. A new one is given all tables first, by one of the processes that want them."""
+        """The revision of the database. In a new one all tables are created first, by the first process to lock it."""
         with self.engine.begin() as connection:
             if not inspect(connection).has_table(VERSION.name):
                 lock(connection)
@@ -151,13 +151,13 @@ class DatabaseEngine:
 
 
 def opened(settings: ServiceSettings, migrations: Migrations) -> DatabaseEngine:
-    """A process's database with the newest tables; the process ends with a sentence where it cannot be used, or has
-    another version's. Raises InvalidField for a URL that is none."""
+    """Open a process's database and migrate it. Exits with one line if it cannot be used or has the tables of another
+    version. Raises InvalidField for an invalid URL."""
     url = settings.database_url(migrations.service)
     try:
         database = DatabaseEngine(url)
     except (ArgumentError, ImportError, ValueError) as wrong:
-        raise InvalidField(f"{printable(url)}: {wrong}; give {ACCEPTED}", field="database") from wrong
+        raise InvalidField(f"{printable(url)}: {wrong}; use {ACCEPTED}", field="database") from wrong
     try:
         database.migrate(migrations)
     except UnknownSchema as refused:
@@ -168,18 +168,18 @@ def opened(settings: ServiceSettings, migrations: Migrations) -> DatabaseEngine:
 
 
 def unusable(settings: ServiceSettings, service: str, wrong: DBAPIError) -> SystemExit:
-    """The end of a process at its start: which setting names the database, and what is wrong with that."""
+    """The exit of a process whose database cannot be used: which setting names it, and what is wrong."""
     given = "--database (CLOUDMATRIX_DATABASE)" if settings.database else "--state (CLOUDMATRIX_STATE)"
     return SystemExit(f"{service}: {given}: {printable(settings.database_url(service))}: {sentence(wrong)}")
 
 
 def sentence(wrong: DBAPIError) -> str:
-    """What the database says, in one line."""
+    """The database's message, in one line."""
     return " ".join(str(wrong.orig).split())
 
 
 def lock(connection: Connection) -> None:
-    """Until the end of this transaction nobody else creates or migrates tables in this database."""
+    """Lock out other processes that create or migrate tables, until the end of this transaction."""
     if connection.dialect.name == "postgresql":
         connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
     else:
@@ -198,8 +198,8 @@ def _sqlite(url: str) -> Engine:
 
 
 def _server(url: str) -> Engine:
-    """A connection that has lain idle is tried before it is used: the server may have gone and come back. The one used
-    last is used next: it has the statements prepared."""
+    """An engine for a server. An idle connection is pinged before use, as the server may have restarted. The connection
+    used last is used next, as it has the statements prepared."""
     engine = create_engine(url, connect_args={"options": session_options()}, pool_use_lifo=True, **JSON)
 
     @event.listens_for(engine, "checkin")
@@ -213,19 +213,19 @@ def _server(url: str) -> Engine:
         try:
             engine.dialect.do_ping(connection)
         except engine.dialect.loaded_dbapi.Error as wrong:
-            raise DisconnectionError("the connection has gone") from wrong
+            raise DisconnectionError("the connection is gone") from wrong
 
     return engine
 
 
 REFUSALS = frozenset({"25006", "25P03"})
-"""What PostgreSQL reports as an internal error, and is none of ours: a standby that takes no writes, a transaction that
-stood still for too long."""
+"""SQLSTATEs that SQLAlchemy reports as internal errors although they are the server's: a read-only standby, and a
+transaction that was idle for too long."""
 
 
 def database_refuses(wrong: Exception) -> str | None:
-    """Why the database cannot do it now, whatever was asked: it is away, busy, full, or takes no writes; None where it
-    is not that. A trigger of SQLite's says the last by its message only."""
+    """Why the database cannot serve any such statement now: it is down, busy, full or read-only. None for any other
+    exception. A read-only trigger in SQLite is recognised by its message."""
     if not isinstance(wrong, DBAPIError):
         return None
     refused = getattr(wrong.orig, "sqlstate", None) in REFUSALS or "readonly database" in str(wrong.orig)

@@ -1,4 +1,4 @@
-"""Which databases a process can be given: a SQLite file, or one on a PostgreSQL server through psycopg."""
+"""Accepted database URLs: a SQLite file, or a database on a PostgreSQL server through psycopg."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ _SERVER = re.compile(r"postgresql(\+psycopg)?://.*", re.DOTALL)
 
 
 def check_database_url(url: str) -> None:
-    """Raises ValueError, which says what is accepted, for the URL of any other database."""
+    """Raise ValueError, saying what is accepted, for any other URL."""
     if not (_FILE.fullmatch(url) or _SERVER.fullmatch(url)):
-        raise ValueError(f"{printable(url)[:200]!r} is no database to be used here; give {ACCEPTED}")
+        raise ValueError(f"{printable(url)[:200]!r} is not a supported database URL; use {ACCEPTED}")
 
 
 def printable(url: str) -> str:

@@ -1,4 +1,4 @@
-"""The Date of answers in emulated time, which is the time that everything in them is told in."""
+"""The Date header of answers in emulated time, like all times in them."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from matrixcommon.model.clock import Clock
 
 
 class EmulatedDate:
-    """An application whose answers bear the date of a clock; it is formatted once a second of that. An answer that is
-    another server's and bears its date keeps that one (RFC 9110, 6.6.1)."""
+    """Middleware that adds a Date header with the time of a clock, formatted once per second. A relayed answer that has
+    a Date keeps it (RFC 9110, 6.6.1)."""
 
     def __init__(self, app: ASGIApp, clock: Clock) -> None:
         self._app = app
@@ -35,7 +35,7 @@ class EmulatedDate:
         await self._app(scope, receive, dated)
 
     def date(self) -> bytes:
-        """As RFC 9110 wants it."""
+        """The date in RFC 9110's format."""
         second = int(self._clock.now())
         if second != self._second:
             self._second, self._date = second, formatdate(second, usegmt=True).encode()

@@ -1,16 +1,16 @@
-"""How a long-lived process collects garbage: seldom, and not among what stays as long as the process."""
+"""Garbage collection of long-lived processes: seldom, and not of objects that live as long as the process."""
 
 import gc
 
 COLLECT_EVERY = 10_000
-"""Objects more than were freed, until the young ones are looked through. After a freeze Python counts what lives long
-from nothing, so with its own 700 all of it was looked through every few hundred requests: a tenth of their time."""
+"""Net allocations before the youngest generation is collected. After a freeze Python counts long-lived objects from
+zero, so with its default of 700 a full collection ran every few hundred requests, a tenth of their time."""
 
 
 def keep_what_is_there(collect_every: int = COLLECT_EVERY) -> None:
-    """To be called once a process is built: what there is now stays, so it is not looked at again, nor are pages
-    touched that other processes share. What only building it took does not stay. Whoever turned the collector off to
-    be built sooner has it on again."""
+    """Call once a process is built. Garbage of the start-up is freed; all other present objects are excluded from
+    collection, which also leaves memory pages shared with other processes untouched. Turns the collector on, if it was
+    turned off for a faster start."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(collect_every)

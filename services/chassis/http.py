@@ -1,4 +1,4 @@
-"""The way out: an httpx client per service called, with a deadline, the caller's token, request id, trace and fence."""
+"""HTTP clients: one httpx client per called service, with a deadline, a token, request id, trace and fence."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from services.chassis.tracing import wanted
 
 DEADLINE_WALL_S = 10.0
 CONNECTIONS_MAX, KEPT_MAX = 100, 20
-"""Of one client to its service, and those that are kept when nobody uses them."""
+"""Most connections of one client to its service, and how many idle ones are kept."""
 
 
 class _NoCookies(httpx.Cookies):
-    """Services set none, and looking for them in an answer takes longer than reading it."""
+    """Ignores cookies: services set none, and looking for them in an answer takes longer than reading it."""
 
     def extract_cookies(self, response: httpx.Response) -> None:
         return
@@ -36,8 +36,8 @@ class _Client(httpx.AsyncClient):
 
 
 class TracedTransport(httpx.AsyncBaseTransport):
-    """A client span, up to the head of the answer, for each request made while a span is recorded. Polls and reports
-    that belong to no trace say so to whom they ask."""
+    """Records a client span, up to the head of the answer, for each request made while a span is recorded. Requests
+    outside a trace, such as polls and reports, are marked as not sampled."""
 
     def __init__(self, inner: httpx.AsyncBaseTransport) -> None:
         self._inner = inner
@@ -66,7 +66,7 @@ async def _identify(request: httpx.Request) -> None:
         request.headers.setdefault(HEADER, fence.token)
     if TRACEPARENT.get():
         version, trace_id, _, flags = TRACEPARENT.get().split("-")
-        flags = "00" if wanted() else flags  # a span that is recorded speaks for itself: see TracedTransport
+        flags = "00" if wanted() else flags  # TracedTransport overrides it for requests with a recorded span
         request.headers.setdefault("traceparent", f"{version}-{trace_id}-{secrets.token_hex(8)}-{flags}")
     elif wanted():
         request.headers.setdefault("traceparent", f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00")
@@ -79,10 +79,10 @@ def http_client(
     connections_max: int | None = CONNECTIONS_MAX,
 ) -> httpx.AsyncClient:
     """A client for the service at `base_url`. It retries a refused connection, never a request that was sent. Beyond
-    `connections_max` (None: any number) requests wait for each other: a client that is everybody's has no such bound,
-    or whoever holds watches open would keep all others out.
+    `connections_max` (None: unlimited) requests wait for each other. A client shared by all users must be unlimited, or
+    open watches would lock everyone else out.
 
-    The system's certificates, some MB for each client, are loaded only where one is to be shown.
+    The system's certificates, some MB per client, are loaded only for https.
     """
     limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=KEPT_MAX)
     transport = transport or httpx.AsyncHTTPTransport(retries=1, verify=base_url.startswith("https"), limits=limits)
@@ -97,8 +97,8 @@ def http_client(
 
 
 class InProcess(httpx.AsyncBaseTransport):
-    """The way to an application in this process, for who is a client of its own service. Each request is a task: what
-    it sets for itself (its id, in whose name it is made) is not the caller's."""
+    """A transport to an application in this process, for clients of their own service. Each request runs as a task of
+    its own, so that context variables that it sets (request id, fence) do not leak to the caller."""
 
     def __init__(self, app: Any) -> None:
         self._transport = httpx.ASGITransport(app, raise_app_exceptions=False)

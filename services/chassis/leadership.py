@@ -1,12 +1,12 @@
-"""Leadership: of several replicas over one database one does what runs beside requests; the others stand by.
+"""Leadership: of several replicas on one database, one does the background work; the others stand by.
 
-The leader renews its lease in the database; a replica that has seen the same renewal for a lease's length, by its own
-clock, takes over with the next generation, so replicas need not agree on the time. A leader that ends well hands the
-lease back, and the next one need not wait. Everything that is done in a leader's name bears its generation (see
-`matrixcommon.model.fencing`), so one that was paused meanwhile finds itself refused by its database and by every
-service that has heard of its successor; a new leader makes itself heard before it begins.
+The leader renews its lease in the database. A replica that has seen the same renewal for the length of a lease, by its
+own clock, takes over with the next generation, so replicas need not agree on the time. A leader that stops in an
+orderly way releases the lease, and the next one need not wait. Everything done in a leader's name carries its
+generation (see `matrixcommon.model.fencing`), so a former leader that was paused is refused by the database and by
+every service that has heard of its successor; a new leader announces itself before it begins.
 
-Where nobody else may write into the database (a file), whoever starts leads, and nothing is renewed.
+If the database has only one user (a file), the process that starts leads, and nothing is renewed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ RENEWALS_A_LEASE = 5
 
 
 async def nobody() -> None:
-    """Who has no neighbours that are to hear of a new leader."""
+    """Announce a new leader to no one."""
 
 
 class Leadership:
-    """Of one replica of the service `name`."""
+    """The leadership of one replica of the service `name`."""
 
     def __init__(
         self,
@@ -46,7 +46,7 @@ class Leadership:
         lease_wall_s: float = 3.0,
         announce: Callable[[], Awaitable[object]] = nobody,
     ) -> None:
-        """`announce` asks something of every neighbour, who thereby hears of the new leader."""
+        """`announce` sends some request to every neighbour, who thereby learns of the new leader."""
         self._name = name
         self._records = records
         self._fences = fences
@@ -55,18 +55,18 @@ class Leadership:
         self._announce = announce
         self._holder = secrets.token_hex(8)
         self._seen: tuple[tuple[str, int, int], float] | None = None
-        """The lease as it was when last it changed, and since when it has been so, by the loop's clock."""
+        """The lease as last seen, and since when it has been so, by the loop's clock."""
         self.generation: int | None = None
-        """While this replica leads."""
+        """The generation while this replica leads, else None."""
 
     async def lead(self, work: Callable[[], Awaitable[object]]) -> None:
-        """For ever: wait until this replica leads, and do the work for as long as it does."""
+        """Forever: wait until this replica leads, and do the work as long as it does."""
         while True:
             generation = self._acquired()
             if generation is None:
                 await asyncio.sleep(self._lease_wall_s / RENEWALS_A_LEASE)
                 continue
-            log.info("leads", extra={"leader": self._name, "generation": generation})
+            log.info("became leader", extra={"leader": self._name, "generation": generation})
             lost = asyncio.Event()
             FENCE.set(Fence(self._name, generation, lost.set))
             self.generation = generation
@@ -76,7 +76,7 @@ class Leadership:
                 self.generation = None
                 FENCE.set(None)
                 self._hand_back(generation)
-            log.warning("leads no more", extra={"leader": self._name, "generation": generation})
+            log.warning("lost leadership", extra={"leader": self._name, "generation": generation})
 
     async def _while_leading(self, work: Callable[[], Awaitable[object]], generation: int, lost: asyncio.Event) -> None:
         doing, losing = asyncio.create_task(self._announced(work)), asyncio.create_task(lost.wait())
@@ -98,13 +98,13 @@ class Leadership:
             async with asyncio.timeout(self._lease_wall_s):
                 await self._announce()
         except (MatrixError, TimeoutError) as away:
-            log.info("a neighbour has yet to hear of the new leader", extra={"why": str(away)})
+            log.info("could not announce the new leader to a neighbour", extra={"why": str(away)})
         await work()
 
     # -- the lease -------------------------------------------------------------------------------------------------
 
     def _acquired(self) -> int | None:
-        """The generation in which this replica leads from now on; None while another does."""
+        """Try to acquire the lease. Return the generation in which this replica leads, or None while another does."""
         now = asyncio.get_running_loop().time()
         with self._records.transaction() as session:
             self._records.lock(session)
@@ -116,7 +116,7 @@ class Leadership:
                 if now - self._seen[1] < self._lease_wall_s:
                     return None
             before = 0 if row is None else row["generation"]
-            # Never less than what a database that was lost meanwhile had come to.
+            # Never below the generation that a database that has been lost had reached.
             generation = max(before + 1, int(self._clock.now() * 1000))
             self._fences.write(
                 session, self._name, row is not None, generation=generation, holder=self._holder, renewals=0
@@ -133,7 +133,7 @@ class Leadership:
             self._fences.write(session, self._name, True, renewals=row["renewals"] + 1)
 
     def _hand_back(self, generation: int) -> None:
-        """Let the next one begin at once."""
+        """Release the lease, so that the next leader can begin at once."""
         try:
             with self._records.transaction() as session:
                 self._records.lock(session)
@@ -141,4 +141,4 @@ class Leadership:
                 if row is not None and (row["holder"], row["generation"]) == (self._holder, generation):
                     self._fences.write(session, self._name, True, holder="")
         except (SQLAlchemyError, MatrixError) as wrong:
-            log.info("the lease runs out by itself", extra={"leader": self._name, "why": str(wrong)})
+            log.info("could not release the lease; it will expire", extra={"leader": self._name, "why": str(wrong)})

@@ -1,4 +1,4 @@
-"""One line of JSON per event, on standard error, with its process, request id, trace and resource in it."""
+"""Logging as one line of JSON per event on standard error, with process, request id, trace and resource."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every HTTP service tells Prometheus: its requests, its watchers, and whether it leads."""
+"""The metrics of every HTTP service: requests, watchers, and whether it leads."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from services.chassis.periodic import Periodic
 
 METHOD = Label("method", "HTTP method", values=("GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS", "_OTHER"))
 STATUS = Label("status", "HTTP status code", at_most=40)
-WATCHER = Label("watcher", "what runs on a period, by its name", at_most=20)
+WATCHER = Label("watcher", "name of the watcher, a task that runs periodically", at_most=20)
 
 REQUESTS = Metric(
     "cloudmatrix_http_requests_total", "counter", "requests", "Requests served.", (METHOD, STATUS), stability="stable"
@@ -39,13 +39,17 @@ FAILURES = Metric(
     stability="stable",
 )
 LEADS = Metric(
-    "cloudmatrix_leads", "gauge", "0 or 1", "1 while this replica does what runs beside requests.", stability="stable"
+    "cloudmatrix_leads",
+    "gauge",
+    "0 or 1",
+    "1 while this replica is the leader, which does the background work.",
+    stability="stable",
 )
 METRICS = (REQUESTS, SECONDS, RUNS, FAILURES, LEADS)
 
 
 class RequestMetrics:
-    """Counts and times of requests; a method beyond the usual ones is counted as _OTHER."""
+    """Counts and durations of requests; unusual methods are counted as _OTHER."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests, self._seconds = REQUESTS.counter(registry), SECONDS.histogram(registry)
@@ -57,7 +61,7 @@ class RequestMetrics:
 
 
 class WatcherMetrics(Collector):
-    """How often each watcher ran and failed, read at every scrape."""
+    """Runs and failures of each watcher, read at scrape time."""
 
     def __init__(self, watchers: Sequence[Periodic]) -> None:
         self._watchers = watchers
@@ -77,11 +81,11 @@ class WatcherMetrics(Collector):
 
 
 def watcher_metrics(registry: CollectorRegistry, watchers: Sequence[Periodic]) -> None:
-    """Have a process show its watchers; nothing where it has none."""
+    """Export the metrics of a process's watchers, if it has any."""
     if watchers:
         registry.register(WatcherMetrics(watchers))
 
 
 def leadership_metrics(registry: CollectorRegistry, leadership: Leadership) -> None:
-    """Have a process show whether it leads."""
+    """Export whether a process leads."""
     LEADS.read(registry, lambda: leadership.generation is not None)

@@ -1,7 +1,7 @@
-"""What runs in a process beside its requests: watchers on a period or when nudged, followers of another's changes.
+"""Background work of a process: watchers that run periodically or when nudged, and followers of another's changes.
 
-A watcher converges what the world moved: it takes no input, may be run at any moment any number of times, and returns
-a sentence about what it did. What it raises is logged and counted, and it comes round again.
+A watcher is a reconciler: it takes no input, may run at any moment any number of times, and returns a sentence about
+what it did. An exception is logged and counted, and the watcher runs again.
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ HISTORY_S, HISTORY_WALL_S = 86_400.0, 3600.0
 
 
 def history_s(clock: Clock) -> float:
-    """How long what has ended is kept (s, emulated), operations above all: a day of emulated time, or an hour of the
-    wall if longer."""
+    """How long finished objects, above all operations, are kept, in emulated seconds: a day of emulated time, or a wall
+    hour if that is longer."""
     return clock.at_least_wall(HISTORY_S, HISTORY_WALL_S)
 
 
 class Periodic:
-    """`action` every `period_s` emulated seconds (never more often than `floor_wall_s` of the wall), or at a nudge."""
+    """Runs `action` every `period_s` emulated seconds (at least `floor_wall_s` wall seconds), and when nudged."""
 
     def __init__(
         self,
@@ -49,7 +49,8 @@ class Periodic:
         rest_s: float = 0.0,
         rest_floor_wall_s: float = 0.0,
     ) -> None:
-        """`rest_s`: how long a nudge waits for others, so that a burst of them is one run; what is urgent does not."""
+        """`rest_s`: how long a nudge waits for more of them, so that a burst is one run; an urgent nudge does not
+        wait."""
         self.name = name
         self._action = action
         self._clock = clock
@@ -62,13 +63,13 @@ class Periodic:
         self.last: object = None
 
     def nudge(self, urgent: bool = False) -> None:
-        """Run again soon, without waiting for the period; at once where it is urgent, without the rest either."""
+        """Run again soon, without waiting for the period; if `urgent`, without waiting for the rest either."""
         self._nudged.set()
         if urgent:
             self._urged.set()
 
     async def step(self) -> None:
-        """One run, its failure contained."""
+        """Run once, containing any failure."""
         self.runs += 1
         try:
             self.last = await self._action()
@@ -84,7 +85,7 @@ class Periodic:
             log.exception("watcher failed", extra={"watcher": self.name})
 
     def _refuse(self, refused: MatrixError) -> None:
-        """What is refused again for the same reason is logged once."""
+        """Log a refusal, but only once if it repeats for the same reason."""
         self.failures += 1
         before, self.last = self.last, refused
         if isinstance(before, MatrixError) and (before.reason, before.message) == (refused.reason, refused.message):
@@ -92,7 +93,7 @@ class Periodic:
         log.warning("watcher refused", extra={"watcher": self.name, "reason": refused.reason, "why": refused.message})
 
     async def run(self) -> None:
-        """For ever: a run, then the period or a nudge, whichever comes first."""
+        """Forever: run, then wait for the period or a nudge, whichever comes first."""
         while True:
             self._nudged.clear()
             self._urged.clear()
@@ -104,19 +105,19 @@ class Periodic:
 def compaction(
     records: Database, clock: Clock, *, kept_s: float = 0.0, also: Callable[[], object] = lambda: None
 ) -> Periodic:
-    """Forgets what nobody will ask for any more: changes after `kept_s`, or ten minutes of the wall if longer."""
+    """A watcher that drops changes older than `kept_s`, or ten wall minutes if that is longer."""
 
     async def compact() -> str:
         also()
-        return f"{records.compact(clock.at_least_wall(kept_s, KEPT_WALL_S))} changes forgotten"
+        return f"{records.compact(clock.at_least_wall(kept_s, KEPT_WALL_S))} changes dropped"
 
     return Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)
 
 
 def _database_refuses(wrong: Exception) -> str | None:
-    """Why the database cannot do it now; None where it is not that."""
+    """Why the database cannot serve now; None for any other exception."""
     if "sqlalchemy.exc" not in sys.modules:
-        return None  # this process has no database, and is not to load what is needed for one
+        return None  # this process has no database, and should not load SQLAlchemy
     from services.chassis.database import database_refuses
 
     return database_refuses(wrong)
@@ -126,7 +127,7 @@ Heard = Callable[[WatchEvent | None], Awaitable[None]]
 
 
 async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], heard: Heard) -> None:
-    """For ever: `heard` with every event, and with None after every break, since something may have been missed."""
+    """Forever: call `heard` with every event, and with None after every break, when events may have been missed."""
     since: int | None = None
     refusal = ""
     while True:
@@ -140,7 +141,7 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], hear
             since = None
         except MatrixError as refused:
             raise_if_cancelled(refused)
-            if refused.message != refusal:  # a service that is away is asked twice a second, and logged once
+            if refused.message != refusal:  # a service that is down is retried twice a second but logged once
                 log.info("watch ended", extra={"why": refused.message})
             refusal = refused.message
         await heard(None)
@@ -148,8 +149,8 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], hear
 
 
 async def follow_replicas(records: Database, heard: Callable[[], None]) -> None:
-    """For ever: `heard` after whatever was committed, by whichever replica, at most once in `REST_WALL_S`. Ends where
-    nobody else may write."""
+    """Forever: call `heard` after commits of any replica, at most once per `REST_WALL_S`. Returns at once if the
+    database has no other writers."""
     since = records.latest()
     while records.shared:
         await records.changed(30.0, since)
@@ -159,7 +160,7 @@ async def follow_replicas(records: Database, heard: Callable[[], None]) -> None:
 
 
 def nudging(nudge: Callable[[], None]) -> Heard:
-    """For `follow`: whatever is heard, somebody looks again."""
+    """A callback for `follow` that nudges at every event."""
 
     async def heard(_: WatchEvent | None) -> None:
         nudge()
@@ -168,7 +169,7 @@ def nudging(nudge: Callable[[], None]) -> Heard:
 
 
 async def supervised(work: Callable[[], Awaitable[object]]) -> None:
-    """The work, begun again after whatever fails it; it never ends without a line in the log."""
+    """Run the work, restarting it after any failure; its end is always logged."""
     while True:
         try:
             await work()
@@ -177,7 +178,7 @@ async def supervised(work: Callable[[], Awaitable[object]]) -> None:
         except Exception as wrong:
             raise_if_cancelled(wrong)
             if (why := _database_refuses(wrong)) is not None:
-                log.warning("background task waits for the database", extra={"task": repr(work), "why": why})
+                log.warning("background task is waiting for the database", extra={"task": repr(work), "why": why})
             else:
                 log.exception("background task failed", extra={"task": repr(work)})
         await asyncio.sleep(RETRY_WALL_S)

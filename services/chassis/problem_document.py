@@ -1,4 +1,4 @@
-"""A refusal as an RFC 9457 problem document."""
+"""Errors as RFC 9457 problem documents."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from matrixcommon.model.errors import MatrixError
 from services.chassis.logging import REQUEST_ID
 
 Refuse = Callable[[MatrixError, str], Response]
-"""Answers what was refused at a path."""
+"""Builds the response for an error at a path."""
 
 
 def refusing(scope: Scope) -> Refuse:
-    """How the service that a request came to refuses."""
+    """The error format of the service that a request came to."""
     found: Refuse = scope.get("state", {}).get("refuse", problem_response)
     return found
 
 
 def problem_response(error: MatrixError, instance: str) -> Response:
-    """The document, with the request's id, and what its status asks for in the head."""
+    """The problem document, with the request id, and the headers that its status requires."""
     document = error.problem() | {"instance": instance, "requestId": REQUEST_ID.get()}
     return Response(json.dumps(document), error.status, error.headers, media_type="application/problem+json")

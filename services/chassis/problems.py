@@ -1,4 +1,4 @@
-"""How what was raised becomes an RFC 9457 problem document, once, at the edge."""
+"""Conversion of exceptions to RFC 9457 problem documents, once, at the edge."""
 
 from __future__ import annotations
 
@@ -33,8 +33,8 @@ log = logging.getLogger(__name__)
 
 
 class Problem(ApiModel):
-    """A refusal, as RFC 9457 has it. `reason` is what programs go by, `field` what is wrong, `blocking` what stands in
-    the way."""
+    """An error as an RFC 9457 problem document. `reason` is the machine-readable reason, `field` the wrong field,
+    `blocking` the obstacles."""
 
     type: str
     title: str
@@ -48,8 +48,8 @@ class Problem(ApiModel):
 
 
 def describe_refusals(app: FastAPI) -> None:
-    """Have the OpenAPI document say that every refusal is a `Problem` where its route says nothing else, in place of
-    what FastAPI supposes."""
+    """Describe every error in the OpenAPI document as a `Problem`, unless its route declares another format, instead of
+    FastAPI's defaults."""
     made = app.openapi
 
     def openapi() -> dict[str, Any]:
@@ -62,21 +62,21 @@ def describe_refusals(app: FastAPI) -> None:
             refusal = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
             for operation in (each for path in document["paths"].values() for each in path.values()):
                 operation["responses"].pop("422", None)
-                described = operation["responses"].setdefault("default", {"description": "it is refused"})
-                described.setdefault("content", refusal)  # or the route says in which other form
+                described = operation["responses"].setdefault("default", {"description": "the request is refused"})
+                described.setdefault("content", refusal)  # unless the route declares another format
         return app.openapi_schema or {}
 
     app.openapi = openapi  # type: ignore[method-assign]
 
 
 OF_A_FIELD = ("missing", "value_error")
-"""Errors of a field that may stand nowhere in the body: its default may not go with what else is there."""
+"""Types of errors whose field may be absent from the body: its default may conflict with other fields."""
 
 
 def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:
-    """`("body", "members", 2, "name")` as `members[2].name`; parameters are one step deep. Where a field may be one of
-    several types, the location ends in the type that was tried: what stands nowhere in `body`, and is not `missing`
-    there, is no field."""
+    """Format a location such as `("body", "members", 2, "name")` as `members[2].name`; parameters are one step deep.
+    For a union, the location ends in the type that was tried: a step that is not in `body`, and is not `missing` there,
+    is not a field."""
     place, *steps = location or ("",)
     if place != "body":
         return str(steps[0]) if steps else ""
@@ -90,13 +90,14 @@ def field_path(location: tuple[Any, ...], body: Any, missing: bool) -> str:
 
 
 def from_validation(wrong: RequestValidationError, declared: Any = Any) -> MatrixError:
-    """The first thing wrong names the field; all of them are in `blocking`. `declared`: what the body is to be."""
+    """An InvalidField whose field is that of the first error; all errors are in `blocking`. `declared`: the declared
+    type of the body."""
     errors = wrong.errors()
     first = errors[0]
-    if isinstance(wrong.body, bytes):  # what is not said to be JSON is not read
-        return Malformed("send JSON, and the header 'Content-Type: application/json'", field="Content-Type")
+    if isinstance(wrong.body, bytes):  # a body that is not declared as JSON is not parsed
+        return Malformed("send JSON with the header 'Content-Type: application/json'", field="Content-Type")
     if first["type"] == "json_invalid":
-        return Malformed(f"the body is no JSON: {first.get('ctx', {}).get('error', first['msg'])}", field="body")
+        return Malformed(f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}", field="body")
     lines = list[dict[str, Any]]()
     for error in errors:
         path = field_path(error["loc"], wrong.body, error["type"] in OF_A_FIELD) or "body"
@@ -104,7 +105,7 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
         if error["type"] == "extra_forbidden":
             message = "unknown field" + (fields_instead(declared, re.sub(r"\[\d+]", "", path).split(".")) or "")
         if error["type"] == "missing" and error["loc"][:1] == ("query",):
-            message = "it has to be given, in the query"
+            message = "required in the query"
         if (line := {"field": path, "message": message}) not in lines:
             lines.append(line)
     message = "; ".join(f"{line['field']}: {line['message']}" for line in lines[:5])
@@ -112,35 +113,35 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
 
 
 def as_error(wrong: Exception, path: str, declared: Any = Any) -> MatrixError:
-    """What a request to `path` failed with, as one of the reasons we have; a traceback goes to the log. `declared`:
-    what its body is to be."""
+    """Convert an exception of a request to `path` to a MatrixError; unexpected ones are logged with a traceback.
+    `declared`: the declared type of the body."""
     if isinstance(wrong, MatrixError):
         return wrong
     if isinstance(wrong, RequestValidationError):
         return from_validation(wrong, declared)
     if isinstance(wrong, HTTPException):
         if wrong.status_code == 404:
-            return NotFound(f"nothing is served at {path}; /openapi.json lists what is")
+            return NotFound(f"no route at {path}; see /openapi.json for all routes")
         error = Malformed(str(wrong.detail))
         error.status = wrong.status_code  # type: ignore[misc]
         return error
     if (why := database_refuses(wrong)) is not None:
-        log.warning("database refused", extra={"why": why})
-        return Unavailable("the database does not answer or takes no writes; nothing was changed")
+        log.warning("database unavailable", extra={"why": why})
+        return Unavailable("the database is unavailable or read-only; nothing was changed")
     log.error("request failed", exc_info=wrong, extra={"path": path})
-    return InternalError("this is our fault; the log has it under requestId")
+    return InternalError("internal error; search the log for the requestId")
 
 
 def _body_of(request: Request) -> Any:
-    """What the route of a request declares of its body; Any where that is nothing."""
+    """The type that the route of a request declares for its body; Any if it declares none."""
     route = request.scope.get("route")
     fields = route.dependant.body_params if isinstance(route, APIRoute) else []
     return fields[0].field_info.annotation if len(fields) == 1 else Any
 
 
 def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
-    """Every way a request can fail ends in the service's form of a refusal. `routers`: where the methods of a path
-    are."""
+    """Register handlers so that every failure of a request is answered in the service's error format. `routers` are
+    searched for the methods of a path."""
 
     async def refused(request: Request, wrong: Exception) -> Response:
         path, refuse = request.url.path, refusing(request.scope)
@@ -153,7 +154,7 @@ def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
         verb = path[path.rfind(":") :] if ":" in path else ""
         found = [each for each in found if verb and each.path.endswith(verb)] or found
         served = ", ".join(sorted({method for each in found for method in each.methods or ()}))
-        response = refuse(MethodNotAllowed(f"{request.method} is not served at {path}; {served} may be asked"), path)
+        response = refuse(MethodNotAllowed(f"{request.method} is not allowed at {path}; allowed: {served}"), path)
         response.headers["Allow"] = served
         return response
 
@@ -162,7 +163,7 @@ def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
 
 
 def _unknown_verb(path: str, routes: Sequence[APIRoute]) -> NotFound | None:
-    """Where what is asked is a verb that nobody knows of a resource: that there is none, and which there are."""
+    """The error for an unknown verb of a resource, listing the known ones; None if the path is not of that form."""
     resource, colon, verb = path.rpartition(":")
     if not colon or "/" in verb:
         return None
@@ -173,4 +174,4 @@ def _unknown_verb(path: str, routes: Sequence[APIRoute]) -> NotFound | None:
             known.add(name)
     if not known or verb in known:
         return None
-    return NotFound(f"there is no :{verb} of {resource}; there are {', '.join(f':{each}' for each in sorted(known))}")
+    return NotFound(f"unknown verb :{verb} of {resource}; known are {', '.join(f':{each}' for each in sorted(known))}")

@@ -1,4 +1,4 @@
-"""The `main` of a service that keeps its state in a database."""
+"""The `main` of a service with a database."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ S = TypeVar("S", bound=ServiceSettings)
 def main_of(
     settings_of: type[S], migrations: Migrations, build: Callable[[S, Clock, DatabaseEngine], ASGIApp]
 ) -> Callable[..., None]:
-    """The `main(argv)` of a service with a database of its own, around the application that `build` makes over it."""
+    """The `main(argv)` of a service with its own database, which serves the application made by `build`."""
 
     def main(argv: Sequence[str] | None = None) -> None:
         name = migrations.service

@@ -1,5 +1,5 @@
-"""Serve an application until SIGTERM, on one port; then open watches end at once, and what else is under way is cut
-after a second."""
+"""Serve an application on one port until SIGTERM; then open watches end at once, and other requests are cut off after a
+second."""
 
 from __future__ import annotations
 
@@ -23,9 +23,9 @@ log = logging.getLogger(__name__)
 
 
 class OrderlyStop:
-    """An application whose watches end well when its process is to: with the end of the stream, after which whoever
-    watched continues elsewhere or later. What is cancelled after that is answered 503 where nothing was sent yet; a
-    stream that cannot be gone on with elsewhere (a completion) is cut short, so that nobody takes it for whole."""
+    """Middleware for an orderly stop of the process. Watches end with a regular end of the stream, so that clients
+    continue elsewhere or later. A request cancelled after that gets 503 if nothing was sent yet; a stream that cannot
+    be resumed elsewhere (a completion) is cut off, so that no client takes it for complete."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -60,7 +60,7 @@ class OrderlyStop:
             if not self._stopping:
                 raise
             task.uncancel()
-            with suppress(asyncio.CancelledError):  # it may be that nobody reads what is sent
+            with suppress(asyncio.CancelledError):  # the client may not read what is sent
                 await self._end(scope, receive, send, begun, task in self._watches)
         finally:
             self._watches.pop(task, None)
@@ -69,7 +69,7 @@ class OrderlyStop:
         if watch:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
         elif not begun:
-            away = Unavailable("this process is being stopped; ask again")
+            away = Unavailable("the process is stopping; retry")
             await refusing(scope)(away, scope["path"])(scope, receive, send)
 
 
@@ -91,10 +91,10 @@ class _Server(uvicorn.Server):
 
 
 def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
-    """Block until told to stop; what is built by now stays. With port 0 the port taken is in the log line `listening`.
-    With a clock the Date of answers is its time, else the wall's."""
+    """Serve until told to stop. All present objects are excluded from garbage collection. With port 0, the port taken
+    is in the log line `listening`. The Date of answers is the time of `clock`, by default wall time."""
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
-    # Named TCP, because asyncio turns Nagle's delay off only where the protocol is named: 40 ms an answer otherwise.
+    # With an explicit protocol, as asyncio disables Nagle's algorithm only then: otherwise answers take 40 ms longer.
     listener = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
     try:

@@ -1,7 +1,7 @@
-"""How a process reads its settings: from the environment, overridden by flags, each with its sentence in `--help`.
+"""Settings of a process: read from the environment, overridden by flags, each described in `--help`.
 
-A setting is a field of a pydantic model; `port` is read from `CLOUDMATRIX_PORT` or `--port`. A wrong value ends the
-process with one line that names the setting and what would be accepted.
+A setting is a field of a pydantic model; `port` is read from `CLOUDMATRIX_PORT` or `--port`. For a wrong value the
+process exits with one line that names the setting and what would be accepted.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ PREFIX = "CLOUDMATRIX_"
 
 
 class Settings(BaseModel):
-    """Settings every process has."""
+    """Settings of every process."""
 
     model_config = ConfigDict(extra="forbid")
     EVENT_LOOP: ClassVar[Literal["asyncio", "uvloop"]] = "uvloop"
-    """uvloop carries requests for less, and rounds what something waits to the nearest millisecond: not for what plays
-    hardware or steps in emulated time, of which a minute may pass in a second."""
+    """uvloop is cheaper per request, but rounds timeouts to milliseconds: too coarse for processes that emulate
+    hardware or step in emulated time, of which a minute may pass in a second."""
 
     host: str = Field("127.0.0.1", description="address to listen on")
-    port: int = Field(0, ge=0, le=65535, description="port to listen on; 0 takes a free one")
-    state: Path = Field(Path(".state"), description="folder for everything this process keeps")
-    time_scale: float = Field(1.0, gt=0, le=100_000, description="emulated seconds that pass in one second")
-    time_anchor_wall: float = Field(0.0, description="an instant on the wall clock (seconds since the epoch) ...")
+    port: int = Field(0, ge=0, le=65535, description="port to listen on; 0 for a free one")
+    state: Path = Field(Path(".state"), description="folder for all files of this process")
+    time_scale: float = Field(1.0, gt=0, le=100_000, description="emulated seconds per wall second")
+    time_anchor_wall: float = Field(0.0, description="an instant of wall time (seconds since the epoch) ...")
     time_anchor_emulated: float | None = Field(None, description="... and the same instant in emulated time")
     clock_file: Path | None = Field(
-        None, description="file that says how emulated time runs, read again as it changes; instead of the three above"
+        None, description="file that defines emulated time, read again when it changes; replaces the three above"
     )
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = Field("INFO", description="DEBUG, INFO, WARNING or ERROR")
     tokens: Path | None = Field(None, description="file of bearer tokens; without one every request is an admin's")
-    token: str = Field("", description="bearer token this process shows to the others")
-    seed: int | None = Field(None, description="seed for everything left to chance; none takes a fresh one")
+    token: str = Field("", description="bearer token that this process sends to the others")
+    seed: int | None = Field(None, description="random seed; by default a fresh one")
 
     @classmethod
     def load(cls, program: str, argv: Sequence[str] | None = None, environ: Mapping[str, str] | None = None) -> Self:
-        """Settings from the environment and `argv`. Exits with 2 and one line where a value is wrong."""
+        """Read settings from the environment and `argv`. Exits with 2, and one line for each wrong value."""
         environ = os.environ if environ is None else environ
         parser = argparse.ArgumentParser(prog=program, description=(cls.__doc__ or "").strip())
         for name, field in cls.model_fields.items():
@@ -79,8 +79,8 @@ class Settings(BaseModel):
 
     @contextmanager
     def in_use(self, program: str) -> Iterator[None]:
-        """While a process is built: a setting that shows there to be wrong (a file that is not there, or that makes no
-        sense) ends it with 2 and one line too."""
+        """Wrap the start of a process: a setting that turns out wrong then (a missing or invalid file) also exits with
+        2 and one line."""
         try:
             yield
         except (InvalidField, OSError) as wrong:
@@ -96,9 +96,9 @@ class Settings(BaseModel):
 
 
 class ServiceSettings(Settings):
-    """Settings of a process with a database of its own."""
+    """Settings of a process with its own database."""
 
-    database: str = Field("", description=f"{ACCEPTED}; without one a SQLite file in the state folder")
+    database: str = Field("", description=f"{ACCEPTED}; by default a SQLite file in the state folder")
 
     @field_validator("database")
     @classmethod
@@ -111,7 +111,7 @@ class ServiceSettings(Settings):
         return url
 
     def database_url(self, service: str) -> str:
-        """The given URL, or the service's own SQLite file. A bare postgresql:// URL is taken to mean psycopg 3."""
+        """The given URL, or that of the service's SQLite file. A plain postgresql:// URL means psycopg 3."""
         if not self.database:
             self.state.mkdir(parents=True, exist_ok=True)
             return f"sqlite:///{(self.state / f'{service}.db').resolve()}"
@@ -119,8 +119,8 @@ class ServiceSettings(Settings):
 
 
 class LedSettings(ServiceSettings):
-    """Settings of a service of which one replica carries the workflows."""
+    """Settings of a service of which one replica, the leader, runs the workflows."""
 
     leader_lease: float = Field(
-        3.0, ge=0.5, le=60, description="wall seconds of silence after which another replica takes over the work"
+        3.0, ge=0.5, le=60, description="wall seconds without a renewal after which another replica becomes leader"
     )

@@ -1,7 +1,7 @@
-"""Traces, sent to an OpenTelemetry collector when OTEL_EXPORTER_OTLP_ENDPOINT names one; otherwise nothing is recorded.
+"""Traces, sent to the OpenTelemetry collector named by OTEL_EXPORTER_OTLP_ENDPOINT; without it nothing is recorded.
 
-Server spans are FastAPI's own. Here are the provider and a span for each statement; `http` has the client span for each
-request that is part of a trace. Sampling and batching are set by the variables of the SDK.
+Server spans are FastAPI's own. This module has the provider and a span for each SQL statement; `http` has the client
+span for each request of a trace. Sampling and batching are set by the SDK's environment variables.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ STATEMENT_MAX = 1000
 
 
 def wanted(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether traces are to be sent."""
+    """Whether traces are sent."""
     return any(environ.get(name) for name in ENDPOINTS) and environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
 
 
 def configure_tracing(process: str) -> None:
-    """Have this process record spans and send them, where that is asked for and the extra `tracing` is installed."""
+    """Record and send the spans of this process, if requested and the extra `tracing` is installed."""
     if not wanted():
         return
     try:
@@ -41,7 +41,7 @@ def configure_tracing(process: str) -> None:
         from opentelemetry.sdk.trace import TracerProvider
         from opentelemetry.sdk.trace.export import BatchSpanProcessor
     except ImportError:
-        log.warning("no traces are sent: %s is set, but `cloudmatrix[tracing]` is not installed", ENDPOINTS[-1])
+        log.warning("not tracing: %s is set, but `cloudmatrix[tracing]` is not installed", ENDPOINTS[-1])
         return
     provider = TracerProvider(resource=Resource.create({"service.name": process, "service.namespace": "cloudmatrix"}))
     provider.add_span_processor(BatchSpanProcessor(OTLPSpanExporter()))
@@ -49,16 +49,16 @@ def configure_tracing(process: str) -> None:
 
 
 def flush() -> None:
-    """Send what is recorded, before the process ends."""
+    """Send the recorded spans before the process ends."""
     provider: Any = trace.get_tracer_provider()
     if wanted() and hasattr(provider, "force_flush"):
         provider.force_flush(FLUSH_WALL_MS)
 
 
 def trace_statements(engine: Engine) -> None:
-    """A span for each statement that belongs to a trace; its text, never its parameters."""
+    """Record a span for each statement within a trace, with its text but never its parameters."""
 
-    from sqlalchemy import event  # a process without a database needs none of it
+    from sqlalchemy import event  # not loaded by processes without a database
 
     @event.listens_for(engine, "before_cursor_execute")
     def begin(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:

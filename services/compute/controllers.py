@@ -1,7 +1,7 @@
-"""The reconcilers of MatrixCompute by subject: what each needs, how often it runs, and what wakes it before that.
+"""The reconcilers of MatrixCompute by subject: their dependencies, periods, and the events that wake them early.
 
-Each subject holds what its routes call and says what the leader runs for it: `periodics` by the clock or at a nudge,
-`tasks` for ever.
+Each subject holds the objects that its routes call, and lists what the leader runs for it: `periodics` on a period or
+when nudged, `tasks` forever.
 """
 
 from __future__ import annotations
@@ -43,17 +43,17 @@ RECONCILE_PERIOD_S = 10.0
 ORPHAN_PERIOD_S = 60.0
 MEMBER_MOVES_PERIOD_S = 30.0
 AUTOSCALING_PERIOD_S = 15.0
-"""As often as HPA looks."""
+"""The same as HPA's."""
 MAINTENANCE_PERIOD_S = 15.0
 SCENARIO_PERIOD_S = 15.0
 FAULTS_PERIOD_S = 600.0
-"""How often all nodes are looked at; they are followed in between."""
+"""Period of checking all nodes; in between, changed ones are followed by watch."""
 
 Task = Callable[[], Awaitable[object]]
 
 
 class InstanceControllers:
-    """Workflows of instances are carried on; members are watched, repaired and moved; what nobody owns is released."""
+    """Instances: runs their workflows, watches, repairs and moves members, and releases orphans."""
 
     def __init__(
         self,
@@ -76,7 +76,7 @@ class InstanceControllers:
             clock,
             period_s=RECONCILE_PERIOD_S,
             floor_wall_s=1.0,
-            rest_s=0.1,  # nudges that come together are one run; a lost member does not wait for that
+            rest_s=0.1,  # coalesces nudges into one run; a lost member does not wait
             rest_floor_wall_s=0.1,
         )
         moves = DefragmentationExecutor(store, neighbours, self.service)
@@ -107,7 +107,7 @@ class InstanceControllers:
         self._wake_workflow(event, lambda view: resolve(view["instance"], view["project"]))
 
     def _wake_workflow(self, event: WatchEvent | None, instance_of: Callable[[dict[str, Any]], str]) -> None:
-        """The workflow of the instance that the event is about; all, where some may have been missed."""
+        """Wake the workflow of the event's instance; all workflows if events may be missing."""
         if event is None:
             self.runner.nudge()
         else:
@@ -115,7 +115,7 @@ class InstanceControllers:
 
 
 class AutoscalingControllers:
-    """Scaling policies, followed by the sizes of their targets."""
+    """Scaling policies: adjusts the sizes of their targets."""
 
     def __init__(
         self, store: ComputeStore, instances: InstanceControllers, inference: Inference | None, clock: Clock
@@ -133,14 +133,14 @@ class AutoscalingControllers:
         return [self._scaling]
 
     def replica_wrote(self) -> None:
-        """Look again where another replica was asked for another policy, and not at each write of its decisions."""
+        """Run again if a policy changed at another replica, but not at each write of its decisions."""
         if (generations := self.policies.generations()) != self._generations:
             self._generations = generations
             self._scaling.nudge(urgent=True)
 
 
 class MaintenanceControllers:
-    """Maintenances, carried on as their nodes change."""
+    """Maintenances: continues them as their nodes change."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
         self.maintenances = Maintenances(store, neighbours, clock)
@@ -167,8 +167,8 @@ class MaintenanceControllers:
 
 
 class ScenarioControllers:
-    """Scenarios, played on whatever of the other services they ask. `asked`: those, by name; the caller adds its own
-    once there is one."""
+    """Scenarios: runs them against the other services. `asked`: clients of these by name; the caller adds its own
+    service's later."""
 
     def __init__(self, store: ComputeStore, asked: Mapping[str, httpx.AsyncClient], clock: Clock) -> None:
         executor = ProcessExecutor(asked["agents"]) if "agents" in asked else None
@@ -191,7 +191,7 @@ class ScenarioControllers:
 
 
 class FaultControllers:
-    """Faults of nodes: all by a long period, what changes at once."""
+    """Faults of nodes: checks all nodes on a long period, and changed nodes at once."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
         self._reconciler = FaultReconciler(store, neighbours)

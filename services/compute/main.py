@@ -55,8 +55,8 @@ def build(
     inference: Inference | None = None,
     services: Mapping[str, httpx.AsyncClient] | None = None,
 ) -> FastAPI:
-    """The application over a migrated database. `neighbours`, `inference` and `services` (those that scenarios ask, by
-    name) stand for the other processes in tests."""
+    """The application over a migrated database. `neighbours`, `inference` and `services` (those used by scenarios, by
+    name) replace the other processes in tests."""
     if neighbours is None:
         neighbours, inference, services = _neighbours(settings)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
@@ -75,7 +75,7 @@ def build(
         faults.node_changed(event)
 
     def replica_wrote() -> None:
-        """Another replica may have been asked for something."""
+        """Nudge everything that a request to another replica may concern."""
         instances.resumption.nudge()
         maintenance.nudge()
         scenarios.run_asked_for()
@@ -130,7 +130,7 @@ def build(
 def _neighbours(
     settings: ComputeSettings,
 ) -> tuple[ControlPlane, Inference | None, Mapping[str, httpx.AsyncClient]]:
-    """The other processes, where the settings say that they are."""
+    """Clients of the other processes, at the URLs of the settings."""
     urls = {"resource": settings.resource_url, "link": settings.link_url}
     urls |= {"agents": settings.agents_url} if settings.agents_url else {}
     services = {name: http_client(url, settings.token) for name, url in urls.items()}

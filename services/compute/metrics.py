@@ -1,4 +1,4 @@
-"""What MatrixCompute tells Prometheus of its instances, besides how it serves requests."""
+"""Metrics of MatrixCompute's instances, in addition to those of its requests."""
 
 from __future__ import annotations
 
@@ -30,18 +30,22 @@ DEGRADED = Metric(
     "matrixcompute_instances_degraded",
     "gauge",
     "instances",
-    "Instances that lack what was promised.",
+    "Instances that lack nodes, links or bandwidth that they were promised.",
     stability="stable",
 )
 STUCK = Metric(
-    "matrixcompute_instances_stuck", "gauge", "instances", "Instances that do not get on.", stability="stable"
+    "matrixcompute_instances_stuck",
+    "gauge",
+    "instances",
+    "Instances past the deadline of their state.",
+    stability="stable",
 )
-OPEN = Metric("matrixcompute_operations_open", "gauge", "operations", "Operations under way.", stability="stable")
+OPEN = Metric("matrixcompute_operations_open", "gauge", "operations", "Operations in progress.", stability="stable")
 QUEUE = Metric(
     "matrixcompute_instance_queue_seconds",
     "histogram",
     "seconds (emulated)",
-    "Time from an instance being asked for to its nodes being committed.",
+    "Time from the request of an instance until its nodes are committed.",
     buckets=QUEUE_SECONDS,
     stability="stable",
 )
@@ -49,7 +53,7 @@ RECOVERY = Metric(
     "matrixcompute_instance_recovery_seconds",
     "histogram",
     "seconds (emulated)",
-    "Time of recoveries by part and in total.",
+    "Duration of recoveries by part and in total.",
     (Label("part", "part of the recovery", (*PARTS, "total")),),
     buckets=RECOVERY_SECONDS,
     stability="stable",
@@ -58,8 +62,8 @@ METRICS = (STATES, DEGRADED, STUCK, OPEN, QUEUE, RECOVERY)
 
 
 class InstanceMetrics:
-    """What `count` brings up to date. Gauges are counted by every replica, for one that leads no more would show for
-    ever how it was then. What happened is observed by the one that `leads`, or it would count once for each."""
+    """Metrics updated by `count`. Gauges are set by every replica, as a former leader would otherwise show stale values
+    forever. Events are observed only by the replica that `leads`, or each would count several times."""
 
     def __init__(
         self, registry: CollectorRegistry, store: ComputeStore, clock: Clock, leads: Callable[[], bool] = lambda: True
@@ -96,13 +100,13 @@ class InstanceMetrics:
         return f"{len(states)} instances"
 
     def _recovered(self, session: Session) -> list[dict[str, float]]:
-        """The parts of each recovery that ended since the last look."""
+        """The parts of each recovery that ended since the last call."""
         news = list(session.scalars(select(OperationRow).where(OperationRow.finished_at > self._recovered_until)))
         self._recovered_until = max([row.finished_at or 0.0 for row in news], default=self._recovered_until)
         return [dict(row.recovery) for row in news if row.recovery is not None]
 
     def _waited(self, session: Session) -> list[float]:
-        """How long each instance waited whose nodes were committed for the first time since the last look."""
+        """The waiting time of each instance whose nodes were first committed since the last call."""
         placed = select(EventRow).where(EventRow.reason == "Scheduled", EventRow.at > self._placed_until)
         news = list(session.scalars(placed.order_by(EventRow.at)))
         reported = select(EventRow).where(

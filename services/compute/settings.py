@@ -1,4 +1,4 @@
-"""What MatrixCompute is set by."""
+"""Settings of MatrixCompute."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from services.chassis.settings import LedSettings
 
 
 class ComputeSettings(LedSettings):
-    """MatrixCompute: the life of instances, and their recovery."""
+    """MatrixCompute: the life cycle of instances, and their recovery."""
 
-    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
-    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    resource_url: str = Field("http://127.0.0.1:8401", description="URL of MatrixResource")
+    link_url: str = Field("http://127.0.0.1:8402", description="URL of MatrixLink")
     infer_url: str = Field(
         "http://127.0.0.1:8404",
-        description="where CloudMatrix-Infer is: its load is looked at and its nodes are drained; empty: nowhere",
+        description="URL of CloudMatrix-Infer, whose load is read and whose nodes are drained; empty: none",
     )
     agents_url: str = Field(
-        "http://127.0.0.1:8405", description="where the emulated hardware takes the faults of scenarios; empty: nowhere"
+        "http://127.0.0.1:8405", description="URL of the emulated hardware, for the faults of scenarios; empty: none"
     )
     lost_per_cabinet: int = Field(
         4,
         ge=1,
-        description="safety stop: how many nodes of a cabinet may be out while members there are replaced",
+        description="safety stop: most nodes of a cabinet that may be out for members there still to be replaced",
     )
     lost_per_supernode: int = Field(8, ge=1, description="safety stop: the same for a whole supernode")
     drain_seconds: float = Field(
         600.0,
         ge=0,
         le=86_400,
-        description="how long a member that serves may drain (emulated) before it is moved or repaired; 0: not at all",
+        description="emulated seconds that a serving member may drain before it is moved or repaired; 0: no drain",
     )

@@ -20,13 +20,13 @@ from services.console.live.collector import Collector
 
 
 class ConsoleSettings(Settings):
-    """The web console: it serves the page, passes its requests on with the user's own token, and streams the state."""
+    """The web console: it serves the page, relays its requests with the user's token, and streams the live state."""
 
-    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is")
-    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
-    compute_url: str = Field("http://127.0.0.1:8403", description="where MatrixCompute is")
-    infer_url: str = Field("http://127.0.0.1:8404", description="where CloudMatrix-Infer is")
-    agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware is")
+    resource_url: str = Field("http://127.0.0.1:8401", description="URL of MatrixResource")
+    link_url: str = Field("http://127.0.0.1:8402", description="URL of MatrixLink")
+    compute_url: str = Field("http://127.0.0.1:8403", description="URL of MatrixCompute")
+    infer_url: str = Field("http://127.0.0.1:8404", description="URL of CloudMatrix-Infer")
+    agents_url: str = Field("http://127.0.0.1:8405", description="URL of the emulated hardware")
 
     def urls(self) -> dict[str, str]:
         return {
@@ -41,7 +41,7 @@ class ConsoleSettings(Settings):
 def build(
     settings: ConsoleSettings, clock: Clock, transports: dict[str, httpx.AsyncBaseTransport] | None = None
 ) -> Starlette:
-    """The application. `transports` stand for the network in tests, by service."""
+    """The application. `transports` replace the network in tests, by service."""
     ways = transports or {}
     own = {name: http_client(url, settings.token, ways.get(name)) for name, url in settings.urls().items()}
     users = {name: http_client(url, "", ways.get(name), None) for name, url in settings.urls().items()}

@@ -1,10 +1,9 @@
 """A front end of CloudMatrix-Infer: `python -m services.infer.front_end --help`.
 
-Any number of them stand before the one process that has the engines, and keep nothing: who may do what, what is metered
-and what is limited is decided there, once, whichever front end a request comes by. A front end holds what has not been
-answered: where that process goes away before the first byte of an answer, the request is sent again once it is back, so
-requests that wait at the door of a deployment outlive it. A request that must not be done twice, and an answer that has
-begun, end with it: 503 and Retry-After, or a stream that says why it ends.
+Any number of stateless front ends relay to the one process that has the engines; authorization, metering and limits are
+decided there. A front end holds unanswered requests: if that process dies before the first byte of an answer, the
+request is sent again once it is back, so requests that wait for a deployment survive a restart. Requests that must not
+be repeated, and answers that have begun, end with it: with 503 and Retry-After, or a stream that ends with an error.
 """
 
 from __future__ import annotations
@@ -36,31 +35,31 @@ log = logging.getLogger(__name__)
 AGAIN_WALL_S = 0.2
 CONNECT_WALL_S = 2.0
 HOP_BY_HOP = {"connection", "keep-alive", "transfer-encoding", "upgrade", "te", "trailer", "proxy-connection"}
-"""Headers of a connection, not of what goes over it (RFC 9110, 7.6.1)."""
+"""Headers of a connection rather than a message (RFC 9110, 7.6.1), which are not relayed."""
 REPEATABLE = {"GET", "HEAD", "PUT", "DELETE", "OPTIONS"}
 ENDS = (b"data: [DONE]", b'data: {"error"')
-"""How a stream of completions ends."""
+"""The last events of a regular stream of completions."""
 COMPLETIONS = "completions"
-"""What completions' paths end in: nothing of one has happened for its client until the first byte of the answer."""
+"""The end of completions' paths: these requests may be repeated until the first byte of their answer."""
 
 
 class FrontEndSettings(Settings):
     """A front end of CloudMatrix-Infer."""
 
-    engine_url: str = Field("http://127.0.0.1:8404", description="where the process with the engines is")
+    engine_url: str = Field("http://127.0.0.1:8404", description="URL of the process with the engines")
     hold_s: float = Field(
-        60.0, ge=0, le=3600, description="wall seconds that a request is waiting while that process is away"
+        60.0, ge=0, le=3600, description="wall seconds that a request waits while that process is down"
     )
 
 
 class FrontEnd:
-    """Relays each request to the engines' process; `hold_s` seconds of the wall it waits for one that is away."""
+    """Relays each request to the engines' process, waiting up to `hold_s` wall seconds while that is down."""
 
     def __init__(self, engine: httpx.AsyncClient, hold_s: float) -> None:
         self._engine = engine
         self._hold_s = hold_s
         self.waiting = 0
-        """Requests that wait for that process to come back."""
+        """The number of requests waiting for that process to come back."""
 
     async def relay(self, request: Request) -> Response:
         try:
@@ -99,7 +98,7 @@ class FrontEnd:
         try:
             await asyncio.wait({sending, gone}, return_when=asyncio.FIRST_COMPLETED)
             if not sending.done():
-                raise Unavailable("its client went away")
+                raise Unavailable("the client disconnected")
             return sending.result()
         finally:
             gone.cancel()
@@ -109,7 +108,7 @@ class FrontEnd:
 
 
 async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
-    """The bytes of an answer as they come. A stream that is cut, and so does not end as streams end, says so."""
+    """Yield the bytes of an answer as they come. A stream that is cut off ends with an error event."""
     last, ended = b"", False
     try:
         async for chunk in answer.aiter_raw():
@@ -117,7 +116,7 @@ async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
                 yield chunk
                 continue
             last += chunk
-            if cut := last.rfind(b"\n\n") + 1:  # whole events only, so that nobody has to read half a one
+            if cut := last.rfind(b"\n\n") + 1:  # pass on whole events only
                 events, last = last[: cut + 1], last[cut + 1 :]
                 ended = ended or any(end in events for end in ENDS)
                 yield events
@@ -127,7 +126,7 @@ async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
     finally:
         await answer.aclose()
     if stream and not ended:
-        yield stream_refusal(Unavailable("CloudMatrix-Infer went away", retry_after_s=2.0))
+        yield stream_refusal(Unavailable("the connection to CloudMatrix-Infer was lost", retry_after_s=2.0))
 
 
 async def _body(request: Request) -> bytes:
@@ -135,7 +134,7 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.stream():
         read += chunk
         if len(read) > BODY_LIMIT_BYTES:
-            raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
+            raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
     return read
 
 
@@ -145,7 +144,7 @@ async def _disconnected(request: Request) -> None:
 
 
 def build(settings: FrontEndSettings, engine: httpx.AsyncClient | None = None) -> Starlette:
-    """The application. `engine` stands for the other process in tests."""
+    """The application. `engine` replaces the client of the engines' process in tests."""
     timeout = httpx.Timeout(None, connect=CONNECT_WALL_S)
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=64)
     url = settings.engine_url
@@ -169,7 +168,7 @@ def build(settings: FrontEndSettings, engine: httpx.AsyncClient | None = None) -
 
 
 class _Relayed:
-    """As an ASGI application, so that every method is taken."""
+    """The relay as an ASGI application, which Starlette routes with every method."""
 
     def __init__(self, relay: Callable[[Request], Awaitable[Response]]) -> None:
         self._relay = relay

@@ -57,29 +57,32 @@ class InferSettings(ServiceSettings):
 
     EVENT_LOOP = "asyncio"
 
-    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is")
+    link_url: str = Field("http://127.0.0.1:8402", description="URL of MatrixLink")
     resource_url: str = Field(
-        "http://127.0.0.1:8401", description="where MatrixResource is; empty: caches hold no memory there"
+        "http://127.0.0.1:8401", description="URL of MatrixResource; empty: memory of caches is not allocated there"
     )
-    agents_url: str = Field("http://127.0.0.1:8405", description="where the emulated hardware is; empty: not felt")
-    models: Path | None = Field(None, description="folder of model files of one's own, beside those carried along")
-    machines: Path | None = Field(None, description="folder of machine files of one's own, beside those carried along")
-    public_url: str = Field("", description="where users find this service; by default its own address")
+    agents_url: str = Field(
+        "http://127.0.0.1:8405",
+        description="URL of the emulated hardware; empty: its power and contention have no effect",
+    )
+    models: Path | None = Field(None, description="folder of additional model files")
+    machines: Path | None = Field(None, description="folder of additional machine files")
+    public_url: str = Field("", description="URL of this service for users; by default its own address")
 
     @property
     def endpoint(self) -> str:
-        """Where users find the OpenAI-compatible endpoint; of all addresses that it may listen on, this machine's."""
+        """URL of the OpenAI-compatible endpoint for users; a wildcard address becomes that of this host."""
         host = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(self.host, self.host)
         own = f"http://{f'[{host}]' if ':' in host else host}:{self.port}"
         return (self.public_url or own).rstrip("/") + "/v1"
 
 
 UP, OFF = "Active", ("Stopping", "Off")
-"""What a node's agent calls it once it has booted, and where its instance is switched off."""
+"""The agent statuses of a node that has booted, and of one that is switched off or about to be."""
 
 
 class HardwareOverHttp:
-    """The emulated hardware: asked which of its nodes have no power, and informed what the workload sends."""
+    """The emulated hardware over HTTP: power and status of nodes, and the workload's traffic."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._nodes, self._traffic = Collection(http, "nodes"), Collection(http, "traffic")
@@ -124,7 +127,7 @@ Kind = TypeVar("Kind")
 
 
 def _usable(setting: str, read: Callable[[Path | None], dict[str, Kind]], folder: Path | None) -> dict[str, Kind]:
-    """What there is, with that of a folder. Ends the process naming the file and field that cannot be used."""
+    """Read the included files and those of a folder. Exits naming the file and field if one is invalid."""
     try:
         return read(folder)
     except BadDataFile as wrong:
@@ -139,7 +142,7 @@ def build(
     hardware: Hardware | None = None,
     memory: ServerMemory | None = None,
 ) -> FastAPI:
-    """The application over a migrated database. `views`, `hardware` and `memory` stand for the other processes in
+    """The application over a migrated database. `views`, `hardware` and `memory` replace the other processes in
     tests."""
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     link = views or LinkClient(http_client(settings.link_url, settings.token))

@@ -1,4 +1,4 @@
-"""How CloudMatrix-Infer refuses: where OpenAI's clients ask in OpenAI's form, elsewhere in a problem document."""
+"""Error format of CloudMatrix-Infer: OpenAI's on OpenAI's paths, problem documents elsewhere."""
 
 from __future__ import annotations
 
@@ -10,5 +10,5 @@ from services.chassis.problem_document import problem_response
 
 
 def refuse(error: MatrixError, path: str) -> Response:
-    """Whatever refuses it: a method, the edge, a token, a role or the route itself."""
+    """The response for an error at a path, whatever raised it: method, edge, token, role or route."""
     return refusal(error) if is_asked_by_openai_clients(path) else problem_response(error, path)

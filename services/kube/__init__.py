@@ -1,4 +1,1 @@
-"""The process of the embedded Kubernetes API.
-
-It answers no request itself.
-"""
+"""The process of the embedded Kubernetes API. Requests are handled in `matrixcontainer.kubeapi`."""

@@ -1,4 +1,4 @@
-"""One embedded Kubernetes API, from its prepared folder and database to the last request."""
+"""The serving phase of the embedded Kubernetes API, from its prepared folder and database to the last request."""
 
 from __future__ import annotations
 
@@ -35,12 +35,12 @@ from services.recordings.write_log import Internal, Recorded
 
 log = logging.getLogger(__name__)
 
-SWITCH_S = 0.0005  # the thread that waits for the disk gets its turn without delay
-COLLECT_EVERY = 50_000  # objects live long; looking through all of them often would only hold up requests
+SWITCH_S = 0.0005  # so that the thread that waits for the disk runs without delay
+COLLECT_EVERY = 50_000  # objects live long; frequent full collections would only delay requests
 
 
 def _report(failure: BaseException, where: str) -> None:
-    """What a controller tripped over: a refusal in its own words, anything else with where it came from."""
+    """Log a controller's failure: a refusal by its message, anything else with a traceback."""
     if isinstance(failure, (ApiError, StorageError)):
         log.warning("failed", extra={"where": where, "why": str(failure)})
     else:
@@ -49,7 +49,7 @@ def _report(failure: BaseException, where: str) -> None:
 
 @dataclass
 class Kube:
-    """Everything that was settled before; beside `kubeconfig` lies the operator's."""
+    """The embedded API and its prepared settings. The operator's kubeconfig is written beside `kubeconfig`."""
 
     listener: socket.socket
     log_level: str
@@ -66,12 +66,12 @@ class Kube:
 
     @staticmethod
     def _by_operator(tokens: dict[str, User]) -> Internal:
-        """Whether a request is the operator's, by its token: a consequence of what users asked."""
+        """A predicate for requests of the operator, by its token: they are consequences of users' requests."""
         secrets = {f"Bearer {token}".encode() for token, user in tokens.items() if user == USERS["operator"]}
         return lambda scope: any(key == b"authorization" and value in secrets for key, value in scope["headers"])
 
     def run(self) -> NoReturn:
-        """Serve until asked to stop. A database that cannot be used ends the process with one line."""
+        """Serve until told to stop. Exits with one line if the database cannot be used."""
         configure("kube", self.log_level)
         configure_tracing("kube")
         folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
@@ -118,7 +118,7 @@ class Kube:
 
 
 def _leave(code: int) -> NoReturn:
-    """At once: where a client lingers, a thread of granian's does; it must not meet an interpreter that is ending."""
+    """Exit at once, without finalising the interpreter: a thread of granian's may still serve a lingering client."""
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(code)

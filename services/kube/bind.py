@@ -1,4 +1,4 @@
-"""The port, bound before anything else is loaded, so that a taken one is reported at once."""
+"""Binding of the port, before anything else is loaded, so that a taken port is reported at once."""
 
 from __future__ import annotations
 

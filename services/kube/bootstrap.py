@@ -1,7 +1,7 @@
-"""Everything that is prepared before serving: settings, lock, port, tables, certificates, tokens.
+"""Preparation before serving: settings, lock, port, tables, certificates, tokens.
 
-It is done in a child process (`bootstrap_process.py`), because what it takes, the validation of settings, Alembic and
-the certificate library, is tens of megabytes and a good part of the time to start that a server has no use for.
+It runs in a child process (`bootstrap_process.py`), because it needs settings validation, Alembic and the certificate
+library: tens of megabytes, and much of the start-up time, that the server itself does not need.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from services.kube.users import tokens_of
 
 
 def prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
-    """What the server has to know, and two open files: its lock and its listening socket."""
+    """Prepare. Return the arguments of `Kube`, and two open files: its lock and its listening socket."""
     settings = KubeSettings.load("kube", argv)
     folder = settings.state / "kube"
     folder.mkdir(parents=True, exist_ok=True)

@@ -1,7 +1,7 @@
-"""A child process that prepares what is needed once, before serving, and hands over what came of it.
+"""A child process for one-time preparation before serving.
 
-The child is forked before any thread, loop or connection exists; it loads what it needs, does the work, sends its
-result with open files, and ends, and its memory goes with it. Meanwhile the parent loads what serving needs.
+The child is forked before any thread, event loop or connection exists. It loads what it needs, does the work, sends its
+result and open files to the parent, and exits, which frees its memory. Meanwhile the parent loads what serving needs.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ Work = Callable[[], tuple[dict[str, Any], list[int]]]
 
 
 class Refused(Exception):
-    """What the person who starts the process should read: one line, and no traceback."""
+    """A failure to report to the user as one line without a traceback."""
 
 
 class Child:
-    """`work` in a forked child, which begins at once; `result` waits for what it returns, a dict and open files."""
+    """Runs `work` in a forked child, starting at once; `result` waits for its return value, a dict and open files."""
 
     def __init__(self, work: Work) -> None:
         sys.stdout.flush()
@@ -38,7 +38,7 @@ class Child:
         theirs.close()
 
     def result(self) -> tuple[dict[str, Any], list[int]]:
-        """Exits as the child did when it ended without a result, after it has printed why."""
+        """The child's result. If it exited without one, having printed why, exit with its code."""
         reported, files, _, _ = socket.recv_fds(self._ours, RESULT_BYTES_MAX, FILES_MAX)
         self._ours.close()
         _, status = os.waitpid(self._pid, 0)

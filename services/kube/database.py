@@ -1,6 +1,6 @@
-"""Brings the database to the present tables, as every service does (`services/chassis/database.py`).
+"""Migration of the database to the present tables, as in every service (`services/chassis/database.py`).
 
-A SQLite file that is fresh or has them is seen to without SQLAlchemy, which takes longer to load than all the rest.
+A SQLite file that is new or up to date is handled without SQLAlchemy, which takes longer to load than all the rest.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from services.chassis.database_url import printable
 from services.kube.bootstrap_process import Refused
 
 REVISION = "v1_0001"
-"""The newest of `services/chassis/migrations` and, once there are any, of `services/kube/migrations`."""
+"""The newest revision in `services/chassis/migrations` and, once there are any, `services/kube/migrations`."""
 VERSION_TABLE = (
     "CREATE TABLE alembic_version (version_num VARCHAR(32) NOT NULL,"
     " CONSTRAINT alembic_version_pkc PRIMARY KEY (version_num))"
@@ -24,7 +24,7 @@ VERSION_TABLE = (
 
 @contextmanager
 def refusing(url: str) -> Iterator[None]:
-    """Whatever the database fails at becomes one line that names it and what would help."""
+    """Turn any failure of the database into a Refused of one line that names the database."""
     try:
         yield
     except StorageError as failure:
@@ -41,7 +41,7 @@ def refusing(url: str) -> Iterator[None]:
 
 
 def migrate(url: str) -> bool:
-    """Returns whether SQLAlchemy had to be asked."""
+    """Migrate the database. Return whether SQLAlchemy was needed."""
     if url.startswith("sqlite:///") and _is_present(url.removeprefix("sqlite:///")):
         return False
     from matrixcontainer.kubeapi.storage.tables import metadata
@@ -58,7 +58,7 @@ def migrate(url: str) -> bool:
 
 
 def _is_present(file: str) -> bool:
-    """Whether the file has the present tables; an empty one is given them."""
+    """Whether the file has the present tables, which are created in an empty one."""
     with closing(sqlite3.connect(file, isolation_level=None)) as connection:
         current = {name for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")}
         if not current:

@@ -1,4 +1,4 @@
-"""One process per state folder: a lock that ends with the process, however it ends."""
+"""A lock for one process per state folder, released by the kernel however the process ends."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import IO
 
 
 def hold(path: Path, holder: int) -> IO[str]:
-    """Lock the file for the process `holder`, until it is closed or all who have it open die.
+    """Lock the file for the process `holder`, until it is closed or all processes that have it open end.
 
-    Exits with 1 and one line when another process holds it.
+    Exits with 1 and one line if another process holds it.
     """
     handle = path.open("a+")
     try:

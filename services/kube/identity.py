@@ -1,8 +1,8 @@
-"""Who the API is: its CA, its tokens, the key of its service accounts. In the state folder; replicas share one.
+"""The identity of the API: its CA, tokens, and service-account key, in the state folder and shared by replicas.
 
-Replicas on one PostgreSQL keep these files in the database besides, so that a client who trusts one of them is known to
-all. The first to start makes them, the others take them over; each has a server certificate of its own. Whoever may
-read that database may act as the administrator: guard it as the folder is guarded.
+Replicas on one PostgreSQL database also keep these files there, so that a client of one replica is known to all. The
+first to start creates them, the others copy them; each has its own server certificate. Anyone who can read that
+database can act as administrator: protect it like the folder.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ ONE_AT_A_TIME = 0x6B756266  # an advisory lock: replicas that start together pre
 
 @contextmanager
 def one_at_a_time(url: str) -> Iterator[Any]:
-    """A connection to PostgreSQL whose block no other replica is in; None on SQLite, which has one process only."""
+    """A PostgreSQL connection that holds a lock against other replicas; None on SQLite, which has only one process."""
     if url.startswith("sqlite"):
         yield None
         return
@@ -30,7 +30,7 @@ def one_at_a_time(url: str) -> Iterator[Any]:
 
 
 def take_over(connection: Any, folder: Path) -> None:
-    """Write what the database holds into the folder, except what the folder was given already."""
+    """Copy the files from the database to the folder, except those that exist there."""
     for name, value in connection.execute("SELECT name, value FROM kube_identity").fetchall():
         path = folder / Path(name).name
         if not path.exists():
@@ -39,7 +39,7 @@ def take_over(connection: Any, folder: Path) -> None:
 
 
 def hand_over(connection: Any, folder: Path) -> None:
-    """Keep what the folder holds in the database."""
+    """Copy the files from the folder to the database."""
     for name in SHARED_FILES:
         connection.execute(
             "INSERT INTO kube_identity VALUES (%s, %s) ON CONFLICT (name) DO UPDATE SET value = excluded.value",

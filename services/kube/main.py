@@ -1,9 +1,9 @@
 """Starts the embedded Kubernetes API: `python -m services.kube --help`.
 
-Everything it keeps lies in the state folder: `kube.db` (unless a database is given), `kube/` with the CA, the server
-certificate and the token file, `kubeconfig` for the administrator and `kubeconfig-operator` for the operator, who may
-do what its roles say (matrixcontainer/operator/rbac.py). The port is bound before they are written, so that `--port 0`
-tells its port there and in the log.
+All its files are in the state folder: `kube.db` (unless a database is given), `kube/` with the CA, the server
+certificate and the token file, `kubeconfig` for the administrator and `kubeconfig-operator` for the operator, whose
+rights are its roles (matrixcontainer/operator/rbac.py). The port is bound before they are written, so that with
+`--port 0` they and the log contain the real port.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from services.kube.bootstrap_process import Child
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    gc.disable()  # nothing that is loaded now will ever be garbage; `keep_what_is_there` turns it on again
+    gc.disable()  # nothing loaded now becomes garbage; `keep_what_is_there` turns the collector on again
     leave_out()
     child = Child(lambda: _prepare(argv))
-    from services.kube.api_process import Kube  # while the child is at work
+    from services.kube.api_process import Kube  # loaded while the child works
 
-    reported, (_lock, listener) = child.result()  # the lock is held by being open
+    reported, (_lock, listener) = child.result()  # the lock is held as long as the file is open
     Kube(**reported, listener=socket.socket(fileno=listener)).run()
 
 

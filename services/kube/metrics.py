@@ -1,7 +1,7 @@
-"""What the embedded Kubernetes API tells Prometheus, under the names that a real one has, so that rules and dashboards
-made for those read it: requests and their duration, watches, objects by kind, webhooks.
+"""Metrics of the embedded Kubernetes API, under the names of a real one, so that rules and dashboards made for it work:
+requests and their duration, watches, objects by kind, webhooks.
 
-Custom kinds are counted by name as far as the bound of the label goes; those that come after it are `_OTHER`.
+Custom kinds are counted by name up to the limit of the label; further ones are counted as `_OTHER`.
 """
 
 from __future__ import annotations
@@ -21,14 +21,16 @@ VERBS = {
     "get": "GET", "list": "LIST", "watch": "WATCH", "create": "POST", "update": "PUT", "patch": "PATCH",
     "delete": "DELETE", "deletecollection": "DELETECOLLECTION",
 }  # fmt: skip
-"""As they are authorised, and as upstream's metrics write them."""
+"""The verb of authorization, and its name in upstream's metrics."""
 
-VERB = Label("verb", "what was asked, as upstream writes it", values=(*VERBS.values(), OTHER))
-RESOURCE = Label("resource", "plural of the kind with its group, empty for what is none", at_most=KINDS_MAX + 2)
+VERB = Label("verb", "verb of the request, as upstream writes it", values=(*VERBS.values(), OTHER))
+RESOURCE = Label(
+    "resource", "plural of the kind with its group; empty for non-resource requests", at_most=KINDS_MAX + 2
+)
 CODE = Label("code", "HTTP status code", at_most=40)
 TYPE = Label("type", "mutating webhooks admit", values=("admit", "validating"))
-OPERATION = Label("operation", "what was to be done", values=("CREATE", "UPDATE", "DELETE", "CONNECT", OTHER))
-REJECTED = Label("rejected", "whether it was refused, or not answered", values=("true", "false"))
+OPERATION = Label("operation", "operation admitted", values=("CREATE", "UPDATE", "DELETE", "CONNECT", OTHER))
+REJECTED = Label("rejected", "whether the webhook refused, or did not answer", values=("true", "false"))
 SECONDS = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10)
 
 REQUESTS = Metric("apiserver_request_total", "counter", "requests", "Requests answered.", (VERB, RESOURCE, CODE))
@@ -36,17 +38,17 @@ DURATION = Metric(
     "apiserver_request_duration_seconds",
     "histogram",
     "seconds (wall)",
-    "Time from a request's head to its answer; of a watch, to its head.",
+    "Time from a request's head to its answer; for a watch, to the head of the answer.",
     (VERB,),
     buckets=SECONDS,
 )
-WATCHES = Metric("apiserver_longrunning_requests", "gauge", "watches", "Watches that are open.", (RESOURCE,))
+WATCHES = Metric("apiserver_longrunning_requests", "gauge", "watches", "Open watches.", (RESOURCE,))
 OBJECTS = Metric("apiserver_storage_objects", "gauge", "objects", "Objects stored, by kind.", (RESOURCE,))
 WEBHOOKS = Metric(
     "apiserver_admission_webhook_admission_duration_seconds",
     "histogram",
     "seconds (wall)",
-    "Time that calls of admission webhooks took.",
+    "Duration of calls of admission webhooks.",
     (TYPE, OPERATION, REJECTED),
     buckets=SECONDS,
 )
@@ -54,14 +56,14 @@ WATCH_LAG = Metric(
     "cloudmatrix_kube_watch_lag_seconds",
     "gauge",
     "seconds (wall)",
-    "Age of the oldest change that an open watch has not been handed.",
+    "Age of the oldest change that an open watch has not received.",
     (RESOURCE,),
 )
 METRICS = (REQUESTS, DURATION, WATCHES, OBJECTS, WEBHOOKS, WATCH_LAG)
 
 
 class KubeMetrics(Collector):
-    """Counts what an API does: `api.observe(KubeMetrics(core))`."""
+    """Counts the requests and objects of an API: `api.observe(KubeMetrics(core))`."""
 
     def __init__(self, core: Core) -> None:
         self._core = core
@@ -83,7 +85,7 @@ class KubeMetrics(Collector):
         return bytes(generate_latest(self._registry))
 
     def collect(self) -> Iterator[Any]:
-        """Watches and objects, counted at the scrape."""
+        """Watches and objects, counted at scrape time."""
         store = self._core.store
         watches, objects, lags = WATCHES.family(), OBJECTS.family(), WATCH_LAG.family()
         open_watches: dict[str, int] = {}
@@ -106,7 +108,7 @@ class KubeMetrics(Collector):
         yield lags
 
     def _resource(self, asked: Attributes) -> str:
-        """What nobody serves has no name here: whoever asks could make up any number of them."""
+        """The label of a request's resource; OTHER if it is not served, as clients could invent any number of names."""
         if not asked.resource:
             return ""
         registry = self._core.registry

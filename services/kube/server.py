@@ -1,7 +1,7 @@
-"""The embedded Kubernetes API on a socket: granian carries the bytes, in a thread of its own.
+"""The embedded Kubernetes API on a socket, served by granian in its own thread.
 
-HTTP/1.1, HTTP/2, TLS and websockets are granian's; here is what it may take: how many connections, how long a head, how
-much of it at a time.
+granian does HTTP/1.1, HTTP/2, TLS and websockets; this module sets its limits: connections, size of heads, and
+buffering.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from matrixcontainer.kubeapi.server import KubeApi
 
 BACKLOG = 1024
 CONNECTIONS_MAX = 16_384
-FILES_SPARED = 256  # what else is open: the database, the log, webhooks that are asked
+FILES_SPARED = 256  # for other open files: the database, the log, calls of webhooks
 FILES_MORE = 2 * BACKLOG
-HEAD_BYTES_MAX = 64 * 1024  # of one request; also what is read of a pipeline or a body ahead of the answer
-HEAD_MS_MAX = 75_000  # for the head of the next request to come
-STREAMS_MAX = 100  # requests at once on a connection of HTTP/2, as many as upstream allows
+HEAD_BYTES_MAX = 64 * 1024  # of one request; also the read-ahead of a pipeline or body
+HEAD_MS_MAX = 75_000  # for the head of the next request to arrive
+STREAMS_MAX = 100  # concurrent requests on an HTTP/2 connection, as in upstream
 PING_MS = 30_000
 FILES_CHECK_S = 1.0
-FAREWELL_S = 1.0  # for requests under way, once asked to stop
-LOGGING: dict[str, Any] = {"formatters": {}, "handlers": {}, "loggers": {}}  # its lines go where all others go
+FAREWELL_S = 1.0  # for requests under way when told to stop
+LOGGING: dict[str, Any] = {"formatters": {}, "handlers": {}, "loggers": {}}  # its lines use the root logger
 
 
 class Server:
@@ -49,7 +49,7 @@ class Server:
         key: Path | None = None,
         target: Callable[..., Any] | None = None,
     ) -> None:
-        """`target`: what is served instead of the API itself, around it."""
+        """`target`: an application to serve instead, which wraps the API."""
         self.api, self._listener = api, listener
         self._stopping = asyncio.Event()
         self._granian = _OnSocket(
@@ -74,7 +74,7 @@ class Server:
         )
 
     async def serve(self, announce: Callable[[], None] = lambda: None) -> None:
-        """Until `stop`; `announce` is called once the first connection would be answered."""
+        """Serve until `stop`; `announce` is called once connections are accepted."""
         await self.api.start()
         self._listener.listen(BACKLOG)
         serving = asyncio.create_task(self._granian.serve())
@@ -95,10 +95,10 @@ class Server:
             serving.result()
 
     def _make_room(self) -> None:
-        """Allow more open files once there are none left; there is nothing to be done where the system allows no more.
+        """Raise the limit of open files once there are none left; raises OSError if the system allows no more.
 
-        Only those who connect and say nothing bring it so far, for they count as connections after their handshake.
-        granian gives up a handshake after 10 s, but as long as it cannot accept a connection it does not look.
+        Only clients that connect and send nothing cause this, since connections are counted after the TLS handshake.
+        granian drops a handshake after 10 s, but does not check while it cannot accept a connection.
         """
         try:
             os.close(os.dup(self._listener.fileno()))
@@ -115,13 +115,13 @@ class Server:
         self._stopping.set()
 
     def stop_on_signals(self) -> None:
-        """SIGTERM and SIGINT stop it; having been asked to stop and having stopped is success."""
+        """Stop on SIGTERM and SIGINT; stopping on request counts as success."""
         for name in (signal.SIGTERM, signal.SIGINT):
             asyncio.get_running_loop().add_signal_handler(name, self.stop)
 
 
 class _OnSocket(Granian):
-    """Serves a socket that was bound by somebody else."""
+    """Serves a socket that is already bound."""
 
     def __init__(self, listener: socket.socket, **settings: Any) -> None:
         super().__init__(**settings)
@@ -133,7 +133,7 @@ class _OnSocket(Granian):
 
 
 def _connections_max() -> int:
-    """As many as open files allow. Some are spared, and more can be had in need."""
+    """The most connections, by the limit of open files. Some files are set apart, and the limit can still be raised."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     wanted = CONNECTIONS_MAX + FILES_SPARED
     if hard != resource.RLIM_INFINITY:

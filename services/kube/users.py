@@ -1,7 +1,7 @@
-"""Whom the API knows by a token from its first start on.
+"""The users that have a token from the first start on.
 
-The operator is nobody special: it may do what its roles say (matrixcontainer/operator/rbac.py). Who reads metrics may
-read those and nothing else.
+The operator has no special rights beyond its roles (matrixcontainer/operator/rbac.py). The metrics user may only read
+metrics.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ USERS = {
 
 
 def tokens_of(folder: Path, given: dict[str, str]) -> tuple[dict[str, User], bytes]:
-    """(users by token, signing key) of the token file, which is made or completed.
+    """(users by token, signing key) from the token file, which is created or completed.
 
-    `given` fixes tokens by the key of the user here; "" leaves one as it is.
+    `given` sets tokens by the key in USERS; "" leaves a token as it is.
     """
     return load_tokens(folder / "tokens.json", USERS, given)

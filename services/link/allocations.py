@@ -1,8 +1,8 @@
-"""Whether a slice's members are nodes of its allocation, asked of MatrixResource.
+"""Check against MatrixResource that a slice's members are nodes of its allocation.
 
-What was found is believed for a few seconds, and a slice is never refused on a belief: before that MatrixResource is
-asked again. While it does not answer, slices are admitted as they are asked for: their floors are MatrixLink's own to
-promise, and MatrixCompute asks for slices only of what it has reserved.
+Answers are cached for a few seconds, but a slice is never refused from the cache: MatrixResource is asked again first.
+While it does not answer, slices are admitted unchecked: their floors are MatrixLink's own promises, and MatrixCompute
+requests slices only of nodes that it has reserved.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ BELIEFS_MAX = 10_000
 
 
 class ReservedNodes:
-    """Fills the port `Allocations`. `counters` says how often MatrixResource was asked, and how often it was away."""
+    """Implements the port `Allocations`. `counters` has how often MatrixResource was asked, and did not answer."""
 
     def __init__(self, resource: ResourceClient, clock: Clock) -> None:
         self._resource = resource
@@ -28,11 +28,11 @@ class ReservedNodes:
         self.counters: Counter[str] = Counter()
 
     async def present(self) -> frozenset[str]:
-        """The keys of all allocations there are, as MatrixResource says now. Raises Unavailable while it is away."""
+        """The keys of all allocations at MatrixResource now. Raises Unavailable if it does not answer."""
         return frozenset(each.key for each in await self._resource.allocations())
 
     async def check(self, allocation: str, members: Sequence[str]) -> None:
-        """Raises InvalidField for an allocation that is not there, or a member outside of it."""
+        """Raise InvalidField if the allocation does not exist or a member is not a node of it."""
         at, nodes = self._believed.get(allocation, (0.0, frozenset()))
         if self._clock.now() - at < BELIEVED_S and nodes.issuperset(members):
             return
@@ -43,11 +43,11 @@ class ReservedNodes:
             self.counters["away"] += 1
             return
         if found is None:
-            raise InvalidField(f"there is no allocation named {allocation[:80]!r}", field="allocation")
+            raise InvalidField(f"allocation {allocation[:80]!r} does not exist", field="allocation")
         nodes = frozenset(member.node for member in found.members)
         if len(self._believed) >= BELIEFS_MAX:
             self._believed.clear()
         self._believed[allocation] = (self._clock.now(), nodes)
         for place, member in enumerate(members):
             if member not in nodes:
-                raise InvalidField(f"{member} is no node of allocation {allocation}", field=f"members[{place}]")
+                raise InvalidField(f"{member} is not a node of allocation {allocation}", field=f"members[{place}]")

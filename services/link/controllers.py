@@ -1,7 +1,7 @@
-"""What MatrixLink does besides answering, by subject: what each needs, how often it runs, and who wakes it.
+"""The background work of MatrixLink by subject: dependencies, periods, and the events that wake it early.
 
-Each subject holds what its routes call, and says what runs for it: `periodics` by the clock or at a nudge, `tasks` for
-ever; what is `led` runs only in the replica that leads.
+Each subject holds the objects that its routes call, and lists what runs for it: `periodics` on a period or when nudged,
+`tasks` forever; `led` ones run only in the leading replica.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ Task = Callable[[], Awaitable[object]]
 
 
 class HealthControllers:
-    """Links are believed as their agents report them; what is broken is found, and slices leave it."""
+    """Link health: tracks links as reported by their agents, locates faults, and reroutes slices around them."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class HealthControllers:
 
 
 class CommunicatorControllers:
-    """Communicators follow what their ports can carry."""
+    """Communicators: keeps them up to date with the capacity of their ports."""
 
     def __init__(self, slice_controller: SliceController, fabric: Fabric, clock: Clock) -> None:
         self.service = Communicators(slice_controller.store, fabric, clock)
@@ -88,7 +88,7 @@ class CommunicatorControllers:
 
 
 class ReportControllers:
-    """Agents report; supernodes whose agents are all gone are forgotten, but for those that are `kept`."""
+    """Reports of agents. Supernodes whose agents are all gone are forgotten, except those in `kept`."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class ReportControllers:
 
 
 class ResourceFollowers:
-    """What follows MatrixResource: the fabric its topology, and slices the allocations that they are of."""
+    """Followers of MatrixResource: the fabric follows its topology, slices follow their allocations."""
 
     def __init__(
         self,
@@ -152,7 +152,7 @@ class ResourceFollowers:
 
 
 class DrainControllers:
-    """Elements are taken out of use and put back, step by step."""
+    """Drains: takes elements out of use and puts them back, step by step."""
 
     def __init__(self, slice_controller: SliceController, clock: Clock) -> None:
         elements = DrainedElements(slice_controller)

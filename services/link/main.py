@@ -64,29 +64,31 @@ MIGRATIONS = Migrations("link", Base.metadata)
 class LinkSettings(LedSettings):
     """MatrixLink: the three planes, slices and their bandwidth, routes, link health."""
 
-    supernodes: int = Field(1, ge=1, le=8, description="supernodes known from the start; others by their agents")
+    supernodes: int = Field(1, ge=1, le=8, description="supernodes known at start; others become known by their agents")
     spec: Path | None = Field(
-        None, description="YAML file with the numbers of a supernode, or a built-in machine by name; CloudMatrix384"
+        None,
+        description="YAML file with the numbers of a supernode, or the name of a built-in machine; by default "
+        "CloudMatrix384",
     )
     resource_url: str = Field(
-        "", description="where MatrixResource is; without it nobody is asked whose nodes a slice's members are"
+        "", description="URL of MatrixResource; empty: slices are not checked against allocations"
     )
     lease_grace: float = Field(
-        60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
+        60.0, gt=0, description="emulated seconds after the start in which silent agents are not counted as lost"
     )
     damping_half_life: float = Field(
-        120.0, gt=0, description="emulated seconds in which the penalty of a port that went down halves"
+        120.0, gt=0, description="half-life of the flap penalty of a port, emulated seconds"
     )
     damping_suppress: float = Field(
-        2500.0, gt=0, description="penalty from which on a port is held down; each time it goes down counts 1000"
+        2500.0, gt=0, description="flap penalty from which a port is held down; going down once adds 1000"
     )
-    damping_reuse: float = Field(750.0, gt=0, description="penalty below which a damped port is believed again")
-    damping_hold_max: float = Field(900.0, gt=0, description="the longest that a port is held down, emulated seconds")
+    damping_reuse: float = Field(750.0, gt=0, description="flap penalty below which a damped port is used again")
+    damping_hold_max: float = Field(900.0, gt=0, description="longest time that a port is held down, emulated seconds")
 
     @model_validator(mode="after")
     def _thresholds_in_order(self) -> LinkSettings:
         if self.damping_reuse >= self.damping_suppress:
-            raise ValueError("damping_reuse is below damping_suppress")
+            raise ValueError("damping_reuse must be below damping_suppress")
         return self
 
     def damping(self) -> Damping:
@@ -96,7 +98,7 @@ class LinkSettings(LedSettings):
 def build(
     settings: LinkSettings, clock: Clock, database: DatabaseEngine, resource: ResourceClient | None = None
 ) -> FastAPI:
-    """The application over a migrated database. `resource`: who is asked whose nodes a slice's members are."""
+    """The application over a migrated database. `resource`: the client for checking slices against allocations."""
     if resource is None and settings.resource_url:
         resource = ResourceClient(http_client(settings.resource_url, settings.token))
     records = Database(database.sessions, Base.metadata, clock, database.shared)
@@ -149,7 +151,7 @@ def build(
         ],
         registry=registry,
         tasks=[
-            partial(asyncio.to_thread, kernel),  # compiled once per machine, before the first flows need it
+            partial(asyncio.to_thread, kernel),  # compiled once per host, before the first flows need it
             *(followers.tasks if followers else ()),
         ],
         leadership=Leadership("link", records, fences, clock, lease_wall_s=settings.leader_lease),
@@ -160,7 +162,7 @@ def build(
 
 
 def _fabric(names: Sequence[str], spec: SupernodeSpec, store: LinkStore) -> Fabric:
-    """Supernodes as their numbers say, and those that were found to be wired otherwise as they are."""
+    """The supernodes, wired as their numbers say, or as stored if they were found to be wired otherwise."""
     fabric = Fabric(Supernode(name, spec) for name in names)
     with store.reading() as session:
         for name, document in store.wirings(session).items():

@@ -1,4 +1,4 @@
-"""Who may do what to the emulated hardware."""
+"""Access rules for the emulated hardware."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is asked and shown of the emulated hardware."""
+"""Requests and views of the emulated hardware's API."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from matrixresource.agent.fault_catalogue import FaultKind
 
 
 class InstalledSupernode(ResourceView):
-    """A supernode whose cabinets stand."""
+    """An installed supernode."""
 
     state: str = "Installed"
     nodes: int
@@ -21,8 +21,7 @@ class InstalledSupernode(ResourceView):
 
 
 class FaultRequest(ApiModel):
-    """What to break: a kind from `/v1/fault-kinds`, the node, cabinet or switch it happens on, and what the kind
-    needs."""
+    """A fault to inject: a kind from `/v1/fault-kinds`, the node, cabinet or switch, and the parameters of the kind."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "node-down", "target": "sn0-c09-n0"},)
 
@@ -32,7 +31,7 @@ class FaultRequest(ApiModel):
 
 
 class InjectedFaultView(ResourceView):
-    """A fault as it is on the hardware: Injected, or Ended by a repair in place."""
+    """A fault on the hardware: Injected, or Ended by a repair in place."""
 
     state: str = "Injected"
     kind: FaultKind
@@ -44,24 +43,22 @@ ProcessFaultKind = Literal["service-killed", "service-paused", "database-readonl
 
 
 class ProcessView(ResourceView):
-    """A process of the control plane as it truly is."""
+    """A process of the control plane and its real state."""
 
-    running: bool = Field(description="whether it runs, and does not stand still")
-    restarted: bool = Field(description="whether it is another process than the one that was struck last")
-    writable: bool = Field(description="whether its database takes writes")
-    stalled: bool = Field(description="whether a database was kept busy")
+    running: bool = Field(description="whether it is running, and not stopped by a signal")
+    restarted: bool = Field(description="whether it was restarted since its last fault")
+    writable: bool = Field(description="whether its database accepts writes")
+    stalled: bool = Field(description="whether a fault has stalled its database")
 
 
 class ProcessFaultRequest(ApiModel):
-    """What to do to a process of the control plane, or to its database."""
+    """A fault on a process of the control plane, or on its database."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "service-paused", "target": "resource"},)
 
     kind: ProcessFaultKind
-    target: str = Field(max_length=40, description="the service, as `/v1/processes` names it")
-    parameters: dict[str, str] = Field(
-        default_factory=empty_dict, max_length=16, description="what the kind needs to know"
-    )
+    target: str = Field(max_length=40, description="name of the service in `/v1/processes`")
+    parameters: dict[str, str] = Field(default_factory=empty_dict, max_length=16, description="parameters of the kind")
 
 
 class ProcessFaultView(ResourceView, ProcessFaultRequest):

@@ -47,30 +47,33 @@ class AgentSettings(Settings):
 
     EVENT_LOOP = "asyncio"
 
-    supernodes: int = Field(1, ge=1, le=8, description="supernodes to play")
+    supernodes: int = Field(1, ge=1, le=8, description="supernodes to emulate")
     spec: Path | None = Field(
-        None, description="YAML file with the numbers of a supernode, or a built-in machine by name; CloudMatrix384"
+        None,
+        description="YAML file with the numbers of a supernode, or the name of a built-in machine; by default "
+        "CloudMatrix384",
     )
-    stages: Path | None = Field(None, description="YAML file with stages of work that replace the built-in ones")
+    stages: Path | None = Field(None, description="YAML file with stages of node work that replaces the built-in one")
     link_stages: Path | None = Field(None, description="the same for the programming of routes")
     heartbeat: float = Field(
-        HEARTBEAT_S, ge=0.1, le=600, description="emulated seconds between two reports of a node that has no news"
+        HEARTBEAT_S, ge=0.1, le=600, description="emulated seconds between reports of a node without changes"
     )
     lease: float = Field(
         LEASE_S,
         ge=0.3,
         le=3600,
-        description="emulated seconds for which a report holds, three heartbeats or more; an agent is lost after two",
+        description="lease of a report in emulated seconds, at least three heartbeats; an agent is lost after two "
+        "leases",
     )
-    resource_url: str = Field("http://127.0.0.1:8401", description="where MatrixResource is; empty: nowhere")
-    link_url: str = Field("http://127.0.0.1:8402", description="where MatrixLink is; empty: nowhere")
+    resource_url: str = Field("http://127.0.0.1:8401", description="URL of MatrixResource; empty: none")
+    link_url: str = Field("http://127.0.0.1:8402", description="URL of MatrixLink; empty: none")
 
     @field_validator("lease")
     @classmethod
     def _outlives_reports_that_are_lost(cls, lease: float, others: ValidationInfo) -> float:
         heartbeat = others.data.get("heartbeat", HEARTBEAT_S)
         if lease < LEASE_PERIODS * heartbeat - 1e-9:
-            raise ValueError(f"give at least {LEASE_PERIODS:g} heartbeats of {heartbeat:g} s")
+            raise ValueError(f"must be at least {LEASE_PERIODS:g} heartbeats of {heartbeat:g} s")
         return lease
 
 
@@ -81,7 +84,7 @@ def node_names(settings: AgentSettings) -> list[NodeName]:
 
 
 def all_routes(fleet: Fleet, state: Path) -> list[APIRouter]:
-    """`state`: the folder in which there may be a stack, whose services can be struck."""
+    """All routes. `state`: the state folder; if it is a stack's, its services can be given faults."""
     return [
         hardware_routes(fleet),
         fault_routes(fleet),
@@ -91,7 +94,7 @@ def all_routes(fleet: Fleet, state: Path) -> list[APIRouter]:
 
 
 def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
-    """The application around a fleet whose agents are in place."""
+    """The application for a fleet with its agents."""
     return create_app(
         "agents",
         "Emulated nodes",
@@ -110,8 +113,8 @@ def build_fleet(
     resource: ResourceClient | None,
     link: LinkClient | None,
 ) -> Fleet:
-    """All nodes with both agents on each. Agents of a service that is nowhere report to nobody, and nobody waits for
-    it."""
+    """All nodes with both agents on each. The agents of a service that is None do not report, and readiness does not
+    wait for it."""
     fleet = Fleet(node_names(settings), memory, clock, settings.seed, load_spec(settings.spec), settings.heartbeat)
     resource_agents(fleet, resource, node_stages(settings.stages), settings.lease)
     built = Fabric([Supernode("sn0", load_spec(settings.spec))]).built

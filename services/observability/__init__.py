@@ -1,1 +1,1 @@
-"""What a stack tells of itself, gathered: the catalogue of metrics, and the alerts on them."""
+"""The catalogue of a stack's metrics, and the alerts on them."""

@@ -1,8 +1,8 @@
-"""What somebody should be told of: the alert rules, each with its threshold and how long it has to hold.
+"""The alert rules, each with its threshold and duration.
 
 Rules are declared here and printed twice by `make regenerate`: for any Prometheus, with the defaults filled in
-(docs/reference/alerts.rules.yaml), and as a template of the Helm chart, where the release's namespace narrows every
-selector and values change the thresholds. `tests/observability` runs them with promtool on recorded series.
+(docs/reference/alerts.rules.yaml), and as a template of the Helm chart, where every selector is limited to the
+release's namespace and values set the thresholds. `tests/observability` runs them with promtool on recorded series.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from services.observability.catalogue import by_sample
 
 @dataclass(frozen=True)
 class Threshold:
-    """A number or duration that users may change: its name among the chart's values, and its default."""
+    """A number or duration that users may change: its name in the chart's values, and its default."""
 
     name: str
     default: str
@@ -24,9 +24,8 @@ class Threshold:
 
 @dataclass(frozen=True)
 class Alert:
-    """A rule. In `expr`, `@here@` stands for what selects the stack (nothing, where a Prometheus watches one alone),
-    `@processes@` for what selects its processes and `@limit@` for the threshold; `lasting` is how long it has to be
-    true."""
+    """An alert rule. In `expr`, `@here@` is replaced by the selector of the stack (empty if Prometheus watches only
+    one), `@processes@` by that of its processes and `@limit@` by the threshold; `lasting` is the rule's `for`."""
 
     name: str
     expr: str
@@ -37,7 +36,7 @@ class Alert:
     lasting: Threshold | str = field(default="")
 
     def metrics(self) -> set[str]:
-        """The names of the metrics it reads."""
+        """The names of the metrics that it uses."""
         known = by_sample()
         return {known[name].name for name in re.findall(r"[a-zA-Z_:]+", self.expr) if name in known}
 
@@ -47,34 +46,34 @@ ALERTS = (
         "CloudMatrixInstanceDegraded",
         "max(matrixcompute_instances_degraded{@here@}) > 0",
         "warning",
-        "An instance lacks nodes, links or bandwidth it was promised.",
-        "{{ $value }} instances are degraded; `kubectl get cloudmatrixinstances -A` shows which and their condition "
-        "Degraded says why.",
+        "An instance lacks nodes, links or bandwidth that it was promised.",
+        "{{ $value }} instances are degraded; `kubectl get cloudmatrixinstances -A` lists them, and their condition "
+        "Degraded gives the reason.",
         lasting=Threshold("degradedFor", "5m"),
     ),
     Alert(
         "CloudMatrixInstanceStuck",
         "max(matrixcompute_instances_stuck{@here@}) > 0",
         "critical",
-        "An instance is past the deadline of what is being done to it.",
-        "{{ $value }} instances have been in a passing state too long; GET /v1/stuck and /v1/operations of "
-        "MatrixCompute show the step they wait in.",
+        "An operation on an instance is past its deadline.",
+        "{{ $value }} instances have been in a transitional state too long; GET /v1/stuck and /v1/operations of "
+        "MatrixCompute show the step at which they wait.",
         lasting=Threshold("stuckFor", "1m"),
     ),
     Alert(
         "CloudMatrixInstancePending",
         'max(matrixcompute_instances{@here@,state="Pending"}) > 0',
         "warning",
-        "An instance waits for what it asked for.",
-        "{{ $value }} instances are Pending; their condition Scheduled says what stands in the way.",
+        "An instance is waiting for the resources it requested.",
+        "{{ $value }} instances are Pending; their condition Scheduled says what blocks them.",
         lasting=Threshold("pendingFor", "15m"),
     ),
     Alert(
         "CloudMatrixAgentsLost",
         'max(matrixresource_node_agents{@here@,agent="Lost"}) > @limit@',
         "warning",
-        "Agents of nodes do not report any more.",
-        "{{ $value }} nodes are silent; `kubectl get nodes -l cloudmatrix.io/supernode` shows which.",
+        "Agents of nodes have stopped reporting.",
+        "{{ $value }} nodes are silent; `kubectl get nodes -l cloudmatrix.io/supernode` lists them.",
         limit=Threshold("agentsLost", "0"),
         lasting=Threshold("agentsLostFor", "2m"),
     ),
@@ -82,8 +81,9 @@ ALERTS = (
         "CloudMatrixLinksBelowRate",
         "sum by (plane) (max by (plane, reason) (matrixlink_links_below{@here@})) > @limit@",
         "warning",
-        "Links carry less than they were built for.",
-        "{{ $value }} links of the plane {{ $labels.plane }}; `matrixctl top links` shows the worst.",
+        "Links run below their nominal rate.",
+        "{{ $value }} links of plane {{ $labels.plane }} are below their nominal rate; `matrixctl top links` shows the "
+        "worst.",
         limit=Threshold("linksBelow", "0"),
         lasting=Threshold("linksBelowFor", "5m"),
     ),
@@ -92,8 +92,8 @@ ALERTS = (
         "histogram_quantile(0.9, sum by (model_name, le) "
         "(rate(vllm:time_to_first_token_seconds_bucket{@here@}[5m]))) > @limit@",
         "warning",
-        "A served model answers late.",
-        "The slowest tenth of the requests to {{ $labels.model_name }} waits longer than {{ $value }} s for a token.",
+        "The time to first token of a served model is too long.",
+        "The slowest tenth of requests to {{ $labels.model_name }} waits more than {{ $value }} s for the first token.",
         limit=Threshold("firstTokenS", "5"),
         lasting=Threshold("firstTokenFor", "10m"),
     ),
@@ -101,17 +101,16 @@ ALERTS = (
         "CloudMatrixNobodyLeads",
         "max by (service) (cloudmatrix_leads{@here@}) == 0",
         "critical",
-        "No replica of a service carries its workflows.",
-        "Instances, repairs and moves of {{ $labels.service }} stand still; the log of each replica says why.",
+        "No replica of a service is leader, so its workflows do not run.",
+        "Instances, repairs and moves of {{ $labels.service }} make no progress; see the log of each replica.",
         lasting="2m",
     ),
     Alert(
         "CloudMatrixWatcherFails",
         "increase(cloudmatrix_watcher_failures_total{@here@}[15m]) > @limit@",
         "warning",
-        "A watcher fails again and again.",
-        "{{ $labels.watcher }} in {{ $labels.pod }} failed {{ $value }} times in a quarter of an hour; its log says "
-        "why.",
+        "A watcher fails repeatedly.",
+        "{{ $labels.watcher }} in {{ $labels.pod }} failed {{ $value }} times in 15 minutes; see its log.",
         limit=Threshold("watcherFailures", "10"),
     ),
     Alert(
@@ -119,8 +118,8 @@ ALERTS = (
         'sum by (pod) (rate(cloudmatrix_http_requests_total{@here@,status=~"5.."}[5m])) '
         "/ sum by (pod) (rate(cloudmatrix_http_requests_total{@here@}[5m])) > @limit@",
         "warning",
-        "A service answers many requests with an error of its own.",
-        "{{ $value | humanizePercentage }} of the requests to {{ $labels.pod }}.",
+        "A service answers many requests with server errors.",
+        "{{ $value | humanizePercentage }} of requests to {{ $labels.pod }} got a 5xx status.",
         limit=Threshold("errorShare", "0.05"),
         lasting="5m",
     ),
@@ -129,9 +128,9 @@ ALERTS = (
         'sum by (pod) (rate(apiserver_request_total{@here@,code=~"5.."}[5m])) '
         "/ sum by (pod) (rate(apiserver_request_total{@here@}[5m])) > @limit@",
         "warning",
-        "The embedded Kubernetes API answers many requests with an error of its own.",
-        "{{ $value | humanizePercentage }} of the requests to {{ $labels.pod }}; its log says why, as that its "
-        "disk is full.",
+        "The embedded Kubernetes API answers many requests with server errors.",
+        "{{ $value | humanizePercentage }} of requests to {{ $labels.pod }} got a 5xx status; its log gives the cause, "
+        "such as a full disk.",
         limit=Threshold("kubeErrorShare", "0.05"),
         lasting="5m",
     ),
@@ -141,8 +140,8 @@ ALERTS = (
         '(rate(apiserver_request_duration_seconds_bucket{@here@,verb!="WATCH"}[5m]))) > @limit@',
         "warning",
         "The embedded Kubernetes API is slow.",
-        "The slowest hundredth of {{ $labels.verb }} takes longer than {{ $value }} s at {{ $labels.pod }}; "
-        "apiserver_admission_webhook_admission_duration_seconds shows what webhooks have of that.",
+        "The slowest hundredth of {{ $labels.verb }} requests takes more than {{ $value }} s at {{ $labels.pod }}; "
+        "apiserver_admission_webhook_admission_duration_seconds shows the share of webhooks.",
         limit=Threshold("kubeSlowS", "1"),
         lasting=Threshold("kubeSlowFor", "5m"),
     ),
@@ -150,9 +149,9 @@ ALERTS = (
         "CloudMatrixKubeWatchLags",
         "max by (pod, resource) (cloudmatrix_kube_watch_lag_seconds{@here@}) > @limit@",
         "warning",
-        "A watch of the embedded Kubernetes API is behind what was written.",
-        "Somebody who watches {{ $labels.resource }} at {{ $labels.pod }} has not been handed a change of "
-        "{{ $value }} s ago: a client reads too slowly, or the process has no time for it.",
+        "A watch of the embedded Kubernetes API lags behind.",
+        "A watch of {{ $labels.resource }} at {{ $labels.pod }} has not received a change made {{ $value }} s ago: its "
+        "client reads too slowly, or the process is overloaded.",
         limit=Threshold("kubeWatchLagS", "10"),
         lasting="2m",
     ),
@@ -168,12 +167,12 @@ ALERTS = (
 
 
 def used_by(metric: str) -> list[str]:
-    """The alerts that read a metric."""
+    """The alerts that use a metric."""
     return [alert.name for alert in ALERTS if metric in alert.metrics()]
 
 
 def for_any_prometheus() -> str:
-    """The rules with their defaults, as `rule_files` of a Prometheus that watches one stack takes them."""
+    """The rules with their defaults, as a rule file for a Prometheus that watches one stack."""
     lines = [
         "# Printed from services/observability/alerts.py by `make regenerate`.",
         "# For a Prometheus whose job `cloudmatrix` scrapes the processes of one stack; the Helm chart has the same",

@@ -1,4 +1,4 @@
-"""Every metric of every process, from the declarations beside the code that moves them."""
+"""Every metric of every process, from the declarations beside the code that updates them."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ CATALOGUE: dict[str, tuple[Metric, ...]] = {
 
 
 def metrics_of(process: str) -> tuple[Metric, ...]:
-    """What a process exports."""
+    """The metrics that a process exports."""
     return CATALOGUE[process] if process in ("console", "kube") else (*EVERY, *CATALOGUE.get(process, ()))
 
 
@@ -37,5 +37,5 @@ def every_metric() -> Iterator[Metric]:
 
 
 def by_sample() -> dict[str, Metric]:
-    """Each metric by the names of its samples, which queries use."""
+    """Each metric by its sample names, which are the names in queries."""
     return {name: metric for metric in every_metric() for name in metric.exported()}

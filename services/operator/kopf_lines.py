@@ -1,8 +1,8 @@
-"""What Kopf logs, said as the rest of the stack says it.
+"""Kopf's log lines, adapted to the rest of the stack.
 
-Kopf logs an error for each attempt that it will make again, and adds all of its settings to the lines of a resource.
-Here a resource that is not as specified yet is ordinary (its status says what it waits for), and who refuses, is away
-or does not answer is a warning, as to any watcher. What Kopf gives up stays an error.
+Kopf logs an error for each attempt that it will retry, and adds all of its settings to the lines of a resource. Here a
+resource that is not as specified yet is normal (its status says what it waits for) and not logged; a service that
+refuses or does not answer is a warning, as for any watcher. What Kopf gives up on stays an error.
 """
 
 from __future__ import annotations
@@ -17,16 +17,16 @@ from matrixcontainer.operator.handlers import NotAsSpecified
 
 KOPF = "kopf"
 RETRIED = "failed; will retry: "
-"""What Kopf says of a request that it sends again."""
+"""The text by which Kopf's message about a retried request is recognised."""
 
 
 class KopfLines(logging.Filter):
-    """For whatever writes lines: those of Kopf's loggers are changed or left out, others pass."""
+    """A filter for log handlers that changes or drops records of Kopf's loggers; others pass."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] != KOPF:
             return True
-        raised = sys.exc_info()[1]  # Kopf logs it where it is caught, and does not say in the record what it was
+        raised = sys.exc_info()[1]  # Kopf logs inside the except block, without the exception in the record
         if isinstance(raised, NotAsSpecified):
             return False
         if isinstance(raised, kopf.TemporaryError) or RETRIED in record.getMessage():
@@ -37,7 +37,7 @@ class KopfLines(logging.Filter):
 
 
 def configure_kopf(handlers: Iterable[logging.Handler]) -> None:
-    """Have these handlers write of Kopf what is worth a line."""
+    """Filter Kopf's records in these handlers, and drop those below WARNING."""
     logging.getLogger(KOPF).setLevel(logging.WARNING)
     for handler in handlers:
         handler.addFilter(KopfLines())

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from services.chassis.unused_modules import leave_out
 
 KUBERNETES_CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
-"""Kopf imports these where they are installed, for operators that hand it their objects and to borrow their login; the
-first alone weighs 14 MB. This one logs in by itself (`matrixcontainer/client/login.py`) and asks with httpx."""
+"""Kopf imports these clients if installed, to accept their objects and reuse their login; the first alone takes 14 MB.
+This operator logs in by itself (`matrixcontainer/client/login.py`) and uses httpx."""
 
 NO_CERTIFICATES = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 
@@ -25,8 +25,9 @@ def main(argv: Sequence[str] | None = None) -> None:
 
 @contextmanager
 def _without_the_systems_certificates() -> Iterator[None]:
-    """aiohttp reads them all, twice, as it is imported. Kopf hands it for each API server a TLS context that is made
-    when it logs in, of the certificates that the kubeconfig names or, where it names none, of the system's."""
+    """Hide the system's certificates during imports, as aiohttp reads all of them, twice, when imported. They are not
+    needed then: at login Kopf makes a TLS context for each API server, from the kubeconfig's certificates or, if it
+    names none, the system's."""
     before = {name: os.environ.get(name) for name in NO_CERTIFICATES}
     os.environ.update(NO_CERTIFICATES)
     try:

@@ -50,12 +50,13 @@ from services.operator.settings import OperatorSettings
 log = logging.getLogger(__name__)
 
 METRICS_S, METRICS_FLOOR_WALL_S = 5.0, 0.25
-"""Fresh enough for autoscalers, which look every fifteen emulated seconds; but a machine can only do so much."""
+"""Period of metrics: fresh enough for autoscalers, which look every fifteen emulated seconds, with a wall-clock
+floor."""
 KOPF_ENDS_WALL_S = 2.0
 
 
 class FaultsOverHttp(Collection):
-    """The emulated hardware's faults, as the operator's port wants them."""
+    """The faults of the emulated hardware, as the operator's port."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         super().__init__(http, "faults")
@@ -117,12 +118,12 @@ class OperatorProcess:
     async def _reconcile_pods(self) -> str:
         try:
             return await self._kubelets.reconcile()
-        finally:  # what was refused of one pod delays no other's next stage
+        finally:  # a refusal of one pod must not delay the next stage of others
             if self._kubelets.again_s is not None:
                 asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
 
     async def _measure(self) -> str:
-        """However many deployments there are, no more than half of the time goes into their metrics."""
+        """Measure the deployments, spending at most half of the time on it, however many there are."""
         loop = asyncio.get_running_loop()
         began = loop.time()
         measured = await self.reconcilers.infers.measure()
@@ -130,7 +131,7 @@ class OperatorProcess:
         return measured
 
     async def _instance_changed(self, event: WatchEvent | None) -> None:
-        """An instance changed, and with it what the deployments on it have to say; or any of them did."""
+        """Reconcile an instance that changed, and the deployments on it; all of them if events may be missing."""
         key = None if event is None else key_of(event.view["project"], event.view["name"])
         urgent = event is not None and serves_no_more(event.view)
         self._instances.add(self.reconcilers.keys("instances", key), urgent)
@@ -153,13 +154,13 @@ class OperatorProcess:
             await self.reconcilers.instances.record(event.view)
 
     def waiting_for(self) -> str | None:
-        """None when this one works, or stands by while another does."""
+        """None if this operator works, or stands by while another works."""
         if self._kopf_ready.is_set() or (self._on_standby and self.leadership.holder):
             return None
         return "Kopf to reach the Kubernetes API"
 
     async def install_crds(self) -> None:
-        """Apply the CRDs and wait until they are established; tries again while the API is away."""
+        """Apply the CRDs and wait until they are established; retries while the API is down."""
         wanted = {crd["metadata"]["name"]: crd for crd in custom_resource_definitions()}
         while True:
             try:
@@ -174,11 +175,11 @@ class OperatorProcess:
                     await asyncio.sleep(0.05 if wanted else 0)
                 return
             except MatrixError as refused:
-                log.warning("CRDs are not installed yet", extra={"why": refused.message})
+                log.warning("could not install the CRDs; retrying", extra={"why": refused.message})
                 await asyncio.sleep(RETRY_WALL_S)
 
     def app(self) -> FastAPI:
-        """Its health and metrics, and everything that runs beside them."""
+        """The application: health and metrics, with everything that runs beside them."""
         registry = CollectorRegistry()
         watcher_metrics(registry, self.watchers)
         access, tokens = AccessRules("Operator", ()), Tokens(self._settings.tokens)
@@ -194,7 +195,7 @@ class OperatorProcess:
         )
 
     async def run(self) -> None:
-        """Until it is cancelled; the process ends where Kopf does, or where another operator has become the leader."""
+        """Run until cancelled; the process ends if Kopf ends, or if another operator becomes the leader."""
         try:
             self._on_standby = True
             await self.leadership.acquire()
@@ -221,16 +222,16 @@ class OperatorProcess:
             signal.raise_signal(signal.SIGTERM)
 
     async def _take_over(self) -> None:
-        """Learn what an operator before us handled; tries again while the API is away."""
+        """Learn what a former operator handled; retries while the API is down."""
         while True:
             try:
                 return await self.reconcilers.take_over()
             except MatrixError as refused:
-                log.warning("what is there is not known yet", extra={"why": refused.message})
+                log.warning("could not read the existing objects; retrying", extra={"why": refused.message})
                 await asyncio.sleep(RETRY_WALL_S)
 
     def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], Heard], ...]:
-        """Streams of changes, and what they are to wake."""
+        """Streams of changes, each with its handler."""
         return (
             (partial(self.compute.watch, "instances"), self._instance_changed),
             (partial(self.compute.watch, "events"), self._instance_event),
@@ -243,7 +244,7 @@ class OperatorProcess:
         )
 
     async def _follow_pods(self) -> None:
-        """For ever: nudge the scheduler and the kubelets at every change of a pod."""
+        """Forever: nudge the scheduler and the kubelets at every change of a pod."""
         while True:
             try:
                 _, since = await self.kube.list(POD)
@@ -257,7 +258,7 @@ class OperatorProcess:
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _follow_mirrored(self, kind: Kind) -> None:
-        """For ever: nudge the mirrors when others have changed what they show, or whether a Node takes newcomers."""
+        """Forever: nudge the mirrors when others change a mirrored object, or cordon a Node."""
         while True:
             try:
                 bodies, since = await self.kube.list(kind, labels=MANAGED_OBJECTS)
@@ -271,8 +272,8 @@ class OperatorProcess:
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _kopf(self) -> None:
-        """Kopf would take the signals for itself; they stay with the server, which ends all of this process. Given back
-        later they would be lost where they came meanwhile."""
+        """Run Kopf without letting it install signal handlers: signals belong to the server, which ends the whole
+        process. Restoring the handlers afterwards would lose signals that arrive in between."""
         loop = asyncio.get_running_loop()
         loop.__dict__["add_signal_handler"] = lambda *_: None
         try:
@@ -281,7 +282,7 @@ class OperatorProcess:
                 settings=kopf.OperatorSettings(),
                 clusterwide=True,
                 standalone=True,
-                # Its own would have the name of the user, which in a container need not have one.
+                # Kopf's default contains the user's name, which may not exist in a container.
                 identity=cast(Any, self._identity),
                 ready_flag=self._kopf_ready,
             )
@@ -290,7 +291,7 @@ class OperatorProcess:
 
 
 def run(argv: Sequence[str] | None = None) -> None:
-    """With those settings, until it is told to end."""
+    """Run the operator with settings from `argv`, until told to stop."""
     settings = OperatorSettings.load("operator", argv)
     configure("operator", settings.log_level)
     configure_tracing("operator")
@@ -298,5 +299,5 @@ def run(argv: Sequence[str] | None = None) -> None:
 
     while settings.kubeconfig is not None and not leads_to(settings.kubeconfig, settings.kube_url):
         log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig), "of": settings.kube_url})
-        time.sleep(0.2)  # the process that writes it may be starting beside us
+        time.sleep(0.2)  # the process that writes it may still be starting
     serve(OperatorProcess(settings).app(), settings)

@@ -1,1 +1,1 @@
-"""What a fault scenario does to processes and their databases, where `matrixctl up` keeps the stack."""
+"""Faults on a stack's processes and databases, for scenarios, if `matrixctl up` runs the stack."""

@@ -1,7 +1,7 @@
-"""What can go wrong with a service's database, done to the SQLite file beside the service.
+"""Faults of a service's database, applied to its SQLite file.
 
-Read-only: triggers refuse every write, so reads go on; they stay until they are dropped. Stalled: a writer's lock is
-held for a while, over and over; it goes with whoever holds it.
+Read-only: triggers refuse every write, while reads continue; they stay until they are dropped. Stalled: the write lock
+is held for a while, again and again; it is released when its holder ends.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ TRIGGER = "scenario_readonly_"
 REFUSAL = "attempt to write a readonly database"
 BUSY_WALL_S = 10.0
 STALL_BUSY_WALL_S = 0.1
-"""How long a stall waits for who writes: it holds up the event loop."""
+"""How long a stall waits for other writers; short, as it blocks the event loop."""
 REST_WALL_S = 0.5
-"""Between two stalls: writes that waited go through."""
+"""The pause between two stalls, in which waiting writes go through."""
 
 
 def _open(file: Path, busy_wall_s: float = BUSY_WALL_S) -> sqlite3.Connection:
@@ -25,7 +25,7 @@ def _open(file: Path, busy_wall_s: float = BUSY_WALL_S) -> sqlite3.Connection:
 
 
 def refuse_writes(file: Path) -> None:
-    """From now on; again is no news."""
+    """Make the database read-only; idempotent."""
     with closing(_open(file)) as database:
         tables = [name for (name,) in database.execute("SELECT name FROM sqlite_master WHERE type = 'table'")]
         database.execute("BEGIN IMMEDIATE")
@@ -40,7 +40,7 @@ def refuse_writes(file: Path) -> None:
 
 
 def allow_writes(file: Path) -> None:
-    """Again; again is no news."""
+    """Make the database writable again; idempotent."""
     with closing(_open(file)) as database:
         for trigger in _triggers(database):
             database.execute(f'DROP TRIGGER IF EXISTS "{trigger}"')
@@ -57,13 +57,13 @@ def _triggers(database: sqlite3.Connection) -> list[str]:
 
 
 class Stall:
-    """Holds the writer's lock for `stall_s` at a time, from `begin` to `end`."""
+    """Holds the write lock for `stall_s` at a time, from `begin` to `end`."""
 
     def __init__(self, file: Path, stall_s: float) -> None:
         self.file, self._stall_s = file, stall_s
         self._task: asyncio.Task[None] | None = None
         self.stalls = 0
-        """How often the lock was held."""
+        """The number of times that the lock was held."""
 
     def begin(self) -> None:
         self._task = asyncio.create_task(self._run())
@@ -79,7 +79,7 @@ class Stall:
                 try:
                     database.execute("BEGIN IMMEDIATE")
                 except sqlite3.OperationalError:
-                    pass  # it is busy by itself
+                    pass  # already locked by another writer
                 else:
                     self.stalls += 1
                     await asyncio.sleep(self._stall_s)

@@ -1,8 +1,8 @@
-"""ProcessExecutor: who strikes the services of a stack when a scenario of MatrixCompute asks for it.
+"""ProcessExecutor: injects faults on the services of a stack for scenarios of MatrixCompute.
 
-It is the process of the emulated nodes, which takes the faults of hardware too. Whether it can is not configured: it
-can where the state folder that it runs in is a stack's, with a supervisor that starts again what ends. In containers
-and in a cluster nobody of ours may end processes, and it says so.
+It runs in the process of the emulated nodes, which also takes hardware faults. It is not configured: it works if its
+state folder is that of a stack with a supervisor that restarts processes. In containers and clusters none of our
+processes may end others, and requests are refused with that reason.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from services.matrixctl.supervisor.state_folder import Folder
 from services.node_agent.contract import ProcessFaultRequest, ProcessFaultView, ProcessView
 from services.process_faults.process_faults import ProcessFaults
 
-NOT_HERE = "nothing strikes services here: only a stack that `matrixctl up` keeps on its own machine can be struck so"
+NOT_HERE = "process faults are not available here: they need a stack run by `matrixctl up` on one host"
 
 
 class ProcessExecutor:
@@ -27,39 +27,41 @@ class ProcessExecutor:
         self._known: ProcessFaults | None = None
 
     async def processes(self) -> list[ProcessView]:
-        """The services that run, as they truly are; none where none can be struck."""
+        """The running services and their real state; empty if process faults are not available."""
         faults = self._faults()
         return [] if faults is None else [await self._seen(faults, name) for name in await faults.services()]
 
     async def process(self, name: str) -> ProcessView:
-        """Also of one that does not run at this moment. Raises NotFound for what is none of the stack's."""
+        """One service, running or not. Raises NotFound if it is not a service of the stack."""
         faults, stack = self._faults(), self._folder.read()
         if faults is None or stack is None or name not in stack.children:
-            raise NotFound(f"there is no process named {name[:80]!r} that could be struck", field="name")
+            raise NotFound(f"process {name[:80]!r} does not exist or cannot be given faults", field="name")
         return await self._seen(faults, name)
 
     async def faults(self) -> list[ProcessFaultView]:
-        """Those that are not undone, also of matrixctl, and of an earlier life."""
+        """All faults not undone yet, including those of matrixctl and of a former process."""
         faults = self._faults()
         return [] if faults is None else [_view(name, *each) for name, each in faults.written().items()]
 
     async def fault(self, name: str) -> ProcessFaultView:
         found = next((each for each in await self.faults() if each.name == name), None)
         if found is None:
-            raise NotFound(f"there is no fault on a process named {name[:80]!r}", field="name")
+            raise NotFound(f"process fault {name[:80]!r} does not exist", field="name")
         return found
 
     async def inject(self, name: str, body: ProcessFaultRequest, validate_only: bool = False) -> ProcessFaultView:
-        """Asked again for the same it finds it, and kills nobody twice. Raises InvalidField for what cannot be done."""
+        """Inject a fault; a repeated request has no effect and kills nothing twice. Raises InvalidField for a fault
+        that cannot be injected."""
         faults = self._faults()
         if faults is None:
             raise InvalidField(NOT_HERE, field="kind")
         if body.target == self._own:
             raise InvalidField(
-                f"{self._own} is who carries these faults out: struck, it could not undo any", field="target"
+                f"{self._own} injects these faults itself, and could not undo one of its own", field="target"
             )
         if body.target not in await faults.services():
-            raise InvalidField(f"no {body.target!r} runs here; {', '.join(await faults.services())} do", field="target")
+            running = ", ".join(await faults.services())
+            raise InvalidField(f"{body.target!r} is not a running service; running are {running}", field="target")
         try:
             await faults.check(body.kind, body.target, body.parameters)
         except InvalidField as refused:
@@ -67,7 +69,7 @@ class ProcessExecutor:
             raise
         current = faults.written().get(name)
         if current not in (None, (body.kind, body.target)):
-            raise Conflict(f"fault {name!r} is another one: {' on '.join(current or ())}", field="name")
+            raise Conflict(f"fault {name!r} exists with other values: {' on '.join(current or ())}", field="name")
         if current is None and not validate_only:
             await faults.inject(name, body.kind, body.target, body.parameters)
         return _view(name, body.kind, body.target, body.parameters)
@@ -78,7 +80,7 @@ class ProcessExecutor:
             await faults.clear(name)
 
     def _faults(self) -> ProcessFaults | None:
-        """None where no services can be struck."""
+        """The process faults of the stack; None if they are not available."""
         stack = self._folder.read()
         if stack is None or stack.contained or self._folder.supervisor() is None:
             return None

@@ -1,9 +1,9 @@
-"""ProcessFaults: what a scenario does to the processes of a stack and to their databases, where the stack is ours.
+"""ProcessFaults: faults of scenarios on the processes of a stack and their databases.
 
-Processes are those that sit on the seats of the state folder, so nobody else is ever struck. What is done is written
-down before it is done, in the state folder, so that the next run undoes what a killed one has left. Of several faults
-of one kind on one service each holds: what they do is undone with the last of them. Whoever strikes (matrixctl, the
-process of the emulated nodes) writes into the same list, which is locked while it is changed.
+Only processes that hold a lock of the state folder are affected. Each fault is recorded in the state folder before it
+takes effect, so that the next run undoes what a killed one left behind. If several faults of one kind are on one
+service, their effect ends with the last of them. matrixctl and the process of the emulated nodes use the same list,
+which is locked while it is changed.
 """
 
 from __future__ import annotations
@@ -29,18 +29,19 @@ from services.process_faults.database_faults import Stall, allow_writes, refuse_
 STALL_WALL_S, STALL_WALL_S_MAX = 2.0, 10.0
 """A writer waits fifteen seconds for SQLite's lock before it fails."""
 LASTING = ("service-paused", "database-readonly")
-"""What holds by itself until it is undone. A stall goes with whoever stalls, who was killed is started again."""
+"""The kinds that last until they are undone. A stall ends with the process that stalls; a killed service is
+restarted."""
 
 
 class ProcessFaults:
-    """`folder` is the stack's, `stack` what runs in it."""
+    """`folder` is the state folder of the stack, `stack` the description of what runs in it."""
 
     def __init__(self, folder: Folder, stack: Stack) -> None:
         self._folder, self._stack = folder, stack
         self._journal = folder.process_faults
         self._stalls: dict[str, Stall] = {}
         self._pids: dict[str, int] = {}
-        """Of services that were struck, as they were before."""
+        """The process ids of services before their last fault."""
 
     async def services(self) -> Sequence[str]:
         return [] if self._stack.contained else sorted(self._folder.holders())
@@ -50,12 +51,13 @@ class ProcessFaults:
         if not kind.startswith("database-"):
             return
         if self._stack.database or not self._file(service).exists():
-            raise InvalidField(f"{service} keeps no SQLite file in {self._folder.path}", field="fault")
+            raise InvalidField(f"{service} has no SQLite file in {self._folder.path}", field="fault")
         if kind == "database-stalled":
             self._stall_s(parameters)
 
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
-        """What fails is no fault. Raises Unavailable where the service or its database cannot be struck now."""
+        """Inject a fault, which is not recorded if it fails. Raises Unavailable if the service is not running or its
+        database cannot be changed now."""
         with self._changing() as faults:
             faults[name] = (kind, service)
         try:
@@ -80,7 +82,8 @@ class ProcessFaults:
                 self._stalls[name].begin()
 
     async def _to_database(self, change: Callable[[Path], None], service: str) -> None:
-        """In a thread: it waits for who writes, and who plays nodes, or stalls the same file, has to go on."""
+        """Change the database in a thread, since it waits for other writers, and the event loop, which may stall the
+        same file, must go on."""
         try:
             await asyncio.to_thread(change, self._file(service))
         except sqlite3.OperationalError as wrong:
@@ -98,7 +101,7 @@ class ProcessFaults:
         with self._changing() as faults:
             faults.pop(name, None)
             again = fault in faults.values()
-        if again:  # one that came while the last was being undone
+        if again:  # another one was injected while this was being undone
             await self._strike(name, *fault, {})
 
     async def _undo(self, kind: str, service: str) -> None:
@@ -111,11 +114,11 @@ class ProcessFaults:
         return list(self._read())
 
     def written(self) -> dict[str, tuple[str, str]]:
-        """Kind and service of what is not undone, by name."""
+        """(kind, service) of the faults not undone yet, by name."""
         return self._read()
 
     async def seen(self, service: str) -> dict[str, Any]:
-        """Whether it runs at all, whether it is another process than before, and what its database takes."""
+        """Whether the service runs, whether it was restarted since its last fault, and the state of its database."""
         holder, file = self._folder.seat(service).holder(), self._file(service)
         before = self._pids.get(service)
         return {
@@ -128,7 +131,7 @@ class ProcessFaults:
     def _holder(self, service: str) -> Holder:
         holder = self._folder.seat(service).holder()
         if holder is None:
-            raise Unavailable(f"{service} does not run at this moment")
+            raise Unavailable(f"{service} is not running")
         return holder
 
     def _file(self, service: str) -> Path:
@@ -141,7 +144,9 @@ class ProcessFaults:
         except ValueError:
             stall_s = -1.0
         if not 0 < stall_s <= STALL_WALL_S_MAX:
-            raise InvalidField(f"more than 0 and at most {STALL_WALL_S_MAX:g} seconds", field="parameters.stallS")
+            raise InvalidField(
+                f"must be more than 0 and at most {STALL_WALL_S_MAX:g} seconds", field="parameters.stallS"
+            )
         return stall_s
 
     def _read(self) -> dict[str, tuple[str, str]]:
@@ -152,7 +157,7 @@ class ProcessFaults:
 
     @contextmanager
     def _changing(self) -> Iterator[dict[str, tuple[str, str]]]:
-        """What is written down, to be changed by nobody else meanwhile; never held while something is waited for."""
+        """Yield the recorded faults under a lock and write them back. The lock is never held while waiting."""
         self._journal.parent.mkdir(parents=True, exist_ok=True)
         with self._journal.with_suffix(".lock").open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -161,10 +166,10 @@ class ProcessFaults:
             try:
                 write(self._journal, json.dumps(faults))
             except OSError as wrong:
-                raise Unavailable(f"what strikes processes cannot be written down now: {wrong.strerror}") from wrong
+                raise Unavailable(f"cannot write the list of process faults: {wrong.strerror}") from wrong
 
 
 def _stopped(pid: int) -> bool:
-    """Whether the process stands still."""
+    """Whether the process is stopped (SIGSTOP)."""
     shown = subprocess.run(["ps", "-p", str(pid), "-o", "stat="], capture_output=True, text=True, check=False)
     return shown.stdout.strip().startswith("T")

@@ -1,1 +1,1 @@
-"""Recordings: what was asked of a stack and what came of it, as one file that can be replayed."""
+"""Recordings: the requests to a stack and the resulting changes, as one file that can be replayed."""

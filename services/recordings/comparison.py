@@ -1,8 +1,8 @@
-"""Are these the same events? The first that differs, if not.
+"""Compare recorded events with replayed ones, and find the first difference.
 
-`exact` compares every change with everything in it. `by_object` is for stacks that share a machine with others: it
-compares, for each instance, allocation, slice and deployment, the states that it went through, and leaves out moments,
-what happened between different objects, which nodes were chosen, and nodes themselves.
+`exact` compares every change completely. `by_object` is for stacks in wall time on a busy host: it compares, for each
+instance, allocation, slice and deployment, the sequence of its states, and ignores times, the order of events of
+different objects, which nodes were chosen, and nodes themselves.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ GONE = "(gone)"
 
 @dataclass(frozen=True)
 class Difference:
-    """What was recorded, and what came instead; None where one of them had ended."""
+    """What was recorded, and what came instead; None if one of them has ended."""
 
     recorded: str | None
     replayed: str | None
 
     def __str__(self) -> str:
-        return f"recorded: {self.recorded or 'nothing more'}\nreplayed: {self.replayed or 'nothing more'}"
+        return f"recorded: {self.recorded or 'no further event'}\nreplayed: {self.replayed or 'no further event'}"
 
 
 def exact(recorded: Sequence[Event], replayed: Sequence[Event]) -> Difference | None:
-    """The first change of the first service that is not as it was."""
+    """The first change that differs."""
     for before, now in zip_longest(recorded, replayed):
         if before != now:
             return Difference(_text(before, now), _text(now, before))
@@ -38,7 +38,7 @@ def exact(recorded: Sequence[Event], replayed: Sequence[Event]) -> Difference | 
 
 
 def _text(event: Event | None, other: Event | None) -> str | None:
-    """A change, with the fields in which it is not as the other."""
+    """A change as text, with the fields in which it differs from the other."""
     if event is None:
         return None
     text = f"{event.service} {event.revision}: {event.type} {event.kind} {event.name}"
@@ -50,20 +50,20 @@ def _text(event: Event | None, other: Event | None) -> str | None:
 
 
 def by_object(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
-    """The first object, by name, whose states are not what they were."""
+    """The first object, by kind and name, whose sequence of states differs."""
     before, now = _states(recorded), _states(replayed)
     return _first_other(before, now, sorted(before.keys() | now.keys()))
 
 
 def contradiction(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
-    """The same of what has come so far: the first object that went another way than its recording began."""
+    """The same for a replay in progress: the first object whose states so far are not a prefix of the recorded ones."""
     now = _states(replayed)
     before = {key: states[: len(now.get(key, ()))] for key, states in _states(recorded).items()}
     return _first_other(before, now, now)
 
 
 States = dict[tuple[str, str], list[str]]
-"""By kind and name of an object, the states it went through."""
+"""The sequence of states by kind and name of the object."""
 
 
 def _first_other(before: States, now: States, keys: Iterable[tuple[str, str]]) -> Difference | None:
@@ -76,7 +76,7 @@ def _first_other(before: States, now: States, keys: Iterable[tuple[str, str]]) -
 
 
 def _states(events: Iterable[Event]) -> States:
-    """Each object's states, one after the other, none twice in a row."""
+    """The sequence of each object's states, without repetitions."""
     found: States = {}
     for event in events:
         if event.kind not in COMPARED:

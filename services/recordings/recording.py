@@ -1,7 +1,7 @@
-"""A recording: the state a stack began with, what was asked of it and when, and what happened.
+"""A recording: the initial state of a stack, the timed requests to it, and the resulting events.
 
-Its file is a snapshot (`services/snapshots/archive.py`) with three members more, so `matrixctl snapshot show` reads it
-and `matrixctl restore` goes back to where it began.
+Its file is a snapshot (`services/snapshots/archive.py`) with three more members, so `matrixctl snapshot show` reads it
+and `matrixctl restore` restores the initial state.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ M = TypeVar("M", bound=BaseModel)
 
 
 class Action(BaseModel):
-    """One thing that was asked: to let time pass (`sleep_s`), or a request that may change something."""
+    """One action: to let time pass (`sleep_s`), or a request that may change something."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -33,7 +33,7 @@ class Action(BaseModel):
     service: str = ""
     method: str = ""
     path: str = ""
-    """With its query."""
+    """The path with its query."""
     headers: dict[str, str] = Field(default_factory=empty_dict)
     body: str = ""
     status: int = 0
@@ -43,7 +43,7 @@ class Action(BaseModel):
 
 
 class Event(BaseModel):
-    """One change of a resource, as its service's journal has it. `body` is its view as JSON."""
+    """One change of a resource, as in its service's journal. `body` is its view as JSON."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,7 +56,7 @@ class Event(BaseModel):
 
 
 class About(BaseModel):
-    """How the recording was made. `exact`: in virtual time, so the same events come again at the same moments."""
+    """How the recording was made. `exact`: in virtual time, so a replay gives the same events at the same times."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -68,7 +68,7 @@ class About(BaseModel):
 
 
 class Recording(BaseModel):
-    """Without the state it begins with, which is in its file."""
+    """A recording without its initial state, which is only in the file."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -78,7 +78,7 @@ class Recording(BaseModel):
 
 
 def add_to_snapshot(file: Path, recording: Recording) -> None:
-    """Make a recording of the snapshot that it begins with."""
+    """Add a recording to the file of its initial snapshot."""
     with zipfile.ZipFile(file, "a", zipfile.ZIP_DEFLATED, compresslevel=1) as archive:
         archive.writestr(ABOUT, recording.about.model_dump_json(indent=1))
         archive.writestr(ACTIONS, _lines(recording.actions))
@@ -86,12 +86,12 @@ def add_to_snapshot(file: Path, recording: Recording) -> None:
 
 
 def read(file: Path) -> Recording:
-    """Raises InvalidField where there is no file, UnknownSnapshot where it is no recording."""
+    """Read a recording. Raises InvalidField if there is no file, UnknownSnapshot if it is not a recording."""
     read_manifest(file)
     try:
         with reading(file) as archive:
             if ABOUT not in archive.namelist():
-                raise UnknownSnapshot(f"{file} is a snapshot and no recording: `matrixctl record` makes one")
+                raise UnknownSnapshot(f"{file} is a snapshot, not a recording; make one with `matrixctl record`")
             return Recording(
                 about=About.model_validate_json(archive.read(ABOUT)),
                 actions=tuple(_read(Action, archive.read(ACTIONS))),
@@ -99,7 +99,7 @@ def read(file: Path) -> Recording:
             )
     except ValidationError as wrong:
         raise UnknownSnapshot(
-            f"the recording in {file} makes no sense ({counted(wrong.error_count(), 'error')})"
+            f"the recording in {file} is invalid ({counted(wrong.error_count(), 'error')})"
         ) from wrong
 
 

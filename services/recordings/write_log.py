@@ -1,8 +1,8 @@
-"""What users ask of a process while its stack is recorded: one line of JSON a request, in `recording/` of the state
-folder.
+"""The log of users' requests to a process while its stack is recorded: a JSON line per request, in `recording/` of the
+state folder.
 
-A file there says that it is on, and is looked for only when a request may change something. What the processes of the
-stack ask each other is a consequence and is left out: their tokens bear their names. Agents' reports are of that kind.
+A file there turns recording on; it is checked only for requests that may change something. Requests among the stack's
+own processes, agents' reports included, are consequences and are left out; they are recognised by the token's name.
 """
 
 from __future__ import annotations
@@ -22,22 +22,22 @@ log = logging.getLogger(__name__)
 FOLDER, ON = "recording", "on"
 CHANGING = ("POST", "PUT", "PATCH", "DELETE")
 KEPT_HEADERS = ("content-type", "if-match", "if-none-match", "idempotency-key")
-"""Of a request: what its meaning depends on. Who asked is not kept: a replay asks as an administrator."""
+"""Headers that affect the meaning of a request. The caller is not kept: a replay runs as administrator."""
 BODY_BYTES_MAX = 1 << 20
-"""What services take; what is larger was refused."""
+"""The limit of services; larger bodies were refused."""
 
 Scope = Any
 Internal = Callable[[Scope], bool]
 
 
 def by_a_process(scope: Scope) -> bool:
-    """Whether a process of the stack asked, by the principal that the service's edge found."""
+    """Whether the caller is a process of the stack, by the principal that the service's edge determined."""
     principal = scope.get("state", {}).get("principal")
     return principal is not None and principal.name in BY_NAME
 
 
 class Recorded:
-    """An ASGI application, and a line for each request that may change something while its stack is recorded."""
+    """Middleware that logs each request that may change something, while the stack is recorded."""
 
     def __init__(self, app: Callable[..., Any], state: Path, service: str, internal: Internal = by_a_process) -> None:
         self._app, self._service, self._internal = app, service, internal
@@ -65,15 +65,15 @@ class Recorded:
         if not self._internal(scope) and len(body) <= BODY_BYTES_MAX:
             try:
                 self._write({"wall_s": wall_s, **self._action(scope, bytes(body), status)})
-            except OSError as wrong:  # the recording was ended meanwhile, or the disk is full; it was answered
-                log.warning("a request is not in the recording", extra={"service": self._service, "why": str(wrong)})
+            except OSError as wrong:  # the recording has ended meanwhile, or the disk is full; the answer was sent
+                log.warning("could not record a request", extra={"service": self._service, "why": str(wrong)})
 
     def _is_on(self) -> bool:
-        """Asked for each request that may change something: a system call, without the objects of a Path."""
+        """Whether recording is on. Called for each request that may change something, so without Path objects."""
         return os.path.exists(self._on)
 
     def _action(self, scope: Scope, body: bytes, status: int) -> dict[str, Any]:
-        """The fields of an Action, but for when it was."""
+        """The fields of an Action, except its time."""
         given: dict[str, str] = {_text(key).lower(): _text(value) for key, value in scope["headers"]}
         path = _text(scope.get("raw_path") or scope["path"].encode())
         query = _text(scope.get("query_string") or b"")
@@ -87,7 +87,7 @@ class Recorded:
         }
 
     def _write(self, line: dict[str, Any]) -> None:
-        """In one piece, whoever else writes."""
+        """Append a line atomically, as other processes may write too."""
         descriptor = os.open(self._file, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             os.write(descriptor, json.dumps(line).encode() + b"\n")

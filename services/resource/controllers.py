@@ -1,7 +1,7 @@
-"""What MatrixResource does besides answering, by subject: what each needs, how often it runs, and who wakes it.
+"""The background work of MatrixResource by subject: dependencies, periods, and the events that wake it early.
 
-Each subject holds what its routes call, and says what runs for it: `periodics` by the clock or at a nudge, in every
-replica or, as `led`, in the one that leads.
+Each subject holds the objects that its routes call, and lists what runs for it, on a period or when nudged: `periodics`
+in every replica, `led` ones only in the leader.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PROPOSED_PERIOD_S = 5.0
 
 
 class AllocationControllers:
-    """Spares are taken again where they went, and what has a lease ends with it."""
+    """Allocations: replenishes spares, and ends leases and reservations on time."""
 
     def __init__(self, allocator: Allocator, clock: Clock) -> None:
         self._allocator = allocator
@@ -49,14 +49,14 @@ class AllocationControllers:
         return [self._refill, self._expiry]
 
     async def _replenish(self) -> str:
-        return f"{self._allocator.replenish()} spares taken"
+        return f"{self._allocator.replenish()} spares allocated"
 
     async def _expire(self) -> str:
         return f"{self._allocator.reservations.reconcile()}; {self._allocator.expire()} leases ended"
 
 
 class ReportControllers:
-    """Nodes are believed as long as their agents report."""
+    """Reports of nodes, and the leases that they renew."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class ReportControllers:
 
 
 class NodeControllers:
-    """Nodes do what an administrator asks of them; those that come and go are taken out."""
+    """The life cycle of nodes: carries out administrators' requests, and takes flapping nodes out of service."""
 
     def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
         self.lifecycle = NodeLifecycle(store, allocator, clock)
@@ -105,7 +105,7 @@ class NodeControllers:
 
 
 class TopologyControllers:
-    """What was found of the wiring becomes a version once it has settled, and drained domains are finished."""
+    """The topology: makes a new version of it once changed wiring has settled, and finishes drains of domains."""
 
     def __init__(self, topology_manager: TopologyManager, clock: Clock) -> None:
         self._topology_manager = topology_manager
@@ -122,7 +122,7 @@ class TopologyControllers:
 
 
 class DefragmentationControllers:
-    """Plans of moves are carried out, and those that nobody approved end."""
+    """Defragmentation: carries out plans of moves, and expires plans that were not approved."""
 
     def __init__(self, store: ResourceStore, allocator: Allocator, clock: Clock) -> None:
         host = RoomHost(store, allocator, clock)

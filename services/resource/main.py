@@ -59,30 +59,33 @@ COUNT_PERIOD_S = 30.0
 class ResourceSettings(LedSettings):
     """MatrixResource: inventory, topology and allocations of the supernodes."""
 
-    supernodes: int = Field(1, ge=1, le=8, description="supernodes in the inventory, where the database has none")
+    supernodes: int = Field(1, ge=1, le=8, description="supernodes to put into an empty inventory")
     policy: Literal["best", "tightest", "learning"] = Field(
         "best",
-        description="among places that fit: tightest fit with the sizes and leaving times seen so far (best), "
-        "with the sizes alone (learning), or plain (tightest)",
+        description="choice among placements that fit: tightest fit weighted by the sizes and departure times seen so "
+        "far (best), by the sizes alone (learning), or unweighted (tightest)",
     )
     spec: Path | None = Field(
-        None, description="YAML file with the numbers of a new supernode, or a built-in machine by name; CloudMatrix384"
+        None,
+        description="YAML file with the numbers of a new supernode, or the name of a built-in machine; by default "
+        "CloudMatrix384",
     )
     topology: Path | None = Field(
-        None, description="a supernode as it is drawn (node-link JSON, GraphML); without it, wired as its numbers say"
+        None,
+        description="topology graph of a supernode (node-link JSON or GraphML); by default wired as its numbers say",
     )
     lease_watch: float = Field(
-        LEASE_WATCH_PERIOD_S, ge=0.1, le=600, description="emulated seconds between two looks at which leases ran out"
+        LEASE_WATCH_PERIOD_S, ge=0.1, le=600, description="emulated seconds between checks for expired leases"
     )
     lease_grace: float = Field(
-        60.0, gt=0, description="emulated seconds after start in which silent agents are forgiven"
+        60.0, gt=0, description="emulated seconds after the start in which silent agents are not counted as lost"
     )
 
 
 def build(
     settings: ResourceSettings, clock: Clock, database: DatabaseEngine, executor: Executor | None = None
 ) -> FastAPI:
-    """The application over a migrated database. `executor`: where long searches run, by default in threads."""
+    """The application over a migrated database. `executor` runs long searches, by default in threads."""
     log.info("allocator", extra={"form": str(FORM)})
     spec = load_spec(settings.spec)
     records = Database(database.sessions, Base.metadata, clock, database.shared)

@@ -1,7 +1,7 @@
-"""What MatrixResource tells Prometheus of the machine and of its decisions, besides how it serves requests.
+"""Metrics of MatrixResource about the machine and its own decisions, in addition to those of its requests.
 
-Gauges are brought up to date on a period, from a report that is counted anew only where something has changed;
-decisions are counted as they are made.
+Gauges are updated periodically, from a report that is recomputed only where something changed; decisions are counted as
+they are made.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ AGENT_STATES = ("Connected", "Stale", "Lost")
 DECISION_SECONDS = (0.001, 0.002, 0.005, 0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 1, 2.5)
 VERBS = ("reserve", "move", "relocate", "cut_over", "replace", "release")
 
-LEVEL = Label("level", "inside a node, a cabinet, a supernode, or everywhere", ("node", "cabinet", "supernode", "all"))
-VERB = Label("verb", "what was asked of the allocator", VERBS)
-OUTCOME = Label("outcome", "how it came out", ("Granted", "Refused"))
+LEVEL = Label("level", "within one node, cabinet or supernode, or overall", ("node", "cabinet", "supernode", "all"))
+VERB = Label("verb", "verb of the allocator", VERBS)
+OUTCOME = Label("outcome", "outcome of the decision", ("Granted", "Refused"))
 
 AGENTS = Metric(
     "matrixresource_node_agents",
     "gauge",
     "nodes",
-    "Nodes by what is known of their agent.",
-    (Label("agent", "what is known of the agent", AGENT_STATES),),
+    "Nodes by the state of their agent.",
+    (Label("agent", "state of the agent", AGENT_STATES),),
     stability="stable",
 )
 NODES = Metric(
@@ -50,19 +50,25 @@ HEALTH = Metric(
     "gauge",
     "nodes",
     "Nodes by health.",
-    (Label("health", "the worst of its parts", (*HEALTH_ORDER, "Unknown")),),
+    (Label("health", "health of the worst part", (*HEALTH_ORDER, "Unknown")),),
     stability="stable",
 )
-FREE = Metric("matrixresource_nodes_free", "gauge", "nodes", "Whole nodes that newcomers may have.", stability="stable")
+FREE = Metric(
+    "matrixresource_nodes_free", "gauge", "nodes", "Whole nodes free for new allocations.", stability="stable"
+)
 NPUS = Metric(
-    "matrixresource_npus_free", "gauge", "NPUs", "NPUs that newcomers may have; a die counts half.", stability="stable"
+    "matrixresource_npus_free",
+    "gauge",
+    "NPUs",
+    "NPUs free for new allocations; a die counts as half.",
+    stability="stable",
 )
 SPARES = Metric("matrixresource_spares", "gauge", "nodes", "Whole nodes held as spares.")
 LARGEST = Metric(
     "matrixresource_largest_block_nodes",
     "gauge",
     "nodes",
-    "The most whole nodes one gang can have in a domain.",
+    "The largest gang, in whole nodes, that fits into one domain.",
     (LEVEL,),
     stability="stable",
 )
@@ -70,21 +76,21 @@ BLOCKS = Metric(
     "matrixresource_placeable_blocks",
     "gauge",
     "gangs",
-    "Gangs of so many nodes that fit at once.",
-    (LEVEL, Label("nodes", "nodes of each gang", at_most=32)),
+    "Number of gangs of the given size that fit at the same time.",
+    (LEVEL, Label("nodes", "nodes per gang", at_most=32)),
 )
 SCATTERED = Metric(
     "matrixresource_fragmentation_ratio",
     "gauge",
     "ratio",
-    "What of the free capacity cannot be had together.",
+    "Fraction of the free capacity that cannot be allocated as one block.",
     (LEVEL,),
 )
 USED = Metric(
     "matrixresource_utilisation_ratio",
     "gauge",
     "ratio",
-    "Share of the dies that is held.",
+    "Fraction of dies that are allocated.",
     (LEVEL, Label("domain", "cabinet or supernode", per_supernode=13)),
     stability="stable",
     together=Label("domain", "12 cabinets and the supernode", per_supernode=13),
@@ -100,15 +106,15 @@ DECISIONS = Metric(
     "matrixresource_decisions_total",
     "counter",
     "verbs",
-    "Verbs over allocations by how they came out.",
-    (VERB, OUTCOME, Label("reason", "why it was refused; empty where it was not", at_most=64)),
+    "Decisions of the allocator by outcome.",
+    (VERB, OUTCOME, Label("reason", "reason of the refusal; empty if granted", at_most=64)),
     stability="stable",
 )
 SECONDS = Metric(
     "matrixresource_decision_seconds",
     "histogram",
     "seconds (wall)",
-    "Time of a verb up to its commit.",
+    "Duration of a verb up to its commit.",
     (VERB,),
     buckets=DECISION_SECONDS,
     stability="stable",
@@ -117,7 +123,7 @@ LATE = Metric(
     "matrixresource_leases_not_judged_seconds_total",
     "counter",
     "seconds (emulated)",
-    "Time in which agents were not judged by their silence, since this process was too busy to hear them.",
+    "Time in which silent agents were not counted as lost, because this process was too busy to receive reports.",
 )
 METRICS = (
     AGENTS, NODES, HEALTH, FREE, NPUS, SPARES, LARGEST, BLOCKS, SCATTERED, USED, PLANS, DECISIONS, SECONDS, LATE,
@@ -125,7 +131,7 @@ METRICS = (
 
 
 class ResourceMetrics:
-    """`count` for the gauges, `decided` for one decision."""
+    """`count` updates the gauges, `decided` counts one decision."""
 
     def __init__(self, registry: CollectorRegistry, store: ResourceStore, capacity: CapacityReport) -> None:
         self._store = store

@@ -280,7 +280,7 @@ def test_more_nodes_serve_faster():
 def test_every_state_has_a_sentence():
     assert set(MOVES) == set(SENTENCES)
     request = InferenceRequest(1, 0.0, 1, 1)
-    with pytest.raises(ValueError, match="cannot become"):
+    with pytest.raises(ValueError, match="cannot change from"):
         request.move(FINISHED)
 
 
@@ -344,10 +344,10 @@ def test_the_command_prints_a_report(capsys, tmp_path):
 @pytest.mark.parametrize(
     ("line", "shown"),
     [
-        ("root:x:0:0", "line 1 is no JSON: unexpected character"),
-        ('{"timestamp": 0, "input_length": 5}', "line 1 is no request of a trace: it has no 'output_length'"),
-        ('{"timestamp": "soon", "input_length": 5, "output_length": 1}', "its timestamp is no number: 'soon'"),
-        ("[]", "line 1 is no request of a trace"),
+        ("root:x:0:0", "line 1 is not JSON: unexpected character"),
+        ('{"timestamp": 0, "input_length": 5}', "line 1 is not a trace request: 'output_length' is missing"),
+        ('{"timestamp": "soon", "input_length": 5, "output_length": 1}', "timestamp is not a number: 'soon'"),
+        ("[]", "line 1 is not a trace request"),
     ],
 )
 def test_a_line_that_is_no_request_is_told_in_words(capsys, tmp_path, line, shown):

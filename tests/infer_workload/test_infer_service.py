@@ -79,7 +79,7 @@ async def test_a_deployment_is_settled_only_when_it_serves_as_asked_or_is_to_be_
 
     async with Stage(fresh, scale=60.0) as stage:
         view = (await stage.ensure(prefillNpus=800)).json()
-        why = "the instance offers 8 usable nodes, the pools need 101"
+        why = "the instance has 8 usable nodes, the pools need 101"
         while view["conditions"][0]["message"] != why:
             await asyncio.sleep(0.01)
             view = (await stage.http.get("/v1/deployments/r1")).json()

@@ -109,7 +109,7 @@ async def test_a_deployment_is_timed_on_the_machine_of_its_supernode(tmp_path, f
         assert "atlas-800i-a2, atlas-950, cloudmatrix384, hall-9" in unknown.json()["detail"]
         other = await stage.ensure(machine="hall-9")
         assert (other.status_code, other.json()["field"]) == (422, "machine")
-        assert "a supernode of CloudMatrix384: as machine cloudmatrix384 is accepted" in other.json()["detail"]
+        assert "a supernode of CloudMatrix384: the machine must be cloudmatrix384" in other.json()["detail"]
         assert (await stage.http.get("/v1/deployments/r1")).status_code == 404
         await stage.ensure()
         usual = await stage.until("Serving")
@@ -119,7 +119,7 @@ async def test_a_deployment_is_timed_on_the_machine_of_its_supernode(tmp_path, f
         stage.views.machine = "Hall 9"
         stage.views.generation += 1
         lost = await stage.until("Unavailable")
-        assert "a supernode of Hall 9: as machine hall-9 is accepted" in lost["conditions"][0]["message"]
+        assert "a supernode of Hall 9: the machine must be hall-9" in lost["conditions"][0]["message"]
         kept = await stage.ensure(machine="hall-9")
         assert (kept.status_code, kept.json()["field"]) == (409, "machine")
         await stage.ensure("faster", machine="hall-9")
@@ -151,7 +151,7 @@ async def test_a_deployment_that_names_no_machine_is_of_that_of_its_supernode(fr
         stage.views.machine = "Hall 9"
         nowhere = await stage.ensure("none")
         assert (nowhere.status_code, nowhere.json()["field"]) == (422, "machine")
-        there_are = "there is no machine hall-9; there are atlas-800i-a2, atlas-950, cloudmatrix384"
+        there_are = "unknown machine hall-9; known are atlas-800i-a2, atlas-950, cloudmatrix384"
         assert there_are in nowhere.json()["detail"]
 
 
@@ -176,7 +176,7 @@ async def test_a_machine_that_cannot_be_told_yet_is_found_with_the_first_view_an
         live = stage.app.state.serving.live["r1"]
         await stage.app.state.serving.watchers.follow_fabric()
         assert (live.spec.machine, live.engine) == ("atlas-950", None), "the next life of the process knows it"
-        assert "as machine cloudmatrix384 is accepted, not atlas-950" in live.why
+        assert "the machine must be cloudmatrix384, not atlas-950" in live.why
 
 
 def test_a_machine_file_with_an_error_keeps_the_process_from_starting(tmp_path):

@@ -98,7 +98,7 @@ def test_larger_pools_than_there_are_nodes_for_are_not_called_settled():
     stage.plays(120)
     assert live.handover.scale_view(asked, live.engine).state == "LacksNodes"
     assert progress(live) == (
-        True, "LacksNodes", "asked for 60 nodes, 12 serving, in pools as near as they allow",
+        True, "LacksNodes", "12 of 60 requested nodes serving, split as near the request as possible",
     )  # fmt: skip
     live.rescale(PoolScale(6, 6), stage.now)
     stage.plays(120)

@@ -169,7 +169,7 @@ async def test_what_stays_where_it_is_has_to_serve_without_it_meanwhile():
     work.inference.view["drain"] = drain(nodes=(B,))
     await tell_workload(work)
     assert work.inference.asked[1]["nodes"] == [A, B], "who drains for this operation already does not serve meanwhile"
-    work.inference.refuses = InsufficientCapacity("what stays cannot serve without these nodes")
+    work.inference.refuses = InsufficientCapacity("the remaining nodes cannot serve without the drained ones")
     await tell_workload(work)
     assert work.events == ["Draining", "Draining", "NotDrained"]
 

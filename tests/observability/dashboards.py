@@ -42,7 +42,7 @@ def quantile(share: float, histogram: str, by: str = "", where: str = "") -> str
 
 
 MACHINE = (
-    Panel("Free nodes", "count", "Whole nodes that newcomers may have.", (("max(matrixresource_nodes_free)", "free"),), "figure"),
+    Panel("Free nodes", "count", "Whole nodes free for new allocations.", (("max(matrixresource_nodes_free)", "free"),), "figure"),
     Panel("Largest block that fits", "count", "The most nodes one gang can have.",
           (('max(matrixresource_largest_block_nodes{level="supernode"})', "in a supernode"),), "figure"),
     Panel("Nodes by state", "count", "", (("max by (state) (matrixresource_nodes)", "{{state}}"),)),
@@ -50,7 +50,7 @@ MACHINE = (
     Panel("Agents", "count", "Lost agents are judged by their leases.",
           (("max by (agent) (matrixresource_node_agents)", "{{agent}}"),)),
     Panel("Dies held, by domain", "share", "", (("max by (domain) (matrixresource_utilisation_ratio)", "{{domain}}"),)),
-    Panel("Fragmentation", "share", "What of the free capacity cannot be had together.",
+    Panel("Fragmentation", "share", "Fraction of the free capacity that cannot be allocated as one block.",
           (("max by (level) (matrixresource_fragmentation_ratio)", "{{level}}"),)),
     Panel("Decisions", "per second", "Refusals carry their reason.",
           ((rate("matrixresource_decisions_total", "verb, outcome, reason"), "{{verb}} {{outcome}} {{reason}}"),)),

@@ -92,7 +92,7 @@ async def recovered(stack: Stack) -> bool:
 
 def test_what_is_not_declared_is_found() -> None:
     """The judge above can fail: another name, label, value, or too many of them."""
-    good = "# HELP cloudmatrix_leads 1 while this replica does what runs beside requests.\n# TYPE cloudmatrix_leads gauge\ncloudmatrix_leads 1.0\n"
+    good = "# HELP cloudmatrix_leads 1 while this replica is the leader, which does the background work.\n# TYPE cloudmatrix_leads gauge\ncloudmatrix_leads 1.0\n"
     assert not list(complaints("link", good))
     assert list(complaints("link", good.replace("cloudmatrix_leads", "leads")))
     assert list(complaints("link", good.replace("leads 1.0", 'leads{port="ub-p0-k00"} 1.0')))

@@ -145,14 +145,14 @@ async def test_a_method_that_is_not_served_is_answered_with_those_that_are(tmp_p
         ):
             answer = await stack.http[service].patch(path)
             assert (answer.status_code, answer.headers["Allow"]) == (405, served)
-            assert answer.json()["detail"] == f"PATCH is not served at {path}; {served} may be asked"
+            assert answer.json()["detail"] == f"PATCH is not allowed at {path}; allowed: {served}"
 
 
 async def test_an_unknown_verb_is_answered_with_those_that_there_are(tmp_path):
     async with Stack(tmp_path) as stack:
         answer = await stack.http["compute"].post("/v1/instances/a:reboot")
         known = ":move, :renew, :resize, :restart, :retry, :start, :stop"
-        assert answer.json()["detail"] == f"there is no :reboot of /v1/instances/a; there are {known}"
+        assert answer.json()["detail"] == f"unknown verb :reboot of /v1/instances/a; known are {known}"
         answer = await stack.http["compute"].patch("/v1/instances/a:stop")
         assert (answer.status_code, answer.headers["Allow"]) == (405, "POST"), "one that there is, asked otherwise"
 

@@ -1,1 +1,1 @@
-"""A deployment at work: what it lays out on, goes over to, takes in and has done, in emulated time."""
+"""One running deployment in emulated time: its layout and changes of it, admission, load and statistics."""

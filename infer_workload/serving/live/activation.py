@@ -1,8 +1,7 @@
-"""Requests at the door of a deployment that is scaled to zero, or comes back from there (Knative's activator).
+"""Requests for a deployment that is scaled to zero or returning from it (like Knative's activator).
 
-They wait for it to serve, at most so many of them and each for so long; others get 503 and Retry-After. That they wait
-is what brings it back: whoever scaled it to zero looks at `waiting`. They are in no table: the connections that they
-came by end with the process.
+They wait until it serves, limited in number and time; others get 503 with Retry-After. Waiting requests bring it back:
+the policy that scaled it to zero watches `waiting`. They are not stored, since their connections end with the process.
 """
 
 from __future__ import annotations
@@ -20,7 +19,7 @@ FULL_RETRY_AFTER_S = 10
 
 
 class Target(Protocol):
-    """The deployment that requests wait for, as far as their waiting depends on it."""
+    """What the waiting of requests needs to know of their deployment."""
 
     name: str
     state: str
@@ -41,39 +40,40 @@ class Target(Protocol):
 
 
 class Activation:
-    """Of one deployment. `returning`: it was scaled to zero, and has yet to serve again."""
+    """The requests waiting for one deployment. `returning`: it was scaled up from zero and does not serve yet."""
 
     def __init__(self, now: float = 0.0) -> None:
         self.returning = False
         self.waiting = 0
         self.active_at = now
-        """When something came in or ended last."""
+        """When a request last arrived or ended."""
 
     def holds(self, live: Target) -> bool:
-        """Whether requests wait until it serves again."""
+        """Whether new requests wait until it serves."""
         return live.handover.idle or self.returning
 
     def idle_s(self, live: Target, now: float) -> float:
-        """How long nothing has come in or run; 0 while it loads, or built-in load is played."""
+        """Seconds since a request last arrived or ran; 0 while it loads or has built-in load."""
         if self.waiting or live.load is not None or not (live.serves or live.handover.idle):
             return 0.0
         return 0.0 if live.engine is not None and live.engine.in_flight else max(0.0, now - self.active_at)
 
     async def wait(self, live: Target, clock: Clock) -> None:
-        """Return once it serves. Raises Unavailable where too many wait already, at the deadline, and where nobody
-        brings it back any more."""
+        """Return once it serves. Raises Unavailable if too many wait already, at the deadline, and if it will not
+        return by itself."""
         most, timeout_s = live.spec.activation_queue_max, live.spec.activation_timeout_s
         until = clock.now() + timeout_s
         if self.waiting >= most:
             raise Unavailable(
-                f"{live.name} is scaled to zero, and {most} requests wait for it", retry_after_s=FULL_RETRY_AFTER_S
+                f"{live.name} is scaled to zero, and its activation queue of {most} requests is full",
+                retry_after_s=FULL_RETRY_AFTER_S,
             )
         self.waiting += 1
         try:
             while not live.serves:
                 if clock.now() >= until:
                     raise Unavailable(
-                        f"{live.name} did not serve within {timeout_s:g} s: {live.why}",
+                        f"{live.name} did not become ready within {timeout_s:g} s: {live.why}",
                         retry_after_s=FULL_RETRY_AFTER_S,
                     )
                 if not self.holds(live):

@@ -1,13 +1,12 @@
-"""Admission: whether a request that comes in now would be served within the deployment's objective.
+"""Admission: whether a new request would be served within the deployment's objective.
 
-An objective keeps what is admitted within it, by refusing the rest at once with the time to come again (429), before
-anything is computed. All of it is judged on what is there at this moment, and as the engine would do it: on the die and
-the instance that would take the request. The first token is judged by the chunks that the instance has before and with
-the prompt (`engine.first_token`), and nobody is let in who would make those late that were let in before; the following
-ones by what a step takes once everything that has a place is decoded, and by what an answer of that length takes at
-most (`engine.decode_time`). Answers are judged at the length that they come to have. What has a later priority is not
-in the way: it makes room, or waits, for which it left `headroom` when it was let in. Without an objective requests wait
-as long as it takes, as far as `queueMax` lets them.
+Admitted requests stay within the objective because the others are refused at once, before anything is computed, with
+429 and the time to retry. The decision uses the engine's present state, on the die and the prefill instance that would
+get the request. For the first token it follows the instance's chunks up to the prompt (`engine.first_token`); a request
+that would make an admitted one late is refused. For later tokens it uses the step time once everything with a place is
+decoding, and the longest time of an answer of that length (`engine.decode_time`), at the length the answer will really
+have. Requests of lower priority do not count against it: they make room or wait, and left `headroom` for that when they
+were admitted. Without an objective, requests wait as long as needed, within `queueMax`.
 """
 
 from __future__ import annotations
@@ -29,42 +28,42 @@ from matrixcommon.model.errors import Overloaded
 from matrixcommon.model.quantities import counted
 
 QUEUES = 2
-"""So many times `queueMax` may wait with those that came before requests of earlier priorities did."""
+"""The most requests that wait in all, in multiples of `queueMax`: those of higher priority may pass a full queue."""
 
 WAITING_SLACK = 0.03
-"""What waits may take so much longer than it looks now, beside traffic that changes, without anybody being late."""
+"""Relative margin on the estimated waiting time, for changing traffic."""
 
 RETRY_S = 1.0
-"""When to come again where nothing says it."""
+"""Retry time, in emulated seconds, if no better one is known."""
 
 
 class Admission:
-    """Of one deployment. `refused` counts requests since the start."""
+    """The admission of one deployment. `refused` counts requests since the start."""
 
     def __init__(self) -> None:
         self.refused = 0
         self.headroom = Headroom()
 
     def check(self, engine: Engine, spec: DeploymentRequest, request: InferenceRequest) -> None:
-        """Raises Overloaded, with seconds of emulated time to wait, for a request that would come too late."""
-        asked = _Asked(engine, spec, request, self.headroom)
+        """Raise Overloaded, with the emulated seconds to wait, if the request would miss the objective."""
+        candidate = _Candidate(engine, spec, request, self.headroom)
         self.headroom.look(engine.now, engine.placement.placed)
-        wait_s = asked.wait_s()
+        wait_s = candidate.wait_s()
         if wait_s > 0:
             self.refused += 1
             queued = len(engine.in_flight)
             raise Overloaded(
-                f"beside {counted(queued, 'request')} in flight one more would not be served in time",
+                f"overloaded: with {counted(queued, 'request')} in flight, this one would not be served in time",
                 field="model",
                 retry_after_s=wait_s if wait_s < inf else RETRY_S,
             )
         if spec.objective is not None:
-            self.headroom.admitted(request, engine.now, asked.prefill_s())
+            self.headroom.admitted(request, engine.now, candidate.prefill_s())
 
 
 @dataclass(frozen=True)
-class _Asked:
-    """A request that comes to an engine now."""
+class _Candidate:
+    """A request to be admitted to an engine now."""
 
     engine: Engine
     spec: DeploymentRequest
@@ -72,7 +71,7 @@ class _Asked:
     headroom: Headroom
 
     def wait_s(self) -> float:
-        """How long until it would be served in time if nobody else came before; 0 where it is now."""
+        """Seconds until it would be served in time if no other request came first; 0 if it can be admitted now."""
         engine, spec, request = self.engine, self.spec, self.request
         ahead, objective = engine.waiting.ahead_of(request.priority), spec.objective
         full = ahead >= spec.queue_max and (ahead or not self._begins_at_once())
@@ -110,7 +109,7 @@ class _Asked:
         return choose_die(dies, self._tokens, deployment.batch_per_die, deployment.kv_tokens_per_die)
 
     def _leaves_room(self, target_s: float) -> bool:
-        """Whether the dies have room, with the request, for what those of earlier priorities will take of it."""
+        """Whether the dies, with this request, still have room for the expected requests of higher priority."""
         pool, deployment, priority = self.engine.pool, self.engine.deployment, self.request.priority
         if not self.headroom.has_before(priority):
             return True
@@ -126,7 +125,7 @@ class _Asked:
         return pool.timing.step_s(ceil(batch), ceil(together)) <= target_s * per_step
 
     def _begins_at_once(self) -> bool:
-        """Whether it waits for nothing: what a deployment takes whose requests may not wait (`queueMax` 0)."""
+        """Whether it would start without waiting, which is required if `queueMax` is 0."""
         _, instances = self.engine.placement.open_places()
         return bool(instances) and self.engine.placement.place_for(self.request.priority, self._tokens) is not None
 
@@ -134,11 +133,11 @@ class _Asked:
 
     @cached_property
     def _match(self) -> Match:
-        """What the context cache holds of its prompt."""
+        """The part of its prompt that the context cache has."""
         return self.engine.cache.peek(self.request.blocks, self.request.prompt)
 
     def prefill_s(self) -> float:
-        """What its prompt takes an instance that is busy: its part of a chunk that is full of such ones."""
+        """Seconds of a busy instance that its prompt takes: its part of a chunk full of such prompts."""
         _, instances = self.engine.placement.open_places()
         if not instances:
             return 0.0
@@ -146,7 +145,7 @@ class _Asked:
         return instances[0].timing.part_s(self.request.prompt - cached, cached, instances[0].token_budget)
 
     def _first_token(self, leaving: Sequence[InferenceRequest]) -> FirstToken | None:
-        """What the instance that would take it would do; None where there is none."""
+        """The first token on the instance that would get it; None if no instance is open."""
         engine, request = self.engine, self.request
         _, instances = engine.placement.open_places()
         if not instances:
@@ -155,7 +154,7 @@ class _Asked:
         return first_token(engine.deployment, engine.cache.nodes, instance, request, self._match, engine.now, leaving)
 
     def _first_token_late_s(self, prompt: FirstToken, waits_s: float, ttft_s: float) -> float:
-        """How long until its first token would be in time, and make nobody late that was let in before."""
+        """Seconds until its first token would be in time without making an admitted request late."""
         now = self.engine.now
         own_s = min(prompt.alone_s, prompt.at - now)
         queued_s = self.headroom.wait_s(self.request.priority, prompt.at - now - own_s, self._instances)
@@ -165,8 +164,8 @@ class _Asked:
         return max(0.0, late_s)
 
     def _makes_late_at(self, prompt: FirstToken, ttft_s: float) -> float:
-        """When the chunk that it begins in would end without it, where others in that would be late by it, with what
-        earlier priorities than theirs may still bring; 0 where nobody is."""
+        """If it would make others in its first chunk late, counting the work that higher priorities than theirs may
+        still bring: the time at which that chunk would end without it. 0 if it makes none late."""
         counted = [each for each in prompt.beside if self._counts(each)]
         joins_s = prompt.joins_at - self.engine.now
         ends_at = {
@@ -184,14 +183,14 @@ class _Asked:
         return len(self.engine.placement.open_places()[1])
 
     def _counts(self, other: InferenceRequest) -> bool:
-        """Whether the first token of another one must not be late for this one's."""
+        """Whether this request must not delay the first token of the other."""
         return other.priority <= self.request.priority and other.first_token_at < 0
 
     # The tokens after it.
 
     def _slow_s(self, prompt: FirstToken, die: DecodeDie, target_s: float) -> float:
-        """How long until its tokens would come in time, as fast as 99 of 100 answers of its length do. Such as would
-        not be in time on an empty pool either are taken as they are: later they would be no faster."""
+        """Seconds until its tokens would be in time, at the pace that 99 of 100 answers of its length keep. Requests
+        that would be late even on an empty pool are admitted: they would be no faster later."""
         engine, tokens = self.engine, self.request.output_tokens - 1
         if tokens < 1:
             return 0.0
@@ -208,11 +207,11 @@ class _Asked:
         within_s = (tokens * target_s - moving_s) / steps
         if pause_s > 0:
             return pause_s
-        kept = max(0.0, within_s - alone_s) / max(within_s, step_s - alone_s)  # a step is a straight line over requests
+        kept = max(0.0, within_s - alone_s) / max(within_s, step_s - alone_s)  # step time is linear in requests
         return finish_in_s(pool, (1.0 - kept) * len(engine.in_flight) / max(1, pool.active), engine.now) or RETRY_S
 
     def _room_in_s(self, target_s: float) -> float:
-        """Until a die has room for it, with a target for the time of a token; infinity where nobody knows."""
+        """Seconds until a die has room for it within a target time per token; infinity if that is unknown."""
         pool, deployment, tokens = self.engine.pool, self.engine.deployment, self._tokens
         step_s = target_s * pool.timing.tokens_per_step
 
@@ -226,5 +225,5 @@ class _Asked:
 
 
 def wall_s(seconds: float, scale: float) -> float:
-    """Emulated seconds as whole ones of the wall, at least one: what Retry-After says."""
+    """Emulated seconds as whole wall seconds, at least one, for Retry-After."""
     return float(max(1, ceil(seconds / scale)))

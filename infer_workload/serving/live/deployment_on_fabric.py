@@ -1,8 +1,7 @@
-"""A deployment on its fabric: where it is laid out, and how it goes over to another layout.
+"""A deployment on its fabric: its layout, and the transitions to other layouts.
 
-It is handed views of what its instance has, its part among the instance's deployments, drains and sizes of its pools,
-and lays out again when they change. What runs in what leaves comes to its end first where there is time for that, and
-goes back to the queue where there is none.
+It receives the views of its instance, its part among the instance's deployments, drains and pool sizes, and lays out
+again when they change. Requests on nodes that leave finish first if there is time; otherwise they are requeued.
 """
 
 from __future__ import annotations
@@ -29,7 +28,8 @@ from infer_workload.timing.fabric import Fabric
 
 
 class DeploymentOnFabric:
-    """Every method takes the present emulated time; none waits. `changed` is called when the state or the layout do."""
+    """A deployment's layout and state. Methods take the present emulated time and do not wait. `changed` is called when
+    the state or the layout changes."""
 
     def __init__(
         self, request: DeploymentRequest, layout: ServedLayout, activation: Activation, intake: Intake,
@@ -43,11 +43,11 @@ class DeploymentOnFabric:
         self.activation = activation
         self.intake = intake
         self.fabric: Fabric | None = None
-        """What its instance shows of the nodes that are this deployment's."""
+        """The view of this deployment's nodes."""
         self.whole: Fabric | None = None
-        """And of all nodes."""
+        """The view of all nodes of the instance."""
         self.beside = ""
-        """What of them others have, in words; empty where it is alone."""
+        """A sentence about the nodes that other deployments have; empty if there are none."""
         self.contention: MeasuredContention | None = None
         self.booting: frozenset[str] = frozenset()
         self._changed = changed
@@ -70,10 +70,11 @@ class DeploymentOnFabric:
         part: Part | None = None,
         beside: str = "",
     ) -> None:
-        """Lay out on this view of the fabric. None: for `why`, or since the instance holds no slices (any more).
+        """Lay out on this view of the fabric. None: there is none because of `why`, or because the instance has no
+        slices.
 
-        Nodes that are not `up` yet are used once they are; None: all of them are. Of the nodes `part` is its own, and
-        `beside` says what is others'; without one all are.
+        Nodes not in `up` are used once they have booted; None: all are up. `part` holds this deployment's own nodes
+        (None: all), and `beside` describes those of others.
         """
         own = fabric if fabric is None or part is None else fabric.only(part.nodes)
         self.whole = fabric
@@ -100,23 +101,23 @@ class DeploymentOnFabric:
             self._yield_nodes(part.yields, now)
 
     def forget_beyond(self, nodes: Collection[str]) -> None:
-        """After a start: have played no role elsewhere, as others are to now."""
+        """After a start, forget former roles on nodes outside `nodes`, which now belong to other deployments."""
         if self.layout.forget_beyond(nodes):
             self._changed()
 
     def _yield_nodes(self, yields: frozenset[str], now: float) -> None:
-        """Hand these nodes over to others of the instance, once nothing runs there any more or at the deadline."""
+        """Hand these nodes over to other deployments of the instance, once idle or at the deadline."""
         before = self.handover.yields
         if self.handover.pending is not None or yields == before:
             return
         self.handover.yields = yields
         if yields and self.engine is not None:
             self._change_roles(now, ROLE_CHANGE_S)
-        elif self.fabric is not None and before & self.fabric.everybody:  # it has these after all
+        elif self.fabric is not None and before & self.fabric.everybody:  # it keeps these after all
             self._follow(now)
 
     def take_contention(self, contention: MeasuredContention, now: float) -> bool:
-        """Serve beside what others send now; whether that changes anything."""
+        """Apply the present contention by others. Return whether that changes anything."""
         if self.engine is None or self.fabric is None or contention.close_to(self.contention):
             return False
         self._catch_up(now)
@@ -126,7 +127,7 @@ class DeploymentOnFabric:
         return True
 
     def _follow(self, now: float) -> None:
-        """Lay out on what may be used of the present view."""
+        """Lay out on the usable nodes of the present view."""
         try:
             if self.engine is None:
                 self._start(self._usable(), now)
@@ -136,7 +137,7 @@ class DeploymentOnFabric:
             self._lose(self._lost_state(), f"{refused.message}; {self.beside}" if self.beside else refused.message)
 
     def _usable(self, reach: Fabric | None = None) -> Fabric:
-        """What may be used of what it has now, or could have."""
+        """The usable nodes of its present fabric, or of the one that it could have (`reach`)."""
         fabric = reach or self.fabric
         assert fabric is not None
         playing = frozenset() if self.engine is None else self.engine.deployment.pools.nodes
@@ -147,7 +148,7 @@ class DeploymentOnFabric:
         return self.handover.draining
 
     def drain(self, drain: Drain | None, now: float) -> None:
-        """Begin nothing more on these nodes and leave them when nothing runs there; None: use them (again)."""
+        """Drain these nodes: begin nothing more there, and leave them when idle. None withdraws the drain."""
         self._catch_up(now)
         self.handover.draining = drain
         if drain is not None and not self.serves:
@@ -161,8 +162,8 @@ class DeploymentOnFabric:
         self._changed()
 
     def rescale(self, scale: PoolScale | None, now: float, deadline_s: float = ROLE_CHANGE_S) -> None:
-        """Have pools of these sizes in place of the spec's; None: of the spec's again. Roles change when nothing runs
-        in them any more, or at the deadline. To zero only while nothing is in flight."""
+        """Scale the pools to these sizes, overriding the spec; None returns to the spec. Nodes change role once idle,
+        or at the deadline. Scaling to zero requires that nothing is in flight."""
         self._catch_up(now)
         was_idle = self.handover.idle
         self.handover.scale = scale
@@ -176,7 +177,7 @@ class DeploymentOnFabric:
         self._change_roles(now, deadline_s)
 
     def _change_roles(self, now: float, deadline_s: float) -> None:
-        """Go over to the sizes that are asked for: where roles change, once nothing runs in them or at the deadline."""
+        """Change to the requested sizes; nodes that change role do so once idle, or at the deadline."""
         engine = self.engine if self.serves else None
         if engine is not None and self.handover.begin(engine, self._usable(), now + deadline_s):
             self._hand_over(now)
@@ -185,7 +186,7 @@ class DeploymentOnFabric:
         self._changed()
 
     def _hand_over(self, now: float) -> None:
-        """Use another layout once nothing runs on what leaves and what prefills in its place has loaded."""
+        """Switch to the next layout once the leaving nodes are idle and their prefill successors have loaded."""
         if self.engine is None or self.fabric is None:
             return
         leaving = self.handover.pending
@@ -198,16 +199,16 @@ class DeploymentOnFabric:
             self._follow(now)
 
     def _lost_state(self) -> str:
-        """Pending where it never served, Unavailable where it did."""
+        """The state without a layout: Pending if it never had one, otherwise Unavailable."""
         return PENDING if self.engine is None and self.state == PENDING else UNAVAILABLE
 
     def _start(self, fabric: Fabric, now: float) -> None:
         self.layout.start(fabric, self.spec, self.handover.scale, now)
         takes_s = self.layout.loading.serves_from - now
-        self._set_state(LOADING, f"executors start and weights load until {takes_s:.0f} s from now")
+        self._set_state(LOADING, f"starting executors and loading weights, ready in {takes_s:.0f} s")
 
     def _adapt(self, fabric: Fabric, now: float) -> None:
-        """Go over to another view: what is lost at once, what is gained when it has loaded."""
+        """Adapt to another view: lost nodes leave at once, gained ones join when they have loaded."""
         engine = self.engine
         assert engine is not None
         engine.advance(now)
@@ -225,7 +226,7 @@ class DeploymentOnFabric:
         loading.wait_for({node: loading.nodes.get(node, loaded_at) for node in change.gained})
 
     def _scale_out_ready(self, now: float, deadline_at: float) -> None:
-        """Use whoever has loaded; first, until the deadline, what runs in roles that change for it comes to its end."""
+        """Use the nodes that have loaded; until the deadline, requests in roles that change for it finish first."""
         assert self.engine is not None
         self.layout.loading.gain_at = inf
         still = self.layout.loading.left_at(now)
@@ -234,7 +235,7 @@ class DeploymentOnFabric:
             change = self.handover.gain(self.engine, usable, self.layout.weights, now, deadline_at)
         except DoesNotFit as refused:
             return self._lose(UNAVAILABLE, refused.message)
-        if change is not None:  # else they are used when that is over
+        if change is not None:  # otherwise the nodes are used when the role change is over
             self.layout.loading.wait_for(still)
             self._apply_layout(change, now)
 
@@ -244,7 +245,7 @@ class DeploymentOnFabric:
             self.handover.close(self.engine, self.fabric, now)
         back = requeued_text(requeued)
         if change.pause_s > 0:
-            self._set_state(DEGRADED, f"decode rebuilds its ranks for {change.pause_s:.1f} s{back}")
+            self._set_state(DEGRADED, f"decode is rebuilding its ranks, for {change.pause_s:.1f} s{back}")
         elif requeued:
             self._set_state(DEGRADED, prefill_text(len(change.deployment.pools.prefill)) + back)
         else:
@@ -258,14 +259,14 @@ class DeploymentOnFabric:
         self._wake()
 
     def plan(self, request: DeploymentRequest, reach: Fabric | None = None) -> Deployment | None:
-        """The layout that spec would get on what it has now, or within `reach`; None while there is nothing to lay out
-        on. Raises DoesNotFit; sizes that are the present spec's are none to refuse it for."""
+        """The layout of another spec on the present fabric, or within `reach`; None without a fabric. Raises
+        DoesNotFit, though never because of sizes that equal those of the present spec."""
         if self.engine is None or self.fabric is None:
             return None
         return self.layout.plan(self._usable(reach), self.spec, request, self.handover.scale)
 
     def reshape(self, request: DeploymentRequest, now: float, reach: Fabric | None = None) -> None:
-        """Have another spec: its sizes as `rescale` has them, the rest at once. Raises DoesNotFit, changing nothing."""
+        """Apply another spec: sizes as in `rescale`, everything else at once. Raises DoesNotFit, changing nothing."""
         self.plan(request, reach)
         self._catch_up(now)
         self.spec = self.handover.spec = request
@@ -275,17 +276,17 @@ class DeploymentOnFabric:
         self._change_roles(now, ROLE_CHANGE_S)
 
     def fail(self, why: str) -> None:
-        """Its engine cannot go on: whoever waits hears of it, and it starts again from the next view."""
+        """Fail: all waiting requests end with `why`, and it starts again from the next view."""
         self.fabric = self.whole = None
         self._lose(UNAVAILABLE, why)
 
     def _catch_up(self, now: float) -> None:
-        """Play the load up to now, before something changes."""
+        """Submit all of the built-in load's arrivals up to now, before a change."""
         while self._play_load(now):
             pass
 
     def _play_load(self, now: float) -> bool:
-        """Submit the load's arrivals up to `now`, where it serves; True when some are left for the next turn."""
+        """Submit the built-in load's arrivals up to `now` if it serves; True if some are left for the next turn."""
         engine = self.engine
         return engine is not None and self.serves and self.intake.play_load(engine, self.spec, now)
 
@@ -295,6 +296,6 @@ class DeploymentOnFabric:
         self._changed()
 
     def _wake(self) -> None:
-        """Whoever waits for news has them."""
+        """Wake all who wait for news."""
         self._played.set()
         self._played = asyncio.Event()

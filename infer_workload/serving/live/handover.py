@@ -1,9 +1,9 @@
-"""What is to leave the layout of a live deployment, and how what runs there comes to its end first.
+"""Handover: how nodes and roles leave the layout of a live deployment after their requests have finished.
 
-Two things leave: nodes that drain, and roles that nodes give up because the pools were scaled, because the spec has
-other sizes or because nodes that have loaded bring other proportions. Both close what the layout after them does not
-use, and are over when nothing runs there any more or at a deadline. Whoever plays the deployment asks `proceed` what is
-due; the sizes asked for count from then on. What a spec says beside the sizes of its pools counts at once.
+Two things leave: nodes that drain, and roles that nodes give up because the pools were scaled, because the spec's sizes
+changed, or because newly loaded nodes change the proportions. Either closes whatever the next layout does not use, and
+ends when nothing runs there or at a deadline. The deployment calls `proceed` to learn what is due; requested sizes take
+effect then. Everything else in a spec takes effect at once.
 """
 
 from __future__ import annotations
@@ -24,51 +24,52 @@ from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 
 class Handover:
-    """Of one deployment. `spec` and `scale` are what is asked for; the engine's layout has what it follows so far."""
+    """The handover of one deployment. `spec` and `scale` are as requested; those in effect are in the engine."""
 
     def __init__(self, spec: DeploymentShape) -> None:
         self.spec = spec
         self.draining: Drain | None = None
         self.scale: PoolScale | None = None
         self.role_change: Drain | None = None
-        """A drain of what it hands over: roles that leave, until the pools are as `scale` says."""
+        """The drain of roles that are being given up, until the pools have the requested sizes."""
         self.yields: frozenset[str] = frozenset()
-        """Nodes that other deployments of the instance are to have."""
+        """Nodes being handed over to other deployments of the instance."""
 
     @property
     def pending(self) -> Drain | None:
-        """What is to be over before another layout is used."""
+        """The drain or role change that must end before another layout is used."""
         if self.draining is not None and not self.draining.drained:
             return self.draining
         return self.role_change
 
     @property
     def idle(self) -> bool:
-        """Whether nothing is to be served."""
+        """Whether it is scaled to zero."""
         return self.scale is not None and self.scale.zero
 
     def unused(self, playing: frozenset[str]) -> frozenset[str]:
-        """Nodes that drain and are left, or were not used before, and those that have been handed over."""
+        """Nodes not to be used: drained ones, draining ones without a role, and those that have been handed over."""
         others = self.yields if self.role_change is None else frozenset[str]()
         if self.draining is None:
             return others
         return others | (self.draining.nodes if self.draining.drained else self.draining.nodes - playing)
 
     def follow(self, fabric: Fabric) -> None:
-        """A drain ends when the fabric no longer shows its nodes."""
+        """End the drain if the fabric no longer shows its nodes."""
         if self.draining is not None and self.draining.over(fabric):
             self.draining = None
 
     def base(self, engine: Engine) -> Deployment:
-        """The deployment to plan the next layout from: with the sizes that are asked for, unless something has to end
-        before they count."""
+        """The deployment to plan the next layout from: with the requested sizes, unless a pending drain or role change
+        has to end before they take effect."""
         return engine.deployment if self.pending is not None else self._wanted(engine)
 
     def begin(self, engine: Engine, fabric: Fabric, deadline_at: float) -> bool:
-        """Go over to other sizes; whether roles have to change for that. Otherwise they count at once."""
+        """Begin to change to the requested sizes. Return whether roles have to change first; otherwise the sizes take
+        effect at once."""
         self.role_change = None
         if self.draining is not None and not self.draining.drained:
-            return True  # they count when the drain is over
+            return True  # the sizes take effect when the drain has ended
         target = _after(self._wanted(engine), fabric.leaving_out(self.yields))
         if target is None or _alike(target, engine.deployment.pools):
             engine.adopt(self._wanted(engine))
@@ -80,8 +81,8 @@ class Handover:
     def gain(
         self, engine: Engine, fabric: Fabric, weights: ModelCache, now: float, deadline_at: float
     ) -> Change | None:
-        """The layout that uses whoever has loaded by now. None while something runs in roles that change for it, until
-        the deadline, or while another change of roles is under way. Raises DoesNotFit."""
+        """The layout with the nodes loaded by now. None while requests run in roles that change for it, until the
+        deadline, and while another role change is under way. Raises DoesNotFit."""
         if self.role_change is not None:
             return None
         change = plan_gain(self.base(engine), fabric, weights)
@@ -95,8 +96,8 @@ class Handover:
         return None
 
     def close(self, engine: Engine, fabric: Fabric, now: float) -> float:
-        """Begin nothing more on what leaves, nor on prefill instances that still load in its place; when the first of
-        those that stay is ready, infinity where there is none."""
+        """Begin nothing more on leaving nodes. Return when the first prefill instance of the next layout is ready
+        (infinity if there is none); until then, of the leaving nodes only prefill instances are closed, not decode."""
         target, ready_at = self._target(engine, fabric)
         if target.prefill and now < ready_at:
             leaving = tuple(nodes for nodes in engine.deployment.pools.prefill if nodes not in target.prefill)
@@ -105,8 +106,8 @@ class Handover:
         return ready_at
 
     def proceed(self, engine: Engine, fabric: Fabric, now: float) -> Change | bool:
-        """What is due now: a layout in which successors load beside what leaves, True once that is over, False while
-        there is something to wait for or nothing leaves."""
+        """What is due now: a layout in which successors load beside the leaving nodes, True once the handover is over,
+        False while it waits or if nothing leaves."""
         leaving = self.pending
         if leaving is None:
             return False
@@ -122,7 +123,7 @@ class Handover:
         return True
 
     def due_at(self, engine: Engine | None, fabric: Fabric | None) -> float:
-        """When it can go on without a request that ends: successors have loaded, or the deadline."""
+        """When it can proceed even if no request ends: when successors have loaded, or at the deadline."""
         leaving = self.pending
         if leaving is None:
             return inf
@@ -137,7 +138,7 @@ class Handover:
         return self.draining.view(0 if engine is None else engine.placement.on_closing())
 
     def scale_view(self, asked: ScaleRequest, engine: Engine | None) -> ScaleView:
-        """Whether the layout follows what was asked for, and whether it has the nodes for it."""
+        """The requested sizes, and whether the layout follows them and has the nodes for them."""
         settled = self.idle if engine is None else self.settled(engine)
         lacks = engine is not None and self.lacks_nodes(engine)
         requests = 0 if engine is None or self.role_change is None else engine.placement.on_closing()
@@ -145,13 +146,13 @@ class Handover:
         return ScaleView.from_stored(asked.model_dump() | {"state": state, "requests": requests})
 
     def settled(self, engine: Engine) -> bool:
-        """Whether the layout follows the sizes that were asked for, as far as there are nodes."""
+        """Whether the layout follows the requested sizes, as far as there are nodes."""
         now = engine.deployment
         sizes = all(getattr(now.spec, field) == getattr(self.spec, field) for field in SIZES)
         return self.role_change is None and now.scale == self.scale and sizes
 
     def lacks_nodes(self, engine: Engine) -> bool:
-        """Whether fewer nodes serve than were asked for; true where all that there are are to."""
+        """Whether fewer nodes serve than requested; always true if the spec requests all nodes."""
         asked = self.spec.prefill_npus, self.spec.decode_npus
         if self.scale is not None:
             wanted: float = self.scale.nodes
@@ -160,7 +161,7 @@ class Handover:
         return len(engine.deployment.pools.nodes) < wanted
 
     def role_change_view(self, engine: Engine, fabric: Fabric) -> DrainView | None:
-        """The change of roles that is waited for, if any."""
+        """The role change under way, if any."""
         if (leaving := self.role_change) is None:
             return None
         decode, prefill = engine.deployment.pools.beyond(leaving.target(self._wanted(engine), fabric))
@@ -171,7 +172,7 @@ class Handover:
         return replace(engine.deployment, spec=self.spec, scale=self.scale)
 
     def _target(self, engine: Engine, fabric: Fabric) -> tuple[Pools, float]:
-        """The pools once what leaves is gone, and when the first of their prefill instances is ready."""
+        """The pools after the handover, and when the first of their prefill instances is ready."""
         leaving = self.pending
         assert leaving is not None
         target = leaving.target(self._wanted(engine), fabric)
@@ -187,7 +188,7 @@ def _after(current: Deployment, fabric: Fabric) -> Pools | None:
 
 
 def _alike(one: Pools, other: Pools) -> bool:
-    """Whether every node plays the same role, and as many lend their memory."""
+    """Whether every node has the same role, and the same nodes lend their memory."""
     return (set(one.prefill), set(one.decode), set(one.caching)) == (
         set(other.prefill), set(other.decode), set(other.caching),
     )  # fmt: skip

@@ -1,10 +1,10 @@
-"""What requests of earlier priorities will take from those of a later one that is let in now.
+"""Headroom: the capacity that a request leaves free, when admitted, for future requests of higher priority.
 
-They go first, on prefill instances and on dies, so who is let in just in time would be late by the next of them. What
-comes is taken to come as it did lately, by chance: the work of prompts as a compound Poisson process, the places on
-dies as a Poisson number (an M/G/infinity queue). A later priority leaves what 99 of 100 of its own requests will not
-see exceeded. (Llumnix keeps headroom on instances that serve a high priority, https://arxiv.org/abs/2406.03243; how
-much is ours.)
+These go first, on prefill instances and on dies, so a request admitted just in time would be late as soon as the next
+of them came. Arrivals are assumed to continue as lately, at random: the work of prompts as a compound Poisson process,
+the places on dies as a Poisson number (an M/G/infinity queue). The headroom is large enough for 99 of 100 requests.
+(Llumnix keeps headroom on instances that serve a high priority, https://arxiv.org/abs/2406.03243; how much is our own
+choice.) An earlier priority is a lower number.
 """
 
 from __future__ import annotations
@@ -16,18 +16,18 @@ from infer_workload.engine.decode_time import ABOVE
 from infer_workload.engine.request import InferenceRequest
 
 WINDOW_S = 60.0
-"""What came longer ago counts less, by a factor of e each."""
+"""Time constant of the averages: a request this old counts by a factor of e less."""
 
 FORGOTTEN = 0.01
-"""Of a priority, when less than so many of its requests count."""
+"""A priority is dropped when fewer of its requests than this still count."""
 
 PRIORITIES_MAX = 32
-"""Told apart. Of more, a request counts as the nearest of these."""
+"""The most priorities that are distinguished; a request of another one counts to the nearest."""
 
 
 @dataclass(slots=True)
 class _Seen:
-    """Of one priority; sums are of requests, decayed to `at`."""
+    """The recent requests of one priority: sums over them, decayed to `at`."""
 
     since: float
     at: float
@@ -38,7 +38,7 @@ class _Seen:
     prefill_s: float = 0.0
     prefill_s2: float = 0.0
     places_s: float = 0.0
-    """Places on dies, times how long."""
+    """Places on dies multiplied by the seconds that they were occupied."""
 
     def decay(self, now: float, placed: int) -> None:
         kept = exp((self.at - now) / WINDOW_S)
@@ -51,29 +51,29 @@ class _Seen:
         self.at = now
 
     def seconds(self) -> float:
-        """That the sums are of."""
+        """The time that the sums cover."""
         return max(1.0, WINDOW_S * (1.0 - exp((self.since - self.at) / WINDOW_S)))
 
 
 class Headroom:
-    """Of one deployment, since its start."""
+    """The headroom of one deployment, from its requests since the start."""
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
 
     def __len__(self) -> int:
-        """Priorities that it knows of."""
+        """The number of priorities seen lately."""
         return len(self._seen)
 
     def look(self, now: float, placed: dict[int, int]) -> None:
-        """Take note of the places that requests have on dies now, by priority."""
+        """Record the places that requests have on dies now, by priority."""
         for priority, seen in list(self._seen.items()):
             seen.decay(now, placed.get(priority, 0))
             if seen.requests < FORGOTTEN:
                 del self._seen[priority]
 
     def admitted(self, request: InferenceRequest, now: float, prefill_s: float) -> None:
-        """Take note of a request that was let in, whose prompt takes an instance so long."""
+        """Record an admitted request, and the seconds that its prompt takes an instance."""
         priority = request.priority
         if priority not in self._seen and len(self._seen) >= PRIORITIES_MAX:
             priority = min(self._seen, key=lambda each: abs(each - priority))
@@ -85,12 +85,12 @@ class Headroom:
         seen.prefill_s2 += prefill_s**2
 
     def has_before(self, priority: int) -> bool:
-        """Whether any of an earlier priority have come lately."""
+        """Whether requests of an earlier priority have come lately."""
         return bool(self._earlier(priority))
 
     def wait_s(self, priority: int, wait_s: float, instances: int) -> float:
-        """How long a prompt waits at most for an instance, of so many, for which it would wait `wait_s` if nobody else
-        came: the T at which T = wait + `work_s` of T. Infinity where the earlier take all."""
+        """The longest wait of a prompt for one of so many instances, if it would be `wait_s` without further arrivals:
+        the T for which T = `wait_s` + `work_s`(T). Infinity if earlier priorities take all capacity."""
         share, spread = self._work(priority, instances)
         if not wait_s or not share:
             return wait_s
@@ -99,8 +99,8 @@ class Headroom:
         return float(((spread + sqrt(spread**2 + 4 * (1 - share) * wait_s)) / (2 * (1 - share))) ** 2)
 
     def work_s(self, priority: int, within_s: float, instances: int) -> float:
-        """What the earlier bring an instance, of so many, at most within that time: m T + z sqrt(v T), where m is the
-        share of it that they take and v T the variance of what they bring in T."""
+        """The most work, in seconds, that earlier priorities bring one of so many instances within T = `within_s`:
+        m T + z sqrt(v T), where m is their mean share of it and v T the variance of their work in T."""
         share, spread = self._work(priority, instances)
         return share * within_s + spread * sqrt(within_s)
 
@@ -110,8 +110,8 @@ class Headroom:
         return share, ABOVE * sqrt(sum(seen.prefill_s2 / seen.seconds() for seen in earlier) / instances)
 
     def places(self, priority: int, placed: dict[int, int], tpot_s: float) -> tuple[float, float]:
-        """Places on dies, and tokens on them, that the earlier will have at most beyond those that they have now, where
-        a token takes so long: what they had in the mean, or by Little's law come to have if they go on to come."""
+        """The most places on dies, and tokens in them, that earlier priorities will take beyond their present ones, at
+        `tpot_s` per token: from their mean so far or, by Little's law, from their arrivals, whichever is more."""
         earlier = self._earlier(priority)
         mean = sum(max(seen.places_s, seen.answers * tpot_s) / seen.seconds() for seen in earlier)
         more = mean + ABOVE * sqrt(mean) - sum(number for each, number in placed.items() if each < priority)

@@ -1,4 +1,4 @@
-"""Requests as they come in, from callers and from built-in load: numbered, admitted, counted."""
+"""The intake of requests, from callers and from built-in load: they are numbered, admitted and counted."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matrixcommon.model.errors import Overloaded
 
 
 class Intake:
-    """Of one deployment, whatever engine it has at the moment."""
+    """The intake of one deployment, across its engines."""
 
     def __init__(self, activation: Activation, statistics: Statistics) -> None:
         self.admission = Admission()
@@ -30,7 +30,7 @@ class Intake:
         self._load: BuiltInLoad | None = None
 
     def submit(self, engine: Engine, spec: DeploymentRequest, request: InferenceRequest, waited_s: float) -> None:
-        """Take a request, which had to wait so long before. Raises ContextTooLong and Overloaded."""
+        """Submit a request that has waited `waited_s` for activation. Raises ContextTooLong and Overloaded."""
         request.number = next(self._numbers)
         request.arrived_at = engine.now - waited_s
         self._admit(spec, engine, request)
@@ -58,20 +58,20 @@ class Intake:
 
     @property
     def next_arrival_at(self) -> float:
-        """Of built-in load."""
+        """When the next request of built-in load arrives."""
         return inf if self._load is None else self._load.next_at
 
     def start_load_generator(self, request: LoadRequest | None, now: float) -> None:
-        """Play this load from now on; None stops it."""
+        """Run this built-in load from now on; None stops it."""
         self._load = None if request is None else BuiltInLoad(request, now, self._load)
 
     def begin_load(self, now: float) -> None:
-        """Play it from its start: the deployment serves from now on."""
+        """Restart built-in load from its beginning, as the deployment begins to serve."""
         if self._load is not None:
             self._load.begin(now)
 
     def play_load(self, engine: Engine, spec: DeploymentRequest, now: float) -> bool:
-        """Submit the load's arrivals up to `now`; True when some are left for the next turn."""
+        """Submit the arrivals of built-in load up to `now`; True if some are left for the next turn."""
         if self._load is None:
             return False
         return self._load.play(now, engine, self._numbers, partial(self._admit, spec))

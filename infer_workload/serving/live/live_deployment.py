@@ -1,7 +1,7 @@
-"""A deployment that serves: its engine in emulated time, driven by whoever calls `play` now and then.
+"""A running deployment: its engine in emulated time, advanced by calls of `play`.
 
-It is handed requests and plays built-in load; whoever waits for a request is woken when there is news. What it cannot
-serve it fails aloud: when the layout is lost, every waiting request ends with a reason, none just hangs.
+It accepts requests and runs built-in load; those who wait for a request are woken when something happens. When the
+layout is lost, every waiting request fails with a reason; none hangs.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from matrixcommon.model.errors import Unavailable
 
 
 class LiveDeployment(DeploymentOnFabric):
-    """One deployment at work. Every method takes the present emulated time; none waits.
+    """One running deployment. Methods take the present emulated time and do not wait, except `news`.
 
-    `state` and `why` say how it stands; `changed` is called when they or the layout do. `done(request)` hears of each
-    finished request.
+    `state` and `why` are its status; `changed` is called when they or the layout change, `done(request)` when a request
+    has finished.
     """
 
     def __init__(
@@ -47,7 +47,7 @@ class LiveDeployment(DeploymentOnFabric):
     ) -> None:
         self.name = name
         self.asked_at = 0.0
-        """When somebody asked for it first."""
+        """When it was created."""
         self.statistics = Statistics()
         layout = ServedLayout(request, seed, self.statistics, self._finished, previous, model, machine)
         activation = Activation()
@@ -60,8 +60,8 @@ class LiveDeployment(DeploymentOnFabric):
     # Requests.
 
     def submit(self, now: float, request: InferenceRequest, waited_s: float = 0.0) -> InferenceRequest:
-        """Take a request, which had to wait so long before. Raises ContextTooLong, Overloaded where it would not be
-        served in time, and Unavailable where it does not serve by now."""
+        """Submit a request that has waited `waited_s` for activation. Raises ContextTooLong, Overloaded if it would not
+        be served in time, Unavailable if the deployment does not serve."""
         self.play(now)
         engine = self.engine
         if engine is None or not self.serves:
@@ -73,7 +73,7 @@ class LiveDeployment(DeploymentOnFabric):
         return request.generated if self.engine is None else self.engine.tokens_of(request)
 
     def lost(self, request: InferenceRequest) -> bool:
-        """Whether the request can no longer finish: the layout it was in is gone."""
+        """Whether the request can no longer finish because its layout is gone."""
         return not request.done and (self.engine is None or request.number not in self.engine.in_flight)
 
     def cancel(self, request: InferenceRequest) -> None:
@@ -81,13 +81,13 @@ class LiveDeployment(DeploymentOnFabric):
             self.intake.cancel(self.engine, request)
 
     async def news(self) -> None:
-        """Return when time has been played on."""
+        """Return after the next `play`."""
         await self._played.wait()
 
     # Time.
 
     def next_at(self) -> float:
-        """When there is something to do next."""
+        """When something is next due."""
         loading = self.layout.loading
         return min(
             self.intake.next_arrival_at if self.serves else inf,
@@ -99,7 +99,7 @@ class LiveDeployment(DeploymentOnFabric):
         )
 
     def play(self, now: float) -> bool:
-        """Everything up to `now`; False when built-in load is left to play in a next turn."""
+        """Advance everything to `now`; False if built-in load is left for the next turn."""
         engine = self.engine
         if engine is None:
             self._wake()
@@ -130,7 +130,7 @@ class LiveDeployment(DeploymentOnFabric):
         self._set_state(SERVING, layout_text(self.layout.pools_view()))
         self.intake.begin_load(now)
 
-    # What it shows.
+    # Views.
 
     @property
     def load(self) -> LoadView | None:

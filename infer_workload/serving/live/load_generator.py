@@ -12,20 +12,20 @@ from infer_workload.traffic.generator import Arrival, blocks_of, generate
 from matrixcommon.model.errors import Overloaded
 
 Admit = Callable[[Engine, InferenceRequest], None]
-"""Takes a request. Raises ContextTooLong, or Overloaded."""
+"""Admits a request. Raises ContextTooLong or Overloaded."""
 
 ARRIVALS_PER_TURN = 64
-"""Arrivals played before others get their turn on the event loop."""
+"""Arrivals submitted before yielding to the event loop."""
 
 LAG_S_MAX = 600.0
-"""Emulated seconds that are still made up for when the machine was too busy; older arrivals are skipped and counted."""
+"""Emulated seconds of lag that are made up for when the host was too busy; older arrivals are skipped and counted."""
 
 
 class BuiltInLoad:
-    """One load from the moment `begin` is called; `view` counts what became of it."""
+    """One built-in load, restarted by `begin`; `view` counts its requests."""
 
     def __init__(self, request: LoadRequest, now: float, after: BuiltInLoad | None = None) -> None:
-        """`after` is the load it takes over from: its prompts are others."""
+        """`after` is the load that it replaces; prompts of the two do not share blocks."""
         self.view = LoadView.from_stored(request.model_dump())
         self._first_block: int = 0 if after is None else after._next_block
         self._next_block: int = self._first_block
@@ -34,7 +34,7 @@ class BuiltInLoad:
         self.begin(now)
 
     def begin(self, now: float) -> None:
-        """Play it from its start."""
+        """Restart the traffic from its beginning."""
         view = self.view
         self._arrivals = generate(
             view.seed,
@@ -50,7 +50,7 @@ class BuiltInLoad:
         return inf if self._next is None else self._next.at_s
 
     def play(self, now: float, engine: Engine, numbers: Iterator[int], admit: Admit) -> bool:
-        """Have the arrivals up to `now` admitted; True when some are left for the next turn."""
+        """Submit the arrivals up to `now`; True if some are left for the next turn."""
         for _ in range(ARRIVALS_PER_TURN):
             arrival = self.take(now)
             if arrival is None:
@@ -66,7 +66,7 @@ class BuiltInLoad:
         return self.next_at <= now
 
     def take(self, now: float) -> Arrival | None:
-        """The next arrival that is due, None when there is none."""
+        """Remove and return the next arrival that is due; None if there is none."""
         while (arrival := self._next) is not None and arrival.at_s <= now:
             self._next = next(self._arrivals)
             self._next_block = max(self._next_block, arrival.blocks[-1] + 1)

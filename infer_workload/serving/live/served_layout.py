@@ -1,4 +1,4 @@
-"""The layout that a deployment has at present: its engine, and what loads for it."""
+"""The present layout of a deployment: its engine, weights and loading times."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ from infer_workload.timing.model import ServedModel, load_model
 
 
 class ServedLayout:
-    """Of one deployment; there is an engine from `start` to `end`. What does not fit raises DoesNotFit and changes
-    nothing."""
+    """The layout of one deployment; it has an engine from `start` to `end`. Methods raise DoesNotFit and change nothing
+    if a layout does not fit."""
 
     def __init__(
         self,
@@ -40,19 +40,19 @@ class ServedLayout:
         self.model = model or load_model(request.model)
         self.weights = ModelCache(self.calibration, {self.model.name} if request.warm_model_cache else set())
         self.lent: Mapping[str, float] | None = None
-        """Bytes by node for blocks of the context cache; None where nobody is asked."""
+        """Bytes granted by node for blocks of the context cache; None if memory is not allocated."""
         self.cut_off = 0
-        """Requests that ended with a layout."""
+        """Requests cut off by the end or change of a layout."""
         self.requeued = 0
-        """And that went back to the queue with one."""
+        """Requests requeued by a change of layout."""
         self._seed = seed
         self._statistics = statistics
         self._finished = finished
         self._previous = previous
-        """The roles that nodes had when the process ended: their weights are still there."""
+        """The roles of nodes when the last process ended: they still have the weights."""
 
     def start(self, fabric: Fabric, spec: DeploymentRequest, scale: PoolScale | None, now: float) -> None:
-        """Have a first engine, which serves once it has loaded."""
+        """Create the first engine, which serves once it has loaded."""
         previous = self._previous
         deployment = lay_out(
             fabric, self.model, self.calibration, spec, previous, scale, at_any_size=previous is not None
@@ -65,7 +65,7 @@ class ServedLayout:
         self.loading.gain_at = inf
 
     def load_more(self, fabric: Fabric, spec: DeploymentRequest, scale: PoolScale | None, now: float) -> None:
-        """Nothing is served yet: take the new view as it is; nodes that joined late must start as well."""
+        """Adopt a new view while still loading; if nodes joined, loading starts over."""
         engine = self.engine
         assert engine is not None
         before = set(engine.deployment.fabric.nodes)
@@ -76,7 +76,7 @@ class ServedLayout:
             self.loading.start(now, first_start_s(deployment, self.weights))
 
     def apply(self, change: Change, now: float) -> int:
-        """Go over to another layout; returns how many requests went back to the queue."""
+        """Switch to another layout. Return how many requests were requeued."""
         engine = self.engine
         assert engine is not None
         self.cut_off -= engine.dropped
@@ -87,7 +87,7 @@ class ServedLayout:
         return requeued
 
     def end(self) -> bool:
-        """Have no engine any more; whether roles from before the process began are forgotten with that."""
+        """End the engine. Return whether that forgot roles from a former process."""
         if self.engine is not None:
             self.cut_off += self.engine.end()
         self.engine = None
@@ -99,8 +99,8 @@ class ServedLayout:
     def plan(
         self, fabric: Fabric, spec: DeploymentRequest, request: DeploymentRequest, scale: PoolScale | None
     ) -> Deployment:
-        """The layout that another request would get in place of the spec; sizes that are the spec's are none to refuse
-        it for."""
+        """The layout of another request in place of the spec. Raises DoesNotFit, though never because of sizes that
+        equal the spec's."""
         assert self.engine is not None
         present = self.engine.deployment.pools
         same = all(getattr(request, field) == getattr(spec, field) for field in SIZES)
@@ -110,7 +110,7 @@ class ServedLayout:
         return PoolsView() if self.engine is None else pools_view(self.engine.deployment, self.engine.cache)
 
     def forget_beyond(self, nodes: Collection[str]) -> bool:
-        """Of the roles from before the process began keep those that were played there; whether there were others."""
+        """Of the roles from a former process, keep only those on `nodes`. Return whether there were others."""
         before = self._previous
         if self.engine is not None or before is None or before.nodes <= set(nodes):
             return False
@@ -120,7 +120,7 @@ class ServedLayout:
 
     @property
     def pools(self) -> Pools | None:
-        """Those of its engine, or from before the process began; None where nobody plays a role."""
+        """The engine's pools, or those from a former process; None if no node has a role."""
         return self._previous if self.engine is None else self.engine.deployment.pools
 
     def roles(self) -> dict[str, str]:

@@ -1,4 +1,4 @@
-"""What a live deployment has done lately: tokens by the second, latencies of what finished, counts since its start."""
+"""Recent statistics of a live deployment: tokens per second, latencies of finished requests, counts since its start."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ REQUEST_BUCKETS = (
     1920.0, 7680.0,
 )  # fmt: skip
 TOKEN_BUCKETS = tuple(count * 10**power for power in range(6) for count in (1, 2, 5))
-"""Upper bounds as vLLM has them (seconds, tokens), so that its dashboards and alerts fit; seconds are emulated."""
+"""vLLM's upper bounds (seconds, tokens), so that dashboards and alerts made for it work; seconds are emulated."""
 HISTOGRAM_BUCKETS: dict[str, tuple[float, ...]] = {
     "time_to_first_token_seconds": FIRST_TOKEN_BUCKETS,
     "inter_token_latency_seconds": TOKEN_SECONDS_BUCKETS,
@@ -42,12 +42,12 @@ HISTOGRAM_BUCKETS: dict[str, tuple[float, ...]] = {
     "request_prompt_tokens": TOKEN_BUCKETS,
     "request_generation_tokens": TOKEN_BUCKETS,
 }
-"""The histograms of requests, each with its upper bounds (s, emulated, or tokens)."""
+"""The request histograms, each with its upper bounds (emulated seconds, or tokens)."""
 
 
 @dataclass
 class Histogram:
-    """Counts by upper bound, the last one unbounded."""
+    """Counts by upper bound; the last bucket is unbounded."""
 
     bounds: Sequence[float]
     counts: list[int] = field(default_factory=list)
@@ -62,30 +62,31 @@ class Histogram:
 
 
 class Statistics:
-    """Heard from the engine: `emitted` for decode tokens as they come, `finished` and `given_up` for requests."""
+    """Statistics fed by the engine: `emitted` for decode tokens, `arrived`, `finished` and `given_up` for requests."""
 
     def __init__(self) -> None:
         self.prompt_tokens = 0
         self.generated_tokens = 0
         self.prompt_tokens_given_up = self.generated_tokens_given_up = 0
-        """Of requests that ended without their last token: prompts that were read, and what there was of answers."""
+        """Tokens of requests that ended early, if they had generated any: of their prompts, and of their answers."""
         self.requests = 0
         self.by_reason = {"stop": 0, "length": 0}
-        """Finished requests by why their answer ended, as OpenAI calls it."""
+        """Finished requests by OpenAI's finish reason."""
         self.drafts = self.drafts_accepted = 0
-        """Tokens drafted for finished requests in all their lives, and those that were accepted."""
+        """Tokens drafted for finished requests, over all attempts, and how many of them were accepted."""
         self.histograms = {name: Histogram(bounds) for name, bounds in HISTOGRAM_BUCKETS.items()}
         self._seconds: dict[int, float] = {}
         self._arrived: deque[tuple[float, int]] = deque(maxlen=ARRIVED_KEPT)
         self._done: deque[tuple[float, float, float, int]] = deque(maxlen=FINISHED_KEPT)
 
     def arrived(self, at: float, tokens: int) -> None:
-        """A request came, with so many tokens of prompt; those that are refused for load count, for they are work."""
+        """Record the arrival of a request with so many prompt tokens. Requests refused for load count: they are
+        demand."""
         self._arrived.append((at, tokens))
 
     def arrivals(self, now: float, window_s: float) -> tuple[int, int]:
-        """Requests that came in the window, and the tokens of their prompts. Where there were more than are kept, as
-        many as would have come at the pace of those."""
+        """Requests that arrived in the window, and the tokens of their prompts. If more arrived than are kept, both are
+        extrapolated from the rate of those kept."""
         count, tokens, since = 0, 0, now
         for at, size in reversed(self._arrived):
             if at <= now - window_s:
@@ -120,7 +121,7 @@ class Statistics:
         if request.output_tokens > 1:
             current["request_time_per_output_token_seconds"].observe(request.tpot_s)
             for name in ("inter_token_latency_seconds", "time_per_output_token_seconds"):
-                current[name].observe(request.tpot_s, request.output_tokens - 1)  # of every token
+                current[name].observe(request.tpot_s, request.output_tokens - 1)  # once for each token
         current["e2e_request_latency_seconds"].observe(request.finished_at - request.arrived_at)
         current["request_queue_time_seconds"].observe(max(0.0, request.prefill_started_at - request.arrived_at))
         current["request_inference_time_seconds"].observe(request.finished_at - request.prefill_started_at)
@@ -130,7 +131,7 @@ class Statistics:
         current["request_generation_tokens"].observe(request.output_tokens)
 
     def given_up(self, request: InferenceRequest, generated: int) -> None:
-        """It ended without its last token: cancelled, or cut off, when there were so many of its answer."""
+        """Record a request that ended before its last token, cancelled or cut off, with `generated` tokens so far."""
         if generated:
             self.prompt_tokens_given_up += request.input_tokens
             self.generated_tokens_given_up += generated
@@ -147,7 +148,7 @@ class Statistics:
         return [(second, self._seconds.get(second, 0.0)) for second in range(last - seconds, last)]
 
     def recent(self, now: float, window_s: float) -> list[tuple[float, float, float, int]]:
-        """(finished at, TTFT, TPOT, prompt tokens) of what finished in the window."""
+        """(finish time, TTFT, TPOT, prompt tokens) of each request that finished in the window, latest first."""
         found = []
         for entry in reversed(self._done):
             if entry[0] < now - window_s:
@@ -157,7 +158,7 @@ class Statistics:
 
 
 def percentiles(values: list[float]) -> Percentiles | None:
-    """None of no values: nothing is known, which is not zero."""
+    """Percentiles of the values; None for no values, since unknown is not zero."""
     if not values:
         return None
     ranked = sorted(values)

@@ -1,1 +1,1 @@
-"""What a browser is answered: the page's files, the services behind it, logins and the live stream."""
+"""The HTTP side of the console: the page's files, the proxy to the services, logins and the live stream."""

@@ -1,4 +1,4 @@
-"""The console's own application: a handful of routes around the page.
+"""The console's application: a few routes around the page.
 
 | route | who may | what it is |
 | --- | --- | --- |
@@ -61,7 +61,7 @@ HEADERS = {
 def create_console(
     tokens: Tokens, users: dict[str, Any], known: Collector, broadcast: Broadcast, links: LoginLinks | None = None
 ) -> Starlette:
-    """The application. `users`: an httpx client per service that has no token of its own."""
+    """The application. `users`: an httpx client per service, without a token of its own."""
     gateway = Gateway(tokens, broadcast, links or LoginLinks())
     proxy = Proxy(users)
 
@@ -91,7 +91,7 @@ def create_console(
 
 
 class Guarded:
-    """Every answer with the headers that keep a browser from doing more than the page asks of it."""
+    """Middleware that adds security headers to every answer, so that a browser does no more than the page needs."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -106,7 +106,7 @@ class Guarded:
 
 
 class Gateway:
-    """Who asks, how they log in, and the stream."""
+    """Authentication, login links, and the live stream."""
 
     def __init__(self, tokens: Tokens, broadcast: Broadcast, links: LoginLinks) -> None:
         self._tokens, self._broadcast, self._links = tokens, broadcast, links
@@ -117,10 +117,10 @@ class Gateway:
         SKIPPED.read(self._registry, lambda: broadcast.skipped)
 
     def _viewer(self, request: Request) -> Principal:
-        """Raises Unauthorized, Forbidden."""
+        """The principal of a request. Raises Unauthorized, Forbidden."""
         principal = self._tokens.principal(request.headers.get("authorization"))
         if principal.role not in VIEWERS:
-            raise Forbidden(f"a token of role {principal.role} sees nothing of the console; viewers and above do")
+            raise Forbidden(f"a token of role {principal.role} cannot use the console; at least viewer is required")
         return principal
 
     def whoami(self, request: Request) -> Response:
@@ -131,7 +131,7 @@ class Gateway:
 
     def metrics(self, request: Request) -> Response:
         if not self._viewer(request).everywhere:
-            raise Forbidden("metrics are for a viewer of all projects, or an admin")
+            raise Forbidden("metrics cover all projects: only a viewer or admin of all projects may read them")
         return Response(generate_latest(self._registry), media_type="text/plain; version=0.0.4")
 
     async def make_link(self, request: Request) -> Response:
@@ -156,8 +156,8 @@ class Gateway:
         return CountedStream(self._streams, principal, frames)
 
     async def _stream(self, request: Request, principal: Principal, audience: str) -> AsyncIterator[bytes]:
-        """Until the token ends or is another's, or nobody knows whose it is: then the page asks again."""
-        # The picture says how emulated time runs by the clock of this machine, and a browser may be on another.
+        """The stream, until its token ends, changes, or cannot be checked; then the page reconnects."""
+        # The picture relates emulated time to this host's clock, and a browser's may differ.
         yield b"event: now\ndata: %s\n\n" % orjson.dumps({"wall": time.time()})
         async for frame in self._broadcast.frames_for(audience):
             try:
@@ -177,18 +177,18 @@ async def _document(request: Request) -> dict[str, Any]:
     async for chunk in request.stream():
         text += chunk
         if len(text) > 4096:
-            raise TooLarge("the body is over 4096 bytes", field="body")
+            raise TooLarge("the body exceeds 4096 bytes", field="body")
     try:
         found = orjson.loads(text)
     except ValueError as wrong:
-        raise Malformed(f"the body is no JSON: {wrong}", field="body") from wrong
+        raise Malformed(f"the body is not JSON: {wrong}", field="body") from wrong
     if not isinstance(found, dict):
-        raise Malformed("the body has to be a JSON object", field="body")
+        raise Malformed("the body must be a JSON object", field="body")
     return found
 
 
 def _ready(request: Request) -> Response:
-    """It is ready when it answers: which services it misses is on the page."""
+    """Always ready: the page itself shows which services do not answer."""
     return JSONResponse({"ready": True, "waitingFor": None}, headers={"X-Process-Id": str(os.getpid())})
 
 
@@ -200,7 +200,7 @@ def _plain(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitab
 
 
 def _caught(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
-    """Refusals as problem documents."""
+    """Answer errors as problem documents."""
 
     async def answering(request: Request) -> Response:
         try:
@@ -208,6 +208,6 @@ def _caught(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Reque
         except MatrixError as refused:
             return problem_response(refused, request.url.path)
         except ClientDisconnect:
-            return problem_response(InternalError("the browser went away"), request.url.path)
+            return problem_response(InternalError("the browser disconnected"), request.url.path)
 
     return answering

@@ -1,7 +1,7 @@
-"""One-time links: how `matrixctl console` hands its token to a browser without showing it anywhere.
+"""One-time login links, by which `matrixctl console` passes its token to a browser without showing it.
 
-Who has a token leaves it here and gets a code; who brings the code within a minute gets the token, once. Codes are kept
-as digests and in memory only: after a restart a link is worth nothing, and another is made.
+A client with a token deposits it and gets a code; whoever presents the code within a minute gets the token, once. Codes
+are kept as digests and only in memory: after a restart links are invalid, and a new one is needed.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class LoginLinks:
         self._left: dict[str, _Left] = {}
 
     def leave(self, token: str) -> str:
-        """The code for a token. Raises Unavailable where too many wait to be used."""
+        """Deposit a token and return its code. Raises Unavailable if too many links are unused."""
         now = self._wall()
         self._left = {code: left for code, left in self._left.items() if left.until > now}
         if len(self._left) >= LINKS_MAX:
-            raise Unavailable("too many login links wait to be used", retry_after_s=LINK_WALL_S)
+            raise Unavailable("too many unused login links", retry_after_s=LINK_WALL_S)
         code = secrets.token_urlsafe(32)
         self._left[_digest(code)] = _Left(token, now + LINK_WALL_S)
         return code
@@ -43,7 +43,7 @@ class LoginLinks:
         """The token, once. Raises NotFound."""
         left = self._left.pop(_digest(code), None)
         if left is None or left.until <= self._wall():
-            raise NotFound("this link was used, or is older than a minute: `matrixctl console` makes another")
+            raise NotFound("this link was used already or has expired; `matrixctl console` makes a new one")
         return left.token
 
 

@@ -1,4 +1,4 @@
-"""Passes a request of the page on to the service it names, with its user's own token and nothing of the console's."""
+"""Relays requests of the page to the service they name, with the user's token and no rights of the console."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from matrixcommon.model.errors import NotFound, TooLarge, Unavailable
 
 BODY_LIMIT_BYTES = 1 << 20
 ANSWER_PATIENCE_WALL_S = 65.0
-"""Longer than an operation's `:wait` takes, and than a watch is silent."""
+"""Longer than an operation's `:wait`, and than the longest silence of a watch."""
 PASSED_IN = (
     "authorization",
     "content-type",
@@ -32,11 +32,11 @@ class Proxy:
         self._services = services
 
     async def answer(self, request: Request) -> Response:
-        """What the service answers, as it comes. Raises NotFound, TooLarge, Unavailable."""
+        """Relay a request and stream the service's answer. Raises NotFound, TooLarge, Unavailable."""
         name = request.path_params["service"]
         http = self._services.get(name)
         if http is None:
-            raise NotFound(f"there is no service {name[:40]!r}; there are {', '.join(self._services)}")
+            raise NotFound(f"unknown service {name[:40]!r}; known are {', '.join(self._services)}")
         url = self._url(request, name)
         headers = {key: request.headers[key] for key in PASSED_IN if key in request.headers}
         asked = http.build_request(
@@ -53,11 +53,11 @@ class Proxy:
         )  # fmt: skip
 
     def _url(self, request: Request, name: str) -> str:
-        """The path as it was sent, escapes and all, below /v1/ only."""
+        """The path as it was sent, with its escapes; only below /v1/."""
         raw = request.scope.get("raw_path") or request.url.path.encode()
         path = raw.decode("latin-1").removeprefix(f"/api/{name}")
         if not path.startswith("/v1/") or ".." in path.replace("%2e", ".").replace("%2E", ".").split("/"):
-            raise NotFound("services are asked below /v1/")
+            raise NotFound("only paths below /v1/ of a service are served")
         return path + (f"?{request.url.query}" if request.url.query else "")
 
 
@@ -66,6 +66,6 @@ async def _body(request: Request) -> bytes:
     async for chunk in request.stream():
         size += len(chunk)
         if size > BODY_LIMIT_BYTES:
-            raise TooLarge(f"the body is over {BODY_LIMIT_BYTES} bytes", field="body")
+            raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
         chunks.append(chunk)
     return b"".join(chunks)

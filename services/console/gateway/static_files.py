@@ -1,4 +1,4 @@
-"""The page's files, read once: each with a digest that a browser asks by, and squeezed where that helps."""
+"""The page's files, read once, each with an ETag and a gzip-compressed copy."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class File:
 
 @cache
 def site() -> dict[str, File]:
-    """By path, as `views/overview.js`."""
+    """The files by path, such as `views/overview.js`."""
     found: dict[str, File] = {}
 
     def walk(folder: Traversable, prefix: str) -> None:
@@ -50,7 +50,7 @@ def site() -> dict[str, File]:
 
 
 def answer(request: Request) -> Response:
-    """A file of the page; for any other path without a dot the page itself, which reads the path. Raises NotFound."""
+    """A file of the page; for any other path without a dot, the page itself, which routes by path. Raises NotFound."""
     path = request.path_params.get("path", "")
     file = site().get(path)
     if file is None and "." not in path.rpartition("/")[2]:

@@ -1,7 +1,7 @@
-"""Who reads the live stream: so many at once, and of those a tenth each at most.
+"""Limits on readers of the live stream: in total, and a tenth of that per token.
 
-A browser reads one stream, however many of its tabs show the console. Without tokens everybody is the same caller, and
-nobody is to be kept from another.
+A browser reads one stream, however many of its tabs show the console. Without tokens all callers are the same, so there
+is no limit per caller.
 """
 
 from __future__ import annotations
@@ -24,21 +24,21 @@ Caller = tuple[str, str]
 
 
 class Streams:
-    """The streams that are open, by caller: the project and the name of its token."""
+    """The open streams by caller: the project and name of a token."""
 
     def __init__(self) -> None:
         self._open: Counter[Caller] = Counter()
 
     def admit(self, principal: Principal) -> None:
-        """Raises TooManyRequests where the caller has its share, Unavailable where all are taken."""
+        """Raise TooManyRequests if the caller has its maximum of streams, Unavailable if all are taken."""
         if principal is not ANYONE and self._open[_caller(principal)] >= STREAMS_EACH_MAX:
             raise TooManyRequests(
-                f"{principal.name} has {STREAMS_EACH_MAX} streams open, as many as one token may: close the console in "
-                "another browser, or use a token of your own",
+                f"{principal.name} has {STREAMS_EACH_MAX} open streams, the maximum per token: close the console in "
+                "another browser, or use your own token",
                 retry_after_s=RETRY_AFTER_S,
             )
         if self._open.total() >= STREAMS_MAX:
-            raise Unavailable(f"{STREAMS_MAX} streams are open, as many as there may be", retry_after_s=RETRY_AFTER_S)
+            raise Unavailable(f"{STREAMS_MAX} streams are open, which is the maximum", retry_after_s=RETRY_AFTER_S)
 
     @contextmanager
     def reading(self, principal: Principal) -> Iterator[None]:
@@ -53,7 +53,7 @@ class Streams:
 
 
 class CountedStream(StreamingResponse):
-    """A stream that counts from the moment it is admitted to its end, however that comes."""
+    """A stream that is counted until it ends, however it ends."""
 
     def __init__(self, streams: Streams, principal: Principal, frames: AsyncIterator[bytes]) -> None:
         super().__init__(frames, media_type="text/event-stream", headers={"Cache-Control": "no-store"})

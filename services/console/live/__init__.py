@@ -1,1 +1,1 @@
-"""What the page shows live: mirrors of the services' lists, the picture drawn from them, and who is sent which part."""
+"""The live state of the page: mirrors of the services' lists, the picture made of them, and its broadcast."""

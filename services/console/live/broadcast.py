@@ -1,7 +1,7 @@
-"""Sends each audience its picture: encoded once for all who watch, five times a second at most.
+"""Broadcast of each audience's picture: encoded once for all readers, at most five times a second.
 
-A reader is never queued for. It asks for what it has not seen: the newest patch where it has the frame before, else
-the whole picture. Who is slow so skips frames, and costs no memory.
+Nothing is queued for a reader. It fetches what it has not seen: the newest patch if it has the frame before, else the
+whole picture. So a slow reader skips frames and costs no memory.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from services.console.live.merge_patch import difference
 from services.console.live.picture import Picture
 
 FRAME_WALL_S = 0.2
-"""Between two frames: 5 Hz."""
+"""The interval between frames: 5 Hz."""
 SILENCE_WALL_S = 10.0
-"""A stream is never silent for longer, so that a reader can tell a quiet machine from a dead gateway."""
+"""The longest silence of a stream, so that a reader can tell a quiet machine from a dead gateway."""
 
 
 class Channel:
@@ -34,7 +34,7 @@ class Channel:
         self._whole: bytes | None = None
 
     def draw(self) -> bool:
-        """A new frame, where the picture differs from the one before."""
+        """Make a new frame if the picture has changed. Return whether it has."""
         document = self._picture.document()
         patch = difference(self._document, document)
         if not patch and self.sequence:
@@ -45,7 +45,7 @@ class Channel:
         return True
 
     def after(self, seen: int) -> bytes:
-        """What brings a reader who has seen frame `seen` (0: none) to the newest one."""
+        """The message that brings a reader from frame `seen` (0: none) to the newest one."""
         if seen and seen == self.sequence - 1:
             return self._patch
         if self._whole is None:
@@ -58,14 +58,14 @@ def _frame(event: str, sequence: int, data: dict[str, Any]) -> bytes:
 
 
 class Broadcast:
-    """The channels that somebody reads."""
+    """The channels that have readers."""
 
     def __init__(self, known: Collector) -> None:
         self._known = known
         self._channels: dict[str, Channel] = {}
         self._dirty = asyncio.Event()
         self._published = asyncio.Event()
-        """Of the next frame; each has one of its own."""
+        """Set when the next frame is published; each frame has its own event."""
         self.frames = 0
         self.skipped = 0
         known.changed = self._dirty.set
@@ -79,7 +79,7 @@ class Broadcast:
         return sum(channel.readers for channel in self._channels.values())
 
     async def run(self) -> None:
-        """For ever: a frame for each audience when something changed, then rest."""
+        """Forever: make a frame for each audience when something changed, then rest."""
         while True:
             await self._dirty.wait()
             self._dirty.clear()
@@ -91,7 +91,7 @@ class Broadcast:
             await asyncio.sleep(FRAME_WALL_S)
 
     async def frames_for(self, audience: str) -> AsyncIterator[bytes]:
-        """The stream of one reader: the whole picture, then patches; a comment where nothing happened for long."""
+        """The stream of one reader: the whole picture, then patches; a comment after a long silence."""
         channel = self._channels.setdefault(audience, Channel(self._known, audience))
         channel.readers += 1
         if not channel.sequence:
@@ -112,7 +112,7 @@ class Broadcast:
                 self._channels.pop(audience, None)
 
     async def _another(self, channel: Channel, seen: int) -> bool:
-        """Whether there was another frame before the silence became too long."""
+        """Wait for another frame. Return False if there was none within the longest silence."""
         try:
             async with asyncio.timeout(SILENCE_WALL_S):
                 while channel.sequence == seen:

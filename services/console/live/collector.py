@@ -1,7 +1,6 @@
-"""Keeps the state of the machine, as the console's own token sees it: mirrors of lists, and what is asked for by times.
+"""Collector: the state of the machine as the console's own token sees it, from mirrored lists and periodic requests.
 
-The token reads everything of all projects, so nothing from here may be shown before `picture` has chosen what its
-reader may see.
+The token reads all projects, so nothing from here may be shown before `picture` has selected what the reader may see.
 """
 
 from __future__ import annotations
@@ -21,16 +20,16 @@ from services.console.live.hardware import Holding, NodeState, holding, node_sta
 from services.console.live.mirror import Mirror
 
 EVENTS_KEPT = 60
-"""Of each project, and of each service that tells events; the page shows the newest of all."""
+"""Events kept per project and service; the page shows the newest of all."""
 CAPACITY_REST_WALL_S = 1.0
-"""After capacity was asked for, it is not asked for again so soon, whatever changes."""
+"""The shortest interval between requests of the capacity, whatever changes."""
 PLANES_PERIOD_WALL_S = 5.0
 PROBE_PERIOD_WALL_S = 2.0
 
 
 @dataclass(frozen=True, slots=True)
 class InstanceState:
-    """An instance in one line. `trouble`: the reason and message of what is wrong, of Degraded before others."""
+    """An instance in one line. `trouble`: the reason and message of an abnormal condition, Degraded first."""
 
     state: str
     nodes: int
@@ -44,7 +43,7 @@ class InstanceState:
 
 @dataclass(frozen=True, slots=True)
 class Event:
-    """Something that happened. `project`: whose it is, empty where it is nobody's."""
+    """An event. `project` is empty for events of no project."""
 
     at: str
     source: str
@@ -56,7 +55,7 @@ class Event:
 
 
 class Collector:
-    """What the console knows. `changed` is called whenever any of it became another."""
+    """The state known to the console. `changed` is called whenever any of it changes."""
 
     def __init__(self, http: dict[str, httpx.AsyncClient], clock: Clock) -> None:
         self._http = http
@@ -81,7 +80,7 @@ class Collector:
         self.changed()
 
     def learn(self, *, capacity: dict[str, Any] | None = None, planes: list[dict[str, Any]] | None = None) -> None:
-        """Take what was answered in the place of what was known."""
+        """Replace what was known by a new answer."""
         self.capacity = self.capacity if capacity is None else capacity
         self.planes = self.planes if planes is None else planes
         self.asked_version += 1
@@ -93,7 +92,8 @@ class Collector:
 
     @property
     def services(self) -> dict[str, bool]:
-        """Whether each service answers. One that hangs keeps its watches open, and a minute passes before they end."""
+        """Whether each service answers. Watches alone do not show it, as those of a hanging service stay open for a
+        minute."""
         return {
             "resource": self.nodes.reachable and self._answers.get("resource", True),
             "link": self._answers.get("link", False),
@@ -103,7 +103,7 @@ class Collector:
         }
 
     def tasks(self) -> list[Callable[[], Awaitable[None]]]:
-        """What runs as long as the process."""
+        """The tasks that run as long as the process."""
         mirrors: list[Mirror[Any]] = [self.nodes, self.allocations, self.instances, *self.events.values()]
         return [
             *(mirror.run for mirror in mirrors),
@@ -119,7 +119,7 @@ class Collector:
             self._capacity_due.clear()
             found = await self._ask("resource", "/v1/capacity")
             if found is None:
-                self._capacity_due.set()  # what changed is not known yet, and nothing else need change for long
+                self._capacity_due.set()  # retry, as no other change may come for long
             elif found != self.capacity:
                 self.learn(capacity=found)
             await asyncio.sleep(CAPACITY_REST_WALL_S)
@@ -147,7 +147,7 @@ class Collector:
             return False
 
     async def _ask(self, service: str, path: str) -> dict[str, Any] | None:
-        """None where it does not answer."""
+        """The service's answer; None if it does not answer."""
         try:
             return await call(self._http[service], "GET", path)
         except MatrixError:
@@ -161,7 +161,8 @@ class Collector:
 
 
 def _pace(clock: Clock) -> dict[str, float]:
-    """How emulated time runs, for a page to go on from by itself: both clocks at one moment, and the scale."""
+    """The relation of emulated to wall time, for the page to continue by itself: both clocks at one moment, and the
+    scale."""
     return {"scale": clock.scale, "wall": time.time(), "emulated": clock.now()}
 
 

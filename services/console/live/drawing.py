@@ -1,7 +1,7 @@
-"""The hardware as one audience sees it: who holds which node, a letter for each NPU, and how many there are of each.
+"""The hardware as one audience sees it: the holder of each node, a letter for each NPU, and their counts.
 
-What is drawn is kept, and only the nodes that changed since are drawn anew: of 22 supernodes a frame changes a few
-nodes, and all that stays is the same object as in the frame before, which a difference of the two passes over.
+Only nodes that changed are redrawn: of 22 supernodes a frame changes a few nodes. Unchanged parts are the same objects
+as in the frame before, which `difference` skips.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ WORD[FAULTY] = "faulty"
 Nodes = dict[tuple[str, str], NodeState]
 Changed = list[tuple[tuple[str, str], NodeState]]
 Part = tuple[str, tuple[int, ...] | None, bool]
-"""Of a node: who holds it, which of its NPUs (None: all), and whether as a spare."""
+"""A part of a node: its holder, its NPUs (None: all), and whether it is a spare."""
 
 
 def sees(audience: str, project: str) -> bool:
@@ -40,7 +40,7 @@ def sees(audience: str, project: str) -> bool:
 
 @dataclass(slots=True)
 class _Drawn:
-    """A node, and what it was drawn from."""
+    """A drawn node, and the state it was drawn from."""
 
     state: NodeState
     parts: list[Part]
@@ -48,13 +48,13 @@ class _Drawn:
 
 
 class Drawing:
-    """For one audience. `supernodes` by name: cabinets with their nodes, a letter for each NPU, and by node who holds
-    it (one name, or one for each NPU where it is shared). `counts`: NPUs, by the word of their letter."""
+    """The drawing for one audience. `supernodes` by name: cabinets with their nodes, a letter for each NPU, and holders
+    by node (one name, or one per NPU if it is shared). `counts`: numbers of NPUs by the word of their letter."""
 
     def __init__(self, known: Collector, audience: str) -> None:
         self._known, self._audience = known, audience
         self._seen: tuple[int, int] | None = None
-        """The versions of nodes and of allocations that were drawn."""
+        """The drawn versions of nodes and allocations."""
         self._holders: dict[str, list[Part]] = {}
         self._drawn: dict[tuple[str, str], _Drawn] = {}
         self._tally = Counter[str]()
@@ -65,7 +65,7 @@ class Drawing:
         return {"npus": self._tally.total(), **{word: self._tally[letter] for letter, word in WORD.items()}}
 
     def follow(self) -> None:
-        """Draw what changed."""
+        """Redraw what has changed."""
         nodes = self._known.nodes.items
         seen, self._seen = self._seen, (self._known.nodes.version, self._known.allocations.version)
         if seen == self._seen:
@@ -84,12 +84,12 @@ class Drawing:
             self.supernodes = self.supernodes | fresh
 
     def _changed_nodes(self, nodes: Nodes) -> Changed:
-        """Nodes that are other than they were drawn, or were not."""
+        """Nodes whose state has changed since they were drawn, or that were not drawn."""
         drawn = self._drawn
         return [each for each in nodes.items() if (of := drawn.get(each[0])) is None or of.state is not each[1]]
 
     def _changed_hands(self, nodes: Nodes) -> Changed:
-        """Nodes that were drawn with other holders than they have."""
+        """Nodes whose holders have changed since they were drawn."""
         drawn, holders = self._drawn, self._holders
         return [
             each
@@ -98,12 +98,12 @@ class Drawing:
         ]
 
     def _elsewhere(self, key: tuple[str, str], state: NodeState) -> bool:
-        """Whether the node is drawn at no place, or at another than its own."""
+        """Whether the node is not drawn, or in another place."""
         drawn = self._drawn.get(key)
         return drawn is None or (drawn.state.supernode, drawn.state.cabinet) != (state.supernode, state.cabinet)
 
     def _begin(self, nodes: Nodes) -> None:
-        """Cabinets and their nodes, in the order of their names, nothing drawn."""
+        """Start over: cabinets and their nodes in order of name, nothing drawn."""
         self._drawn.clear()
         self._tally.clear()
         self.supernodes = {}
@@ -113,7 +113,7 @@ class Drawing:
             shown["states"][node] = ""
 
     def _draw(self, key: tuple[str, str], state: NodeState, parts: list[Part], fresh: dict[str, Any]) -> None:
-        """One node, into a copy of its supernode: the frame before keeps what it shows."""
+        """Draw one node into a copy of its supernode, so that the frame before stays as it is."""
         node, before = key[1], self._drawn.get(key)
         shown = fresh.get(state.supernode)
         if shown is None:

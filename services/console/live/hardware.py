@@ -1,6 +1,6 @@
-"""What the page needs to know of a node and of an allocation, and the state of each NPU as one letter.
+"""The data of nodes and allocations that the page needs, with the state of each NPU as one letter.
 
-Letters travel instead of words: 384 of them are a supernode. The page's legend is made from `MEANINGS`.
+Letters are sent instead of words: 384 of them are a supernode. The page's legend corresponds to `MEANINGS`.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ _OUT = frozenset({"Servicing", "Quarantined", "Retired", "Manageable"})
 
 @dataclass(frozen=True, slots=True)
 class NodeState:
-    """A node as the page draws it. `faulty` are NPUs by number; texts that could name a holder are left out."""
+    """A node as the page draws it. `faulty` are NPU numbers; texts that could name a holder are left out."""
 
     supernode: str
     cabinet: str
@@ -59,7 +59,7 @@ def node_state(view: dict[str, Any]) -> NodeState:
 
 
 def _letter(view: dict[str, Any], only_npus: bool) -> str:
-    """Of the node as a whole. `only_npus`: what is wrong with it is wrong with NPUs that are known."""
+    """The letter of the node as a whole. `only_npus`: all of its faults are on known NPUs."""
     state = view["state"]
     if state in _OUT:
         return OUT
@@ -78,7 +78,7 @@ def _letter(view: dict[str, Any], only_npus: bool) -> str:
 
 
 def _alert(view: dict[str, Any], faults: list[dict[str, Any]]) -> str:
-    """A sentence where somebody should look, else nothing."""
+    """The alert about a node; empty if it needs no attention."""
     if view["state"] == "Enrolled":
         return ""
     if view["agent"] == "Lost":
@@ -93,7 +93,7 @@ def _alert(view: dict[str, Any], faults: list[dict[str, Any]]) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Holding:
-    """What an allocation holds: by node, None for all of it, else the numbers of its NPUs; `spares` stand ready."""
+    """What an allocation holds: for each node, None for all of it, else NPU numbers; `spares` are its spare nodes."""
 
     nodes: tuple[tuple[str, tuple[int, ...] | None], ...]
     spares: frozenset[str]
@@ -106,13 +106,13 @@ def holding(view: dict[str, Any]) -> Holding:
         if member["role"] == "spare":
             spares.add(member["node"])
         if member["role"] == "pool":
-            continue  # sockets and memory: no NPU
+            continue  # sockets and memory, without NPUs
         nodes.append((member["node"], tuple(sorted({die // 2 for die in dies})) if dies else None))
     return Holding(tuple(nodes), frozenset(spares))
 
 
 def letters(node: NodeState, spare: bool) -> Iterator[str]:
-    """One for each NPU of a node."""
+    """The letter of each NPU of a node."""
     letter = SPARE if spare and node.letter == FREE else node.letter
     for number in range(node.npus):
         yield FAULTY if number in node.faulty else letter

@@ -1,4 +1,4 @@
-"""JSON Merge Patch (RFC 7386): what has to be sent so that a reader of one document has the other."""
+"""JSON Merge Patch (RFC 7386): the patch that turns one document into another."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any
 
 
 def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """The patch from `before` to `after`; empty where they are equal. A document holds no null of its own."""
+    """The patch from `before` to `after`; empty if they are equal. Documents contain no nulls."""
     patch: dict[str, Any] = dict.fromkeys(sorted(before.keys() - after.keys()))
     for key, value in after.items():
         old = before.get(key)
@@ -17,7 +17,7 @@ def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
 
 
 def merged(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
-    """`target` with the patch applied; `target` itself stays as it is."""
+    """`target` with the patch applied; `target` itself is not changed."""
     found = dict(target)
     for key, value in patch.items():
         if value is None:

@@ -1,7 +1,7 @@
-"""A mirror of one collection of a service, kept by a watch.
+"""A mirror of one collection of a service, kept up to date by a watch.
 
-It keeps of each resource what `keep` makes of it, and calls `changed` when that became another. While the service is
-away the last known state stays, and `reachable` says that it may be old.
+It stores the result of `keep` for each resource, and calls `changed` when that changes. While the service is down, the
+last known state stays, and `reachable` is False.
 """
 
 from __future__ import annotations
@@ -22,11 +22,11 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 RETRY_WALL_S = 0.5
-"""Between a watch that ended and the next."""
+"""The pause between the end of a watch and the next."""
 
 
 class Mirror(Generic[T]):
-    """Of `collection` at `http`, by (project, name)."""
+    """A mirror of `collection` at `http`, by (project, name)."""
 
     def __init__(
         self,
@@ -36,32 +36,32 @@ class Mirror(Generic[T]):
         changed: Callable[[], None],
         limit: int = 0,
     ) -> None:
-        """`limit`: keep only so many of each project, those heard of last (for events)."""
+        """`limit`: keep only the latest so many of each project (for events)."""
         self._http, self._path, self._keep, self._changed, self._limit = http, f"/v1/{collection}", keep, changed, limit
         self.items: dict[tuple[str, str], T] = {}
         self._recent: dict[str, deque[tuple[str, str]]] = {}
-        """Where there is a limit, the keys of each project in the order they were heard of: of one counter for all,
-        a project in which much happens would leave nothing of the others'."""
+        """With a limit, the keys of each project in order of arrival. They are counted per project, or a busy project
+        would displace the others."""
         self.reachable = False
         self._refusal = ""
-        """Why the last watch ended; empty once there is another."""
+        """Why the last watch ended; empty once the next has begun."""
         self.version = 0
         """Grows with every change of what is kept."""
 
     async def run(self) -> None:
-        """For ever: the whole state, then its changes."""
+        """Forever: read the whole state, then follow its changes."""
         while True:
             try:
                 await self._follow()
             except MatrixError as refused:
-                if refused.message != self._refusal:  # a service that is away is asked twice a second, and logged once
+                if refused.message != self._refusal:  # a service that is down is retried twice a second but logged once
                     log.info("watch ended", extra={"path": self._path, "why": refused.message})
                 self._refusal = refused.message
             self._reach(False)
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _follow(self) -> None:
-        """Until the stream ends. What comes before the first bookmark is the present state, whole."""
+        """Follow the stream until it ends. Events before the first bookmark are the whole present state."""
         whole: dict[tuple[str, str], T] | None = {}
         self._recent = {}
         async for event in watch(self._http, self._path, since=None):
@@ -89,7 +89,7 @@ class Mirror(Generic[T]):
             self._tell()
 
     def _keep_recent(self, items: dict[tuple[str, str], T], key: tuple[str, str], gone: bool) -> None:
-        """Make room for `key` among those of its project."""
+        """Make room for `key` within its project's limit."""
         recent = self._recent.setdefault(key[0], deque())
         if key in items:
             recent.remove(key)

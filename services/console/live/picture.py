@@ -1,8 +1,8 @@
-"""The picture: one JSON document that is all the page shows live, drawn for one audience.
+"""The picture: one JSON document with everything that the page shows live, made for one audience.
 
-An audience is a project, or EVERY_PROJECT for those who see all. Physical things are in everybody's picture; who holds
-them only in the holder's and in EVERY_PROJECT's, to others it is TAKEN. The document holds no null, so that a merge
-patch can say what is gone.
+An audience is a project, or EVERY_PROJECT for those who see all. Hardware is in every picture; the holder's name only
+in the holder's and EVERY_PROJECT's, to others it is TAKEN. The document contains no null, so that a merge patch can
+express removals.
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ const PAGES = [
   ["/faults", "Faults"], ["/serving", "Serving"], ["/tenants", "Tenants"], ["/experiments", "Experiments"],
 ];
 
-/** How long after a service did not answer it is asked again by what asks once. */
+/** The pause between attempts of `once` while a service does not answer. */
 const RETRY_MS = 2000;
 
 const app = /** @type {HTMLElement} */ (document.getElementById("app"));
@@ -60,7 +60,7 @@ function shell() {
     line, connection);
 }
 
-/** Nobody is logged in any more: what the page showed and asked for ends with the session. @param {string} why */
+/** Log out: the page and its requests end with the session. @param {string} why */
 function leave(why) {
   logout();
   live.stop();
@@ -70,7 +70,7 @@ function leave(why) {
   fill(app, loginForm(enter, why));
 }
 
-/** The view of the present address. @param {boolean} [moved] whether the reader came here by a link */
+/** Open the view of the present address. @param {boolean} [moved] whether the user followed a link */
 async function open(moved = true) {
   if (!session()) return;
   const { load, params, section } = match(location.pathname);
@@ -85,8 +85,8 @@ async function open(moved = true) {
   /** @type {import("./routes.js").View | null} */
   let module = null;
   while (!(module ??= await load().catch(() => null)) && !signal.aborted) {
-    // What was shown is of another address, and nobody keeps it up to date.
-    fill(main, h("p", { class: "problem", role: "alert" }, "The console's gateway does not answer; this page comes when it does."));
+    // The page shown before belongs to another address and is no longer updated.
+    fill(main, h("p", { class: "problem", role: "alert" }, "The console's gateway does not answer; the page will load when it does."));
     await new Promise((done) => setTimeout(done, RETRY_MS));
   }
   if (signal.aborted || !module) return;
@@ -107,7 +107,7 @@ async function open(moved = true) {
   }
 }
 
-/** Now, and again so long after each time it is done, while the page is looked at. @param {number} ms @param {() => Promise<void>} look @param {AbortSignal} signal */
+/** Call `look` now, and again `ms` after each call has finished, while the page is visible. @param {number} ms @param {() => Promise<void>} look @param {AbortSignal} signal */
 async function every(ms, look, signal) {
   while (!signal.aborted) {
     if (!document.hidden) await look().catch((wrong) => { if (!signal.aborted) console.debug(wrong); });
@@ -115,7 +115,7 @@ async function every(ms, look, signal) {
   }
 }
 
-/** Until it succeeds or is refused for good: a service that is away comes back. @param {() => Promise<void>} look @param {AbortSignal} signal */
+/** Call `look` until it succeeds or fails with a client error, retrying while its service does not answer. @param {() => Promise<void>} look @param {AbortSignal} signal */
 async function once(look, signal) {
   while (!signal.aborted) {
     try {
@@ -129,8 +129,8 @@ async function once(look, signal) {
 }
 
 live.addEventListener("frame", () => {
-  if (live.state === "ended") return leave("this token is not accepted any more");
-  say(connection, { live: "", connecting: "Connecting…", away: "Reconnecting… what is shown may be old", ended: "" }[live.state] ?? "");
+  if (live.state === "ended") return leave("this token is no longer accepted");
+  say(connection, { live: "", connecting: "Connecting…", away: "Reconnecting… the data shown may be outdated", ended: "" }[live.state] ?? "");
   document.body.classList.toggle("away", live.state === "away");
   document.body.classList.toggle("past", live.shown !== null);
   if (!live.picture) return;

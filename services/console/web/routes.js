@@ -1,5 +1,5 @@
 // @ts-check
-// Which page a path is. Pages move between addresses by core/router.js, which knows none of them.
+// The routes: which path is which page. Navigation is in core/router.js, which knows no pages.
 
 /** @typedef {{title: (params: string[]) => string, mount: (root: HTMLElement, page: any) => any}} View */
 
@@ -28,7 +28,7 @@ export function match(path) {
   return { load: () => import("./views/missing.js"), params: [path], section: "" };
 }
 
-/** The parts of a path that a pattern found; null where it found none, or what no address holds. @param {RegExpExecArray | null} found */
+/** The decoded parts of a path that a pattern matched; null without a match, or if they cannot be decoded. @param {RegExpExecArray | null} found */
 function decoded(found) {
   try {
     return found && found.slice(1).map(decodeURIComponent);

@@ -1,4 +1,1 @@
-"""The agents of every node and the channels that join them to their services.
-
-They play no hardware.
-"""
+"""The agents of every node and the channels that connect them to their services."""

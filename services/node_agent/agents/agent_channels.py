@@ -1,4 +1,4 @@
-"""The two lines between agents and their services: whose reports go where, and whose specs come from there."""
+"""The two channels between agents and services: resource agents to MatrixResource, link agents to MatrixLink."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.network.probe_network import EmulatedWires
 
 LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
-"""A lease of 30 s (the incumbent's HCCL heartbeat is lost at 30 s: Ascend/mind-cluster documentation); in wall time
-never below the floor, unless less is asked for."""
+"""A lease of 30 s (the incumbent's HCCL heartbeat is lost at 30 s: Ascend/mind-cluster documentation), in wall time
+never below the floor, unless the setting is shorter."""
 
 
 def resource_agents(fleet: Fleet, client: ResourceClient | None, stages: Stages, lease_s: float = LEASE_S) -> None:
-    """Put a resource agent on every node and join them to MatrixResource, where there is one."""
+    """Put a resource agent on every node and connect them to MatrixResource, if there is one."""
     lease = _lease(fleet, lease_s)
     fleet.add_agents(
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease)
@@ -38,8 +38,8 @@ def resource_agents(fleet: Fleet, client: ResourceClient | None, stages: Stages,
 def link_agents(
     fleet: Fleet, client: LinkClient | None, stages: Stages, built_gbps: dict[str, float], lease_s: float = LEASE_S
 ) -> None:
-    """Put a link agent on every node, wire the nodes together, and join the agents to MatrixLink, where there is
-    one. `built_gbps`: a port's full rate, by its name."""
+    """Put a link agent on every node, wire the nodes together, and connect the agents to MatrixLink, if there is one.
+    `built_gbps`: the full rate of each port, by name."""
     lease = _lease(fleet, lease_s)
 
     def round_at(now: float) -> float:

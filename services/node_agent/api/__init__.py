@@ -1,4 +1,1 @@
-"""Faults and load on the emulated hardware, over HTTP.
-
-It tells the control plane nothing.
-"""
+"""Faults and load on the emulated hardware, over HTTP. The control plane is not informed of them."""

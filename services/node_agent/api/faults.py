@@ -1,7 +1,4 @@
-"""Faults on the emulated hardware, over HTTP.
-
-This is not part of the control plane: it never tells the services anything.
-"""
+"""Faults on the emulated hardware, over HTTP. This is not part of the control plane, which is not informed of them."""
 
 from __future__ import annotations
 
@@ -48,7 +45,7 @@ def _faults(faults: KindRoutes, fleet: Fleet) -> None:
 
     def known(name: str) -> InjectedFault:
         if name not in fleet.faults:
-            raise NotFound(f"there is no fault named {name!r}", field="name")
+            raise NotFound(f"fault {name!r} does not exist", field="name")
         return fleet.faults[name]
 
     faults.list(lambda: [shown(fault) for fault in fleet.faults.values()])
@@ -63,7 +60,7 @@ def _faults(faults: KindRoutes, fleet: Fleet) -> None:
             if not validate_only:
                 fleet.inject(fault)
         elif current != fault:
-            raise Conflict(f"fault {name!r} is another one: {current.kind} on {current.target}", field="name")
+            raise Conflict(f"fault {name!r} exists with other values: {current.kind} on {current.target}", field="name")
         return shown(fault)
 
     @faults.change("DELETE")
@@ -74,16 +71,16 @@ def _faults(faults: KindRoutes, fleet: Fleet) -> None:
 
 
 def _check(fault: InjectedFault, fleet: Fleet) -> None:
-    """Raises InvalidField and NotFound."""
+    """Raise InvalidField or NotFound if the fault cannot be injected."""
     check_parameters(fault.kind, fault.parameters)
     if fault.kind in SWITCH_KINDS:
         if fault.target not in (there := fleet.switches()):
-            like = f"; name one like {max(there)}" if there else ""
+            like = f"; use one like {max(there)}" if there else ""
             raise NotFound(f"this fleet has no switch {fault.target!r}{like}", field="target")
         return
     if fault.kind in CABINET_KINDS:
         if fault.target not in (cabinets := {node.cabinet for node in fleet.nodes}):
-            like = f"; name one like {min(cabinets)}" if cabinets else ""
+            like = f"; use one like {min(cabinets)}" if cabinets else ""
             raise NotFound(f"this fleet has no cabinet {fault.target!r}{like}", field="target")
         return
     if fault.target not in fleet.nodes:
@@ -94,48 +91,48 @@ def _check(fault: InjectedFault, fleet: Fleet) -> None:
 
 
 def _conditions(fault: InjectedFault, node: EmulatedNode) -> Iterator[tuple[str, bool, str]]:
-    """What a fault of its kind needs of its parameters: the field, whether it is as needed, and what is."""
+    """The conditions on the parameters of a fault: (field, whether it is satisfied, error message)."""
     ports, parts, npus, dies = node.ports_with_cables, part_names(node.spec), node.spec.node.npus, node.spec.npu.dies
     given, kind = fault.parameters, fault.kind
     port, peer, share = given.get("port"), given.get("peer"), given.get("share")
     if kind == "cable-moved":
         like = ", ".join([*ports[:2], *ports[-1:]])
-        yield "port", port in ports, f"{port!r} is no port of {node.name} with a cable; use one like {like}"
-        yield "peer", isinstance(peer, str) and 0 < len(peer) <= 80, "give the name of who answers there now"
+        yield "port", port in ports, f"{port!r} is not a port of {node.name} with a cable; use one like {like}"
+        yield "peer", isinstance(peer, str) and 0 < len(peer) <= 80, "must name the port that is connected there now"
     elif kind in PORT_KINDS:
         known = port in ports or bool(fnmatch.filter(ports, str(port)))
         like = f"{', '.join(ports[:2])}, or a pattern like ub-p*-k0?"
-        yield "port", known, f"{port!r} is no port of {node.name} with a cable; use one like {like}"
+        yield "port", known, f"{port!r} is not a port of {node.name} with a cable; use one like {like}"
     if kind in ("link-degraded", "link-slow"):
         fits = isinstance(share, int | float) and 0 <= share < 1
-        yield "share", fits, "give the share of the rate that is left, at least 0 and below 1"
-    yield "slice", isinstance(given.get("slice", ""), str), "give the name of a slice, or nothing for all of them"
+        yield "share", fits, "must be the remaining share of the rate, at least 0 and below 1"
+    yield "slice", isinstance(given.get("slice", ""), str), "must be the name of a slice, or empty for all slices"
     if kind == "link-flapping":
-        yield "periodS", _between(given.get("periodS", 20), 2, 86_400), "give its period, 2 to 86400 seconds"
+        yield "periodS", _between(given.get("periodS", 20), 2, 86_400), "must be from 2 to 86400 seconds"
     if kind == "slow-node":
-        yield "factor", _between(given.get("factor", 2), 1, 1000), "give how much longer things take, 1 to 1000"
+        yield "factor", _between(given.get("factor", 2), 1, 1000), "must be a slowdown factor from 1 to 1000"
     if kind in ("messages-lost", "messages-doubled"):
-        yield "share", _between(given.get("share", 1), 0, 1), "give the share of the reports, 0 to 1"
+        yield "share", _between(given.get("share", 1), 0, 1), "must be a share of the reports from 0 to 1"
     if kind == "messages-delayed":
-        yield "delayS", _between(given.get("delayS", 20), 0, 3600), "give how late they are, 0 to 3600 seconds"
+        yield "delayS", _between(given.get("delayS", 20), 0, 3600), "must be from 0 to 3600 seconds"
     if kind == "hbm-fault":
-        yield "handling", given.get("handling", "isolate") in ("isolate", "restart"), "either isolate or restart"
+        yield "handling", given.get("handling", "isolate") in ("isolate", "restart"), "must be isolate or restart"
     if kind in ("npu-fault", "hbm-fault", "rdma-nic-fault"):
-        yield "npu", given.get("npu", 0) in range(npus), f"give the number of an NPU, 0 to {npus - 1}"
-        wanted = f"give the number of a die, 0 to {dies - 1}" if dies > 1 else "its NPUs have one die, 0"
+        yield "npu", given.get("npu", 0) in range(npus), f"must be the number of an NPU, 0 to {npus - 1}"
+        wanted = f"must be the number of a die, 0 to {dies - 1}" if dies > 1 else "must be 0: its NPUs have one die"
         yield "die", given.get("die", 0) in range(dies), wanted
     if kind == "stage-failure":
         stage, why = given.get("stage"), given.get("why", "")
-        yield "stage", isinstance(stage, str) and 0 < len(stage) <= 40, "name a stage of `node_stages.yaml`"
-        yield "why", isinstance(why, str) and len(why) <= 200, "say why in at most 200 characters"
+        yield "stage", isinstance(stage, str) and 0 < len(stage) <= 40, "must be a stage of `node_stages.yaml`"
+        yield "why", isinstance(why, str) and len(why) <= 200, "must have at most 200 characters"
     for word in ("component", "code"):
         text = str(given.get(word, "x"))
-        yield word, 0 < len(text) <= 40 and text.isprintable(), "give it in 1 to 40 characters"
+        yield word, 0 < len(text) <= 40 and text.isprintable(), "must have 1 to 40 printable characters"
     ends = (*IN_PLACE, "none")
-    yield "endsWith", given.get("endsWith", "none") in ends, f"one of {', '.join(ends)}"
-    yield "severity", given.get("severity", "hint") in SEVERITIES, f"one of {', '.join(SEVERITIES)}"
+    yield "endsWith", given.get("endsWith", "none") in ends, f"must be one of {', '.join(ends)}"
+    yield "severity", given.get("severity", "hint") in SEVERITIES, f"must be one of {', '.join(SEVERITIES)}"
     if kind == "missing-part":
-        wanted = f"a node has no {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"
+        wanted = f"nodes have no part {lacking(fault)!r}; parts are npu5, npu5-die1, cpu3, dimm7 and the ports"
         yield "part", lacking(fault) in parts, wanted
 
 

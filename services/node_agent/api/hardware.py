@@ -1,6 +1,6 @@
-"""The emulated hardware over HTTP: supernodes put up and taken down, and a look at nodes for tests and teaching.
+"""The emulated hardware over HTTP: supernodes installed and removed, and the state of nodes, for tests and teaching.
 
-This is not part of the control plane: it never tells the services anything.
+This is not part of the control plane, which is not informed of it.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def _supernodes(supernodes: KindRoutes, fleet: Fleet) -> None:
 
     @supernodes.change("PUT")
     def install(name: str, validate_only: bool = False) -> InstalledSupernode:
-        """Put up a supernode's cabinets, of the shape this fleet has, and switch its nodes on."""
+        """Install a supernode of this fleet's shape, and switch its nodes on."""
         checked_supernode_name(name)
         if not validate_only:
             fleet.add_supernode(name)
@@ -68,7 +68,7 @@ def _nodes(nodes: KindRoutes, fleet: Fleet) -> None:
 
 
 def _seen(fleet: Fleet, name: NodeName) -> dict[str, Any]:
-    """A node's hardware, and its agent, as they are."""
+    """The real state of a node's hardware and its agent."""
     node = fleet.nodes[name]
     agent = fleet.agent("resource", name)
     return {

@@ -1,4 +1,4 @@
-"""Faults on the processes of a stack and on their databases, over HTTP, where there is who carries them out."""
+"""Faults on the processes of a stack and their databases, over HTTP."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def process_fault_routes(executor: ProcessStriker) -> APIRouter:
     api = ResourceRoutes()
     processes, faults = api.of(PROCESSES), api.of(PROCESS_FAULTS)
 
-    @processes.ask("LIST", name="list_processes", summary="Services that can be struck, as they truly are")
+    @processes.ask("LIST", name="list_processes", summary="Services that can be given faults, and their real state")
     async def listed(params: Params) -> dict[str, Any]:
         return page([each.wire() for each in await executor.processes()], params)
 
@@ -26,7 +26,7 @@ def process_fault_routes(executor: ProcessStriker) -> APIRouter:
     async def one(name: str) -> ProcessView:
         return await executor.process(name)
 
-    @faults.ask("LIST", name="list_process_faults", summary="What strikes a process or its database")
+    @faults.ask("LIST", name="list_process_faults", summary="Faults on processes and their databases")
     async def all_faults(params: Params) -> dict[str, Any]:
         return page([each.wire() for each in await executor.faults()], params)
 
@@ -36,10 +36,10 @@ def process_fault_routes(executor: ProcessStriker) -> APIRouter:
 
     @faults.change("PUT", name="strike_process", summary="Kill or pause a service, or make its database fail")
     async def inject(name: str, body: ProcessFaultRequest, validate_only: bool = False) -> ProcessFaultView:
-        """Asked again for the same it finds it, and kills nobody twice."""
+        """Inject a fault. A repeated request has no effect, and kills nothing twice."""
         return await executor.inject(checked_resource_name(name), body, validate_only)
 
-    @faults.change("DELETE", name="clear_process_fault", summary="Undo it")
+    @faults.change("DELETE", name="clear_process_fault", summary="Undo a process fault")
     async def clear(name: str, validate_only: bool = False) -> None:
         await executor.fault(name)
         if not validate_only:

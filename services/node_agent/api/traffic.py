@@ -1,6 +1,6 @@
-"""Load on the emulated ports, over HTTP: what workloads put there, and what of it moves.
+"""Load on the emulated ports, over HTTP: the loads that workloads offer, and the rates that they get.
 
-As with faults, the control plane is reported nothing: it reads the counters that agents report.
+As with faults, the control plane is not informed: it reads the counters that agents report.
 """
 
 from __future__ import annotations
@@ -26,11 +26,11 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
         if (body.slice is None) == (body.instance is None):
             raise InvalidField("give either a slice, or an instance and a plane", field="slice")
         if body.target is not None and body.pattern != "incast":
-            raise InvalidField("only an incast has a target", field="target")
+            raise InvalidField("allowed only for pattern incast", field="target")
         if (body.targets is not None) != (body.pattern == "pull"):
-            raise InvalidField("a pull has targets, and nothing else has", field="targets")
+            raise InvalidField("required for pattern pull, and allowed only for it", field="targets")
         if body.gbps_per_npu == 0 and not body.bursts:
-            raise InvalidField("above 0; 0 is for a load that bursts", field="gbpsPerNpu")
+            raise InvalidField("must be above 0, unless bursts is true", field="gbpsPerNpu")
         for field, named in (("target", [body.target]), ("targets", body.targets or [])):
             for node in named:
                 if node is not None and node not in fleet.nodes:
@@ -49,7 +49,7 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
 
     def _known(name: str) -> Load:
         if name not in fleet.traffic.loads:
-            raise NotFound(f"there is no load named {name[:80]!r}", field="name")
+            raise NotFound(f"load {name[:80]!r} does not exist", field="name")
         return fleet.traffic.loads[name]
 
     def _seen(name: str) -> LoadView:

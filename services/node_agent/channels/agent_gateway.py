@@ -1,7 +1,7 @@
-"""One service's line to all agents of the fleet: reports up, specs down.
+"""The connection of all agents of the fleet to one service: reports up, specs down.
 
-Reports go in batches: everybody's on a period (it renews the leases), and at once those that have news. Specs come
-over a watch; the answer to every report repeats the newest, so an event that got lost heals by itself.
+Reports go in batches: those of all agents periodically, which renews the leases, and those with changes at once. Specs
+come over a watch; the answer to every report repeats the newest one, so a lost event heals by itself.
 """
 
 from __future__ import annotations
@@ -26,20 +26,20 @@ from services.node_agent.channels.report_pace import ReportPace
 log = logging.getLogger(__name__)
 
 GATHER_S, GATHER_FLOOR_WALL_S = 1.0, 0.02
-"""News is held back this long, so that nodes that change together report together."""
+"""Changes are held back this long, so that nodes that change together report together."""
 
 
 LEASE_S_MAX = 86_400.0
-"""As long as the services grant one."""
+"""The longest lease that services grant."""
 REPORTS_A_CALL = 48
-"""A report that tells an inventory and all ports takes 14 KB; a body may have 1 MiB."""
+"""Reports per call: one with an inventory and all ports takes 14 KB, and a body may have 1 MiB."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """One kind of agent and its service, by the service's client: the collection of its specs and their class, the
-    field in which a spec names its node, what an agent does with the answer to its report, the field in which a report
-    asks for a lease, and after how many leases of silence the service gives an agent up."""
+    """One kind of agent and its service: the service's client, the collection of specs and their class, the field of a
+    spec that names its node, the handler of an agent for the answer to its report, the field of a report that requests
+    a lease, and the number of silent leases after which the service counts an agent as lost."""
 
     name: str
     client: Any
@@ -52,8 +52,8 @@ class Line:
 
 
 class Uplink:
-    """Runs one line: `news(node)` marks a node whose report would say something new. `agent_of` finds a node's agent,
-    None where it does not answer."""
+    """Runs one line. `news(node)` marks a node whose report has changed. `agent_of` finds a node's agent, None if it
+    does not answer."""
 
     def __init__(
         self,
@@ -79,19 +79,19 @@ class Uplink:
         self._news: set[str] = set()
         self._wake = asyncio.Event()
         self.reported = False
-        """Whether the service has answered the whole fleet once."""
+        """Whether the service has answered reports of the whole fleet once."""
 
     def news(self, node: str) -> None:
         self._news.add(node)
         self._wake.set()
 
     async def report(self) -> None:
-        """For ever: the whole fleet every period, those with news in between."""
+        """Forever: report the whole fleet every period, and changed nodes in between."""
         due_at, changes = self._clock.now(), self._clock.changes
         refusal = ""
         while True:
             try:
-                # At another speed leases are asked for anew, and at once.
+                # When the clock's speed changes, leases are renewed at once.
                 everybody = self._clock.now() >= due_at or self._clock.changes != changes
                 changes = self._clock.changes
                 reachable = list(self._reachable())
@@ -102,13 +102,13 @@ class Uplink:
                 if everybody:
                     trial = batch[:REPORTS_A_CALL] if self.pace.untried and len(batch) > REPORTS_A_CALL else []
                     self.pace.begin(-(-len(trial + batch) // REPORTS_A_CALL))
-                    await self._send(trial, self.pace.sent)  # again below, with a lease by what this has cost
+                    await self._send(trial, self.pace.sent)  # sent again below, with a lease based on the cost of this
                 await self._send(batch, self.pace.sent if everybody else lambda: None)
                 if everybody:
                     due_at, self.reported = self.pace.end(), True
                 refusal = ""
             except MatrixError as refused:
-                if refused.message != refusal:  # a service that is away is tried twice a second, and logged once
+                if refused.message != refusal:  # a service that is down is retried twice a second but logged once
                     log.warning("report refused", extra={"line": self._line.name, "why": refused.message})
                 refusal = refused.message
                 self._news.update(batch)
@@ -119,23 +119,23 @@ class Uplink:
     async def _pause(self, seconds: float) -> None:
         changes = self._clock.changes
         await pause(self._clock, lambda: seconds if self._clock.changes == changes else 0.0, self._wake)
-        gather_s = min(GATHER_S, seconds_now(self._period_s) / 10)  # never so long that a fast heartbeat looks late
+        gather_s = min(GATHER_S, seconds_now(self._period_s) / 10)  # short enough not to delay a fast heartbeat
         await self._clock.sleep(self._clock.at_least_wall(gather_s, GATHER_FLOOR_WALL_S))
 
     async def _send(self, nodes: list[str], sent: Callable[[], None]) -> None:
-        """Report these nodes and take up the specs in the answers; `sent` is called after each call. Raises
+        """Report these nodes and apply the specs in the answers; `sent` is called after each call. Raises
         MatrixError."""
         for start in range(0, len(nodes), REPORTS_A_CALL):
             found = ((node, self._agent_of(node)) for node in nodes[start : start + REPORTS_A_CALL])
             agents = {node: agent for node, agent in found if agent is not None}
             lease_s = self.pace.lease_s
-            self._remember()  # what changed during the calls before is reported, too
+            self._remember()  # changes during the former calls are reported too
             reports = [(node, agent, self._leased(agent.report(), lease_s)) for node, agent in agents.items()]
             await self._deliver([each for each in reports for _ in range(self._arrivals(*each))])
             sent()
 
     async def _deliver(self, reports: list[tuple[str, Any, Any]]) -> None:
-        """Send each node's agent's report, and give the agents their answers."""
+        """Send reports of agents, and pass the answers to them."""
         if not reports:
             return
         answers = await self._line.client.report([report for _, _, report in reports])
@@ -147,7 +147,7 @@ class Uplink:
                     self._line.reply(agent, report, answer)
 
     def _arrivals(self, node: str, agent: Any, report: Any) -> int:
-        """How often this report arrives with its batch: not at all where it is lost, or comes later by itself."""
+        """How many copies of this report arrive with its batch: 0 if a fault loses it, or delays it to come later."""
         faults = self._messages(node)
         if faults is None:
             return 1
@@ -166,16 +166,16 @@ class Uplink:
         try:
             await self._deliver(reports)
         except MatrixError as refused:
-            log.info("a late report is lost", extra={"line": self._line.name, "why": refused.message})
+            log.info("a delayed report was lost", extra={"line": self._line.name, "why": refused.message})
 
     def _leased(self, report: Any, lease_s: float) -> Any:
-        """A report that asks for a lease which this process is able to renew."""
+        """The report, requesting a lease long enough for this process to renew."""
         if lease_s <= getattr(report, self._line.lease):
             return report
         return report.model_copy(update={self._line.lease: min(lease_s, LEASE_S_MAX)})
 
     async def listen(self) -> None:
-        """For ever: take up specs as they are made; after a break from where it was, or from the present."""
+        """Forever: apply specs as they are made; after a break, continue from there or from the present."""
 
         async def heard(event: WatchEvent | None) -> None:
             if event is None or event.type == "DELETED":
@@ -191,7 +191,7 @@ class Uplink:
 
     @contextmanager
     def _refusals(self, node: str) -> Iterator[None]:
-        """What an agent refuses is for the log alone."""
+        """Log the refusals of an agent."""
         try:
             yield
         except MatrixError as refused:

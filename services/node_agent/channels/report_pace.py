@@ -1,9 +1,9 @@
-"""ReportPace: how far apart a node's reports are, by what this process is able to send.
+"""ReportPace: the interval of a node's reports, given what this process is able to send.
 
-One process plays many nodes, and one machine may play more than it can keep up with. A lease that only a faster machine
-could renew would have the service give up nodes whose agents live, so who is behind asks for longer ones, in proportion
-to the pace at which reports really come: as long as its machine keeps up that is never more than a node's own. Who is
-behind also rests between its rounds, so that what it reports to gets a word in edgeways.
+One process emulates many nodes, possibly more than its host can keep up with. With a lease that only a faster host
+could renew, the service would count live agents as lost. So a process that is behind requests longer leases, in
+proportion to its real pace; as long as the host keeps up, leases are never longer than configured. A process that is
+behind also rests between rounds, so that the service has time for other work.
 """
 
 from __future__ import annotations
@@ -16,22 +16,21 @@ from matrixcommon.model.clock import Clock, Seconds, seconds_now
 log = logging.getLogger(__name__)
 
 LEASE_PERIODS = 3.0
-"""A lease outlives two reports that are lost: 30 s for a heartbeat every 10. Who begins to be behind is given up after
-so many intervals of silence: as many as its own lease gives one that is about to be. Were it more, who is hardly behind
-would be found dead twice as late as who hardly keeps up. Who is far behind asks for leases of so many intervals; in
-between it goes by how far."""
+"""A lease survives two lost reports: 30 s for a heartbeat every 10 s. An agent that is just behind is counted as lost
+after this many intervals of silence, like one that just keeps up; with more, detection would suddenly take twice as
+long. An agent that is far behind requests leases of this many intervals; in between, the lease grows linearly."""
 BEHIND_PERIODS = 2.0
-"""Reports that are further apart than this many periods are behind; up to there a node's own lease does."""
+"""Reports are behind if they are further apart than this many periods; up to there the configured lease is enough."""
 FAR_BEHIND_PERIODS = 4.0
 ROUNDS_REMEMBERED = 8
-"""A machine that stalled stalls again: the longest of so many rounds counts."""
+"""The longest of this many rounds counts, as a host that stalled tends to stall again."""
 REST = 0.5
-"""Of the time that a round took, where it took longer than its period."""
+"""The rest after a round that took longer than its period, as a fraction of its duration."""
 
 
 class ReportPace:
-    """Of one line. `begin` a round of so many calls, `sent` after each of them, `end` it; seconds are emulated.
-    `lost_after`: the leases of silence after which its service gives an agent up."""
+    """The pace of one line. Call `begin` for a round of so many calls, `sent` after each of them, and `end`; seconds
+    are emulated. `lost_after`: the number of silent leases after which its service counts an agent as lost."""
 
     def __init__(self, name: str, clock: Clock, period_s: Seconds, lost_after: float = 1.0) -> None:
         self._name = name
@@ -46,7 +45,7 @@ class ReportPace:
 
     @property
     def untried(self) -> bool:
-        """Whether nothing is known yet of what a call costs."""
+        """Whether the cost of a call is not known yet."""
         return self._began_at is None
 
     @property
@@ -55,7 +54,7 @@ class ReportPace:
 
     def begin(self, calls: int) -> None:
         now = self._clock.now()
-        if self._changes != self._clock.changes:  # intervals of another speed say nothing of this one
+        if self._changes != self._clock.changes:  # intervals at another clock speed do not count
             self._changes, self._began_at = self._clock.changes, None
             self._intervals.clear()
         if self._began_at is not None:
@@ -66,20 +65,20 @@ class ReportPace:
         self._done += 1
 
     def end(self) -> float:
-        """When the next round is due."""
+        """End the round. Return when the next one is due."""
         assert self._began_at is not None
         now = self._clock.now()
         took_s = now - self._began_at
         if self.behind != self._logged:
             self._logged = self.behind
             facts = {"line": self._name, "round_s": round(took_s, 1), "interval_s": round(self.interval_s, 1)}
-            log.warning("reports are behind" if self._logged else "reports keep up again", extra=facts)
+            log.warning("reports are behind" if self._logged else "reports are on time again", extra=facts)
         rest_s = REST * took_s if took_s > self._period_s else 0.0
         return max(self._began_at + self._period_s, now + rest_s)
 
     @property
     def interval_s(self) -> float:
-        """How long it takes, at worst, until a node is reported again: by rounds that were, and what this one costs."""
+        """The longest interval between two reports of a node, from former rounds and the cost of the present one."""
         took_s = 0.0 if self._began_at is None else self._clock.now() - self._began_at
         by_cost = (1 + REST) * self._calls * took_s / self._done if self._done else 0.0
         return max(self._period_s, by_cost, took_s, *self._intervals)
@@ -90,7 +89,7 @@ class ReportPace:
 
     @property
     def lease_s(self) -> float:
-        """The lease to ask for now, where a node's own would run out before it could be renewed; else 0."""
+        """The lease to request now, if the configured one would expire before it could be renewed; else 0."""
         if not self.behind:
             return 0.0
         periods = self.interval_s / self._period_s

@@ -1,4 +1,1 @@
-"""The emulated nodes and what outlives the process that plays them.
-
-It decides nothing of the control plane's.
-"""
+"""The emulated nodes, and their state that survives the process."""

@@ -1,4 +1,4 @@
-"""Flapping: ports that go dark and come back, over and over; half of each period they are dark, first."""
+"""Flapping ports: dark for the first half of each period, up for the second."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ LEAST_PAUSE_S = 0.05
 
 
 class Flapping:
-    """`strike` is called with a fault whenever it begins or ceases to act. Run `run` beside the fleet."""
+    """`strike` is called with a fault whenever it starts or stops acting. `run` runs beside the fleet."""
 
     def __init__(self, clock: Clock, strike: Callable[[InjectedFault], None]) -> None:
         self._clock = clock
@@ -24,25 +24,25 @@ class Flapping:
         self._news = asyncio.Event()
 
     def follow(self, faults: Mapping[str, InjectedFault]) -> None:
-        """These are all the faults there are now."""
+        """Set the present faults."""
         self._faults = {name: fault for name, fault in faults.items() if fault.kind == "link-flapping"}
         self._resting &= set(self._faults)
         self._began_at = {name: at for name, at in self._began_at.items() if name in self._faults}
         self._news.set()
 
     def rests(self, name: str) -> bool:
-        """Whether that fault flaps and does not act at present."""
+        """Whether that fault is flapping and not acting at present."""
         return name in self._resting
 
     async def run(self) -> None:
-        """For ever: whatever is due."""
+        """Forever: switch faults as they are due."""
         while True:
             self._news.clear()
             wait_s = min((self._turn(fault) for fault in list(self._faults.values())), default=3600.0)
             await pause(self._clock, max(LEAST_PAUSE_S, wait_s), self._news)
 
     def _turn(self, fault: InjectedFault) -> float:
-        """Have it act or rest as it is time to; in how many seconds the other is due."""
+        """Let the fault act or rest, as is due. Return the seconds until the next switch."""
         now, half_s = self._clock.now(), float(fault.parameters.get("periodS", FLAP_PERIOD_S)) / 2
         halves, into_s = divmod(now - self._began_at.setdefault(fault.name, now) + LEAST_PAUSE_S / 2, half_s)
         rests = halves % 2 == 1

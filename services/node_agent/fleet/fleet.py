@@ -1,7 +1,7 @@
 """The fleet: emulated nodes, the agents on their Qingtian cards, and the faults put on the hardware.
 
-A fault acts here and only here. A node without power runs nothing; when power returns its agents begin a new life, one
-epoch on, from what the card remembers. An agent that hangs neither reports nor takes orders, while its node continues.
+A fault acts here and only here. A node without power runs nothing; when power returns its agents restart in the next
+epoch, from the memory of the card. An agent that hangs neither reports nor accepts specs, while its node continues.
 """
 
 from __future__ import annotations
@@ -36,10 +36,10 @@ HEARTBEAT_S, HEARTBEAT_FLOOR_WALL_S = 10.0, 0.5
 
 
 class Agent(Protocol):
-    """What the fleet asks of either kind of agent."""
+    """What the fleet needs from either kind of agent."""
 
     epoch: int
-    """Which of its lives this is."""
+    """The number of restarts so far."""
 
     async def run(self) -> None: ...
     def power_lost(self) -> None: ...
@@ -48,11 +48,11 @@ class Agent(Protocol):
 
 
 Make = Callable[[EmulatedNode, Random, Callable[[], None]], Agent]
-"""Makes one agent: its node, a random stream of its own, and whom to tell when a report would say something new."""
+"""Makes one agent, from its node, its random stream, and a callback for when its report changes."""
 
 
 class Fleet:
-    """Many nodes in one process. `lines` are made by the fleet's builder, one per service the agents talk to."""
+    """Many nodes in one process. The builder of the fleet adds agents and connects each kind to its service."""
 
     def __init__(
         self,
@@ -67,10 +67,10 @@ class Fleet:
         self._heartbeat_s = heartbeat_s
         self._racked: dict[str, Supernode] = {}
         self.background: list[Callable[[], Awaitable[Any]]] = []
-        """What else runs from start to stop."""
+        """Other work that runs from start to stop."""
         self._memory = memory
         self._lived = {name: int(body["epoch"]) for name, body in memory.all("lives").items()}
-        """By supernode, the newest epoch of cards that were taken out: who heard of them takes only what is newer."""
+        """By supernode, the newest epoch of removed cards: services accept only newer ones."""
         self.built_in = frozenset(name.supernode for name in names)
         installed = sorted(set(memory.all("supernode")) - self.built_in)
         every = [*names, *(node for supernode in installed for node in self._nodes_of(supernode))]
@@ -90,7 +90,7 @@ class Fleet:
         self._flapping.follow(self.faults)
         self.background.append(self._flapping.run)
         self.ended = set(memory.all("ended")) & self.faults.keys()
-        """Names of the faults that a repair in place has ended."""
+        """Names of faults ended by a repair in place."""
         for node in self.nodes.values():
             node.on_repaired = partial(self._end_faults, node.name)
             node.apply_faults(self._acting())
@@ -98,7 +98,7 @@ class Fleet:
     # -- building ------------------------------------------------------------------------------------------------
 
     def add_agents(self, kind: str, make: Make) -> None:
-        """An agent of a kind on every node, each with its own random stream and what its card remembers."""
+        """Put an agent of a kind on every node, each with its own random stream and the memory of its card."""
         self._makers[kind], self._agents[kind], self._dirty[kind] = make, {}, set()
         remembered = self._memory.all(kind)
         for name in self.nodes:
@@ -112,12 +112,12 @@ class Fleet:
         elif lived := self._lived.get(name.supernode):
             agent.epoch += lived
         if not self.nodes[name].powered:
-            agent.power_lost()  # again is no news; the process may have ended before its card was written to
+            agent.power_lost()  # idempotent; the process may have died before it wrote this to the card
         self._agents[kind][name] = agent
         self._dirty[kind].add(name)
 
     def connect(self, line: Line) -> None:
-        """Join one kind of agent to its service."""
+        """Connect one kind of agent to its service."""
         kind = line.name
 
         def period_s() -> float:
@@ -133,7 +133,8 @@ class Fleet:
         )  # fmt: skip
 
     def waiting_for(self) -> str | None:
-        """Who has not yet heard of the nodes, which nobody can allocate before. None: everybody has."""
+        """The services that have not yet received reports of the nodes, which cannot be allocated before. None: all
+        have."""
         unheard = sorted(kind for kind, uplink in self._uplinks.items() if not uplink.reported)
         return f"the first reports of its nodes to {' and '.join(unheard)}" if unheard else None
 
@@ -151,8 +152,8 @@ class Fleet:
             self._uplinks[kind].news(node)
 
     def remember(self, kind: str) -> None:
-        """Write down what changed on the cards; always before anything is reported of it, so what cannot be written
-        now (the disk is full) is written before the next report."""
+        """Write changes to the cards' memory, always before they are reported; what cannot be written now (the disk is
+        full) is written before the next report."""
         self._memory.put(kind, self._unwritten(kind))
         self._dirty[kind].clear()
 
@@ -168,22 +169,22 @@ class Fleet:
         return sorted({name.supernode for name in self.nodes})
 
     def _supernode(self, supernode: str) -> Supernode:
-        """A supernode as it stands in the racks."""
+        """A supernode as it is wired."""
         return self._racked.get(supernode) or Supernode(supernode, self.spec)
 
     def _nodes_of(self, supernode: str) -> list[NodeName]:
         return [NodeName(name) for name in Supernode(supernode, self.spec).nodes()]
 
     def add_supernode(self, supernode: str) -> None:
-        """Put up the cabinets of one more supernode and switch its nodes on; their agents report by themselves.
-        Durable before it acts; again is no news."""
+        """Install one more supernode and switch its nodes on; their agents report by themselves. Durable before it
+        takes effect; idempotent."""
         if supernode in self.supernodes():
             return
         self._memory.put("supernode", {supernode: {}})
         self._have(supernode, self._nodes_of(supernode))
 
     def rack(self, supernode: Supernode) -> None:
-        """Wire a supernode's nodes as its graph says: those that it lacks are taken away, others put up."""
+        """Wire a supernode as its graph says: nodes that it lacks are removed, missing ones added."""
         if self._supernode(supernode.name).topology is supernode.topology:
             return
         self._racked[supernode.name] = supernode
@@ -197,10 +198,13 @@ class Fleet:
                 self._changed(kind, name)
 
     def remove_supernode(self, supernode: str) -> None:
-        """Take a supernode's cabinets away, their cards' memories and their faults with them. Raises Conflict for one
-        that this process was started with."""
+        """Remove a supernode, with its cards' memories and its faults. Raises Conflict for one that this process was
+        started with."""
         if supernode in self.built_in:
-            raise Conflict(f"{supernode} is one of the supernodes this process was started with", field="name")
+            raise Conflict(
+                f"{supernode} cannot be removed: it is one of the supernodes this process was started with",
+                field="name",
+            )
         if supernode not in self.supernodes():
             raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
         faults = [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]
@@ -213,7 +217,7 @@ class Fleet:
         self._have(supernode, [])
 
     def _have(self, supernode: str, names: Sequence[NodeName]) -> None:
-        """A supernode's nodes are these: others are taken away, and those that lack put up and switched on."""
+        """Make these a supernode's nodes: remove others, and add and switch on missing ones."""
         for name in self._write_gone(supernode, names):
             self._end(name)
             for kind, agents in self._agents.items():
@@ -236,8 +240,8 @@ class Fleet:
     def _write_gone(
         self, supernode: str, names: Sequence[NodeName], also: Sequence[tuple[str, str]] = ()
     ) -> list[NodeName]:
-        """A supernode's nodes that are not among these have no memory any more, nor is there what is `also` named; at
-        once, so that no card of another life is ever put into a node. Returns them."""
+        """Delete the memory of a supernode's nodes that are not among `names`, and the documents `also` named, at once,
+        so that no node ever gets an old card. Return those nodes."""
         gone = [each for each in self.nodes if each.supernode == supernode and each not in names]
         lives = {}
         if lived := [agents[name].epoch for agents in self._agents.values() for name in gone]:
@@ -286,7 +290,7 @@ class Fleet:
             self._changed(kind, name)
 
     def _end(self, name: NodeName) -> list[asyncio.Task[None]]:
-        """Its agents' lives, which are ending."""
+        """Stop a node's agents. Return their tasks."""
         ending = self._lives.pop(name, [])
         for task in ending:
             task.cancel()
@@ -295,12 +299,12 @@ class Fleet:
     # -- faults --------------------------------------------------------------------------------------------------
 
     def _acting(self) -> list[InjectedFault]:
-        """The faults that act at present: a port that flaps is well half of the time, some were ended by a repair."""
+        """The faults that act at present: without those ended by a repair, and flapping ones that rest."""
         acting = (fault for fault in self.faults.values() if fault.name not in self.ended)
         return [fault for fault in acting if not self._flapping.rests(fault.name)]
 
     def _end_faults(self, node: NodeName, repair: str) -> None:
-        """The agent of this node has done a repair in place: the faults that it ends act no more. Durable."""
+        """End the faults that a repair in place by this node's agent ends. Durable."""
         ended = [each for each in self._acting() if each.target == node and ends_with(each, repair)]
         self._memory.put("ended", {fault.name: {"by": repair} for fault in ended})
         self.ended |= {fault.name for fault in ended}
@@ -308,15 +312,15 @@ class Fleet:
             self._suffer(node)
 
     def inject(self, fault: InjectedFault) -> None:
-        """Put a fault on the hardware. Durable before it acts."""
+        """Inject a fault into the hardware. Durable before it acts."""
         self._memory.write({"fault": {fault.name: fault.wire()}}, [("ended", fault.name)])
         self.faults[fault.name] = fault
         self._flapping.follow(self.faults)
         self._strike(fault)
 
     def clear(self, name: str) -> None:
-        """Repair what this fault broke. Durable before it acts, with what it did to the cards: once the fault is gone,
-        nothing else tells that a node was without power."""
+        """Clear a fault. Durable before it takes effect, together with the cards' memory: once the fault is gone,
+        nothing else shows that a node had lost power."""
         fault = self.faults[name]
         self._memory.write({kind: self._unwritten(kind) for kind in self._agents}, _rows_of(name))
         del self.faults[name]
@@ -330,12 +334,12 @@ class Fleet:
         return {switch.name for switch in every if switch.kind in ("l1", "l2", "leaf")}
 
     def _strike(self, fault: InjectedFault) -> None:
-        """Have everything that a fault can touch feel what is broken now."""
+        """Apply the present faults to all nodes that a fault affects."""
         if fault.kind in SWITCH_KINDS:
             struck = list(self.nodes)
         elif fault.kind in CABINET_KINDS:
             struck = [name for name in self.nodes if name.cabinet == fault.target]
-        else:  # one that a graph no longer has feels it when it is put up again
+        else:  # a node that the graph no longer has is affected when it is added again
             struck = [name for name in (NodeName(fault.target),) if name in self.nodes]
         for name in struck:
             self._suffer(name)
@@ -371,5 +375,5 @@ class Fleet:
 
 
 def _rows_of(fault: str) -> list[tuple[str, str]]:
-    """What there may be of a fault in the fleet's memory."""
+    """The keys of a fault's documents in the fleet's memory."""
     return [("fault", fault), ("ended", fault)]

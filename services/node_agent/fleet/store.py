@@ -1,6 +1,6 @@
-"""What outlives the process that plays the nodes: each card's memory, and the faults put on the hardware.
+"""The state of the fleet that survives its process: each card's memory, and the injected faults, in one SQLite file.
 
-A real node does not forget what it is when an agent restarts; neither does an emulated one. One SQLite file.
+Like a real node, an emulated one keeps its state when an agent restarts.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ class FleetStore:
     """Documents by kind and name. Writes are durable when the call returns."""
 
     def __init__(self, path: Path | None) -> None:
-        """`path` None keeps everything in memory: a test's fleet."""
+        """With `path` None everything is kept in memory, for tests."""
         if path is not None:
             path.parent.mkdir(parents=True, exist_ok=True)
         self._db = sqlite3.connect(path or ":memory:", isolation_level=None, check_same_thread=False)
@@ -33,28 +33,28 @@ class FleetStore:
         return {name: json.loads(body) for name, body in found}
 
     def named(self, kind: str, name: str) -> dict[str, Any]:
-        """That one document by its name, or nothing."""
+        """The document of that name in a dict, which is empty if there is none."""
         found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? AND name = ?", (kind, name))
         return {current: json.loads(body) for current, body in found}
 
     def put(self, kind: str, documents: Mapping[str, Any]) -> None:
-        """All of them in one transaction."""
+        """Write documents in one transaction."""
         self.write({kind: documents})
 
     def remove(self, kind: str, name: str) -> None:
         self.write({}, [(kind, name)])
 
     def write(self, documents: Mapping[str, Mapping[str, Any]], gone: Iterable[tuple[str, str]] = ()) -> None:
-        """Documents by kind and name are put, others (kind, name) removed: all of it in one transaction. Raises
-        Unavailable where the disk does not take it."""
+        """Write documents, by kind and name, and remove those in `gone` (kind, name), all in one transaction. Raises
+        Unavailable if the disk refuses the write."""
         rows = [(kind, name, json.dumps(body)) for kind, each in documents.items() for name, body in each.items()]
         keys = list(gone)
         if not rows and not keys:
             return
         try:
             self._write(rows, keys)
-        except sqlite3.OperationalError as wrong:  # full, read-only, or locked by somebody else
-            raise Unavailable(f"what the nodes keep cannot be written now: {wrong}; nothing was changed") from wrong
+        except sqlite3.OperationalError as wrong:  # full, read-only, or locked by another process
+            raise Unavailable(f"cannot write the state of the nodes: {wrong}; nothing was changed") from wrong
 
     def _write(self, rows: list[tuple[str, str, str]], keys: list[tuple[str, str]]) -> None:
         self._db.execute("BEGIN")
@@ -66,7 +66,7 @@ class FleetStore:
             )
             self._db.execute("COMMIT")
         except BaseException:
-            if self._db.in_transaction:  # some errors end it by themselves; left open, no other could ever begin
+            if self._db.in_transaction:  # some errors end it themselves; if left open, no other could begin
                 self._db.execute("ROLLBACK")
             raise
 

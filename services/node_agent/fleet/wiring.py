@@ -1,6 +1,6 @@
-"""The emulated cables follow the drawn graph: the fleet asks MatrixResource how its supernodes are wired.
+"""RackWiring: the emulated cables follow the topology graph; the fleet asks MatrixResource how supernodes are wired.
 
-What stands in the racks is what was drawn; what agents find to be otherwise is their own news, and not taken from here.
+The racks are wired as drawn. Deviations that agents find are reported by them, and not applied here.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from services.node_agent.fleet.fleet import Fleet
 
 
 class RackWiring:
-    """Run beside the fleet, again and again: `look`."""
+    """Run `look` periodically beside the fleet."""
 
     def __init__(self, fleet: Fleet, client: ResourceClient) -> None:
         self._fleet = fleet
@@ -21,7 +21,7 @@ class RackWiring:
         self._known: dict[str, str] = {}
 
     async def look(self) -> None:
-        """Whether the topology has another version; what that wires otherwise is wired."""
+        """If the topology has a new version, rewire what it changes."""
         version = await self.newest.name()
         here = self._fleet.supernodes()
         self._known = {name: seen for name, seen in self._known.items() if name in here}

@@ -1,4 +1,1 @@
-"""Probes and traffic over the emulated ports.
-
-It tells the control plane nothing: counters do.
-"""
+"""Probes and traffic over the emulated ports. The control plane sees them only by counters and probe results."""

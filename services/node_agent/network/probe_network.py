@@ -1,11 +1,11 @@
-"""EmulatedWires: what comes back of a probe, by the true condition of every part on its way.
+"""EmulatedWires: the results of probes, by the true condition of every part on their path.
 
-The hardware of all nodes is looked at, what their ports say and what they truly carry alike; the control plane sees
-only what agents make of the answers. A probe gets the share of its rate that the weakest port on its way carries, and
-none when the node that should answer has no power. Nodes that this process does not play are whole.
+It uses the real state of all nodes' hardware, including what ports carry but do not report; the control plane sees only
+the agents' conclusions. A probe gets the share of its rate that the weakest port on its path carries, and none if the
+node that should answer has no power. Nodes outside this process count as healthy.
 
-A probe's latency is the plane's measured one (`matrixlink/fabric/condition/calibration.yaml`) and, over ports that
-carry less, the longer time that its 512 bytes take on them. Waiting behind other traffic is not modelled.
+The latency of a probe is the plane's measured one (`matrixlink/fabric/condition/calibration.yaml`) plus, over degraded
+ports, the longer time that its 512 bytes take. Queueing behind other traffic is not modelled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ PROBE_BYTES = 512
 
 
 class EmulatedWires:
-    """Joins nodes."""
+    """The wires between nodes."""
 
     def __init__(self, nodes: Mapping[NodeName, EmulatedNode], spec: SupernodeSpec) -> None:
         self._nodes = cast(Mapping[str, EmulatedNode], nodes)  # a name is looked up by its text
@@ -43,7 +43,7 @@ class EmulatedWires:
         }
 
     def sweep(self, plan: ProbePlan, node: str, number: int) -> ProbeRoundResult:
-        """Where all is well nothing is looked at one by one."""
+        """The results of one round of a node's probes. If no node is impaired, paths are not examined one by one."""
         known = map(self._nodes.get, plan.nodes)
         impaired = {str(found.name): found for found in known if found is not None and not found.sound}
         if not impaired:
@@ -65,7 +65,7 @@ class EmulatedWires:
 
 
 def _carried(plan: ProbePlan, impaired: Mapping[str, EmulatedNode]) -> NDArray[np.float64]:
-    """By part number, the share of its rate that a link carries; 1 at the end for links that are not there."""
+    """The share of its rate that each link carries, by part number; a final 1 stands for absent links."""
     found = np.ones(len(plan.names) + 1)
     for name, node in impaired.items():
         ports = {*node.ports, *node.silent} if node.powered else plan.port_number

@@ -1,4 +1,4 @@
-"""What a workload offers the network, and what is shown of it."""
+"""Loads that workloads offer to the network, and their views."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ Table = Mapping[str, Any]
 
 
 class Load(ApiModel):
-    """What a workload offers: `gbps_per_npu` out of every NPU of the members of a slice, or of an instance's slice on a
-    plane, or only of some `members`. all-to-all: to all others alike; permutation: each to one, halfway round; ring:
-    each to the next; incast: all to `target` (by default the first); pull: each to all of `targets` alike. One that
-    `bursts` offers so much on average, all at once now and then: what a burst gets is shown."""
+    """A workload's load: `gbps_per_npu` sent by every NPU of the members of a slice, or of an instance's slice on a
+    plane, or of some `members` only. Patterns: all-to-all, to all others equally; permutation, each to the member
+    halfway round; ring, each to the next; incast, all to `target` (by default the first); pull, each to all of
+    `targets` equally. With `bursts` the rate is the mean of a bursty load, and the view shows the rate of a burst."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slice": "deepseek-r1-ub", "gbpsPerNpu": 100},)
 
@@ -37,30 +37,30 @@ class Load(ApiModel):
     REFERENCES: ClassVar = ("slice", "instance")
 
     def means(self, slice: str, table: Table) -> bool:
-        """Whether a slice's table is one that this load goes by."""
+        """Whether this load is sent by that table of that slice."""
         if self.slice is not None:
             return slice == self.slice
         return bool(table.get("instance") == self.instance and table.get("plane") == self.plane)
 
     def senders(self, tables: Mapping[str, Table]) -> int:
-        """How many of a slice's members send: nobody does to itself, or to a node that has no table."""
+        """The number of a slice's members that send. No member sends to itself, or to a node without a table."""
         if self.pattern == "pull":
             asked = tables.keys() if self.members is None else tables.keys() & set(self.members)
             return sum(any(target != node and target in tables for target in self.aims()) for node in asked)
         return len(tables) - (self.pattern == "incast") if len(tables) > 1 else 0
 
     def complete(self, tables: Mapping[str, Table]) -> bool:
-        """Whether everybody that it names has a table."""
+        """Whether all members that it names have a table."""
         return self.members is None or all(node in tables for node in self.members)
 
     def aims(self) -> tuple[str, ...]:
-        """The nodes that it goes to, where it names them."""
+        """The target nodes, if it names any."""
         return tuple(map(str, self.targets or ([self.target] if self.target is not None else [])))
 
 
 class BurstPorts(ApiModel):
-    """What a burst may use of one node's ports, an entry per sub-plane, GB/s: of the whole node out and in, and of one
-    endpoint (the slowest die's links or port, on VPC the card)."""
+    """The capacity of one node's ports left for a burst, an entry per sub-plane, GB/s: of the whole node out and in,
+    and of one endpoint (the slowest die's links or port; on VPC the card)."""
 
     out_gbps: list[float]
     in_gbps: list[float]
@@ -69,15 +69,15 @@ class BurstPorts(ApiModel):
 
 
 class Burst(ApiModel):
-    """What a load gets when it comes all at once, others sending what they do now. `gbps_per_die`: of an all-to-all,
-    what its slowest die sends; `ports`: what each member's ports have left, for transfers that come one by one."""
+    """The bandwidth of a burst of a load, beside the present traffic of others. `gbps_per_die`: the rate of the slowest
+    die of an all-to-all; `ports`: the free capacity of each member's ports, for transfers that come one by one."""
 
     gbps_per_die: float | None = None
     ports: dict[str, BurstPorts] = Field(default_factory=empty_dict)
 
 
 class LoadView(ResourceView):
-    """A load, and what of it moves on the slices it goes by, GB/s over all members."""
+    """A load, and its rates on the slices it uses, GB/s over all members."""
 
     state: str = "Offered"
     load: Load

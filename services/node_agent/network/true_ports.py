@@ -1,4 +1,4 @@
-"""The ports of all nodes as they truly are, as the fabric core takes them."""
+"""The real state of all nodes' ports, as input for the fabric core."""
 
 from __future__ import annotations
 

@@ -86,7 +86,7 @@ def test_a_newcomer_sees_a_node_die_and_an_instance_heal(open_page: Any, stack: 
     reader.open("Faults")
     reader.press("Clear")
     reader.confirm("Clear")
-    reader.sees("Nothing is broken on purpose.")
+    reader.sees("No fault is injected.")
     page.goto(stack.reach.url("console"))
     page.get_by_role("region", name="Alerts").wait_for()
     alert.wait_for(state="detached", timeout=HEALS_MS)

@@ -28,12 +28,12 @@ PAGES = {
     "placement-refused": ("/placement?nodes=48", "It does not fit"),
     "fabric": ("/fabric", "5,376 links"),
     "faults": ("/faults?kind=node-down&target=sn0-c11-n3", "A cabinet loses power"),
-    "serving": ("/serving", "No model is served"),
-    "tenants": ("/tenants", "Nobody asked a model anything."),
+    "serving": ("/serving", "No model is being served"),
+    "tenants": ("/tenants", "No model has been used."),
     "experiments": ("/experiments", "60 requests on 6 nodes"),
     "report": ("/experiments/default/before", "Figures of before"),
     "report-compared": ("/experiments/default/before?with=default%2Fafter", "From before to after"),
-    "missing": ("/no/such/page", "There is no such page"),
+    "missing": ("/no/such/page", "Page not found"),
 }
 """By name: the address, and a text by which it is seen to be complete."""
 

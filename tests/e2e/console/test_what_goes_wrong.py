@@ -23,17 +23,17 @@ def test_what_a_token_showed_goes_with_it(open_page: Any, stack: RealStack) -> N
     page = open_page("/faults", token=create_token(stack.folder.tokens, "leaver", "default", "viewer"))
     page.clock.install()
     page.reload()
-    page.get_by_text("What the machine makes of it").wait_for()
+    page.get_by_text("Reaction of the control plane").wait_for()
     page.evaluate("sessionStorage.clear()")
     revoke_token(stack.folder.tokens, "leaver")
-    page.get_by_text("this token is not accepted any more").wait_for(timeout=60_000)
+    page.get_by_text("this token is no longer accepted").wait_for(timeout=60_000)
     asked: list[str] = []
     page.on("request", lambda request: asked.append(request.url))
     page.clock.run_for(10_000)
     assert [each for each in asked if "/api/" in each] == [], "a page that was left asks nothing"
     kept = page.evaluate("import('/core/live.js').then(({ live }) => [live.newest, live.shown, live.frames.length])")
     assert kept == [None, None, 0], "who logs in next may be somebody else"
-    page.get_by_label("Or give a bearer token").fill(create_token(stack.folder.tokens, "next", "blue", "viewer"))
+    page.get_by_label("Or enter a bearer token").fill(create_token(stack.folder.tokens, "next", "blue", "viewer"))
     page.keyboard.press("Enter")
     page.get_by_text("next, blue").wait_for()
     page.get_by_role("group", name="State of the machine").get_by_text("largest block").wait_for()
@@ -102,7 +102,7 @@ def test_a_plan_is_explained_by_what_was_asked_and_only_as_long_as_that_is_asked
     page = open_page("/placement?nodes=3&policy=spread&name=wide")
     page.get_by_text("It fits").wait_for()
     why = page.get_by_text("Why there")
-    expect(why).to_contain_text("as many cabinets as can take part: sn0-c")
+    expect(why).to_contain_text("as many cabinets as possible take part: sn0-c")
     assert page.get_by_label("Name").input_value() == "wide"
     page.get_by_label("Policy").select_option("pack")
     expect(page.get_by_text("The request has changed since it was planned.")).to_be_visible()
@@ -135,7 +135,7 @@ def test_a_page_about_nothing_says_so_and_no_more(open_page: Any, path: str, say
 
 def test_an_address_that_cannot_be_read_is_no_page(open_page: Any) -> None:
     page = open_page("/nodes/%E0%A4%A")
-    page.get_by_role("heading", name="There is no such page").wait_for()
+    page.get_by_role("heading", name="Page not found").wait_for()
 
 
 def test_two_faults_of_a_kind_on_one_node_and_a_viewer_sees_both(open_page: Any, stack: RealStack) -> None:
@@ -177,14 +177,14 @@ def test_what_the_control_plane_knows_is_shown_though_the_agents_are_away(open_p
     page.route("**/api/agents/v1/faults*", lambda route: route.fulfill(**AWAY))
     visit(page, "/faults")
     page.get_by_text("agents does not answer").wait_for()
-    page.get_by_text("The control plane knows of no fault.").wait_for()
-    page.get_by_text("No scenario was run yet.").wait_for()
+    page.get_by_text("The control plane has detected no fault.").wait_for()
+    page.get_by_text("No scenario has been run yet.").wait_for()
 
 
 def test_parameters_that_are_none_are_not_sent(open_page: Any) -> None:
     page = open_page("/faults?kind=npu-fault&target=sn0-c07-n0")
     page.get_by_label("Parameters").fill("npu 3")
-    expect(page.get_by_text("Parameters: name=value, with spaces between them")).to_be_visible()
+    expect(page.get_by_text("Parameters: name=value, separated by spaces")).to_be_visible()
 
 
 def test_the_alerts_of_the_headline_lead_to_them_from_every_page(open_page: Any) -> None:

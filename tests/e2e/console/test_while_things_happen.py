@@ -81,7 +81,7 @@ def test_a_fault_is_injected_by_click_found_and_healed_before_ones_eyes(open_pag
     page.goto(stack.reach.url("console") + "/faults")
     page.get_by_role("button", name="Clear").click()
     page.get_by_role("dialog").get_by_role("button", name="Clear").click()
-    page.get_by_text("Nothing is broken on purpose.").wait_for()
+    page.get_by_text("No fault is injected.").wait_for()
 
 
 def test_a_one_time_link_logs_in_and_is_forgotten(chromium: Any, stack: RealStack) -> None:

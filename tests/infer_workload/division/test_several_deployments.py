@@ -110,7 +110,7 @@ async def test_what_has_no_room_waits_and_says_who_has_the_nodes(serving):
     await serving.ensure(prefillNpus=16, decodeNpus=32)
     await until(serving, serve(r1=6), "r1")
     view = (await serving.ensure("other", prefillNpus=8, decodeNpus=24)).json()
-    why = "the instance offers 0 usable nodes, the pools need 4; of the 8 nodes of its instance r1 has 8"
+    why = "the instance has 0 usable nodes, the pools need 4; of the 8 nodes of its instance r1 has 8"
     while condition(view, "Ready")["message"] != why:
         await asyncio.sleep(0.01)
         view = await deployment(serving, "other")

@@ -34,6 +34,6 @@ class Idle:
 async def test_it_is_told_of_the_time_that_it_was_given_when_it_came() -> None:
     clock, activation = FixedClock(), Activation()
     began = clock.at
-    with pytest.raises(Unavailable, match="r1 did not serve within 90 s: its pools are scaled to zero"):
+    with pytest.raises(Unavailable, match="r1 did not become ready within 90 s: its pools are scaled to zero"):
         await activation.wait(Idle(clock), clock)
     assert (clock.at - began, activation.waiting) == (120, 0)

@@ -227,7 +227,7 @@ async def test_what_a_text_completion_would_not_do_is_refused_by_name(serving, g
 @pytest.mark.parametrize("stop", [3, ["a", 3], ["a"] * 5, {"text": "a"}])
 async def test_the_refusal_of_a_stop_says_what_is_accepted(serving, stop):
     answer = await serving.http.post("/v1/completions", json={"model": "r1", "prompt": "x", "stop": stop})
-    assert answer.json()["error"]["message"] == "stop: a text, or a list of at most 4, is accepted"
+    assert answer.json()["error"]["message"] == "stop: must be a string or a list of at most 4 strings"
 
 
 @pytest.mark.parametrize(

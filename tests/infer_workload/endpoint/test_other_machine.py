@@ -32,7 +32,7 @@ async def test_a_plane_that_the_machine_lacks_is_told_of_once_the_instance_is_th
         waits = ("False", "NoLayout", "instance i has no network slices")
         assert conditions(taken.json())["LaidOut"] == (*waits[:2], waits[2] + " yet")
         views.gain(*NODES)
-        why = "the context cache is to be read over ub, and the machine has rdma, vpc between its nodes"
+        why = "the context cache cannot be read over ub: the machine's nodes are connected by rdma, vpc"
         while conditions(view := (await stage.http.get("/v1/deployments/r1")).json())["Ready"][2] != why:
             await asyncio.sleep(0.01)
         assert (view["state"], view["machine"]) == ("Pending", "atlas-800i-a2")
@@ -59,7 +59,7 @@ async def test_what_is_served_on_another_supernode_is_timed_on_its_machine(tmp_p
         await stack.active("i", 4)
         refused = await infer.put("/v1/deployments/r1", json={"instance": "i", "machine": "cloudmatrix384"})
         assert (refused.status_code, refused.json()["field"]) == (422, "machine")
-        assert "instance i lies on a supernode of Atlas 950" in refused.json()["detail"]
+        assert "instance i is on a supernode of Atlas 950" in refused.json()["detail"]
         taken = await infer.put("/v1/deployments/r1", json={"instance": "i"})
         assert (taken.status_code, taken.json()["machine"]) == (200, "atlas-950"), taken.text
 

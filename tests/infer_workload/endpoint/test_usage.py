@@ -220,7 +220,7 @@ def test_windows_turn_and_what_is_set_aside_counts(stage_usage):
     with pytest.raises(RateLimitExceeded) as refused:
         service.admit(ACCOUNT, 60)
     assert (refused.value.field, refused.value.retry_after_s) == ("tokensPerMinute", 60)
-    message = "limit small allows 100 tokens a minute: 60 used or set aside, 60 more asked for"
+    message = "limit small allows 100 tokens per minute: 60 used or reserved, 60 more requested"
     assert refused.value.message == message
     second, _ = service.admit(ACCOUNT, 40)
     with pytest.raises(RateLimitExceeded, match="at once"):

@@ -41,7 +41,7 @@ def test_a_ray_cluster_that_refuses_is_quoted(capsys, monkeypatch, address):
     _ray_that_is_there(monkeypatch, init=init)
     code, _, text = ran(capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", address)
     assert code == 3
-    assert f"the Ray cluster at {address} does not measure: no token" in text
+    assert f"the Ray cluster at {address} failed: no token" in text
     assert init.call_args.kwargs["address"] == address, "without one Ray joins a cluster that it remembers"
 
 

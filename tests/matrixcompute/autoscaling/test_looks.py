@@ -132,7 +132,7 @@ class Busy(Inference):
 
     async def rescale(self, name: str, prefill: int, decode: int, caching: int | None, by: str) -> None:
         if self.requests and not prefill:
-            raise Conflict("it cannot be scaled to zero: 3 requests run or wait")
+            raise Conflict("cannot scale to zero: 3 requests running or waiting")
 
 
 @pytest.mark.looptime

@@ -74,7 +74,7 @@ def test_a_command_that_could_not_be_copied_is_not_said_to_be(open_page: Any) ->
     page = open_page("/experiments", host=ELSEWHERE)
     page.evaluate("globalThis.setTimeout = () => 0")  # so that what the button says stays
     page.get_by_role("button", name="Copy the command").last.click()
-    expect(page.locator(".command button").last).to_have_text("Marked: copy it by key")
+    expect(page.locator(".command button").last).to_have_text("Selected: press Ctrl+C")
     assert page.evaluate("getSelection().toString()") == "matrixctl experiment sweep --help"
 
 
@@ -82,7 +82,7 @@ def test_a_page_that_cannot_be_fetched_comes_later_and_the_one_before_goes(open_
     page = open_page("/")
     page.route("**/views/tenants.js", lambda route: route.abort())
     page.get_by_role("link", name="Tenants").click()
-    page.get_by_role("alert").get_by_text("this page comes when it does").wait_for()
+    page.get_by_role("alert").get_by_text("the page will load when it does").wait_for()
     assert page.locator("cm-rack").count() == 0, "what nobody keeps up to date is not shown"
     page.unroute("**/views/tenants.js")
     page.get_by_role("heading", name="Tenants").wait_for()

@@ -62,8 +62,8 @@ def test_a_file_that_makes_no_sense_is_refused_in_a_line(
             gzip.compress(b'{"timestamp": 0}\n' * 99, mtime=0)[:20],
             "cannot be read: Compressed file ended",
         ),
-        ("moment.jsonl", b'{"timestamp": NaN, "input_length": 9, "output_length": 9}', "line 1 is no JSON"),
-        ("length.jsonl", b'{"timestamp": 0, "input_length": 1e400, "output_length": 9}', "line 1 is no JSON"),
+        ("moment.jsonl", b'{"timestamp": NaN, "input_length": 9, "output_length": 9}', "line 1 is not JSON"),
+        ("length.jsonl", b'{"timestamp": 0, "input_length": 1e400, "output_length": 9}', "line 1 is not JSON"),
     ],
     ids=["cut", "moment", "length"],
 )

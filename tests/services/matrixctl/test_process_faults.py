@@ -196,7 +196,7 @@ async def test_its_next_life_undoes_what_it_has_done(bench: Bench) -> None:
     [
         (strike("service-paused", "beta"), "target", "carries these faults out"),
         (strike("service-paused", "gamma"), "target", "alpha, beta do"),
-        (strike("database-readonly", "alpha"), "kind", "keeps no SQLite file"),
+        (strike("database-readonly", "alpha"), "kind", "has no SQLite file"),
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_its_field(

@@ -49,7 +49,7 @@ def test_the_same_events_come_again(tmp_path: Path) -> None:
     changed = before.model_copy(update={"events": before.events[:-1]})
     difference = exact(changed.events, before.events)
     assert difference is not None
-    assert str(difference).startswith("recorded: nothing more\nreplayed: ")
+    assert str(difference).startswith("recorded: no further event\nreplayed: ")
 
 
 async def test_a_snapshot_is_no_recording(cloudmatrix: CloudMatrix, tmp_path: Path) -> None:
@@ -79,7 +79,7 @@ def test_by_object_leaves_out_moments_and_order_between_objects() -> None:
         str(by_object(before, now)) == "recorded: instance a, state 1: Pending\nreplayed: instance a, state 1: Failed"
     )
     gone = [*before, event(5, "b", "Active", type="DELETED")]
-    assert str(by_object(gone, before)) == "recorded: instance b, state 3: (gone)\nreplayed: nothing more"
+    assert str(by_object(gone, before)) == "recorded: instance b, state 3: (gone)\nreplayed: no further event"
 
 
 def test_what_has_come_so_far_contradicts_only_where_it_goes_another_way() -> None:
@@ -89,7 +89,7 @@ def test_what_has_come_so_far_contradicts_only_where_it_goes_another_way() -> No
     found = contradiction(recorded, [event(5, "b", "Pending"), event(6, "a", "Failed")])
     assert str(found) == "recorded: instance a, state 1: Pending\nreplayed: instance a, state 1: Failed"
     more = [event(5, "b", "Pending"), event(6, "b", "Active")]
-    assert str(contradiction(recorded, more)) == "recorded: nothing more\nreplayed: instance b, state 2: Active"
+    assert str(contradiction(recorded, more)) == "recorded: no further event\nreplayed: instance b, state 2: Active"
 
 
 def test_a_difference_names_the_fields() -> None:

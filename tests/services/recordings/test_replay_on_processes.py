@@ -101,7 +101,7 @@ def test_what_never_comes_is_waited_for_and_then_a_difference(monkeypatch: pytes
     processes = Processes(monkeypatch, LIFE[:1])
     monkeypatch.setattr(on_processes, "LATER_WALL_S_MAX", 0.1)
     outcome = processes.replayed((), LIFE)
-    assert str(outcome.difference) == "recorded: instance a, state 2: Active\nreplayed: nothing more"
+    assert str(outcome.difference) == "recorded: instance a, state 2: Active\nreplayed: no further event"
     assert outcome.at_s > ABOUT.length_s + on_processes.LATER_S_MAX
 
 

@@ -24,7 +24,7 @@ export async function call(method, path, body, signal) {
     answer = await fetch(`/api/${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
   } catch (wrong) {
     if (signal?.aborted) throw wrong;
-    throw new Refused({ detail: "the console's gateway does not answer; it is tried again", reason: "Unavailable" }, 503);
+    throw new Refused({ detail: "the console's gateway does not answer; retrying", reason: "Unavailable" }, 503);
   }
   const text = await answer.text();
   let found = {};
@@ -33,7 +33,7 @@ export async function call(method, path, body, signal) {
   return /** @type {any} */ (found);
 }
 
-/** A key that nobody else has. Not crypto.randomUUID: over plain HTTP a browser has that on its own machine only. */
+/** A unique key. Not by crypto.randomUUID, which over plain HTTP browsers offer only for localhost. */
 const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** @param {string} path @param {AbortSignal} [signal] */

@@ -1,11 +1,11 @@
 // @ts-check
-// The live picture in this tab: what came last, whether the gateway is there, and the frames of the last ten minutes.
+// The live picture in this tab: the newest one, the state of the connection, and the frames of the last ten minutes.
 import { follow } from "./stream.js";
 import { merged } from "./merge.js";
 
 const KEPT_MS = 10 * 60 * 1000;
 const FRAMES_MAX = 3000;
-/** What this clock may be ahead of the gateway's, or behind it, by the way that its time takes to come here. */
+/** A clock difference to the gateway that is ignored, as it may be network delay. */
 const AHEAD_S = 1;
 
 /** @typedef {{at: number, picture: any}} Frame */
@@ -24,15 +24,15 @@ class Live extends EventTarget {
   /** @type {() => void} */
   #stop = () => {};
   #drawing = false;
-  /** How far this machine's clock is ahead of that of the gateway's. */
+  /** How far the browser's clock is ahead of the gateway's, seconds. */
   #ahead = 0;
 
-  /** The picture to draw: of the slider's moment, or the newest. */
+  /** The picture to draw: that of the slider's moment, or the newest. */
   get picture() {
     return (this.shown ?? { picture: this.newest }).picture;
   }
 
-  /** How emulated time runs: both clocks at one moment, and the scale. @returns {{scale: number, wall: number, emulated: number} | null} */
+  /** The relation of emulated to wall time: both clocks at one moment, and the scale. @returns {{scale: number, wall: number, emulated: number} | null} */
   get time() {
     return this.picture?.time ?? null;
   }
@@ -44,7 +44,7 @@ class Live extends EventTarget {
     return this.time.emulated + (wall - this.time.wall) * this.time.scale;
   }
 
-  /** The token that another tab of this console uses, "" where there is none. @returns {Promise<string>} */
+  /** The token that another tab of this console uses, "" if there is none. @returns {Promise<string>} */
   async sharedToken() {
     const port = this.#worker();
     if (!port) return "";
@@ -68,12 +68,12 @@ class Live extends EventTarget {
       port.postMessage({ type: "follow", token });
       this.#stop = () => { listening.abort(); port.postMessage({ type: "leave", logout: true }); };
       addEventListener("pagehide", () => port.postMessage({ type: "leave" }), { signal: listening.signal });
-      // A browser may keep a page that was left, and show it again as it was.
+      // A browser may keep a page that was left in its cache and show it again unchanged.
       addEventListener("pageshow", ({ persisted }) => { if (persisted) port.postMessage({ type: "follow", token }); }, { signal: listening.signal });
     } else this.#stop = follow(token, (message) => this.#take(message));
   }
 
-  /** Follow nothing, and keep nothing: who logs in next in this tab may be somebody else. */
+  /** Stop following and forget everything, as another user may log in next in this tab. */
   stop() {
     this.#stop();
     this.newest = this.shown = null;
@@ -122,7 +122,7 @@ class Live extends EventTarget {
     this.#draw();
   }
 
-  /** Views draw once for all that came since the browser drew last. */
+  /** Draw views once per animation frame, however many messages came. */
   #draw() {
     if (this.#drawing) return;
     this.#drawing = true;

@@ -1,6 +1,6 @@
 // @ts-check
-// JSON Merge Patch (RFC 7386). What did not change stays the same object, so that frames share what they have in common
-// and a view sees by identity what it need not draw again.
+// JSON Merge Patch (RFC 7386). Unchanged parts stay the same objects, so that frames share them and views can skip by
+// identity what need not be drawn again.
 
 /** @param {any} target @param {any} patch @returns {any} */
 export function merged(target, patch) {

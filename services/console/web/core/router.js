@@ -1,5 +1,5 @@
 // @ts-check
-// Moving between addresses: a path says which page (routes.js), the query what of it. All state that is worth a link is here.
+// Navigation: the path selects the page (routes.js), the query its state. All state worth a link is in the address.
 
 /** @type {(moved?: boolean) => void} */
 let opening = () => {};
@@ -12,7 +12,7 @@ export function onNavigate(open) {
   opening = open;
   here = address();
   addEventListener("popstate", () => {
-    // Another part of the same page, as by the link that skips to its content: the page stays as it is.
+    // A fragment of the same page, such as the skip link: the page stays as it is.
     if (address() === here) return location.hash ? reveal(location.hash) : undefined;
     here = address();
     open();
@@ -34,18 +34,18 @@ export function navigate(to) {
   opening();
 }
 
-/** Bring a part of the page into view, and the keyboard to it. @param {string} hash `#` and the id of the part */
+/** Scroll to a part of the page and focus it. @param {string} hash `#` and the id of the part */
 export function reveal(hash) {
   const part = document.getElementById(hash.slice(1));
   if (!part) return;
   part.focus({ preventScroll: true });
-  // What comes in above it later must not push it away, until the reader moves on.
+  // Content that loads above it later must not push it out of view, until the user moves on.
   const watching = new ResizeObserver(() => (document.activeElement === part ? part.scrollIntoView() : watching.disconnect()));
   watching.observe(document.body);
   for (const moving of ["wheel", "touchmove", "keydown", "pointerdown"]) addEventListener(moving, () => watching.disconnect(), { once: true, passive: true });
 }
 
-/** The query changed in place: no new entry in the history, the page stays. @param {Record<string, string | null>} changes */
+/** Change the query in place, without a new history entry. @param {Record<string, string | null>} changes */
 export function setQuery(changes) {
   const query = new URLSearchParams(location.search);
   for (const [name, value] of Object.entries(changes)) {

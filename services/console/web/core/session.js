@@ -1,6 +1,6 @@
 // @ts-check
-// Whose token the page shows. It is kept in this tab's sessionStorage, which belongs to this port alone and is gone with
-// the tab; another tab of the same console gets it from the worker they share.
+// The session and its token. The token is kept in this tab's sessionStorage, which belongs to this origin and is gone
+// with the tab; another tab of the same console gets it from the shared worker.
 
 const KEY = "cloudmatrix-token";
 
@@ -12,11 +12,11 @@ export const session = () => current;
 export const token = () => current?.token ?? "";
 export const stored = () => sessionStorage.getItem(KEY);
 
-/** Whether this one may change what is a project's, and whether also what is everybody's. */
+/** Whether the user may change resources of a project, and whether also those shared by all. */
 export const isEditor = () => current?.role === "editor" || current?.role === "admin";
 export const isAdmin = () => current?.role === "admin";
 
-/** Log in with a token, "" where the stack asks for none. True where it is accepted. @param {string} given */
+/** Log in with a token, "" if the stack requires none. Throws if it is refused. @param {string} given */
 export async function login(given) {
   const answer = await fetch("/whoami", { headers: given ? { Authorization: `Bearer ${given}` } : {} });
   if (!answer.ok) throw new Error((await answer.json().catch(() => ({}))).detail ?? `HTTP ${answer.status}`);
@@ -24,7 +24,7 @@ export async function login(given) {
   if (given) sessionStorage.setItem(KEY, given);
 }
 
-/** The token that a one-time link stands for. @param {string} code @returns {Promise<string>} */
+/** Exchange the code of a one-time link for its token. @param {string} code @returns {Promise<string>} */
 export async function redeem(code) {
   const body = JSON.stringify({ code });
   const answer = await fetch("/login-links:redeem", { method: "POST", body, headers: { "Content-Type": "application/json" } });

@@ -1,10 +1,10 @@
 // @ts-check
-// The live stream over fetch, because EventSource cannot show a token. It reconnects by itself, for ever; after every
+// The live stream over fetch, because EventSource cannot send a token. It reconnects by itself, forever; after every
 // break it begins with the whole picture.
 
 const FIRST_WAIT_MS = 300;
 const LONGEST_WAIT_MS = 3000;
-/** The gateway says something at least every ten seconds; after this long it is taken for dead. */
+/** The gateway sends something at least every ten seconds; after this long the connection counts as dead. */
 const SILENCE_MS = 25000;
 
 /**
@@ -26,7 +26,7 @@ async function run(token, heard, ending) {
       const refused = await once(token, (message) => { wait = FIRST_WAIT_MS; heard(message); }, ending);
       if (refused) return heard({ type: "end", data: refused });
     } catch {
-      // the gateway is away
+      // the gateway does not answer
     }
     if (ending.aborted) return;
     heard({ type: "away" });
@@ -35,7 +35,7 @@ async function run(token, heard, ending) {
   }
 }
 
-/** One connection until it ends; what it was refused with, if it was. @param {string} token @param {(message: any) => void} heard @param {AbortSignal} ending */
+/** Run one connection until it ends. Returns the problem if it was refused. @param {string} token @param {(message: any) => void} heard @param {AbortSignal} ending */
 async function once(token, heard, ending) {
   const silence = new AbortController();
   const stop = () => silence.abort();

@@ -1,16 +1,16 @@
 // @ts-check
-// What a person can do: a button that says why where it is off, the command that does the same, and what came of it.
+// Actions: a button that explains why it is disabled, a confirmation with the equivalent command, and the result.
 import { h, fill, say } from "./dom.js";
 import { isAdmin, isEditor } from "../core/session.js";
 
-/** The command that does the same, to be copied. @param {string} text */
+/** The equivalent command, with a button to copy it. @param {string} text */
 export function command(text) {
   const code = h("code", { tabIndex: 0 }, text);
   const copy = h("button", { class: "quiet", aria: { label: "Copy the command" }, onclick: async () => {
-    // Over plain HTTP from another machine there is no clipboard, and a browser may refuse it: then it is marked.
+    // Over plain HTTP from another host there is no clipboard, and a browser may refuse it: then the text is selected.
     const copied = await navigator.clipboard?.writeText(code.textContent ?? "").then(() => true, () => false);
     if (!copied) getSelection()?.selectAllChildren(code);
-    say(copy, copied ? "Copied" : "Marked: copy it by key");
+    say(copy, copied ? "Copied" : "Selected: press Ctrl+C");
     setTimeout(() => say(copy, "Copy"), 1500);
   } }, "Copy");
   const element = h("div", { class: "command" }, code, copy);
@@ -18,13 +18,13 @@ export function command(text) {
   return element;
 }
 
-/** A word of a command, as a shell reads it back: an address may have come from anybody. @param {string} word */
+/** A word quoted for a shell, as an address may have come from anyone. @param {string} word */
 export const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
-export const notEditor = () => (isEditor() ? "" : "A viewer changes nothing: an editor of the project may");
-export const notAdmin = () => (isAdmin() ? "" : "This is everybody's: only an admin may");
+export const notEditor = () => (isEditor() ? "" : "Requires an editor of the project");
+export const notAdmin = () => (isAdmin() ? "" : "Requires an admin: it affects all projects");
 
-/** Why what a field holds cannot be sent, "" where it can: a number that is left empty would be sent as 0. @param {...HTMLInputElement} inputs */
+/** Why the value of a field cannot be sent, "" if it can: an empty number would be sent as 0. @param {...HTMLInputElement} inputs */
 export function unfit(...inputs) {
   const found = inputs.find((input) => !input.checkValidity());
   return found ? `${found.labels?.[0]?.textContent ?? found.name}: ${found.validationMessage}` : "";
@@ -32,7 +32,7 @@ export function unfit(...inputs) {
 
 /**
  * @typedef {{label: string, does: string, command: string, run: () => Promise<any>, off?: string, danger?: boolean, done?: (answer: any) => void}} Action
- * @param {() => Action} describe asked anew whenever it is shown
+ * @param {() => Action} describe called whenever it is shown
  */
 export function action(describe) {
   const button = h("button", {});
@@ -44,7 +44,7 @@ export function action(describe) {
     const { label, off, danger } = describe();
     say(button, label);
     button.classList.toggle("danger", Boolean(danger));
-    // Off, it can still be reached by Tab, so that the reason is read out.
+    // When disabled it can still be reached by Tab, so that screen readers read the reason.
     button.setAttribute("aria-disabled", String(Boolean(off)));
     if (off) button.setAttribute("aria-describedby", id);
     else button.removeAttribute("aria-describedby");
@@ -80,7 +80,7 @@ function confirm(what) {
   go.focus();
 }
 
-/** A short message where somebody reads it out. @param {HTMLElement} where @param {...any} message */
+/** Put a short message into a live region. @param {HTMLElement} where @param {...any} message */
 export function tell(where, ...message) {
   fill(where, message);
 }

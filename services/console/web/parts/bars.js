@@ -1,9 +1,9 @@
 // @ts-check
-// A workflow as bars: a row for each step, its undo in the same row, retries marked, idle stretches folded.
+// A workflow as bars: a row for each step, its undo in the same row, retries marked, idle periods folded.
 import { h, fill, say } from "./dom.js";
 import { between, duration } from "./format.js";
 
-/** A stretch without any step that is longer than this, and than a tenth of the whole, is folded. */
+/** A period without any step that is longer than this, and than a tenth of the whole, is folded. */
 const IDLE_S = 60;
 
 /** @param {string} name */
@@ -20,12 +20,12 @@ export function workflowBars() {
     const steps = operation.steps.filter((/** @type {any} */ step) => step.startedAt);
     const scale = axis(steps, operation, now);
     fill(element, operation.steps.map((/** @type {any} */ step) => row(step, scale, now)), scale.folded.map((fold) =>
-      h("p", { class: "fold" }, `${duration(fold.to - fold.from)} in which nothing ran are folded`)));
+      h("p", { class: "fold" }, `${duration(fold.to - fold.from)} without any step not shown`)));
   };
   return element;
 }
 
-/** Where a moment (ms) is, in percent of the width, with idle stretches taken out. @param {any[]} steps @param {any} operation @param {string} now */
+/** The position of a moment (ms), in percent of the width, with idle periods removed. @param {any[]} steps @param {any} operation @param {string} now */
 function axis(steps, operation, now) {
   const end = Date.parse(operation.finishedAt ?? now);
   const begin = Date.parse(operation.startedAt);

@@ -1,5 +1,5 @@
 // @ts-check
-// A cabinet: four nodes of eight NPUs. Fill says state, outline says holder, and a mark says both without colour.
+// A cabinet: four nodes of eight NPUs. The fill shows the state, the outline the holder, and a mark the state without colour.
 import { h, say, set, link } from "./dom.js";
 import { STATES, hue, inOrder, short } from "./format.js";
 import { navigate } from "../core/router.js";
@@ -23,7 +23,7 @@ class Rack extends HTMLElement {
     });
   }
 
-  /** @param {any} supernode of the live picture @param {Record<string, string>} closed cabinets that take nobody new */
+  /** @param {any} supernode of the live picture @param {Record<string, string>} closed cabinets closed to new allocations */
   frame(supernode, closed) {
     if (supernode === this.#supernode && closed === this.#closed) return;
     if (supernode.cabinets !== this.#cabinets) this.#build(supernode);
@@ -111,7 +111,7 @@ function nodeRow(node) {
   return row;
 }
 
-/** What fills and marks mean. */
+/** The legend of fills and marks. */
 export function legend() {
   return h("ul", { class: "legend", aria: { label: "Legend" } },
     Object.entries(STATES).map(([letter, [word, mark]]) =>

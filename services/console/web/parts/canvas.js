@@ -1,9 +1,9 @@
 // @ts-check
-// What every drawing on a canvas needs: sharp pixels, the colours of the present scheme, and to be drawn again.
+// Common code of canvas drawings: sharp pixels, the colours of the present scheme, and redrawing.
 import { colours } from "./colours.js";
 
 /**
- * A clean canvas in the units of the page, of its present size where none is given.
+ * A cleared canvas in page units, by default of its present size.
  * @param {HTMLCanvasElement} canvas
  */
 export function cleared(canvas, width = canvas.clientWidth || 300, height = canvas.clientHeight || 140) {
@@ -20,7 +20,7 @@ export function cleared(canvas, width = canvas.clientWidth || 300, height = canv
 }
 
 /**
- * Draw again whenever its size or the colour scheme changes; what is returned ends that.
+ * Draw again whenever its size or the colour scheme changes. Returns a function that ends this.
  * @param {HTMLElement} element @param {() => void} draw
  */
 export function redrawn(element, draw) {

@@ -1,6 +1,6 @@
 // @ts-check
-// A line over time on a canvas: the last minutes of one figure, with its newest value in words beside it. Where nothing
-// is known, null, the line has a gap.
+// A line chart over time: the last minutes of one figure, with its newest value as text. Unknown values (null) leave a
+// gap in the line.
 import { h, say } from "./dom.js";
 import { cleared, redrawn } from "./canvas.js";
 import { number } from "./format.js";
@@ -23,7 +23,7 @@ export function lineChart(title, unit, digits = 0) {
   function draw() {
     const { context, width, height, palette } = cleared(canvas);
     const most = Math.max(...known(), 0) || 1;
-    const fine = Math.max(digits, most < 2 ? 1 : 0); // else a half would be called one
+    const fine = Math.max(digits, most < 2 ? 1 : 0); // otherwise 0.5 would be labelled 1
     for (const part of [0, 0.5, 1]) {
       const y = 12 + (1 - part) * (height - 20);
       context.beginPath();

@@ -1,5 +1,5 @@
 // @ts-check
-// Elements made and kept up to date. Text is always text: nothing of a service's answer is ever read as HTML.
+// Creation and update of elements. Text is always set as text: no part of a service's answer is parsed as HTML.
 
 /**
  * An element. `properties`: `on<event>` listeners, `class`, `data` (an object), `aria` (an object), booleans and
@@ -32,14 +32,14 @@ function append(element, children) {
   }
 }
 
-/** The children replaced. @param {Element} element @param {...any} children */
+/** Replace the children. @param {Element} element @param {...any} children */
 export function fill(element, ...children) {
   element.replaceChildren();
   append(element, children);
   return element;
 }
 
-/** The text set, where it is another; a text that stands alone is kept and changed, so that it alone is laid out anew. @param {Node} node @param {string} text */
+/** Set the text if it differs. A sole text node is changed in place, which limits the layout work. @param {Node} node @param {string} text */
 export function say(node, text) {
   const only = node.firstChild;
   if (only instanceof Text && !only.nextSibling && text) {
@@ -47,19 +47,19 @@ export function say(node, text) {
   } else if (node.textContent !== text) node.textContent = text;
 }
 
-/** An attribute set, where it is another; null takes it away. @param {Element} element @param {string} name @param {string | null} value */
+/** Set an attribute if it differs; null removes it. @param {Element} element @param {string} name @param {string | null} value */
 export function set(element, name, value) {
   if (value === null) element.removeAttribute(name);
   else if (element.getAttribute(name) !== value) element.setAttribute(name, value);
 }
 
-/** A property set, where it is another: the browser takes an attribute that is set anew for a change. @param {any} element @param {string} name @param {any} value */
+/** Set a property if it differs, as browsers treat any assignment as a change. @param {any} element @param {string} name @param {any} value */
 export function put(element, name, value) {
   if (element[name] !== value) element[name] = value;
 }
 
 /**
- * Children kept in step with items: made once for each key, brought up to date, put in order, removed.
+ * Keep children in step with items: created once for each key, updated, ordered, removed.
  * @template T
  * @param {Element} parent
  * @param {Iterable<T>} items

@@ -1,5 +1,5 @@
 // @ts-check
-// What a report found, whatever it is of: its figures as a table, and its lists of rows as tables of their own.
+// The figures of any report as a table, and its lists of rows as further tables.
 import { table } from "./table.js";
 import { number } from "./format.js";
 
@@ -14,7 +14,7 @@ export function findings(name, document) {
   /** @type {{field: string, rows: any[]}[]} */
   const lists = [];
   walk(document, "", figures, lists);
-  if (!figures.length && !lists.length) throw new Error("it holds no figures");
+  if (!figures.length && !lists.length) throw new Error("it has no figures");
   const facts = table(`Figures of ${name}`, [{ title: "Field", cell: (each) => each.field, sort: (each) => each.field }, { title: "Value", cell: (each) => each.value, number: true }], (each) => each.field);
   facts.frame(figures.slice(0, FIGURES_MAX));
   return [...(figures.length ? [facts] : []), ...lists.slice(0, LISTS_MAX).map(({ field, rows }) => {

@@ -1,8 +1,8 @@
 // @ts-check
-// Numbers, times and durations as people read them; the letters and words of states.
+// Formatting of numbers, times and durations; the letters and words of states.
 import { live } from "../core/live.js";
 
-/** What a letter of the live picture means: the word, the mark in the cell. @type {Record<string, [string, string]>} */
+/** The letters of the live picture: the word, and the mark in the cell. @type {Record<string, [string, string]>} */
 export const STATES = {
   f: ["free", ""], h: ["held", ""], s: ["spare", "S"], c: ["changing", "…"], o: ["out of service", "–"], d: ["degraded", "!"], x: ["faulty", "×"],
 };
@@ -43,13 +43,13 @@ export function number(value, digits = 0) {
   return value.toLocaleString("en", { maximumFractionDigits: digits, minimumFractionDigits: digits });
 }
 
-/** What is not known stays so. @param {number | undefined | null} value @param {number} factor */
+/** The product, or null for an unknown value. @param {number | undefined | null} value @param {number} factor */
 export const times = (value, factor) => (value === undefined || value === null ? null : value * factor);
 
-/** Names as people count: sn2 before sn10. @param {string} one @param {string} other */
+/** Natural order of names: sn2 before sn10. @param {string} one @param {string} other */
 export const inOrder = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
-/** One of eight outlines, the same for a holder always. @param {string} holder */
+/** One of eight outlines, always the same for a holder. @param {string} holder */
 export function hue(holder) {
   let hash = 0;
   for (const letter of holder) hash = (hash * 31 + letter.charCodeAt(0)) >>> 0;

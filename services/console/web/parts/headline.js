@@ -1,5 +1,5 @@
 // @ts-check
-// The one line over every page: what is free, held and faulty, the largest block that still fits, alerts, and the time.
+// The headline of every page: free, held and faulty NPUs, the largest free block, alerts, and the time.
 import { h, say, set, put, link, plural } from "./dom.js";
 import { moment, number } from "./format.js";
 

@@ -1,5 +1,5 @@
 // @ts-check
-// Words of states with their tone, and conditions as a table.
+// State words with their tone, and conditions as a table.
 import { h, say, set } from "./dom.js";
 import { table } from "./table.js";
 import { clock } from "./format.js";
@@ -23,19 +23,19 @@ export function chip(word) {
   return element;
 }
 
-/** What a page is about was found. @param {HTMLElement} problem @param {HTMLElement} body @param {HTMLElement} state its chip */
+/** Show a page whose resource was found. @param {HTMLElement} problem @param {HTMLElement} body @param {HTMLElement} state its chip */
 export function succeeded(problem, body, state) {
   say(problem, "");
   body.hidden = state.hidden = false;
 }
 
-/** It was not: where there is none (any more), the page shows neither buttons nor empty tables of it. @param {any} wrong @param {HTMLElement} problem @param {HTMLElement} body */
+/** Show an error; if the resource does not exist (any more), hide its buttons and tables. @param {any} wrong @param {HTMLElement} problem @param {HTMLElement} body */
 export function failed(wrong, problem, body) {
   say(problem, wrong.message);
   if (wrong.status === 404) body.hidden = true;
 }
 
-/** Conditions, those that are as nobody wants them first. */
+/** The table of conditions, abnormal ones first. */
 export function conditions() {
   const ill = (/** @type {any} */ each) => (["Degraded", "Progressing"].includes(each.type) ? each.status === "True" : each.status === "False");
   const shown = table("Conditions", [

@@ -1,5 +1,5 @@
 // @ts-check
-// The four communication cabinets with their L2 chips: how many of a chip's 48 cables carry nothing or little.
+// The four communication cabinets with their L2 chips, and how many of a chip's 48 cables are down or degraded.
 import { h, say, set, sync } from "./dom.js";
 import { navigate } from "../core/router.js";
 import { inOrder } from "./format.js";

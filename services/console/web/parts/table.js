@@ -1,19 +1,19 @@
 // @ts-check
-// A table kept in step with its rows: columns that sort, rows that stay the same elements.
+// A table that follows its rows: sortable columns, rows that stay the same elements.
 import { h, fill, say, set, sync } from "./dom.js";
 import { today } from "./format.js";
 
 /**
  * @typedef {{title: string, cell: (row: any) => any, number?: boolean, sort?: (row: any) => string | number}} Column
  * @param {string} caption @param {Column[]} columns @param {(row: any) => string} key
- * @param {{empty?: string, quiet?: boolean}} [options] `empty`: what is said where there are no rows; `quiet`: the caption is only read out
+ * @param {{empty?: string, quiet?: boolean}} [options] `empty`: the text without rows; `quiet`: the caption is for screen readers only
  */
 export function table(caption, columns, key, options = {}) {
   const body = h("tbody");
   const empty = h("p", { class: "muted" }, options.empty ?? "None.");
   let by = -1;
   let backwards = false;
-  let known = false; // until the first rows come, that there are none is not known
+  let known = false; // before the first rows arrive, the table must not say that there are none
   /** @type {any[]} */
   let rows = [];
   const heads = columns.map((column, at) => {

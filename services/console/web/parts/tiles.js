@@ -1,5 +1,5 @@
 // @ts-check
-// All supernodes as small pictures, one of them chosen: 48 nodes by 8 NPUs on a canvas each, with what is free below.
+// All supernodes as small pictures, one of them selected: 48 nodes by 8 NPUs on a canvas each, with the free NPUs below.
 import { h, say, set, put, sync } from "./dom.js";
 import { colours } from "./colours.js";
 import { inOrder } from "./format.js";

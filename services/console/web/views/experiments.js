@@ -1,5 +1,5 @@
 // @ts-check
-// Reports of experiments: those that are kept on this machine, and any file with a report's JSON.
+// Reports of experiments: those stored in the stack, and any file with a report's JSON.
 import { list } from "../core/api.js";
 import { setQuery } from "../core/router.js";
 import { h, fill, link, say } from "../parts/dom.js";
@@ -29,7 +29,7 @@ export function mount(root, page) {
     { title: "Project", cell: (each) => each.project, sort: (each) => each.project },
     { title: "By", cell: (each) => each.author, sort: (each) => each.author },
     { title: "Kept at", cell: (each) => h("time", { datetime: each.updatedAt }, clock(each.updatedAt)), sort: (each) => each.updatedAt },
-  ], (each) => `${each.project}/${each.name}`, { empty: "None is kept yet: add --keep NAME to an experiment.", quiet: true });
+  ], (each) => `${each.project}/${each.name}`, { empty: "No reports yet. Add --keep NAME to an experiment.", quiet: true });
   search.addEventListener("input", () => { wanted = search.value; setQuery({ search: wanted }); draw(); });
   const file = h("input", { type: "file", id: "report", accept: ".json,application/json", multiple: true, onchange: async () => {
     say(problem, "");
@@ -37,15 +37,15 @@ export function mount(root, page) {
       try {
         opened.prepend(h("section", { class: "card stack" }, h("h2", {}, each.name), findings(each.name, JSON.parse(await each.text()))));
       } catch (wrong) {
-        say(problem, `${each.name} is no report: ${/** @type {Error} */ (wrong).message}`);
+        say(problem, `${each.name} is not a report: ${/** @type {Error} */ (wrong).message}`);
       }
     }
   } });
   fill(root, h("div", { class: "stack" }, h("h1", {}, "Experiments"),
-    h("section", { class: "card stack" }, h("p", {}, "An experiment serves a trace in virtual time and reports; nothing has to run for it. From a terminal:"),
+    h("section", { class: "card stack" }, h("p", {}, "An experiment serves a trace in virtual time and reports the results; it needs no running stack. From a terminal:"),
       command("matrixctl experiment run --generate 2000 --nodes 8 --lose-node-at 120 --keep eight-nodes"), command("matrixctl experiment sweep --help")),
     h("section", { class: "card stack" }, h("div", { class: "heading" }, h("h2", {}, "Kept reports"), h("div", { class: "toolbar" }, h("label", { for: "search" }, "Search"), search)), refused, reports),
-    h("section", { class: "card stack" }, h("div", { class: "field" }, h("label", { for: "report" }, "Show a file's report (it stays in this browser)"), file), problem), opened));
+    h("section", { class: "card stack" }, h("div", { class: "field" }, h("label", { for: "report" }, "Show the report in a file (it stays in this browser)"), file), problem), opened));
 
   function draw() {
     const words = wanted.toLowerCase().split(/\s+/).filter(Boolean);

@@ -1,5 +1,5 @@
 // @ts-check
-// A plane as a matrix: a lost chip is a dark column, a sick node a dark row, a sub-plane one of seven blocks.
+// A plane as a matrix: a lost chip is a dark column, a faulty node a dark row, a sub-plane one of seven blocks.
 import { get } from "../core/api.js";
 import { live } from "../core/live.js";
 import { navigate, setQuery } from "../core/router.js";
@@ -31,14 +31,14 @@ export function mount(root, page) {
     { title: "Sub-plane", cell: (each) => each.subPlane, number: true, sort: (each) => each.subPlane },
     { title: "State", cell: (each) => h("span", { class: each.state === "u" ? "" : "bad" }, WORDS[/** @type {"u"} */ (each.state)]), sort: (each) => each.state },
     { title: "Used", cell: (each) => (each.percent === undefined ? "–" : `${each.percent} %`), number: true, sort: (each) => each.percent ?? -1 },
-  ], (each) => `${each.node}.${each.port}`, { empty: "Every link is up and nothing moves." });
+  ], (each) => `${each.node}.${each.port}`, { empty: "Every link is up and idle." });
   /** @type {any} */
   let matrix = null;
   fill(root, h("div", { class: "stack" },
     h("div", { class: "heading" }, h("h1", {}, "Fabric"), summary),
     h("div", { class: "toolbar" }, h("div", { class: "toolbar", role: "group", aria: { label: "Plane" } }, planes), h("label", { for: "supernode" }, "Supernode"), pick), problem,
     h("section", { class: "card", aria: { label: "Matrix" } }, canvas), scale(),
-    h("section", { class: "card stack" }, h("div", { class: "toolbar" }, every, h("label", { for: "every" }, "Every link, not only those that are not up and the busiest")), rows)));
+    h("section", { class: "card stack" }, h("div", { class: "toolbar" }, every, h("label", { for: "every" }, "Show all links, not only those not up and the busiest")), rows)));
 
   const address = () => `link/v1/planes/${plane}/matrix?supernode=${encodeURIComponent(supernode)}`;
 

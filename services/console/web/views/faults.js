@@ -1,5 +1,5 @@
 // @ts-check
-// Break something and watch it be found and healed: faults of the emulated hardware, and scenarios with a verdict.
+// Inject a fault and watch its detection and repair: faults of the emulated hardware, and scenarios with a verdict.
 import { call, get, list } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { live } from "../core/live.js";
@@ -24,13 +24,13 @@ export function mount(root, page) {
   let kinds = {};
   const problem = h("p", { class: "problem", role: "alert" });
 
-  /** @type {any[]} the faults that are there */
+  /** @type {any[]} the injected faults */
   let there = [];
 
   const words = () => parameters.value.trim().split(/\s+/).filter(Boolean);
   const usual = () => named(`${kind.value}-${target.value.trim()}`);
   const request = () => requested(kind.value, target.value.trim(), words());
-  /** As the command names it; where that fault is there with other parameters, by those too. */
+  /** The fault's name, as the command makes it; with the parameters if a fault of that name has other ones. */
   const nameOf = (/** @type {any} */ wanted) => {
     const other = there.find((each) => each.name === usual());
     return !other || JSON.stringify(other.parameters) === JSON.stringify(wanted.parameters) ? usual() : named(`${usual()}-${words().join("-")}`);
@@ -41,31 +41,31 @@ export function mount(root, page) {
   };
   const shownCommand = command(asCommand());
   const inject = action(() => ({
-    label: "Inject", danger: true, off: notAdmin() || (!target.value.trim() ? "Say what is to fail" : words().every((/** @type {string} */ each) => /^[^=]+=./.test(each)) ? "" : "Parameters: name=value, with spaces between them"), command: asCommand(),
-    does: `${target.value.trim()}: ${kinds[kind.value] ?? ""}. The control plane is not told: it has to find out.`,
+    label: "Inject", danger: true, off: notAdmin() || (!target.value.trim() ? "Enter a target" : words().every((/** @type {string} */ each) => /^[^=]+=./.test(each)) ? "" : "Parameters: name=value, separated by spaces"), command: asCommand(),
+    does: `${target.value.trim()}: ${kinds[kind.value] ?? ""}. The control plane is not told: it has to detect it.`,
     run: () => call("PUT", `agents/v1/faults/${nameOf(request())}`, request()),
-    done: (made) => { say(told, `${made.kind} at ${made.target} is injected; what the machine makes of it appears below.`); void look(); },
+    done: (made) => { say(told, `${made.kind} at ${made.target} has been injected; the reaction appears below.`); void look(); },
   }));
   const injected = table("Injected", [
     { title: "Fault", cell: (each) => each.kind }, { title: "At", cell: (each) => (/-n\d+$/.test(each.target) ? link(`/nodes/${each.target}`, each.target) : each.target) },
     { title: "Parameters", cell: (each) => h("code", {}, Object.entries(each.parameters ?? {}).map(([key, value]) => `${key}=${value}`).join(" ")) },
-    { title: "Undo", cell: (each) => action(() => ({ label: "Clear", does: "What was broken is repaired.", command: `matrixctl fault clear ${each.name}`, off: notAdmin(), run: () => call("DELETE", `agents/v1/faults/${each.name}`), done: () => void look() })) },
-  ], (each) => each.name, { empty: "Nothing is broken on purpose." });
+    { title: "Undo", cell: (each) => action(() => ({ label: "Clear", does: "The fault is removed from the hardware.", command: `matrixctl fault clear ${each.name}`, off: notAdmin(), run: () => call("DELETE", `agents/v1/faults/${each.name}`), done: () => void look() })) },
+  ], (each) => each.name, { empty: "No fault is injected." });
   const detected = table("Detected", [
     { title: "Since", cell: (each) => clock(each.since) }, { title: "Node", cell: (each) => link(`/nodes/${each.node}`, each.node) }, { title: "Component", cell: (each) => each.component },
     { title: "Code", cell: (each) => h("code", {}, each.code) }, { title: "Level", cell: (each) => each.level }, { title: "What follows", cell: (each) => each.action },
-  ], (each) => each.name, { empty: "The control plane knows of no fault." });
+  ], (each) => each.name, { empty: "The control plane has detected no fault." });
   const scenarios = h("div", { class: "list" });
   const runs = table("Runs", [
     { title: "Scenario", cell: (each) => link(`/faults/runs/${each.name}`, each.title || each.scenario || each.name) }, { title: "State", cell: (each) => chip(each.state) },
     { title: "Verdict", cell: (each) => (each.verdict ? chip(each.verdict) : "") }, { title: "Started", cell: (each) => clock(each.startedAt) }, { title: "Took", cell: (each) => (each.seconds ? duration(each.seconds) : "") },
-  ], (each) => each.name, { empty: "No scenario was run yet." });
+  ], (each) => each.name, { empty: "No scenario has been run yet." });
 
   fill(root, h("div", { class: "stack" }, h("h1", {}, "Faults"), problem,
     h("div", { class: "columns" },
       h("section", { class: "card stack", aria: { labelledby: "inject" } }, h("h2", { id: "inject" }, "Break something"),
         h("div", { class: "fields" }, h("div", { class: "field" }, h("label", { for: "kind" }, "Fault"), kind), h("div", { class: "field" }, h("label", { for: "target" }, "At"), target, targets), h("div", { class: "field" }, h("label", { for: "parameters" }, "Parameters"), parameters)), means, shownCommand, inject, told),
-      h("section", { class: "card stack", aria: { labelledby: "watch" } }, h("h2", { id: "watch" }, "What the machine makes of it"), h("p", { class: "muted" }, "Events that the control plane tells, the newest first."), watchers)),
+      h("section", { class: "card stack", aria: { labelledby: "watch" } }, h("h2", { id: "watch" }, "Reaction of the control plane"), h("p", { class: "muted" }, "Events of the control plane, the newest first."), watchers)),
     h("section", { class: "card" }, injected), h("section", { class: "card" }, detected),
     h("section", { class: "card stack", aria: { labelledby: "scenarios" } }, h("h2", { id: "scenarios" }, "Scenarios"), scenarios), h("section", { class: "card" }, runs)));
   for (const input of [kind, target, parameters]) {
@@ -77,7 +77,7 @@ export function mount(root, page) {
     });
   }
 
-  /** Each part is shown though another's service does not answer. */
+  /** Each part is updated even if the service of another does not answer. */
   async function look() {
     const outcomes = await Promise.allSettled([
       list("agents/v1/faults", page.signal).then((broken) => {
@@ -100,7 +100,7 @@ export function mount(root, page) {
     inject.frame();
   }
 
-  /** By itself: while this service is away, what was chosen of the other's stays. */
+  /** Separately from the kinds, so that an unavailable service does not reset what was chosen there. */
   async function lookAtScenarios() {
     sync(scenarios, await list("compute/v1/scenarios", page.signal), (each) => each.name, scenarioItem);
   }
@@ -109,7 +109,7 @@ export function mount(root, page) {
   function scenarioItem(scenario) {
     const run = action(() => ({
       label: "Run", danger: true, off: notEditor() || notAdmin(), command: `matrixctl scenario run ${scenario.name} --remote`,
-      does: "It makes the instances it needs, breaks what it says, expects what it says, and rolls everything back whatever happens.",
+      does: "It creates the instances it needs, injects its faults, checks its expectations, and always rolls everything back.",
       run: () => call("POST", "compute/v1/scenario-runs", { scenario: scenario.name }), done: (made) => navigate(`/faults/runs/${made.name}`),
     }));
     return h("details", {}, h("summary", {}, h("b", {}, scenario.title), " ", h("code", { class: "muted" }, scenario.name)),
@@ -132,7 +132,7 @@ export function mount(root, page) {
 /** A fault's name: small letters, digits and dashes. @param {string} text */
 const named = (text) => text.toLowerCase().replaceAll(/[^a-z0-9]+/g, "-").slice(0, 63).replace(/-$/, "");
 
-/** What is asked for, where the target may name an NPU (sn0-c03-n2-npu5) or a port (sn0-c03-n2/vpc), as the command takes it. @param {string} kind @param {string} text @param {string[]} words */
+/** The request for a fault; the target may name an NPU (sn0-c03-n2-npu5) or a port (sn0-c03-n2/vpc), as in the command. @param {string} kind @param {string} text @param {string[]} words */
 function requested(kind, text, words) {
   const [, node = text, npu, port] = /^(.*-n\d+)(?:-npu(\d+)|\/(.+))$/.exec(text) ?? [];
   const values = words.map((each) => {

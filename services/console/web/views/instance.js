@@ -1,5 +1,5 @@
 // @ts-check
-// One instance: its members and conditions, what is done to it step by step, and what a person may do.
+// One instance: its members and conditions, its operations step by step, and the actions on it.
 import { at, call, get } from "../core/api.js";
 import { live } from "../core/live.js";
 import { navigate, setQuery } from "../core/router.js";
@@ -34,10 +34,10 @@ export function mount(root, page) {
     { title: "Health", cell: (each) => each.health, sort: (each) => each.health },
     { title: "Ready", cell: (each) => (each.ready ? "yes" : "no") },
     { title: "Stage or fault", cell: (each) => each.fault || each.stage || each.message || "" },
-  ], (each) => each.node + each.role, { empty: "It holds no nodes." });
-  const pause = h("button", { onclick: () => { paused = !paused; say(pause, paused ? "Go on" : "Pause"); pause.setAttribute("aria-pressed", String(paused)); } }, "Pause");
+  ], (each) => each.node + each.role, { empty: "It has no nodes." });
+  const pause = h("button", { onclick: () => { paused = !paused; say(pause, paused ? "Resume" : "Pause"); pause.setAttribute("aria-pressed", String(paused)); } }, "Pause");
   const operations = h("div", { class: "stack" });
-  const none = h("p", { class: "muted" }, "Nothing was done to it yet.");
+  const none = h("p", { class: "muted" }, "No operations yet.");
 
   /** @param {string} label @param {string} verb @param {string} does @param {() => string} unless @param {boolean} [danger] */
   const verb = (label, verb, does, unless, danger) => action(() => ({
@@ -46,20 +46,20 @@ export function mount(root, page) {
   }));
   const is = (/** @type {string[]} */ ...states) => states.includes(instance?.state);
   const actions = [
-    verb("Start", "start", "Its nodes are switched on again, and it serves within a boot.", () => (is("Stopped") ? "" : "It is not stopped")),
-    verb("Stop", "stop", "Its nodes are switched off and kept, with what links promise it.", () => (is("Active") ? "" : "Only an active one can be stopped"), true),
-    verb("Restart", "restart", "Its nodes are switched off and on.", () => (is("Active") ? "" : "Only an active one can be restarted"), true),
-    verb("Retry", "retry", "What failed is tried again from where it stands.", () => (is("Failed", "Pending") ? "" : "Nothing failed")),
+    verb("Start", "start", "Its nodes are switched on again; it serves once they have booted.", () => (is("Stopped") ? "" : "It is not stopped")),
+    verb("Stop", "stop", "Its nodes are switched off; it keeps them and its bandwidth guarantees.", () => (is("Active") ? "" : "Only an active instance can be stopped"), true),
+    verb("Restart", "restart", "Its nodes are switched off and on.", () => (is("Active") ? "" : "Only an active instance can be restarted"), true),
+    verb("Retry", "retry", "The failed operation continues from its last step.", () => (is("Failed", "Pending") ? "" : "Nothing has failed")),
     action(() => ({
       label: "Delete", danger: true, off: notEditor() || (is("Deleting") ? "It is being deleted" : ""),
-      does: instance?.labels?.["cloudmatrix.io/namespace"] ? "A CloudMatrixInstance describes it and will ask for it again: delete that one with kubectl instead." : "Its nodes and slices are given back.",
+      does: instance?.labels?.["cloudmatrix.io/namespace"] ? "It belongs to a CloudMatrixInstance, which will create it again: delete that with kubectl instead." : "Its nodes and slices are released.",
       command: instance?.labels?.["cloudmatrix.io/namespace"] ? `kubectl delete cmi ${name} -n ${project}` : `matrixctl delete instance ${name}${more}`,
       run: () => call("DELETE", at("compute/v1/instances", key)), done: () => navigate("/instances"),
     })),
   ];
   const body = h("div", { class: "stack", hidden: true },
     h("div", { class: "columns" }, h("section", { class: "card" }, facts), h("section", { class: "card actions", aria: { label: "Actions" } }, actions)),
-    h("section", { class: "card stack", aria: { labelledby: "work" } }, h("div", { class: "heading" }, h("h2", { id: "work" }, "What is done to it"), pause), none, operations),
+    h("section", { class: "card stack", aria: { labelledby: "work" } }, h("div", { class: "heading" }, h("h2", { id: "work" }, "Operations"), pause), none, operations),
     h("section", { class: "card" }, shown), h("section", { class: "card" }, members));
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), state, h("span", { class: "muted" }, project)), problem, body));
 
@@ -78,7 +78,7 @@ export function mount(root, page) {
       fact("Placement", `${instance.placement.policy} by ${instance.placement.level}${instance.placement.required ? ", required" : ""}`), fact("Priority", `${instance.priority}, ${instance.preemption === "Never" ? "preempts nobody" : "preempts lower ones"}`),
       fact("Network", Object.entries(instance.network).map(([plane, share]) => `${plane} ${share.qosClass} ${share.floorGbpsPerNpu ? `${share.floorGbpsPerNpu} GB/s per NPU` : ""}`).join(", ")),
       reliability ? fact("Last recovery", duration(reliability.totalS ?? 0)) : null,
-      fact("Why it lies there", link(`/placement?nodes=${instance.nodes}&level=${instance.placement.level}&policy=${instance.placement.policy}`, "the same request, planned now")));
+      fact("Why this placement", link(`/placement?nodes=${instance.nodes}&level=${instance.placement.level}&policy=${instance.placement.policy}`, "plan the same request now")));
     shown.frame(instance.conditions);
     members.frame(instance.members);
     for (const each of actions) each.frame();

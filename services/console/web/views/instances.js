@@ -1,5 +1,5 @@
 // @ts-check
-// All instances of whom one may see, live.
+// All instances that the user may see, live.
 import { setQuery } from "../core/router.js";
 import { live } from "../core/live.js";
 import { h, fill, link } from "../parts/dom.js";
@@ -21,7 +21,7 @@ export function mount(root, page) {
     { title: "NPUs", cell: (each) => each.npus, number: true, sort: (each) => each.npus },
     { title: "Spares", cell: (each) => each.spares, number: true, sort: (each) => each.spares },
     { title: "What is wrong", cell: (each) => h("span", { class: each.trouble ? "bad" : "" }, each.trouble) },
-  ], (each) => `${each.project}/${each.name}`, { empty: "No instance yet. Placement plans one and asks for it.", quiet: true });
+  ], (each) => `${each.project}/${each.name}`, { empty: "No instances yet. Plan and create one under Placement.", quiet: true });
   search.addEventListener("input", () => { wanted = search.value; setQuery({ search: wanted }); frame(live.picture); });
   fill(root, h("div", { class: "stack" },
     h("div", { class: "heading" }, h("h1", {}, "Instances"), link("/placement", "Plan a new one")),

@@ -17,7 +17,7 @@ export function loginForm(enter, why) {
   } },
   h("h1", {}, "CloudMatrix console"),
   h("p", {}, "On the machine where the stack runs, ", h("code", {}, "matrixctl console"), " opens this page logged in."),
-  h("label", { for: "token" }, "Or give a bearer token (", h("code", {}, "matrixctl token create"), " makes one)"),
+  h("label", { for: "token" }, "Or enter a bearer token (create one with ", h("code", {}, "matrixctl token create"), ")"),
   h("div", { class: "row" }, input, h("button", { class: "primary" }, "Log in")), problem);
   return h("main", { id: "main" }, form);
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// One node: its NPUs and dies, its ports on every plane, what is wrong with it, who holds it, and who keeps newcomers off.
+// One node: its NPUs and dies, its ports on every plane, its faults, its holder, and whether it accepts new allocations.
 import { at, call, get } from "../core/api.js";
 import { h, fill, say, set, link, sync } from "../parts/dom.js";
 import { chip, conditions, failed, succeeded, tone } from "../parts/state.js";
@@ -30,11 +30,11 @@ export function mount(root, page) {
     { title: "Level", cell: (each) => each.level },
     { title: "Since", cell: (each) => clock(each.since) },
     { title: "Now", cell: (each) => (each.active ? "active" : "over") },
-  ], (each) => each.component + each.code, { empty: "No fault was reported." });
+  ], (each) => each.component + each.code, { empty: "No faults reported." });
   const cordoned = () => (node?.cordonedBy ?? []).includes("admin");
   const cordon = action(() => ({
     label: cordoned() ? "Uncordon" : "Cordon",
-    does: cordoned() ? `${name} takes newcomers again, as far as nobody else keeps them off.` : `${name} takes no newcomers; what runs there continues.`,
+    does: cordoned() ? `${name} accepts new allocations again, unless it is blocked otherwise.` : `${name} accepts no new allocations; what runs there continues.`,
     command: `matrixctl node ${cordoned() ? "uncordon" : "cordon"} ${name}`,
     off: notAdmin(),
     run: () => call("POST", `resource/v1/nodes/${name}:${cordoned() ? "uncordon" : "cordon"}`),
@@ -42,7 +42,7 @@ export function mount(root, page) {
   }));
   const service = action(() => ({
     label: node?.state === "Servicing" ? "Back from service" : "Take out for service",
-    does: node?.state === "Servicing" ? `${name} is verified, and available when that has passed.` : `Whoever has ${name} moves away first; then it is kept out for work on it.`,
+    does: node?.state === "Servicing" ? `${name} is verified, and available once that has passed.` : `Its instance moves off ${name} first; then the node is taken out of service.`,
     command: `matrixctl node ${node?.state === "Servicing" ? "recover" : "service"} ${name}`,
     off: notAdmin(), danger: node?.state !== "Servicing",
     run: () => call("POST", `resource/v1/nodes/${name}:${node?.state === "Servicing" ? "recover" : "service"}`, { reason: "from the console" }),
@@ -73,7 +73,7 @@ export function mount(root, page) {
       sync(ports, matrices.flatMap(rowsOf), (row) => row.name, () => portRow());
       say(unseen, "");
     } catch (wrong) {
-      if (!page.signal.aborted) say(unseen, `${/** @type {Error} */ (wrong).message}${ports.firstChild ? ": these are as they were before" : ""}`);
+      if (!page.signal.aborted) say(unseen, `${/** @type {Error} */ (wrong).message}${ports.firstChild ? "; showing the last known state" : ""}`);
     }
   }
 
@@ -98,7 +98,7 @@ export function mount(root, page) {
       fact("Held by", holders.length ? holders.flatMap((holder, at) => [at ? ", " : "", holder.includes("/") ? link(`/instances/${holder}`, short(holder)) : holder]) : node.allocation ?? "nobody"),
       node.role ? fact("Role", node.role) : null,
       fact("Health", chip(node.health)), fact("Agent", chip(node.agent)), fact("Power", node.power),
-      fact("Takes newcomers", node.schedulable ? "yes" : `no: ${node.unschedulableReason ?? ""}`),
+      fact("Schedulable", node.schedulable ? "yes" : `no: ${node.unschedulableReason ?? ""}`),
       fact("Cordons", node.cordonedBy.length ? node.cordonedBy.join(", ") : "none"),
       fact("Usable NPUs", `${node.usableNpus} of ${node.npus}`), fact("Firmware", node.firmware ?? ""),
       node.stage ? fact("Stage", node.stage) : null, node.stateMessage ? fact("Message", node.stateMessage) : null);

@@ -1,5 +1,5 @@
 // @ts-check
-// The whole machine at a glance: cabinets, what holds them, what needs somebody, what happened last.
+// The whole machine at a glance: cabinets, their holders, alerts, and the latest events.
 import { live } from "../core/live.js";
 import { setQuery } from "../core/router.js";
 import { get } from "../core/api.js";
@@ -22,9 +22,9 @@ export function mount(root, page) {
   const switches = switchCabinets();
   const present = h("p", { class: "muted", hidden: true }, "The L2 chips are shown as they are now.");
   const alerts = h("ul", { class: "feed alerts" });
-  const quiet = h("p", { class: "muted" }, "Nothing needs you.");
+  const quiet = h("p", { class: "muted" }, "No alerts.");
   const events = h("ol", { class: "feed events", tabIndex: 0, aria: { label: "Events, the newest first" } });
-  const nothing = h("p", { class: "muted" }, "Nothing happened yet.");
+  const nothing = h("p", { class: "muted" }, "No events yet.");
   const slider = timeSlider();
 
   fill(root, h("h1", { class: "hidden" }, "Overview"), h("div", { class: "overview" },
@@ -38,7 +38,7 @@ export function mount(root, page) {
   let switchesOf = "";
   async function look() {
     const asked = chosen;
-    if (asked !== switchesOf) fill(switches); // another supernode's are not shown until its own come
+    if (asked !== switchesOf) fill(switches); // do not show the other supernode's chips in the meantime
     switchesOf = asked;
     const matrix = asked && await get(`link/v1/planes/ub/matrix?supernode=${encodeURIComponent(asked)}`, page.signal);
     if (matrix && asked === chosen) switches.frame(matrix);

@@ -1,5 +1,5 @@
 // @ts-check
-// Plan before you create: where an instance would lie and why there, or what stands in the way and what would help.
+// Plan before you create: where an instance would be placed and why, or what blocks it and what would help.
 import { at, call } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { session } from "../core/session.js";
@@ -40,23 +40,23 @@ export function mount(root, page) {
   const asCommand = () => `matrixctl plan --nodes ${inputs.nodes.value}${Number(inputs.spares.value) ? ` --spares ${inputs.spares.value}` : ""}${inputs.policy.value === "spread" ? " --policy spread" : ""}${inputs.level.value === "cabinet" ? "" : ` --level ${inputs.level.value}`}${inputs.required.value === "yes" ? " --required" : ""}${Number(inputs.priority.value) ? ` --priority ${inputs.priority.value}` : ""}${inputs.preempt.value === "yes" ? " --preempt" : ""}`;
   const shownCommand = command(asCommand());
   const create = action(() => ({
-    label: "Create it", does: `${name.value} is asked for: ${plural(Number(inputs.nodes.value), "node")}, committed together with all three planes or not at all. A CloudMatrixInstance that kubectl applies describes the same as a resource.`,
-    off: notEditor() || (!plan ? "Plan it first" : !plan.fits ? "It does not fit: it would wait" : !name.checkValidity() || !name.value ? "Its name: small letters, digits and dashes" : ""),
+    label: "Create it", does: `Creates ${name.value} with ${plural(Number(inputs.nodes.value), "node")}, committed together with all three planes or not at all. A CloudMatrixInstance applied with kubectl does the same.`,
+    off: notEditor() || (!plan ? "Plan it first" : !plan.fits ? "It does not fit and would wait" : !name.checkValidity() || !name.value ? "Name: lowercase letters, digits and dashes" : ""),
     command: `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${quoted(`${location.origin}/api/${at("compute/v1/instances", `${session()?.project}/${name.value}`)}`)} -d '${JSON.stringify(request())}'`,
     run: () => call("PUT", at("compute/v1/instances", `${session()?.project}/${name.value}`), request()), done: () => navigate(`/instances/${session()?.project}/${name.value}`),
   }));
   const form = h("form", { class: "card stack", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void ask(); } },
-    h("div", { class: "fields" }, field("nodes", "Nodes", inputs.nodes, "eight NPUs each"), field("spares", "Spares", inputs.spares, "stand ready for a lost one"), field("policy", "Policy", inputs.policy), field("level", "Over", inputs.level), field("required", "Required", inputs.required, "refuse rather than compromise"), field("priority", "Priority", inputs.priority), field("preempt", "May preempt", inputs.preempt)),
+    h("div", { class: "fields" }, field("nodes", "Nodes", inputs.nodes, "eight NPUs each"), field("spares", "Spares", inputs.spares, "replace lost nodes"), field("policy", "Policy", inputs.policy), field("level", "Over", inputs.level), field("required", "Required", inputs.required, "refuse rather than compromise"), field("priority", "Priority", inputs.priority), field("preempt", "May preempt", inputs.preempt)),
     h("div", { class: "toolbar" }, h("button", { class: "primary" }, "Plan")), shownCommand, problem);
   form.addEventListener("input", () => {
     plan = null;
-    asked += 1; // an answer that is still on its way is to another request
+    asked += 1; // ignore the answer to the former request
     if (result.firstChild) fill(result, h("p", { class: "muted" }, "The request has changed since it was planned."));
     shownCommand.set(asCommand());
     create.frame();
     setQuery(Object.fromEntries(Object.entries(inputs).map(([key, input]) => [key, input.value])));
   });
-  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Placement"), h("span", { class: "muted" }, "Nothing is asked for until you create it.")), form, result,
+  fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Placement"), h("span", { class: "muted" }, "Planning reserves nothing.")), form, result,
     h("section", { class: "card toolbar", aria: { label: "Create" } }, field("name", "Name", name), create)));
   name.addEventListener("input", () => { create.frame(); setQuery({ name: name.value }); });
 
@@ -87,13 +87,13 @@ const cabinetOf = (node) => node.slice(0, node.lastIndexOf("-"));
 /** The domain of a level that a node is in. @type {Record<string, (node: string) => string>} */
 const DOMAIN = { node: (node) => node, cabinet: cabinetOf, supernode: (node) => cabinetOf(cabinetOf(node)) };
 
-/** Why members lie where they do, by what was asked for. @param {string[]} members @param {{policy: string, level: string}} placement */
+/** Why members are placed where they are, by the request. @param {string[]} members @param {{policy: string, level: string}} placement */
 function why(members, { policy, level }) {
   if (level === "node") return "any nodes of one supernode will do";
   const domains = Map.groupBy(members, DOMAIN[level]);
   const shares = [...domains].map(([name, nodes]) => `${name} gives ${nodes.length}`).join(", ");
-  if (policy === "spread") return `as many ${level}s as can take part: ${shares}`;
-  if (domains.size > 1) return `the fewest ${level}s that have room together: ${shares}`;
+  if (policy === "spread") return `as many ${level}s as possible take part: ${shares}`;
+  if (domains.size > 1) return `the fewest ${level}s with enough room: ${shares}`;
   return `one ${level} has room for all of it${level === "cabinet" ? ", and it leaves the least unusable room there" : `: ${[...domains.keys()][0]}`}`;
 }
 
@@ -105,8 +105,8 @@ function fits(plan, placement) {
     { title: "Which", cell: (each) => each.nodes.flatMap((/** @type {string} */ node, /** @type {number} */ at) => [at ? ", " : "", link(`/nodes/${node}`, node)]) },
   ], (each) => each.cabinet);
   places.frame([...cabinets].map(([cabinet, nodes]) => ({ cabinet, nodes })));
-  const losses = table("The loss of one", [
-    { title: "Of a", cell: (each) => each.over }, { title: "Members lost", cell: (each) => each.members, number: true },
+  const losses = table("Impact of losing one", [
+    { title: "Domain", cell: (each) => each.over }, { title: "Members lost", cell: (each) => each.members, number: true },
     { title: "UB bandwidth lost", cell: (each) => `${(each.ubShare * 100).toFixed(1)} %`, number: true },
   ], (each) => each.over);
   losses.frame(plan.blastRadius);
@@ -122,7 +122,7 @@ function fitsNot(plan) {
   const words = Object.entries(total).sort((a, b) => b[1] - a[1]).map(([reason, count]) => `${plural(count, "node")} ${REASONS[/** @type {"Held"} */ (reason)] ?? reason}`);
   const closed = plan.blocking.filter((/** @type {any} */ each) => each.reasons.Closed).length;
   const short = plan.blocking.filter((/** @type {any} */ each) => each.short > 0 && !each.reasons.Closed).length;
-  const domains = table("In the way", [
+  const domains = table("Blocked by", [
     { title: "Domain", cell: (each) => each.domain, sort: (each) => each.domain }, { title: "Room", cell: (each) => each.room, number: true, sort: (each) => each.room },
     { title: "Short of", cell: (each) => each.short, number: true, sort: (each) => each.short },
     { title: "Why", cell: (each) => Object.entries(each.reasons).map(([reason, count]) => `${count} ${REASONS[/** @type {"Held"} */ (reason)] ?? reason}`).join(", ") },
@@ -130,6 +130,6 @@ function fitsNot(plan) {
   domains.frame(plan.blocking);
   return [h("h2", { id: "answer" }, h("span", { class: "bad" }, "It does not fit"), `: ${plan.message}`),
     h("p", {}, [closed ? `${plural(closed, "domain")} closed` : "", short ? `${plural(short, "domain")} short of nodes` : "", ...words].filter(Boolean).join(", "), "."),
-    domains, h("h3", {}, "What would help"), plan.changes.length ? h("ul", { class: "feed" }, plan.changes.map((/** @type {any} */ change) => h("li", {}, h("span", { class: "mark" }, "→"), h("div", {}, change.message)))) : h("p", {}, "No single thing: there are not so many working nodes."),
-    plan.earliestStart ? h("p", { class: "muted" }, `From ${plan.earliestStart} on it would fit, if everybody leaves when they said.`) : null];
+    domains, h("h3", {}, "What would help"), plan.changes.length ? h("ul", { class: "feed" }, plan.changes.map((/** @type {any} */ change) => h("li", {}, h("span", { class: "mark" }, "→"), h("div", {}, change.message)))) : h("p", {}, "No single change: there are not enough working nodes."),
+    plan.earliestStart ? h("p", { class: "muted" }, `It would fit from ${plan.earliestStart} on, if all allocations end as announced.`) : null];
 }

@@ -1,5 +1,5 @@
 // @ts-check
-// One kept report: what made it, its plots and figures, and beside another one what changed.
+// One stored report: the command that made it, its plots and figures, and its comparison with another.
 import { at, call, get, list } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { h, fill, link, say } from "../parts/dom.js";
@@ -29,7 +29,7 @@ export function mount(root, page) {
   const found = h("section", { class: "card stack" });
   /** @type {any[]} */
   let drawn = [];
-  const remove = action(() => ({ label: "Delete", danger: true, off: notEditor(), does: "It is kept no longer, for nobody of the project.", command: `matrixctl report delete ${name}${project === "default" ? "" : ` --project ${project}`}`, run: () => call("DELETE", at("infer/v1/reports", key)), done: () => navigate("/experiments") }));
+  const remove = action(() => ({ label: "Delete", danger: true, off: notEditor(), does: "It is deleted for the whole project.", command: `matrixctl report delete ${name}${project === "default" ? "" : ` --project ${project}`}`, run: () => call("DELETE", at("infer/v1/reports", key)), done: () => navigate("/experiments") }));
   const body = h("div", { class: "stack", hidden: true },
     h("section", { class: "card stack" }, about, made, h("div", { class: "actions" }, download, remove), chooser), changes, h("h2", { class: "hidden" }, "Plots"), plots, found);
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), kind, link("/experiments", "All reports")), problem, body));
@@ -70,7 +70,7 @@ export function mount(root, page) {
     fill(made, content.command ? command(content.command) : null);
     download.hidden = !content.html;
     download.onclick = () => {
-      // Offered as a file and never shown here: it is somebody else's page.
+      // Only offered as a download and never shown here, since its HTML is not trusted.
       const file = URL.createObjectURL(new Blob([content.html], { type: "text/html" }));
       h("a", { href: file, download: `${name}.html` }).click();
       setTimeout(() => URL.revokeObjectURL(file), 10_000);
@@ -85,7 +85,7 @@ export function mount(root, page) {
       { title: after.name, cell: (each) => text(each.after), number: true, sort: (each) => each.after },
       { title: "Change", cell: (each) => (each.part == null ? "" : `${each.part > 0 ? "+" : ""}${number(each.part * 100, 1)} %`), number: true, sort: (each) => each.part ?? 0 },
       { title: "For", cell: (each) => (each.better == null ? "" : h("b", { class: each.better ? "good" : "bad" }, each.better ? "the better" : "the worse")) },
-    ], (each) => each.name, { empty: "Nothing differs." });
+    ], (each) => each.name, { empty: "No differences." });
     rows.frame(all.filter((/** @type {any} */ each) => each.before !== each.after));
     return h("section", { class: "card" }, rows);
   }
@@ -102,7 +102,7 @@ export function mount(root, page) {
 
   async function choices() {
     const runs = (await list("infer/v1/reports?filter=experiment%3Drun", page.signal)).filter((each) => `${each.project}/${each.name}` !== key);
-    fill(choice, h("option", { value: "" }, runs.length ? "nothing" : "no other run is kept"), runs.map((each) => h("option", { value: `${each.project}/${each.name}` }, each.project === project ? each.name : `${each.project}/${each.name}`)));
+    fill(choice, h("option", { value: "" }, runs.length ? "nothing" : "no other run is stored"), runs.map((each) => h("option", { value: `${each.project}/${each.name}` }, each.project === project ? each.name : `${each.project}/${each.name}`)));
     choice.value = other;
   }
 

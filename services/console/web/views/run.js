@@ -1,5 +1,5 @@
 // @ts-check
-// One run of a scenario: its phases, what was done and seen in order, what was expected, and the verdict.
+// One run of a scenario: its phases, its log, its expectations, and the verdict.
 import { call, get } from "../core/api.js";
 import { h, fill, say, sync } from "../parts/dom.js";
 import { action, command, notAdmin } from "../parts/action.js";
@@ -21,12 +21,12 @@ export function mount(root, page) {
   const problem = h("p", { class: "problem", role: "alert" });
   const entries = h("ol", { class: "timeline" });
   const replay = h("div", {});
-  const stop = action(() => ({ label: "Stop", danger: true, off: notAdmin() || (run && run.state !== "Completed" ? "" : "It is over"), does: "It is rolled back and ends.", command: `matrixctl scenario stop ${name}`, run: () => call("POST", `compute/v1/scenario-runs/${name}:stop`), done: () => void look() }));
+  const stop = action(() => ({ label: "Stop", danger: true, off: notAdmin() || (run && run.state !== "Completed" ? "" : "It has ended"), does: "The run is rolled back and ends.", command: `matrixctl scenario stop ${name}`, run: () => call("POST", `compute/v1/scenario-runs/${name}:stop`), done: () => void look() }));
   const phases = table("Phases", [{ title: "Phase", cell: (each) => each.name }, { title: "Began", cell: (each) => clock(each.startedAt) }, { title: "Ended", cell: (each) => clock(each.finishedAt) }], (each) => each.name);
   const outcomes = table("Expected", [
     { title: "Held", cell: (each) => h("b", { class: each.passed ? "good" : "bad" }, each.passed ? "✓" : "×") }, { title: "What", cell: (each) => each.name },
     { title: "After", cell: (each) => (each.seconds === undefined ? "–" : duration(each.seconds)), number: true }, { title: "Within", cell: (each) => duration(each.withinS), number: true }, { title: "Seen", cell: (each) => each.message },
-  ], (each) => each.name, { empty: "Nothing is decided yet." });
+  ], (each) => each.name, { empty: "No results yet." });
   const body = h("div", { class: "stack", hidden: true }, h("section", { class: "card stack" }, verdict, message, stop, replay),
     h("div", { class: "columns" }, h("section", { class: "card" }, phases), h("section", { class: "card" }, outcomes)), h("section", { class: "card stack", aria: { labelledby: "happened" } }, h("h2", { id: "happened" }, "What happened"), entries));
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, heading, state), problem, body));
@@ -41,7 +41,7 @@ export function mount(root, page) {
     }
     say(heading, run.title || run.scenario || name);
     state.update(run.state);
-    say(verdict, run.verdict ? `Verdict: ${run.verdict}` : run.phase ? `Now: ${run.phase}` : "It waits for its turn");
+    say(verdict, run.verdict ? `Verdict: ${run.verdict}` : run.phase ? `Now: ${run.phase}` : "Queued");
     verdict.className = `verdict ${run.verdict === "PASS" ? "good" : run.verdict ? "bad" : ""}`;
     say(message, run.message ?? "");
     phases.frame(run.phases ?? []);

@@ -1,5 +1,5 @@
 // @ts-check
-// What a served model does right now: latencies, throughput, pools, cache, and what the autoscaler decided and why.
+// A served model right now: latencies, throughput, pools, cache, and the autoscaler's decisions with their reasons.
 import { at, call, get, list } from "../core/api.js";
 import { setQuery } from "../core/router.js";
 import { h, fill, say, set, link, sync } from "../parts/dom.js";
@@ -20,20 +20,20 @@ export function mount(root, page) {
   /** @type {Record<string, (number | null)[]>} */
   let history = {};
   const pick = h("div", { class: "toolbar", role: "group", aria: { label: "Deployments" } });
-  const none = h("p", { class: "muted" }, "No model is served. This serves one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
+  const none = h("p", { class: "muted" }, "No model is being served. To serve one: ", h("code", {}, "kubectl apply -f examples/deepseek-r1.yaml"));
   const state = chip("");
   const figures = h("dl", { class: "figures" });
   const pools = h("dl", { class: "facts" });
   const charts = {
     tokens: lineChart("Tokens per second", "tokens/s"), perNpu: lineChart("Tokens per second and NPU", "tokens/s", 1), ttft: lineChart("Time to first token, P90", "ms"), tpot: lineChart("Time per output token, P90", "ms", 1),
-    cache: lineChart("Prompt tokens found in the cache", "%", 1), queue: lineChart("Requests that wait", "requests"),
+    cache: lineChart("Prompt tokens found in the cache", "%", 1), queue: lineChart("Waiting requests", "requests"),
   };
   const policies = h("div", { class: "stack" });
   const rate = h("input", { type: "number", id: "rate", min: "0.1", step: "0.1", value: "20", required: true });
   const load = action(() => ({
-    label: deployment?.load ? "End the load" : "Put load on it", danger: false,
+    label: deployment?.load ? "Stop the load" : "Start load", danger: false,
     off: notEditor() || (!deployment ? "There is no deployment" : deployment.load ? "" : unfit(rate)),
-    does: deployment?.load ? "The built-in generator of requests stops." : `The built-in generator sends ${rate.value} requests per emulated second.`,
+    does: deployment?.load ? "The built-in load generator stops." : `The built-in load generator sends ${rate.value} requests per emulated second.`,
     command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${quoted(`${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}`)}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${quoted(`${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}`)} -d '{"requestsPerSecond": ${rate.value}}'`,
     run: () => call(deployment.load ? "DELETE" : "PUT", at("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
   }));
@@ -41,11 +41,11 @@ export function mount(root, page) {
   const body = h("div", { class: "stack" }, figures, h("div", { class: "charts" }, Object.values(charts)),
     h("div", { class: "columns" }, h("section", { class: "card stack", aria: { labelledby: "pools" } }, h("h2", { id: "pools" }, "Pools"), pools),
       h("section", { class: "card stack", aria: { labelledby: "load" } }, h("h2", { id: "load" }, "Load"), h("div", { class: "toolbar" }, h("label", { for: "rate" }, "Requests per second"), rate), load)),
-    h("section", { class: "card stack", aria: { labelledby: "policies" } }, h("h2", { id: "policies" }, "What the autoscaler decided"), policies));
+    h("section", { class: "card stack", aria: { labelledby: "policies" } }, h("h2", { id: "policies" }, "Autoscaler decisions"), policies));
   const problem = h("p", { class: "problem", role: "alert" });
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, "Serving"), state), problem, none, pick, body));
 
-  /** Nothing of the one before is shown meanwhile. @param {string} key */
+  /** Select a deployment and clear what is shown of the one before. @param {string} key */
   function choose(key) {
     chosen = key;
     history = {};
@@ -73,7 +73,7 @@ export function mount(root, page) {
       if (asked !== chosen) return; // another was chosen meanwhile
       if (statistics) draw(statistics);
       const found = await list("compute/v1/scaling-policies", page.signal);
-      if (!found.length) fill(policies, h("p", { class: "muted" }, "No scaling policy looks at any of this. This makes one: ", h("code", {}, "kubectl apply -f examples/scaling-policy.yaml")));
+      if (!found.length) fill(policies, h("p", { class: "muted" }, "No scaling policies. To create one: ", h("code", {}, "kubectl apply -f examples/scaling-policy.yaml")));
       else sync(policies, found, (each) => `${each.project}/${each.name}`, policyItem);
       say(problem, "");
     } catch (wrong) {

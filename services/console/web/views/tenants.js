@@ -1,5 +1,5 @@
 // @ts-check
-// Projects: what each may have, what it has, and what its models used.
+// Projects: quota, resources held, and model usage of each.
 import { call, list } from "../core/api.js";
 import { live } from "../core/live.js";
 import { h, fill, say, set, link } from "../parts/dom.js";
@@ -18,11 +18,11 @@ export function mount(root, page) {
     { title: "NPUs", cell: (each) => number(each.npus), number: true, sort: (each) => each.npus },
     { title: "Quota", cell: (each) => (each.quota === undefined ? "none" : number(each.quota)), number: true },
     { title: "Used", cell: (each) => (each.quota ? meter(each.used, each.quota) : "") },
-  ], (each) => each.project, { empty: "No project holds anything.", quiet: true });
+  ], (each) => each.project, { empty: "No project has any resources.", quiet: true });
   const project = h("input", { id: "project", pattern: "[a-z0-9](?:[a-z0-9\\-]*[a-z0-9])?", required: true, value: "default", autocomplete: "off" });
   const npus = h("input", { id: "quota", type: "number", min: "0", step: "1", value: "64", required: true });
   const quota = action(() => ({
-    label: "Set the quota", off: notAdmin() || (project.checkValidity() ? "" : "A project's name: small letters, digits and dashes") || unfit(npus), does: `${project.value} may have ${npus.value} NPUs, spares among them. What it has already it keeps.`,
+    label: "Set the quota", off: notAdmin() || (project.checkValidity() ? "" : "Project name: lowercase letters, digits and dashes") || unfit(npus), does: `${project.value} may have ${npus.value} NPUs, spares included. It keeps what it already has.`,
     command: `matrixctl quota set ${project.value} --npus ${npus.value}`, run: () => call("PUT", `resource/v1/quotas/${project.value}`, { npus: Number(npus.value) }), done: () => void look(),
   }));
   for (const input of [project, npus]) input.addEventListener("input", () => quota.frame());
@@ -31,7 +31,7 @@ export function mount(root, page) {
     { title: "Key", cell: (each) => each.key }, { title: "Requests", cell: (each) => number(each.requests), number: true, sort: (each) => each.requests },
     { title: "Prompt tokens", cell: (each) => number(each.promptTokens), number: true, sort: (each) => each.promptTokens }, { title: "of them cached", cell: (each) => number(each.cachedTokens), number: true },
     { title: "Completion tokens", cell: (each) => number(each.completionTokens), number: true, sort: (each) => each.completionTokens },
-  ], (each) => each.name, { empty: "Nobody asked a model anything." });
+  ], (each) => each.name, { empty: "No model has been used." });
   fill(root, h("div", { class: "stack" }, h("h1", {}, "Tenants"), problem, h("section", { class: "card" }, projects),
     h("section", { class: "card stack", aria: { labelledby: "set" } }, h("h2", { id: "set" }, "Quota"), h("div", { class: "fields" }, h("div", { class: "field" }, h("label", { for: "project" }, "Project"), project), h("div", { class: "field" }, h("label", { for: "quota" }, "NPUs at most"), npus)), quota), h("section", { class: "card" }, usage)));
   /** @type {any[]} */
