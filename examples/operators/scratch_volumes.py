@@ -1,8 +1,8 @@
 """Scratch volumes: the operator of Kopf's tutorial, as an example of how to test an operator.
 
 A ScratchVolume asks for a PersistentVolumeClaim of some size. The operator creates it, grows it with the ScratchVolume,
-refuses to shrink it, and shows the result in the status. The ScratchVolume owns the claim, which is deleted with it. Run
-the operator with `kopf run scratch_volumes.py`; docs/how-to/test-your-operator.md shows how to test it.
+refuses to shrink it, and shows the result in the status. The ScratchVolume owns the claim, which is deleted with it.
+Run the operator with `kopf run scratch_volumes.py`; docs/how-to/test-your-operator.md shows how to test it.
 """
 
 from __future__ import annotations
