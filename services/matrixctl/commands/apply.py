@@ -55,7 +55,7 @@ def put(
             help="A kind as for `get`; the service refuses kinds that cannot be put.", autocompletion=completion.nouns
         ),
     ],
-    name: Annotated[str, typer.Argument(help="Which one.", autocompletion=completion.resources)],
+    name: Annotated[str, typer.Argument(help="Name of the resource.", autocompletion=completion.resources)],
     file: Annotated[
         Path, typer.Option("--filename", "-f", help="The resource's fields, YAML or JSON; `-` for standard input.")
     ],
@@ -245,7 +245,7 @@ def fault_list(stack: OnStack, output: Output = Form.TABLE) -> None:
 def fault_clear(
     stack: OnStack,
     name: Annotated[
-        str | None, typer.Argument(help="Which one.", autocompletion=completion.of("injected-faults"))
+        str | None, typer.Argument(help="Name of the fault.", autocompletion=completion.of("injected-faults"))
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Clear all.")] = False,
 ) -> None:

@@ -1,7 +1,7 @@
 """Declaration of commands: the words of a command, and a function whose parameters are its arguments and options.
 
     @command("traffic remove")
-    def remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Which one.")]) -> None: ...
+    def remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Name of the load.")]) -> None: ...
 
 A parameter whose type is a dataclass holds options that several commands share: its fields are the options, and the
 function receives them as one object.

@@ -39,7 +39,10 @@ def test_a_node_is_cordoned_and_uncordoned(here: TestClient, capsys: pytest.Capt
 
 
 def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (0, "sn0-c03 is Drained; nothing is placed there\n")
+    assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (
+        0,
+        "sn0-c03 is Drained; nothing is placed there\n",
+    )
     assert ctl(capsys, "domain open sn0-c03") == (0, "sn0-c03 is Open\n")
     assert ctl(capsys, "supernode add sn1") == (
         0,

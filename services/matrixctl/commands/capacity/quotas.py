@@ -22,8 +22,8 @@ group("allocation", "Allocations, whoever requested them. `get allocations` list
 Whose = Annotated[
     str, typer.Argument(help="The project; `default` is the one used when none is given.", autocompletion=of("quotas"))
 ]
-Allocation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("allocations"))]
-Reservation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("reservations"))]
+Allocation = Annotated[str, typer.Argument(help="Name of the allocation.", autocompletion=of("allocations"))]
+Reservation = Annotated[str, typer.Argument(help="Name of the reservation.", autocompletion=of("reservations"))]
 
 
 @command("quota set")

@@ -19,7 +19,7 @@ from services.matrixctl.output.screen import Form, in_words, say
 
 group("report", "Experiment reports kept on the stack. `get reports` lists them, `--keep NAME` keeps one.")
 
-Report = Annotated[str, typer.Argument(help="Which report.", autocompletion=of("reports"))]
+Report = Annotated[str, typer.Argument(help="Name of the report.", autocompletion=of("reports"))]
 
 
 @command("report keep")
@@ -66,7 +66,7 @@ def report_show(
 def report_compare(
     stack: OfProject,
     before: Report,
-    after: Annotated[str, typer.Argument(help="Another one.", autocompletion=of("reports"))],
+    after: Annotated[str, typer.Argument(help="Name of the other report.", autocompletion=of("reports"))],
     output: Output = Form.TABLE,
 ) -> None:
     """Compare two kept reports of `experiment run`."""

@@ -108,7 +108,7 @@ def what_if(
 def compare(
     keeping: Keeping,
     before: Annotated[Path, typer.Argument(help="A report written by -o json.")],
-    after: Annotated[Path, typer.Argument(help="Another one.")],
+    after: Annotated[Path, typer.Argument(help="Another such report.")],
     html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:

@@ -124,8 +124,8 @@ def _changes(stack: OfProject, kind: Noun, params: dict[str, str]) -> Iterator[t
 @command("describe")
 def describe(
     stack: OfProject,
-    noun: Annotated[str, typer.Argument(help="As for get.", autocompletion=nouns)],
-    name: Annotated[str, typer.Argument(help="Which one.", autocompletion=resources)],
+    noun: Annotated[str, typer.Argument(help="A kind as for `get`.", autocompletion=nouns)],
+    name: Annotated[str, typer.Argument(help="Name of the resource.", autocompletion=resources)],
     output: Output = Form.TABLE,
 ) -> None:
     """Show one resource in full: its fields, conditions, members and events."""

@@ -49,7 +49,7 @@ def record_stop(
 
 @command("replay")
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording to replay.")],
     state: Annotated[
         Path | None,
         typer.Option(

@@ -89,7 +89,7 @@ def _document(file: Path, manifest: Any) -> dict[str, Any]:
 @command("restore")
 def restore(
     stack: OnStack,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A snapshot.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The snapshot to restore.")],
     stopped: Annotated[bool, typer.Option("--stopped", help="Leave the stack stopped.")] = False,
     discard: Annotated[bool, typer.Option("--discard", help="Keep no snapshot of the replaced state.")] = False,
 ) -> None:

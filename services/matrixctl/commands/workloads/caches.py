@@ -20,7 +20,7 @@ from services.matrixctl.output.screen import Form, in_words, say
 
 group("cache", "Context and model caches of deployments. `describe deployment NAME` shows their memory.")
 
-Deployment = Annotated[str, typer.Argument(help="Which deployment.", autocompletion=of("deployments"))]
+Deployment = Annotated[str, typer.Argument(help="Name of the deployment.", autocompletion=of("deployments"))]
 
 BLOCKS_AT_ONCE = 8_000
 """Blocks per request; the body stays well below 1 MiB."""

@@ -23,8 +23,8 @@ group(
     "lists all, `describe operation NAME` shows the steps of one.",
 )
 
-Instance = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("instances"))]
-Operation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("operations"))]
+Instance = Annotated[str, typer.Argument(help="Name of the instance.", autocompletion=of("instances"))]
+Operation = Annotated[str, typer.Argument(help="Name of the operation.", autocompletion=of("operations"))]
 Service = Annotated[str | None, typer.Option("--service", help="Only of this service: compute, link or resource.")]
 DrainName = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of("workflow-drains"))]
 POWERS = {"stop": "Off", "start": "On"}

@@ -54,7 +54,7 @@ def traffic_list(stack: OfProject, output: Output = Form.TABLE) -> None:
 
 
 @command("traffic remove")
-def traffic_remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Which one.")]) -> None:
+def traffic_remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Name of the load.")]) -> None:
     """Remove a load."""
     stack.client.call("agents", "DELETE", at("traffic", name))
     say(f"load {name} removed")
