@@ -1,9 +1,8 @@
-"""Scratch volumes: an operator as one writes it after Kopf's tutorial, to show how it is tested.
+"""Scratch volumes: the operator of Kopf's tutorial, as an example of how to test an operator.
 
-A ScratchVolume asks for a PersistentVolumeClaim of some size. The operator makes it, lets it grow when the
-ScratchVolume does, refuses to let it shrink, and says in the status what there is. The claim belongs to the
-ScratchVolume and goes with it. Run it with `kopf run scratch_volumes.py`; how it is
-tested is in docs/how-to/test-your-operator.md.
+A ScratchVolume asks for a PersistentVolumeClaim of some size. The operator creates it, grows it with the ScratchVolume,
+refuses to shrink it, and shows the result in the status. The ScratchVolume owns the claim, which is deleted with it.
+Run the operator with `kopf run scratch_volumes.py`; docs/how-to/test-your-operator.md shows how to test it.
 """
 
 from __future__ import annotations
@@ -50,20 +49,20 @@ DEFINITION: dict[str, Any] = {
 
 @kopf.on.login()  # type: ignore[arg-type]
 def log_in(**given: Any) -> kopf.ConnectionInfo | None:
-    """As KUBECONFIG says now, which may be other than when this file was imported."""
+    """Log in by KUBECONFIG as it is now; it may have changed since this file was imported."""
     return kopf.login_with_kubeconfig(**given)
 
 
 @kopf.on.startup()  # type: ignore[arg-type]
 def configure(settings: kopf.OperatorSettings, **_: Any) -> None:
-    """The client of the claims finds the cluster as Kopf does."""
+    """Make the client for claims use the same cluster as Kopf."""
     kubernetes.config.load_kube_config(os.environ.get("KUBECONFIG"))
     settings.posting.enabled = False
 
 
 @kopf.on.create(GROUP, VERSION, PLURAL)  # type: ignore[arg-type]
 def make_claim(spec: kopf.Spec, name: str | None, namespace: str | None, **_: Any) -> dict[str, Any]:
-    """What is returned, Kopf writes into the status under the function's name."""
+    """Kopf writes the returned value into the status, under the name of this function."""
     claim = {
         "apiVersion": "v1",
         "kind": "PersistentVolumeClaim",
@@ -79,7 +78,7 @@ def make_claim(spec: kopf.Spec, name: str | None, namespace: str | None, **_: An
 def grow_claim(
     old: int, new: int, name: str | None, namespace: str | None, patch: kopf.Patch, **_: Any
 ) -> dict[str, Any]:
-    """A claim cannot shrink: the status says so, and nothing is tried again."""
+    """A claim cannot shrink: the status says so, and the change is not retried."""
     if new < old:
         patch.status["refused"] = f"cannot shrink from {old} to {new} GiB"
         raise kopf.PermanentError(f"cannot shrink from {old} to {new} GiB")

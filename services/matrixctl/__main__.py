@@ -7,8 +7,8 @@ from services.chassis.unused_modules import leave_out
 
 
 def run() -> None:
-    """Run what the command line says, and end with its exit code."""
-    gc.disable()  # nothing that is loaded now will ever be garbage; to look for it took a tenth of the start
+    """Run the command line and exit with its code."""
+    gc.disable()  # modules loaded now never become garbage; collecting took a tenth of the start-up time
     leave_out()
     build_when_used()
     from services.matrixctl.main import run as run_command  # after: it declares all models

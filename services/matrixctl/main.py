@@ -1,6 +1,7 @@
-"""matrixctl: one command line over the whole stack.
+"""matrixctl: the command line of the whole stack.
 
-A refusal is one line on standard error that gives the reason, and an exit code a script can use; a traceback is a bug.
+An error is one line on standard error that starts with its reason, and an exit code that scripts can use; a traceback
+is a bug.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from services.matrixctl.commands.running import bundle, clock, console, demo, re
 from services.matrixctl.commands.workloads import caches, instances, traffic
 from services.matrixctl.output.screen import EXIT_OUTPUT_CLOSED, EXIT_USAGE, NotAccessible, refuse
 
-EPILOG = """Exit codes: 0 done; 1 refused or failed; 2 wrong use, or a command of a later version; 3 the stack is not
-running or does not answer; 130 interrupted; 141 standard output was closed before all was printed."""
+EPILOG = """Exit codes: 0 success; 1 refused or failed; 2 usage error, or a command of a later version; 3 the stack is
+not running or does not answer; 130 interrupted; 141 standard output was closed before everything was printed."""
 
 MODULES = (
     stack,
@@ -56,14 +57,14 @@ MODULES = (
     clock,
     bundle,
 )
-"""With commands, in the order in which help shows them."""
+"""The modules that declare commands, in the order of help."""
 
 
 def app(word: str = "") -> typer.Typer:
-    """matrixctl with all its commands, or with those that begin with this word, where there are any."""
+    """Return matrixctl with all its commands, or, if any command begins with `word`, with only those."""
     made = typer.Typer(
         name="matrixctl",
-        help="Run an emulated CloudMatrix384 supernode and its control plane, and ask it things.",
+        help="Run an emulated CloudMatrix384 supernode with its control plane, and query and operate it.",
         epilog=EPILOG,
         no_args_is_help=True,
         context_settings={"help_option_names": ["-h", "--help"]},
@@ -84,16 +85,16 @@ def _options(
         bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Show the version and exit.")
     ] = False,
 ) -> None:
-    """Of matrixctl itself."""
+    """Options of matrixctl itself."""
 
 
 def run(arguments: list[str] | None = None) -> None:
-    """The console script: the app, with refusals printed instead of raised."""
+    """Run the command line: the entry point of the console script. Errors are printed, not raised."""
     code = _code_of(arguments)
     try:
-        sys.stdout.flush()  # here, where what fails can be said; the interpreter would only mutter
+        sys.stdout.flush()  # here, where a failure can be reported; at exit the interpreter only warns
     except BrokenPipeError:
-        _drop_output()  # all was done, and nobody wants to know
+        _drop_output()  # the work is done, and the reader has gone
     except OSError as wrong:
         _drop_output()
         code = refuse(_not_accessible(wrong))
@@ -101,18 +102,17 @@ def run(arguments: list[str] | None = None) -> None:
 
 
 def _code_of(arguments: list[str] | None) -> int:
-    """Run it; returns the exit code that its end deserves."""
+    """Run the command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
         app(*words[:1])(arguments)
     except SystemExit as end:
-        # Rich and Typer end so in the middle of what they print; who read it has left, and it may be half done.
+        # Rich and Typer exit like this when the reader closes the pipe; the command may be half done.
         closed = isinstance(end.__context__, BrokenPipeError)
         return EXIT_OUTPUT_CLOSED if closed else end.code if isinstance(end.code, int) else int(end.code is not None)
     except InvalidField as wrong:
         code = refuse(wrong)
-        # A flag (--role) or an argument (NOUN) of ours that makes no sense is wrong use; a field of a request is a
-        # refusal.
+        # An invalid option (--role) or argument (NOUN) is a usage error; an invalid field of a request is a refusal.
         field = wrong.field or ""
         return EXIT_USAGE if field.startswith("--") or field.partition(",")[0].isupper() else code
     except MatrixError as refused:
@@ -129,7 +129,7 @@ def _not_accessible(wrong: OSError) -> NotAccessible:
 
 
 def _drop_output() -> None:
-    """What could not be written is not tried again at the interpreter's end."""
+    """Redirect standard output to the null device, so that the interpreter does not flush it again at exit."""
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())
     os.close(nowhere)

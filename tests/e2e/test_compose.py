@@ -44,5 +44,5 @@ def test_a_story_holds_on_containers(
     assert code == 0, seen.out + seen.err[-6000:]
     with capfd.disabled():
         print("\n".join(line for line in seen.out.splitlines() if "ready in" in line))
-    assert "every step held" in seen.out
+    assert "every step succeeded" in seen.out
     assert run(*command, "ps", "-q").strip() == "", "a container is left"

@@ -49,7 +49,7 @@ def test_a_demo_tells_every_step_and_leaves_nothing_running(
     assert code == 0, text
     for step in STORIES[name].steps:
         assert step.title in text
-    assert "every step held" in text
+    assert "every step succeeded" in text
     assert not look(Folder(tmp_path / "demo")).running
 
 

@@ -106,7 +106,7 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: 
     )  # fmt: skip
     assert story.returncode == 0, story.stdout[-3000:] + story.stderr[-3000:]
     assert [step.title for step in FAILOVER.steps if step.title not in story.stdout] == []
-    assert "every step held" in story.stdout
+    assert "every step succeeded" in story.stdout
     assert not look(Folder(tmp_path / "state")).running
     plugin = subprocess.run(
         [str(python), "-m", "pytest", "--fixtures", "-q"], cwd=elsewhere, env=CLEAN, capture_output=True, text=True, check=False

@@ -262,7 +262,7 @@ def test_a_recording_is_replayed_on_real_processes(stack: RealStack, tmp_path: P
     same = replayed(file, elsewhere)
     assert same.returncode == 0, same.stdout + same.stderr[-2000:]
     assert "compute PUT /v1/instances/short" in same.stdout
-    assert "each object in the same states" in same.stdout
+    assert "each object went through the same states" in same.stdout
     assert not look(Folder(elsewhere)).running
 
     refused = replayed(file, elsewhere)

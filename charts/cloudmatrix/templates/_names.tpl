@@ -1,4 +1,4 @@
-{{/* What things are called, and which labels they bear. */}}
+{{/* Names and labels. */}}
 
 {{- define "cloudmatrix.name" -}}
 {{- default .Chart.Name .Values.nameOverride | trunc 40 | trimSuffix "-" }}
@@ -10,7 +10,7 @@
 {{- default $name .Values.fullnameOverride | trunc 40 | trimSuffix "-" }}
 {{- end }}
 
-{{/* Labels of everything: (list $ "component"). */}}
+{{/* Labels of every object: (list $ "component"). */}}
 {{- define "cloudmatrix.labels" -}}
 {{- $root := index . 0 -}}
 {{ include "cloudmatrix.podLabels" . }}
@@ -18,7 +18,7 @@ app.kubernetes.io/managed-by: {{ $root.Release.Service }}
 helm.sh/chart: {{ printf "%s-%s" $root.Chart.Name $root.Chart.Version | replace "+" "_" }}
 {{- end }}
 
-{{/* Labels of pods, which need not start anew for another version of the chart: (list $ "component"). */}}
+{{/* Labels of pods, without the chart's version, so that a new one does not restart them: (list $ "component"). */}}
 {{- define "cloudmatrix.podLabels" -}}
 {{- $root := index . 0 -}}
 {{ include "cloudmatrix.selector" . }}
@@ -26,7 +26,7 @@ app.kubernetes.io/version: {{ $root.Chart.AppVersion | quote }}
 app.kubernetes.io/part-of: cloudmatrix
 {{- end }}
 
-{{/* The labels pods are found by, which never change: (list $ "component"). */}}
+{{/* Selector labels, which never change: (list $ "component"). */}}
 {{- define "cloudmatrix.selector" -}}
 {{- $root := index . 0 -}}
 app.kubernetes.io/name: {{ include "cloudmatrix.name" $root }}
@@ -65,7 +65,7 @@ labels:
 {{- default .Release.Namespace .Values.operator.leaseNamespace }}
 {{- end }}
 
-{{/* What is kept when the release goes, because volumes are kept that belong to it. */}}
+{{/* Annotation of objects that are kept on uninstall, because they belong to volumes that are kept. */}}
 {{- define "cloudmatrix.keep" -}}
 {{- if and .Values.persistence.enabled .Values.persistence.retain }}
 annotations:

@@ -1,7 +1,7 @@
 {{/*
-The processes that run, from files/processes.yaml, which is printed from the catalogue. Each carries the values that
-bear its name. A process that calls one that does not run is refused here, before anything is installed, unless it can do without
-it; the embedded Kubernetes API is the exception, since the cluster's own takes its place.
+The enabled processes, from files/processes.yaml, which is generated from the catalogue, each with the values of its name.
+A process that calls a disabled one is refused here, before anything is installed, unless it can do without; the embedded
+Kubernetes API is an exception, since the cluster's own takes its place.
 */}}
 {{- define "cloudmatrix.processes" -}}
 {{- $running := list }}
@@ -95,7 +95,7 @@ it; the embedded Kubernetes API is the exception, since the cluster's own takes 
 {{- end }}
 {{- end }}
 
-{{/* What every container of ours may do: nothing but its work. */}}
+{{/* Security context of every container: no privileges. */}}
 {{- define "cloudmatrix.confined" -}}
 allowPrivilegeEscalation: false
 readOnlyRootFilesystem: true
@@ -112,7 +112,7 @@ fsGroupChangePolicy: OnRootMismatch
 seccompProfile: {type: RuntimeDefault}
 {{- end }}
 
-{{/* Where a pod may run. */}}
+{{/* Node selector, tolerations and affinity of a pod. */}}
 {{- define "cloudmatrix.placement" -}}
 {{- with .Values.image.pullSecrets }}
 imagePullSecrets:

@@ -1,6 +1,6 @@
-// Members keeps a ConfigMap beside every CloudMatrixInstance that lists the nodes serving it, by rank, so that a program
-// in the cluster can find them without rights on CloudMatrixInstances. It is an operator as a user would write one with
-// controller-runtime; how it is tested against an emulated supernode is in docs/how-to/test-your-operator.md.
+// Members keeps a ConfigMap beside every CloudMatrixInstance that lists its nodes by rank, so that a program in the
+// cluster can find them without rights on CloudMatrixInstances. It is an example of an operator written with
+// controller-runtime; docs/how-to/test-your-operator.md shows how to test it against an emulated supernode.
 package main
 
 import (
@@ -30,7 +30,7 @@ func newInstance() *unstructured.Unstructured {
 
 type reconciler struct{ client.Client }
 
-// Reconcile writes down the members of one instance. The ConfigMap is owned by the instance and goes with it.
+// Reconcile writes the members of one instance. The instance owns the ConfigMap, which is deleted with it.
 func (r reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Result, error) {
 	instance := newInstance()
 	if err := r.Get(ctx, request.NamespacedName, instance); err != nil {
@@ -51,7 +51,7 @@ func (r reconciler) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.R
 	return ctrl.Result{}, err
 }
 
-// nodesOf is the nodes of an instance by rank, without its spares.
+// nodesOf returns the nodes of an instance by rank, without spares.
 func nodesOf(instance *unstructured.Unstructured) []string {
 	listed, _, _ := unstructured.NestedSlice(instance.Object, "status", "members")
 	ranks := map[string]int64{}
@@ -82,7 +82,7 @@ func isReady(instance *unstructured.Unstructured) bool {
 
 func run() error {
 	ctrl.SetLogger(zap.New())
-	config, err := ctrl.GetConfig() // as KUBECONFIG says
+	config, err := ctrl.GetConfig() // from KUBECONFIG
 	if err != nil {
 		return err
 	}

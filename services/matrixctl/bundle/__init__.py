@@ -1,1 +1,1 @@
-"""`matrixctl bundle`: what a report of a fault needs, in one file and without secrets."""
+"""`matrixctl bundle`: what a bug report needs, in one file and without secrets."""

@@ -55,7 +55,7 @@ KUBERNETES = {
 
 
 class Bundle:
-    """What is collected, one member after the other. `tell` hears what is being read."""
+    """Collects the members of a bundle one after the other; calls `tell` with what it is reading."""
 
     def __init__(self, folder: Folder, log_bytes: int, tell: Callable[[str], object]) -> None:
         self._folder = folder
@@ -65,7 +65,7 @@ class Bundle:
         self.missing: dict[str, str] = {}
 
     def write(self, file: Path) -> int:
-        """Write the bundle; how many members it has. The file is its owner's alone. Raises OSError."""
+        """Write the bundle, readable only by its owner; returns the number of members. Raises OSError."""
         members = 0
         draft = file.with_name(f".{file.name}.new")
         try:
@@ -129,11 +129,11 @@ class Bundle:
             yield from self._try(f"{kind} of Kubernetes", f"kubernetes/{kind}.json", partial(_objects, cluster, path))
 
     def _try(self, what: str, name: str, read: Callable[[], str]) -> Iterator[tuple[str, str]]:
-        """The member, or a line in the manifest that says why there is none."""
+        """Yield the member, or record in the manifest why it is missing."""
         self._tell(what)
         try:
             text = read()
-        except Exception as wrong:  # whatever is amiss is what a bundle is made for
+        except Exception as wrong:  # a bundle is made when something is wrong, so no error may stop it
             self.missing[name] = getattr(wrong, "message", "") or f"{type(wrong).__name__}: {wrong}"
         else:
             yield name, text
@@ -152,7 +152,7 @@ def _objects(cluster: Cluster, path: str) -> str:
 
 
 def _end_of(log: Path, most: int) -> str:
-    """The last so many bytes, from the beginning of a line."""
+    """The last bytes of a file, starting at the beginning of a line."""
     with log.open("rb") as file:
         size = file.seek(0, 2)
         file.seek(max(0, size - most))

@@ -1,4 +1,4 @@
-"""Takes secrets out of texts before they leave the machine.
+"""Removes secrets from texts before they leave the machine.
 
 What is secret is known twice over: by value, every token, key and password that the state folder has; and by shape,
 what looks like a bearer token, a private key or a password in a URL, wherever it came from.
@@ -24,9 +24,9 @@ SHAPES = (
     re.compile(r'(?i)(?<=password["\']: ["\'])[^"\']+'),
 )
 SHORTEST = 8
-"""Characters: a shorter value would be found in words that are no secrets."""
+"""Minimum length in characters: a shorter value would also match ordinary words."""
 WORDS = re.compile(r"[A-Za-z0-9._~+/=-]{16,}")
-"""What might be a secret of a file that nobody can read."""
+"""Matches possible secrets in a damaged file."""
 SECRET_ENDINGS = ("-token", ".key", ".pem")
 DIGEST_CHARS = 64
 TOKEN_FILE_SECRETS = frozenset(("token", "signingKey"))
@@ -34,7 +34,7 @@ KUBECONFIG_SECRETS = frozenset(("token", "client-key-data", "password", "client-
 
 
 class Redactor:
-    """Replaces each secret by `***`, and counts how many it found."""
+    """Replaces each secret by `***` and counts them."""
 
     def __init__(self, secrets: set[str]) -> None:
         self._values = sorted((value for value in secrets if len(value) >= SHORTEST), key=len, reverse=True)
@@ -51,8 +51,8 @@ class Redactor:
 
 
 def secrets_of(folder: Path) -> set[str]:
-    """Every token, key and password that a state folder has, those of its containers included. Of a file of secrets
-    that is damaged, every word that might be one."""
+    """Every token, key and password in a state folder, including those of its containers. Of a damaged file of secrets,
+    every word that might be one."""
     return {value.strip() for file in folder.rglob("*") for value in _values(file) if value.strip()}
 
 
@@ -91,7 +91,7 @@ def _values_in(name: str, text: str) -> Iterator[str]:
 
 
 def _named(value: Any, names: frozenset[str]) -> Iterator[str]:
-    """Texts under one of these names, however deep."""
+    """Texts under one of these keys, at any depth."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if key in names and isinstance(inner, str):

@@ -1,4 +1,4 @@
-"""How commands reach a stack: its services and its Kubernetes API.
+"""Clients of a stack's services and of its Kubernetes API.
 
 They print nothing.
 """

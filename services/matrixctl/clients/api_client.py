@@ -1,4 +1,4 @@
-"""How the command line reaches a running stack: where each service is, with which token, and calls that raise reasons.
+"""Client of a running stack: the address of each service, the token to use, and calls that raise errors by reason.
 
 Every subcommand that asks something starts here: `Reach.of(state)` reads the state folder, or says that nothing runs.
 """
@@ -30,14 +30,14 @@ OF_PROJECTS = {
     "infer": "deployments reports stuck usage usage-limits",
     "agents": "traffic",
 }
-"""Collections by service whose requests may name a project; the others are the machine's, and everybody's."""
+"""Collections, by service, whose requests may name a project; the others belong to the machine as a whole."""
 
 DEADLINE_WALL_S = 30.0
 ASK_AGAIN_WALL_S = 0.2
 
 
 def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
-    """The answer, asked for again as long while the service is away. Only for calls that may be repeated."""
+    """Call, retrying that long while the service is down. Only for calls that may be repeated."""
     until = time.monotonic() + patience_wall_s
     while True:
         try:
@@ -50,27 +50,27 @@ def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
 
 @dataclass
 class ApiClient:
-    """A running stack, seen from outside. `patience_wall_s`: how long a service that is away is asked again. `project`:
-    whose resources are meant where a request names none."""
+    """A running stack, seen from outside. `patience_wall_s`: how long to retry while a service is down. `project`: the
+    default for requests that name none."""
 
     folder: Folder
     stack: Stack
     patience_wall_s: float = 0.0
     project: str | None = None
     deadline_wall_s: float = DEADLINE_WALL_S
-    """How long an answer may take."""
+    """Timeout of a request."""
 
     @classmethod
     def of(cls, folder: Folder, project: str | None = None) -> ApiClient:
         stack = folder.read()
         if stack is None or not (stack.contained or folder.holders()):
-            raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
+            raise NotRunning(f"no stack runs in {folder.path}; start one with `matrixctl up --state {folder.path}`")
         return cls(folder, stack, project=project)
 
     def url(self, service: str) -> str:
         child = self.stack.children.get(service)
         if child is None:
-            raise NotRunning(f"{service} is not part of this stack (started with --only); it has no {service} process")
+            raise NotRunning(f"this stack has no {service} process; it was started with --only")
         return child.url
 
     def call(
@@ -83,8 +83,8 @@ class ApiClient:
         params: dict[str, Any] | None = None,
         if_match: str | None = None,
     ) -> dict[str, Any]:
-        """The JSON answer; raises the MatrixError the service names, Unavailable where it does not answer. `if_match`:
-        the etag of what is changed."""
+        """Call and return the JSON answer. Raises the MatrixError that the service names, or Unavailable if it does not
+        answer. `if_match`: the etag of the resource to change."""
         answer = self.fetch(service, path, params, method=method, body=body, if_match=if_match)
         found: dict[str, Any] = answer.json() if answer.content else {}
         return found
@@ -99,7 +99,7 @@ class ApiClient:
         body: Any = None,
         if_match: str | None = None,
     ) -> httpx.Response:
-        """The answer as it comes, in whatever form; raises the same. What is posted again makes nothing twice."""
+        """Call and return the raw answer; raises the same. Retried POSTs are idempotent."""
         import httpx
 
         headers = {"Idempotency-Key": uuid4().hex} if method == "POST" else {}
@@ -120,7 +120,7 @@ class ApiClient:
         return patiently(once, self.patience_wall_s)
 
     def list(self, service: str, path: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
-        """Every item of a collection, page after page."""
+        """Every item of a collection, from all pages."""
         items: list[dict[str, Any]] = []
         query: dict[str, Any] = {"pageSize": PAGE_SIZE, **(params or {})}
         while True:
@@ -131,14 +131,15 @@ class ApiClient:
             query["pageToken"] = page["nextPageToken"]
 
     def get(self, service: str, path: str) -> dict[str, Any] | None:
-        """One resource, None where there is none of that name."""
+        """One resource; None if it does not exist."""
         try:
             return self.call(service, "GET", path)
         except NotFound:
             return None
 
     def one(self, service: str, path: str, name: str, by_filter: bool) -> dict[str, Any]:
-        """The resource of that name, or `project/name`. Raises NotFound. `by_filter`: only its collection is served."""
+        """The resource `name`, or `project/name`. Raises NotFound. `by_filter`: the service serves only the
+        collection."""
         if not by_filter:
             return self.call(service, "GET", at(path.removeprefix("/v1/"), name))
         asked = {"filter": f"name={name_of(name)}"}
@@ -149,7 +150,8 @@ class ApiClient:
         raise NotFound(f"there is none named {name!r} in {path}", field="name")
 
     def watch(self, service: str, path: str, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-        """Changes as (ADDED | MODIFIED | DELETED, view), from the present state on, until the stream ends."""
+        """Yield changes as (ADDED | MODIFIED | DELETED, view), starting with the present state, until the stream
+        ends."""
         import httpx
 
         with self._client(service) as http:
@@ -167,7 +169,7 @@ class ApiClient:
                 raise Unavailable(f"{service} ended the watch: {wrong}") from wrong
 
     def _project(self, service: str, path: str) -> dict[str, str]:
-        """What says whose is meant, where something is anybody's."""
+        """The `project` parameter, for collections that have projects."""
         return {"project": self.project} if self.project and _is_of_projects(service, path) else {}
 
     def _client(self, service: str) -> httpx.Client:

@@ -1,4 +1,4 @@
-"""Collections as `get` names them: of which running services they are, and their resources from all of these."""
+"""Collections as `get` names them: the running services that serve each, and its resources from all of them."""
 
 from __future__ import annotations
 
@@ -10,13 +10,13 @@ from services.matrixctl.output.resource_kinds import Noun
 
 
 def served(client: ApiClient, kind: Noun) -> list[str]:
-    """The running services that have some."""
+    """The running services that serve the kind."""
     running = [each for each in (kind.service, *kind.others) if each in client.stack.children]
     return running if kind.others and running else [kind.service]
 
 
 def every(client: ApiClient, kind: Noun, filter: str | None = None) -> list[dict[str, Any]]:
-    """All resources of a kind, in its order."""
+    """All resources of a kind, in the kind's order."""
     params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
     views = [
         named(service, kind, view)
@@ -29,18 +29,18 @@ def every(client: ApiClient, kind: Noun, filter: str | None = None) -> list[dict
 
 
 def one(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
-    """The resource of that name, of whichever service has it. Raises NotFound."""
+    """The resource of that name, from whichever service has it. Raises NotFound."""
     service = owner(client, kind, name)
     return named(service, kind, client.one(service, kind.path, name, kind.whole))
 
 
 def owner(client: ApiClient, kind: Noun, name: str) -> str:
-    """The service that has the resource of that name; where none has, the first that might."""
+    """The service that has the resource; if none has, the first that serves the kind."""
     return owners(client, kind, name)[0]
 
 
 def owners(client: ApiClient, kind: Noun, name: str) -> list[str]:
-    """The services that have a resource of that name; where none has, the first that might."""
+    """The services that have a resource of that name; if none has, the first that serves the kind."""
     if not kind.others:
         return [kind.service]
     path = at(kind.path.removeprefix("/v1/"), name)
@@ -49,5 +49,5 @@ def owners(client: ApiClient, kind: Noun, name: str) -> list[str]:
 
 
 def named(service: str, kind: Noun, view: dict[str, Any]) -> dict[str, Any]:
-    """The view, with the service it is of where several have such."""
+    """The view, with its service if several serve the kind."""
     return {"service": service, **view} if kind.others else view

@@ -1,4 +1,4 @@
-"""The console's address with a way in."""
+"""The console's login link."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from services.matrixctl.clients.api_client import ApiClient
 
 
 def console_link(client: ApiClient) -> str:
-    """Logs in as the stack's administrator, once and within a minute; holds no token. Raises what the console refuses
-    with."""
+    """Create a link that logs in as the stack's administrator, once, within a minute; it contains no token. Raises the
+    console's errors."""
     code = client.call("console", "POST", "/login-links")["code"]
     return f"{client.url('console')}/#login={code}"

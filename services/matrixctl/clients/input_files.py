@@ -1,5 +1,5 @@
-"""YAML files that users name, read as Kubernetes reads them: a moment is a word, and NaN is no number. `-` is standard
-input.
+"""YAML files given by users, read as Kubernetes reads them: timestamps stay text, and NaN is not a number. `-` is
+standard input.
 
 What cannot be read, or holds what no request can carry, is refused with the option that named the file, before anything
 of it is sent.
@@ -22,7 +22,7 @@ _MOMENT = "tag:yaml.org,2002:timestamp"
 
 
 class _Loader(UsersLoader):
-    """Leaves moments as they are written: a request carries them as text."""
+    """Leaves timestamps as text, since requests carry them as text."""
 
 
 _Loader.yaml_implicit_resolvers = {
@@ -32,13 +32,13 @@ _Loader.yaml_implicit_resolvers = {
 
 
 def documents_in(file: Path, field: str = "--filename") -> list[Any]:
-    """The documents of a file but the empty ones. Raises InvalidField with that field, OSError."""
+    """The non-empty documents of a file. Raises InvalidField with that field, OSError."""
     try:
         found = [each for each in parse_documents(_text(file, field), _Loader) if each is not None]
         if not all(isfinite(number) for number in _numbers(found)):
-            raise InvalidField(f"{_named(file)} holds a number that is none, .nan or .inf", field=field)
+            raise InvalidField(f"{_named(file)} contains .nan or .inf, which are not numbers here", field=field)
     except (NotYaml, UnicodeDecodeError, RecursionError) as wrong:
-        raise InvalidField(f"{_named(file)} is no YAML: {wrong}", field=field) from wrong
+        raise InvalidField(f"{_named(file)} is not YAML: {wrong}", field=field) from wrong
     return found
 
 
@@ -55,15 +55,15 @@ def _named(file: Path) -> str:
 
 
 def mapping_in(file: Path, field: str = "--filename") -> dict[str, Any]:
-    """The only document of a file, which has fields. Raises the same."""
+    """The only document of a file, which must be a mapping. Raises the same."""
     found = documents_in(file, field)
     if len(found) != 1 or not isinstance(found[0], dict):
-        raise InvalidField(f"{_named(file)} is no YAML with one document of fields", field=field)
+        raise InvalidField(f"{_named(file)} is not a YAML file with one mapping", field=field)
     return found[0]
 
 
 def manifests_in(file: Path, field: str = "--filename") -> list[dict[str, Any]]:
-    """The objects of a manifest, those of a List among them. Raises the same, and where there is none."""
+    """The objects of a manifest, including those of a List. Raises the same, also if there is none."""
     found = list(_manifests(documents_in(file, field), file, field))
     if not found:
         raise InvalidField(f"there is no object in {_named(file)}", field=field)
@@ -76,8 +76,8 @@ def _manifests(documents: list[Any], file: Path, field: str) -> Iterator[dict[st
         if isinstance(items, list) and document.get("kind") == "List":
             yield from _manifests(items, file, field)
         elif not _is_manifest(document):
-            lacks = "an object has apiVersion, kind and metadata.name"
-            raise InvalidField(f"document {number} of {_named(file)} is no manifest: {lacks}", field=field)
+            lacks = "an object needs apiVersion, kind and metadata.name"
+            raise InvalidField(f"document {number} of {_named(file)} is not a manifest: {lacks}", field=field)
         else:
             yield document
 

@@ -1,4 +1,4 @@
-"""The Kubernetes API of a stack, as its owner uses it.
+"""The Kubernetes API of a stack, with its owner's credentials.
 
 It is asked over HTTPS with the kubeconfig's authority and token; `Cluster.last_command` says how a person would have
 typed what changed something.
@@ -33,19 +33,19 @@ NAMESPACE = "default"
 
 
 def cluster_of(folder: Folder) -> Cluster:
-    """The cluster of that stack. Raises NotRunning without a kubeconfig."""
+    """The stack's cluster. Raises NotRunning if there is no kubeconfig."""
     if not folder.kubeconfig.exists():
-        raise NotRunning(f"{folder.kubeconfig} is not there; the `kube` process writes it (`matrixctl up`)")
+        raise NotRunning(f"{folder.kubeconfig} does not exist; the `kube` process writes it (`matrixctl up`)")
     return Cluster(folder.kubeconfig)
 
 
 @dataclass
 class Cluster:
-    """One API server, reached as its kubeconfig says. Verbs raise what KubeClient's do."""
+    """One API server, reached by its kubeconfig. Verbs raise the same errors as KubeClient's."""
 
     kubeconfig: Path
     patience_wall_s: float = 0.0
-    """How long an API that is away is asked again."""
+    """How long to retry while the API is down."""
     last_command: str = field(default="", init=False)
 
     @cached_property
@@ -56,7 +56,7 @@ class Cluster:
             current = parse_yaml(self.kubeconfig.read_text())
             cluster, user = current["clusters"][0]["cluster"], current["users"][0]["user"]
         except (KeyError, IndexError, TypeError, ValueError) as wrong:
-            raise NotRunning(f"{self.kubeconfig} names no cluster or no user; `matrixctl up` writes it anew") from wrong
+            raise NotRunning(f"{self.kubeconfig} names no cluster or no user; `matrixctl up` rewrites it") from wrong
         data, file = cluster.get("certificate-authority-data"), cluster.get("certificate-authority")
         trust = ssl.create_default_context(
             cadata=base64.b64decode(data).decode() if data else None,
@@ -85,7 +85,7 @@ class Cluster:
         return patiently(once, self.patience_wall_s)
 
     def read(self, path: str) -> dict[str, Any] | None:
-        """The object or list at that path; None where there is none."""
+        """The object or list at that path; None if there is none."""
         try:
             return self.send("GET", path)
         except NotFound:
@@ -102,7 +102,7 @@ class Cluster:
         return current["items"] if current else []
 
     def table(self, kind: Kind) -> tuple[list[str], list[list[Any]]]:
-        """Columns and rows, as `kubectl get` shows them."""
+        """Columns and rows as shown by `kubectl get`."""
         seen = self.send("GET", kind.path(NAMESPACE), headers=AS_TABLE)
         shown = [at for at, column in enumerate(seen["columnDefinitions"]) if not column.get("priority")]
         titles = [seen["columnDefinitions"][at]["name"] for at in shown]
@@ -111,16 +111,16 @@ class Cluster:
     # --- what changes something
 
     def apply(self, file: Path) -> list[str]:
-        """Server-side apply every document of a manifest; a line for each."""
+        """Server-side apply every document of a manifest; returns a line for each."""
         self.last_command = f"kubectl apply --server-side -f {file}"
         return self.apply_all(manifests_in(file))
 
     def apply_all(self, documents: Iterable[dict[str, Any]]) -> list[str]:
-        """The same of documents that are read already."""
+        """The same for documents already read."""
         return self._each(documents, "applied", "PATCH", params=OURS, headers=APPLIED)
 
     def apply_object(self, document: dict[str, Any]) -> dict[str, Any]:
-        """Server-side apply one object; it as it is then."""
+        """Server-side apply one object and return it as stored."""
         return self.send("PATCH", self._path(document), json=document, params=OURS, headers=APPLIED)
 
     def delete(self, file: Path) -> list[str]:
@@ -129,7 +129,7 @@ class Cluster:
         return self.delete_all(manifests_in(file))
 
     def delete_all(self, documents: Iterable[dict[str, Any]]) -> list[str]:
-        """The same of documents that are read already."""
+        """The same for documents already read."""
         return self._each(documents, "deleted", "DELETE")
 
     def scale(self, name: str, replicas: int) -> list[str]:
@@ -147,7 +147,7 @@ class Cluster:
         return lines
 
     def _path(self, document: dict[str, Any]) -> str:
-        """Where an object of any kind is, as the API tells. Raises NotFound."""
+        """The path of an object of any kind, from API discovery. Raises NotFound."""
         version, kind, metadata = document["apiVersion"], document["kind"], document["metadata"]
         for found in self.send("GET", Kind(version, kind, "").path())["resources"]:
             if found["kind"] == kind and "/" not in found["name"]:

@@ -1,1 +1,1 @@
-"""The commands, grouped by what they are for. Each imports what it needs when it is called, so `--help` is quick."""
+"""The commands, grouped by purpose. Each imports what it needs when called, so that `--help` is quick."""

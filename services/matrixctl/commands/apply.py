@@ -1,4 +1,4 @@
-"""apply, put, delete, convert and fault: specs, and emulated misfortune."""
+"""apply, put, delete, convert and fault: change resources, and inject faults."""
 
 from __future__ import annotations
 
@@ -27,17 +27,20 @@ from services.matrixctl.output.screen import Form, say, say_deleted
 if TYPE_CHECKING:
     from services.matrixctl.clients.kubernetes import Cluster
 
-group("fault", "Break the emulated hardware, or repair it. The control plane has to find out by itself.")
+group("fault", "Break the emulated hardware, or repair it. The control plane has to detect it by itself.")
 
 
 @command("apply")
 def apply(
     stack: OnStack,
     file: Annotated[
-        Path, typer.Option("--filename", "-f", help="Manifest, YAML or JSON, `-` for standard input; any documents.")
+        Path,
+        typer.Option(
+            "--filename", "-f", help="Manifest, YAML or JSON, with any number of documents; `-` for standard input."
+        ),
     ],
 ) -> None:
-    """Apply Kubernetes manifests to the embedded API, as `kubectl apply --server-side` would."""
+    """Apply Kubernetes manifests to the embedded API, like `kubectl apply --server-side`."""
     documents = manifests_in(file)
     for line in _cluster(stack).apply_all(documents):
         say(line)
@@ -47,15 +50,22 @@ def apply(
 def put(
     stack: OfProject,
     noun: Annotated[
-        str, typer.Argument(help="As for get; a service refuses what cannot be put.", autocompletion=completion.nouns)
+        str,
+        typer.Argument(
+            help="A kind as for `get`; the service refuses kinds that cannot be put.", autocompletion=completion.nouns
+        ),
     ],
-    name: Annotated[str, typer.Argument(help="Which one.", autocompletion=completion.resources)],
-    file: Annotated[Path, typer.Option("--filename", "-f", help="Its fields, YAML or JSON; `-` for standard input.")],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what it would be.")] = False,
+    name: Annotated[str, typer.Argument(help="Name of the resource.", autocompletion=completion.resources)],
+    file: Annotated[
+        Path, typer.Option("--filename", "-f", help="The resource's fields, YAML or JSON; `-` for standard input.")
+    ],
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only show the result, without changing anything.")
+    ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Make a resource of a service, or have it be as a file says: `explain NOUN` lists what may be set. What `get NOUN
-    NAME -o yaml` printed may be changed and put back, as long as nobody else has changed it since."""
+    """Create or replace a resource of a service from a file; `explain NOUN` lists the fields that may be set. You can
+    edit the output of `get NOUN NAME -o yaml` and put it, as long as nobody else has changed the resource since."""
     kind = noun_of(noun)
     fields = mapping_in(file)
     etag = fields.get("etag")
@@ -79,15 +89,18 @@ def delete(
     stack: OfProject,
     noun: Annotated[
         str | None,
-        typer.Argument(help="As for get; a service refuses what cannot be deleted.", autocompletion=completion.nouns),
+        typer.Argument(
+            help="A kind as for `get`; the service refuses kinds that cannot be deleted.",
+            autocompletion=completion.nouns,
+        ),
     ] = None,
-    names: Annotated[list[str] | None, typer.Argument(help="Which ones.", autocompletion=completion.resources)] = None,
+    names: Annotated[list[str] | None, typer.Argument(help="Names.", autocompletion=completion.resources)] = None,
     file: Annotated[
-        Path | None, typer.Option("--filename", "-f", help="Manifest, `-` for standard input: what it names.")
+        Path | None, typer.Option("--filename", "-f", help="Delete what this manifest names; `-` for standard input.")
     ] = None,
 ) -> None:
-    """Delete resources of a service, or what a manifest has applied. What somebody owns is made again: delete the
-    owner, as the CloudMatrixInstance of an instance."""
+    """Delete resources of a service, or what a manifest applied. A resource with an owner is recreated: delete the
+    owner instead, such as the CloudMatrixInstance of an instance."""
     if (noun is None) == (file is None):
         raise InvalidField("give either a noun and names, or a file", field="NOUN, --filename")
     if file is not None:
@@ -97,7 +110,7 @@ def delete(
         return
     kind = noun_of(noun or "")
     if not names:
-        raise InvalidField(f"say which of the {kind.name}", field="NAMES")
+        raise InvalidField(f"name which {kind.name} to delete", field="NAMES")
     for name in names:
         path = at(kind.path.removeprefix("/v1/"), name)
         try:
@@ -107,7 +120,7 @@ def delete(
             raise InvalidField(f"{kind.name} cannot be deleted: {wrong.message}", field="NOUN") from wrong
         say_deleted(name, view)
         if kind.name == "instances":
-            warn_of_owner(view, "makes it again; delete that", "delete")
+            warn_of_owner(view, "recreates it; delete that instead", "delete")
 
 
 @command("convert")
@@ -115,12 +128,12 @@ def convert(
     file: Annotated[Path, typer.Option("--filename", "-f", help="Manifest for Volcano, MindCluster or CCE, or `-`.")],
     chips_per_node: Annotated[
         int | None,
-        typer.Option(help="What it calls a whole node, 16 or 8 chips; by default what it says, or else 16."),
+        typer.Option(help="Chips per node in the manifest, 16 or 8 (default: as the manifest says, or 16)."),
     ] = None,
     output: Output = Form.YAML,
 ) -> None:
-    """Print a manifest made for Volcano, MindCluster or CCE as one that runs here, and on standard error what was
-    translated and what is left out. Asks no stack; `-o table` prints the account alone, to standard output."""
+    """Convert a manifest written for Volcano, MindCluster or CCE, and list on standard error what was translated and
+    what was dropped. Needs no stack; `-o table` prints only that list, to standard output."""
     from matrixcontainer.conversion.manifests import convert as converted
 
     objects, accounts = converted(manifests_in(file), chips_per_node)
@@ -146,7 +159,7 @@ def _cluster(stack: OnStack) -> Cluster:
 @command("fault inject")
 def fault_inject(
     stack: OnStack,
-    kind: Annotated[str, typer.Argument(help="As `fault kinds` lists them.", autocompletion=completion.fault_kinds)],
+    kind: Annotated[str, typer.Argument(help="A kind listed by `fault kinds`.", autocompletion=completion.fault_kinds)],
     target: Annotated[
         str,
         typer.Argument(
@@ -154,10 +167,12 @@ def fault_inject(
             autocompletion=completion.of("nodes"),
         ),
     ],
-    name: Annotated[str | None, typer.Option(help="Name of the fault (default: kind and target).")] = None,
-    parameter: Annotated[list[str] | None, typer.Option("--parameter", "-p", help="key=value, kind by kind.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the fault (default: made from kind and target).")] = None,
+    parameter: Annotated[
+        list[str] | None, typer.Option("--parameter", "-p", help="key=value, depending on the kind.")
+    ] = None,
 ) -> None:
-    """Make something fail."""
+    """Inject a fault into the emulated hardware."""
     from matrixresource.agent.fault_catalogue import FAULT_KINDS
 
     if kind not in FAULT_KINDS:
@@ -171,12 +186,12 @@ def fault_inject(
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
     made = stack.client.call("agents", "PUT", at("faults", chosen), body=body)["name"]
-    say(f"fault {made} injected; `matrixctl fault clear {made}` repairs it")
+    say(f"fault {made} injected; clear it with `matrixctl fault clear {made}`")
 
 
 def fault_target(text: str) -> tuple[str, dict[str, Any]]:
-    """A node or switch, and the parameters that `sn0-c03-n2-npu5` or `sn0-c03-n2/ub-p3-k11` imply. Raises
-    InvalidField."""
+    """Parse a target into its node, switch or cabinet and the parameters implied by `sn0-c03-n2-npu5` or
+    `sn0-c03-n2/ub-p3-k11`. Raises InvalidField."""
     node, found, port = text.partition("/")
     if NodeName.pattern.fullmatch(node):
         return NodeName(node), {"port": port} if found else {}
@@ -189,12 +204,12 @@ def fault_target(text: str) -> tuple[str, dict[str, Any]]:
         return npu.node, {"npu": npu.part("npu")}
     examples = ", ".join(each.example for each in (NodeName, NpuName, CabinetName, SwitchName))
     raise InvalidField(
-        f"{text[:80]!r} is no target; name one like {examples}, or {NodeName.example}/vpc", field="TARGET"
+        f"{text[:80]!r} is not a target; use a name like {examples}, or {NodeName.example}/vpc", field="TARGET"
     )
 
 
 def _value(text: str) -> Any:
-    """A parameter as the number or word it looks like."""
+    """A parameter's value: a number if it looks like one, else text."""
     from matrixcompute.scenarios.strikes import number
 
     return number(text)
@@ -202,7 +217,7 @@ def _value(text: str) -> Any:
 
 @command("fault kinds")
 def fault_kinds(output: Output = Form.TABLE) -> None:
-    """What can be injected, and with which parameters; those of services only by a scenario."""
+    """List the kinds of faults and their parameters. Faults of services can be injected only by a scenario."""
     from matrixresource.agent.fault_catalogue import CATALOGUE
 
     items = [
@@ -222,7 +237,7 @@ def fault_kinds(output: Output = Form.TABLE) -> None:
 
 @command("fault list")
 def fault_list(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """Faults that are injected now. What the control plane has found of them shows in `get faults`."""
+    """List the faults injected now. `get faults` lists those that the control plane has detected."""
     get(OfProject(stack.state), "injected-faults", output=output)
 
 
@@ -230,11 +245,12 @@ def fault_list(stack: OnStack, output: Output = Form.TABLE) -> None:
 def fault_clear(
     stack: OnStack,
     name: Annotated[
-        str | None, typer.Argument(help="Which one.", autocompletion=completion.of("injected-faults"))
+        str | None, typer.Argument(help="Name of the fault.", autocompletion=completion.of("injected-faults"))
     ] = None,
-    all: Annotated[bool, typer.Option("--all", help="Every one.")] = False,
+    all: Annotated[bool, typer.Option("--all", help="Clear all.")] = False,
 ) -> None:
-    """Repair what was broken. What a MatrixFault declares is broken again: delete that."""
+    """Clear a fault, or all of them. A fault declared by a MatrixFault is injected again: delete that resource
+    instead."""
     if (name is None) == (not all):
         raise InvalidField("give either a name or --all", field="--all")
     names = [item["name"] for item in stack.client.list("agents", "/v1/faults")] if name is None else [name]

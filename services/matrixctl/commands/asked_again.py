@@ -1,4 +1,4 @@
-"""What a resource is asked for with, out of a file that may be what `get NOUN NAME -o yaml` printed of it."""
+"""The request for a resource, from a file that may be the output of `get NOUN NAME -o yaml`."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ from services.matrixctl.output.noun import Noun
 
 
 def asked_again(kind: Noun, fields: dict[str, Any], shown_now: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Those fields without what a service shows of a resource and nobody sets, such as its state. `shown_now` is what
-    stands at a path behind the resource's own. Raises InvalidField for a change of what only follows from the
-    request."""
+    """Return the fields without the read-only ones, such as the state. `shown_now` reads a path below the resource's
+    own. Raises InvalidField for a change to a field that is derived from the request."""
     from services.matrixctl.explain.catalogue import rest_kind
 
     declared = rest_kind(kind)
@@ -28,11 +27,12 @@ def asked_again(kind: Noun, fields: dict[str, Any], shown_now: Callable[[str], d
 
 
 def _in_request(kind: Noun, fields: dict[str, Any], now: dict[str, Any], asked: set[str]) -> dict[str, Any]:
-    """Of a view that has what was asked for in a field of its own."""
+    """The request from a view that holds it in a field of its own."""
     beside = {name: fields[name] for name in kind.request_beside if name in fields}
     for name in sorted(asked & fields.keys() - beside.keys()):
         if now.get("etag") == fields["etag"] and fields[name] != now.get(name):
             raise InvalidField(
-                f"{kind.name} show here what they have; change `request.{name}`, what is asked for", field=name
+                f"in {kind.name} this field is read-only and shows what it has; change `request.{name}` instead",
+                field=name,
             )
     return fields["request"] | beside

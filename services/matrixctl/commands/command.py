@@ -1,10 +1,10 @@
-"""How a command is declared: by its words, and a function whose parameters are its arguments and options.
+"""Declaration of commands: the words of a command, and a function whose parameters are its arguments and options.
 
     @command("traffic remove")
-    def remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Which one.")]) -> None: ...
+    def remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Name of the load.")]) -> None: ...
 
-A parameter whose type is a dataclass stands for options that several commands share: its fields are the options, and
-the function gets them together.
+A parameter whose type is a dataclass holds options that several commands share: its fields are the options, and the
+function receives them as one object.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _groups: dict[str, str] = {}
 
 
 def group(word: str, help: str) -> None:
-    """Commands of two words that begin with this one, and what they have in common."""
+    """Declare a group: commands of two words that start with `word`, and the group's help."""
     _groups[word] = help
 
 
 def command(words: str, **settings: Any) -> Callable[[F], F]:
-    """Declare a command of one word, or of two: a group's and its own. `settings` are Typer's."""
+    """Declare a command of one word, or of two: its group's and its own. `settings` go to Typer."""
 
     def declare(function: F) -> F:
         _declared.append((words, function, settings))
@@ -45,9 +45,8 @@ def command(words: str, **settings: Any) -> Callable[[F], F]:
 
 
 def declared_in(modules: Iterable[ModuleType], app: typer.Typer, word: str = "") -> typer.Typer:
-    """`app` with the commands of these modules, in their order. One that bears a group's word is what the group does
-    when no other word follows. Where some begin with `word`, `app` has those alone: what is run does not wait until
-    all the others are made."""
+    """Add the commands of these modules to `app`, in their order. A command named like a group runs when no subcommand
+    follows. If any command starts with `word`, only those are added, so that start-up does not build all the others."""
     places = [module.__name__ for module in modules]
     groups: dict[str, typer.Typer] = {}
     wanted = [each for each in _declared if each[0].partition(" ")[0] == word] or _declared
@@ -67,7 +66,7 @@ def declared_in(modules: Iterable[ModuleType], app: typer.Typer, word: str = "")
 def _default_of(
     groups: dict[str, typer.Typer], word: str, app: typer.Typer, settings: dict[str, Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """The group's callback; it does nothing where a command of the group is called."""
+    """Register the command as the group's callback; it does nothing when a subcommand is called."""
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         @functools.wraps(function)
@@ -91,7 +90,7 @@ def _default_of(
 
 
 def _expanded(function: Callable[..., None]) -> Callable[..., None]:
-    """The function as Typer takes it: every parameter by itself, the shared ones behind its own."""
+    """Return the function in the form Typer expects: a flat list of parameters, shared options after its own."""
     types = get_type_hints(function, include_extras=True)
     shared: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
     keyword = inspect.Parameter.KEYWORD_ONLY
@@ -115,19 +114,19 @@ def _expanded(function: Callable[..., None]) -> Callable[..., None]:
 
 
 def _check_finite(parameter: inspect.Parameter, given: Any) -> None:
-    """Raises InvalidField for NaN and infinity: they are no quantity of anything, JSON has no word for them, and they
-    pass every comparison with a bound that is written the other way round."""
+    """Raises InvalidField for NaN and infinity: no quantity has such a value, JSON cannot represent them, and NaN slips
+    through bounds checks, since every comparison with it is false."""
     values = given if isinstance(given, list) else [given]
     if any(isinstance(value, float) and not isfinite(value) for value in values):
         raise InvalidField("must be a finite number", field=_word_of(parameter))
 
 
 def _word_of(parameter: inspect.Parameter) -> str:
-    """How help shows it: --for, or NAME."""
+    """The parameter's name as help shows it: --for, or NAME."""
     declared = next((each for each in get_args(parameter.annotation) if isinstance(each, ParameterInfo)), None)
     if isinstance(declared, ArgumentInfo):
         return parameter.name.upper()
-    # In an annotation Typer keeps the first of an option's names where its default would be.
+    # In an annotation, Typer stores an option's first name in `default`.
     names = () if declared is None else (declared.default, *(declared.param_decls or ()))
     written = next((name for name in names if isinstance(name, str) and name.startswith("--")), "")
     return written or f"--{parameter.name.replace('_', '-')}"

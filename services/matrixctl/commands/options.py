@@ -24,18 +24,16 @@ if TYPE_CHECKING:
 
 DEFAULT_STATE = Path(os.environ.get("CLOUDMATRIX_STATE") or "~/.cloudmatrix")
 
-State = Annotated[
-    Path, typer.Option("--state", help="Folder that holds everything of one stack (or CLOUDMATRIX_STATE).")
-]
-Output = Annotated[Form, typer.Option("--output", "-o", help="How to print the answer.")]
+State = Annotated[Path, typer.Option("--state", help="State folder of the stack (or CLOUDMATRIX_STATE).")]
+Output = Annotated[Form, typer.Option("--output", "-o", help="Output format.")]
 Project = Annotated[
-    str | None, typer.Option("--project", help="Whose it is (default: the project `default`; for lists, all).")
+    str | None, typer.Option("--project", help="Project (default: `default`; for lists, all projects).")
 ]
 
 
 @dataclass
 class OnStack:
-    """Of a command about one stack: its state folder."""
+    """Options of a command about one stack: its state folder."""
 
     state: State = DEFAULT_STATE
 
@@ -47,7 +45,7 @@ class OnStack:
 
     @cached_property
     def client(self) -> ApiClient:
-        """The running stack. Raises NotRunning."""
+        """A client of the running stack. Raises NotRunning."""
         from services.matrixctl.clients.api_client import ApiClient
 
         return ApiClient.of(self.folder, getattr(self, "project", None))
@@ -61,7 +59,7 @@ class OnStack:
 
 @dataclass
 class OfProject(OnStack):
-    """The same about one project's things."""
+    """The same, with a project."""
 
     project: Project = None
 
@@ -70,10 +68,10 @@ UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
 def duration_s(text: str, field: str) -> float:
-    """The seconds of an emulated duration as people write it. Raises InvalidField."""
+    """Seconds of an emulated duration such as 1h30m. Raises InvalidField."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
-        raise InvalidField(f"{text[:40]!r} is no duration such as 90s, 20m, 1h30m or 2d", field=field)
+        raise InvalidField(f"{text[:40]!r} is not a duration such as 90s, 20m, 1h30m or 2d", field=field)
     seconds = sum(float(number) * UNITS_S[unit] for number, unit in parts)
     if seconds <= 0:
         raise InvalidField("must be over 0", field=field)
@@ -81,7 +79,7 @@ def duration_s(text: str, field: str) -> float:
 
 
 def lasting_s(text: str, field: str = "--for") -> float:
-    """The seconds that an option says: a duration, or a number of them. Raises InvalidField."""
+    """Seconds of an option that is a duration or a number of seconds. Raises InvalidField."""
     try:
         seconds = float(text)
     except ValueError:
@@ -94,13 +92,16 @@ def lasting_s(text: str, field: str = "--for") -> float:
 
 
 Lease = Annotated[
-    str, typer.Option("--lease", help="How long it is held then, emulated: 90s, 20m, 4h, 2d; a number is seconds.")
+    str,
+    typer.Option(
+        "--lease", help="Length of the lease from now, emulated: 90s, 20m, 4h, 2d; a plain number is seconds."
+    ),
 ]
 
 
 def instant_s(text: str, now_s: Callable[[], float], field: str) -> float:
-    """An instant in emulated seconds since the epoch: a time with its date, the next such time of day, or so long from
-    now (`+2h`), which only these two ask for. UTC. Raises InvalidField."""
+    """Parse an instant, UTC, into emulated seconds since the epoch: a date and time, a time of day (its next
+    occurrence), or an offset from now (`+2h`); `now_s` is only called for the last two. Raises InvalidField."""
     if text.startswith("+"):
         return duration_s(text[1:], field) + now_s()
     if match := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text):
@@ -114,13 +115,13 @@ def instant_s(text: str, now_s: Callable[[], float], field: str) -> float:
     except (ValueError, OverflowError):
         seconds = -1.0
     if seconds < 0:
-        text = f"{text[:40]!r} is no time such as 2026-01-31T08:00:00Z, 14:00 or +2h"
+        text = f"{text[:40]!r} is not a time such as 2026-01-31T08:00:00Z, 14:00 or +2h"
         raise InvalidField(text, field=field) from None
     return seconds
 
 
 def printed(answer: Any, form: Form) -> bool:
-    """Whether that was it: programs get the answer as it is."""
+    """Print the answer if the format is one for programs; return whether it was printed."""
     if form not in FOR_PROGRAMS:
         return False
     document(answer, form)

@@ -1,4 +1,4 @@
-"""scenario: faults in time, what has to happen then, and a verdict."""
+"""scenario: timed faults, expectations and a verdict."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from matrixcompute.scenarios.report import Entry, Outcome, RunReport
     from matrixcompute.scenarios.schema import Scenario
 
-group("scenario", "Rehearse failures: faults in time, what has to happen then, and a verdict.")
+group("scenario", "Rehearse failures: timed faults, what has to happen then, and a verdict.")
 
 COLLECTION = "scenario-runs"
 EXIT_CODES = {"PASS": 0, "FAIL": 1, "STOPPED": 4, "INVALID": 5}
@@ -33,18 +33,18 @@ MARKS = {"met": "[green]met[/]", "missed": "[red]missed[/]", "unverified": "[red
 
 What = Annotated[
     str,
-    typer.Argument(metavar="SCENARIO", help="A file, or a name that `scenario list` shows.", autocompletion=scenarios),
+    typer.Argument(metavar="SCENARIO", help="A file, or a name listed by `scenario list`.", autocompletion=scenarios),
 ]
 Name = Annotated[
     str,
-    typer.Argument(metavar="RUN", help="The name of a run of MatrixCompute.", autocompletion=of("scenario-runs")),
+    typer.Argument(metavar="RUN", help="The name of a run in MatrixCompute.", autocompletion=of("scenario-runs")),
 ]
-Seed = Annotated[int | None, typer.Option(help="For everything left to chance (default: the scenario's own).")]
+Seed = Annotated[int | None, typer.Option(help="Random seed (default: the scenario's own).")]
 
 
 @command("scenario list")
 def scenario_list(output: Output = Form.TABLE) -> None:
-    """The scenarios that come with the project, each with what it shows."""
+    """List the built-in scenarios and what each shows."""
     from matrixcompute.scenarios.library import library
 
     found = [
@@ -63,7 +63,7 @@ def scenario_list(output: Output = Form.TABLE) -> None:
 
 @command("scenario preview")
 def scenario_preview(stack: OnStack, what: What, seed: Seed = None, output: Output = Form.TABLE) -> None:
-    """What would be struck, and what is expected then. Nothing is changed."""
+    """Show what a scenario would strike and what it expects. Changes nothing."""
     from services.matrixctl.scenarios import host
 
     name, scenario = _found(what, seed)
@@ -74,14 +74,14 @@ def scenario_preview(stack: OnStack, what: What, seed: Seed = None, output: Outp
     if scenario.explanation:
         say(f"  {scenario.explanation}")
     for key, nodes in shown.given.items():
-        say(f"  makes instance {key} on {', '.join(nodes)}")
+        say(f"creates instance {key} on {', '.join(nodes)}")
     for target, chosen in shown.targets.items():
         say(f"  target {target}: {', '.join(chosen)}")
     for action in shown.actions:
         say(f"  at {action}")
     for expectation in shown.expectations:
         say(f"  expects {expectation}")
-    say(f"  about {duration_text(shown.seconds)} emulated; nothing was changed")
+    say(f"takes about {duration_text(shown.seconds)} emulated; nothing was changed")
 
 
 @command("scenario run")
@@ -90,15 +90,16 @@ def scenario_run(
     what: What,
     seed: Seed = None,
     remote: Annotated[bool, typer.Option("--remote", help="Have MatrixCompute run it.")] = False,
-    name: Annotated[str | None, typer.Option("--name", help="With --remote: what the run is called.")] = None,
+    name: Annotated[str | None, typer.Option("--name", help="With --remote: name of the run.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Run it and roll it back, whatever happens. Interrupted, it rolls back and ends; killed, the next run rolls back.
+    """Run a scenario, and always roll it back. If interrupted, it rolls back and exits; if killed, the next run rolls
+    back.
 
-    With --remote MatrixCompute runs it, also when this command is interrupted. It strikes
-    services where `matrixctl up` keeps the stack, but not MatrixCompute, which plays the run, nor the agents' process.
+    With --remote MatrixCompute runs it, even if this command is interrupted. It can strike services of a stack started
+    by `matrixctl up`, but not MatrixCompute, which runs the scenario, nor the agents' process.
 
-    Exit codes: 0 PASS; 1 FAIL, or refused before anything was changed; 4 STOPPED by a stop condition or a person;
+    Exit codes: 0 PASS; 1 FAIL, or refused before anything was changed; 4 STOPPED by a stop condition or a user;
     5 INVALID: a fault showed no effect, or the steady state did not hold at the start, so nothing was proved.
     """
     from services.matrixctl.scenarios import host
@@ -127,16 +128,16 @@ def scenario_put(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A scenario.")],
     output: Output = Form.TABLE,
 ) -> None:
-    """Keep a scenario in MatrixCompute, to be run by its name. `get scenarios` shows all."""
+    """Store a scenario in MatrixCompute, to be run by name. `get scenarios` lists all."""
     name, scenario = _in(file)
     view = stack.client.call("compute", "PUT", at("scenarios", name), body=scenario.wire())
     if not printed(view, output):
-        say(f"{name} can be run: matrixctl scenario run {name} --remote")
+        say(f"{name} is stored; run it with `matrixctl scenario run {name} --remote`")
 
 
 @command("scenario runs")
 def scenario_runs(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """What MatrixCompute has run, runs and is going to run."""
+    """List past, current and queued runs in MatrixCompute."""
     show(
         noun_of("scenario-runs"),
         stack.client.list("compute", f"/v1/{COLLECTION}", {"orderBy": "createdAt"}),
@@ -150,11 +151,11 @@ def scenario_show(
     stack: OnStack,
     name: Name,
     watch: Annotated[
-        bool, typer.Option("--watch", "-w", help="Until it is over; the exit code is its verdict.")
+        bool, typer.Option("--watch", "-w", help="Wait until it is over; the exit code is its verdict.")
     ] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Show a run of MatrixCompute: what was done and seen, and its verdict."""
+    """Show a run in MatrixCompute: what was done and observed, and its verdict."""
     if watch:
         _ended(stack.client, name, output)
     else:
@@ -165,22 +166,22 @@ def scenario_show(
 def scenario_stop(
     stack: OnStack,
     name: Name,
-    wait: Annotated[bool, typer.Option("--wait", help="Until everything that it did is rolled back.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until it is rolled back.")] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """End a run of MatrixCompute as STOPPED, and roll it back."""
+    """End a run in MatrixCompute as STOPPED, and roll it back."""
     view = stack.client.call("compute", "POST", at(COLLECTION, name, ":stop"))
     _show_run(_awaited(stack.client, name) if wait else view, output)
 
 
 def _asked(what: str) -> dict[str, Any]:
-    """What MatrixCompute is asked to run: a file's scenario, or one that it knows by name."""
+    """The request for a run: a scenario from a file, or one that MatrixCompute knows by name."""
     file = Path(what)
     return {"definition": _in(file)[1].wire()} if file.is_file() else {"scenario": what}
 
 
 def _ended(client: Any, name: str, output: Form) -> None:
-    """The run once it is over, with its verdict as the exit code."""
+    """Wait until the run is over, show it, and exit with the code of its verdict."""
     view = _awaited(client, name)
     _show_run(view, output)
     raise typer.Exit(EXIT_CODES[view["verdict"]])
@@ -238,7 +239,7 @@ def _say_verdict(verdict: str | None, reason: str) -> None:
 
 
 def _found(what: str, seed: int | None) -> tuple[str, Scenario]:
-    """The scenario of a file, or of the library. Raises InvalidField."""
+    """A scenario from the library or a file. Raises InvalidField."""
     from matrixcompute.scenarios.library import library
 
     file = Path(what)
@@ -248,14 +249,14 @@ def _found(what: str, seed: int | None) -> tuple[str, Scenario]:
         name, scenario = _in(file)
     else:
         raise InvalidField(
-            f"there is neither a file nor a scenario {what[:80]!r}; `matrixctl scenario list` shows those there are",
+            f"there is no file or scenario {what[:80]!r}; list the scenarios with `matrixctl scenario list`",
             field="SCENARIO",
         )
     return name, scenario if seed is None else scenario.model_copy(update={"seed": seed})
 
 
 def _in(file: Path) -> tuple[str, Scenario]:
-    """The scenario in a file. Raises InvalidField."""
+    """Read a scenario from a file. Raises InvalidField."""
     from matrixcompute.scenarios.checks import parse
 
     try:

@@ -1,1 +1,1 @@
-"""The main job told as a story of named steps, each with what must hold at its end."""
+"""The demos: named steps, each with a check of its outcome."""

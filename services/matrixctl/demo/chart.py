@@ -1,4 +1,4 @@
-"""A small chart in text: how a figure went over time, with what happened marked below it."""
+"""A small text chart of a figure over time, with events marked below it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ def chart(
 ) -> list[str]:
     """Lines of a chart of (time, value) samples, in time order, with a letter under the column of each mark.
 
-    A column shows the mean of its samples; one without any, or of which nothing is known, repeats what stood before it.
+    A column shows the mean of its samples; a column without known values repeats the one before.
     """
     if not samples:
         return ["(nothing measured)"]

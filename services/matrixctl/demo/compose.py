@@ -1,9 +1,9 @@
-"""The stories on containers and PostgreSQL: `make demo-compose`, both or one, each on containers of its own.
+"""The demos on containers and PostgreSQL: `make demo-compose`, both or one, each on its own containers.
 
     python -m services.matrixctl.demo.compose [failover|autoscale] [--keep]
 
-builds the image, starts the containers, waits until they answer on their published ports, and runs the story as one
-more container beside them, a profile of docker-compose.yml; by hand that is
+builds the image, starts the containers, waits until they answer on their published ports, and runs the demo as another
+container, a profile of docker-compose.yml; by hand that is
 
     docker compose build && docker compose run --rm failover; docker compose down -v
 
@@ -33,7 +33,7 @@ BUILD_PATIENCE_WALL_S = 1200.0
 
 
 def compose_command() -> list[str] | None:
-    """Compose v2 as Docker's plugin, else docker-compose; None without either or without an engine."""
+    """The command for Compose v2 as Docker's plugin, or docker-compose; None without either or without an engine."""
     docker = shutil.which("docker")
     if docker is None or _fails(docker, "info"):
         return None
@@ -48,7 +48,7 @@ def _fails(*command: str) -> bool:
 
 
 class Containers:
-    """The stack of docker-compose.yml."""
+    """The containers of docker-compose.yml."""
 
     def __init__(self, command: list[str], state: Path, time_scale: float) -> None:
         self._command = command
@@ -60,7 +60,7 @@ class Containers:
         }
 
     def compose(self, *words: str, patience_wall_s: float = 120.0) -> str:
-        """What Compose printed. Raises StepFailed with its last lines."""
+        """Run Compose and return its output. Raises StepFailed with its last lines."""
         done = subprocess.run(
             [*self._command, *words],
             cwd=ROOT,
@@ -83,7 +83,7 @@ class Containers:
         say(f"   [dim]the image is built; up and ready in {time.monotonic() - began:.1f} s[/]")
 
     def tell(self, story: Story) -> int:
-        """Run the container that tells it, printing what it prints; its exit code."""
+        """Run the demo's container, passing its output on; returns its exit code."""
         terminal = [] if sys.stdout.isatty() else ["-T"]
         command = [*self._command, "run", "--rm", "--no-deps", *terminal, story.name]
         sys.stdout.flush()
@@ -97,7 +97,7 @@ class Containers:
 
 
 def run_demo(command: list[str], story: Story, state: Path = STATE, keep: bool = False) -> int:
-    """Build, start, tell the story, stop. Returns 0 only when every step held."""
+    """Build, start, run the demo, stop. Returns 0 only if every step succeeded."""
     containers = Containers(command, state, story.time_scale)
     try:
         say("[bold cyan]0 Build the image and start the containers[/]")
@@ -114,7 +114,7 @@ def run_demo(command: list[str], story: Story, state: Path = STATE, keep: bool =
             containers.down()
     if keep:
         flag = f"--state {containers.folder.path}"
-        say(f"the containers run on: matrixctl status {flag}; docker compose down -v ends them")
+        say(f"the containers keep running: matrixctl status {flag}; docker compose down -v stops them")
     return code
 
 
@@ -122,15 +122,15 @@ def main(arguments: list[str]) -> int:
     named = [word for word in arguments if not word.startswith("-")]
     for name in named:
         if name not in STORIES:
-            print(f"there is no story {name!r}; there are {', '.join(STORIES)}", file=sys.stderr)
+            print(f"there is no demo {name!r}; choose from {', '.join(STORIES)}", file=sys.stderr)
             return EXIT_USAGE
     keep = "--keep" in arguments
     if keep and len(named) != 1:
-        print("--keep goes with one story: both use the same ports", file=sys.stderr)
+        print("--keep needs a single demo: both use the same ports", file=sys.stderr)
         return EXIT_USAGE
     command = compose_command()
     if command is None:
-        print("no Docker engine with Compose answers here; `docker info` tells why", file=sys.stderr)
+        print("no Docker engine with Compose is available; see `docker info`", file=sys.stderr)
         return EXIT_UNREACHABLE
     codes = (run_demo(command, STORIES[name], keep=keep) for name in named or STORIES)
     return next((code for code in codes if code != 0), 0)

@@ -1,7 +1,7 @@
-"""What a story sees meanwhile: load, nodes, throughput and latencies as they go, and what happened when.
+"""Measurements during a demo: load, nodes, throughput and latencies over time, and what happened when.
 
-A thread of its own looks four times a second of the wall, at each service by itself, so that one that is away leaves a
-gap and no more. Times are emulated seconds since the epoch.
+A thread polls each service separately, four times per wall second, so that a service that is down leaves only a gap.
+Times are emulated seconds since the epoch.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ from services.matrixctl.output.columns import dig
 
 LOOK_PERIOD_WALL_S = 0.25
 LETTERS = {"SuccessfulRescale": ("s", "autoscaler"), "Draining": ("d", "drain")}
-"""Reasons of events, with a letter for the chart and a word for the legend."""
+"""Event reasons, with the letter in the chart and the word in the legend."""
 DRAINING = re.compile(r"(\d+) requests? on nodes that are to leave")
 EVENTS = "/api/v1/namespaces/default/events"
 
 
 @dataclass(frozen=True)
 class Sample:
-    """One look: requests offered a second, nodes asked for, active and allocated, and latencies of the last minute,
-    None where nothing finished in it."""
+    """One sample: requests offered per second; nodes requested, active and allocated; latencies of the last minute,
+    None if nothing finished in it."""
 
     at: float
     load_per_s: float = 0.0
@@ -52,7 +52,7 @@ class Sample:
 
 @dataclass(frozen=True)
 class Mark:
-    """Something that happened, with a letter for the chart."""
+    """An event, with its letter in the chart."""
 
     at: float
     letter: str
@@ -60,7 +60,7 @@ class Mark:
 
 
 class Gauge:
-    """Looks at one instance and what it serves, from `start` to `end`."""
+    """Samples one instance and its workload, from `start` to `end`."""
 
     def __init__(self, reach: ApiClient, cluster: Cluster, name: str) -> None:
         self._reach, self._cluster = replace(reach, patience_wall_s=0.0), replace(cluster, patience_wall_s=0.0)
@@ -75,7 +75,7 @@ class Gauge:
         self.throughput = Throughput()
         self.restarts = 0
         self.drained_requests = 0
-        """Requests that ran on nodes when they began to drain."""
+        """Requests that were running on nodes when these began to drain."""
 
     def now(self) -> float:
         return self._reach.stack.time.emulated(time.time())
@@ -84,7 +84,7 @@ class Gauge:
         self._thread.start()
 
     def end(self) -> None:
-        """Look no more."""
+        """Stop sampling."""
         self._ended.set()
         if self._thread.is_alive():
             self._thread.join(timeout=15.0)
@@ -105,7 +105,7 @@ class Gauge:
         return self._samples[-1] if self._samples else Sample(0.0)
 
     def sizes(self) -> list[tuple[float, int]]:
-        """Each size that was asked for and when that was first seen, in order."""
+        """Each requested size with the time it was first seen, in order."""
         found: list[tuple[float, int]] = []
         for sample in self.samples():
             if sample.desired and (not found or found[-1][1] != sample.desired):
@@ -118,7 +118,7 @@ class Gauge:
         looks = (self._look_at_instance, self._look_at_allocation, self._look_at_workload, self._look_at_events)
         while not self._ended.wait(LOOK_PERIOD_WALL_S):
             for look in looks:
-                with suppress(MatrixError):  # being started again, or not there yet; what was seen last stands
+                with suppress(MatrixError):  # restarting, or not there yet; the last sample's values stay
                     look()
             sample = replace(self._seen, at=self.now())
             self._note_changes(self.last, sample)
@@ -139,7 +139,7 @@ class Gauge:
             return
         if self.statistics and view["countingSince"] != self.statistics["countingSince"]:
             self.restarts += 1
-            self.mark("i", "CloudMatrix-Infer has started again; its counts begin anew")
+            self.mark("i", "CloudMatrix-Infer has restarted; its counts start from zero")
         self.statistics = view
         self.throughput.add(view)
         self._seen = replace(
@@ -151,7 +151,7 @@ class Gauge:
         )
 
     def _look_at_events(self) -> None:
-        """What was decided and drained since the first look, in the words of who did it."""
+        """Mark decisions and drains since the first sample, with the messages of their events."""
         found = {
             f"{event['metadata']['name']} {event.get('count')}": event
             for event in self._cluster.items(EVENTS)
@@ -173,6 +173,6 @@ class Gauge:
 
 
 def changes_of_direction(sizes: list[int]) -> int:
-    """How often growing turned into shrinking or the other way round."""
+    """How often the size changed from growing to shrinking or back."""
     steps = [after > before for before, after in pairwise(sizes) if after != before]
     return sum(one != other for one, other in pairwise(steps))

@@ -1,9 +1,9 @@
-"""A story told by a container to those beside it.
+"""A demo run by one container against the others.
 
     python -m services.matrixctl.demo.in_container failover|autoscale
 
-The folder CLOUDMATRIX_STATE reads as a stack's own does, with the addresses that hold inside; `prepare` of
-`supervisor.container_entrypoint` makes it. Ends with 0 only when every step held.
+The folder CLOUDMATRIX_STATE looks like a stack's own, with the addresses inside the container network; `prepare` of
+`supervisor.container_entrypoint` creates it. Exit code 0 only if every step succeeded.
 """
 
 from __future__ import annotations
@@ -25,24 +25,24 @@ from services.matrixctl.supervisor.state_folder import Folder
 
 READY_PATIENCE_WALL_S = 180.0
 LEFT_OUT = {"failover": ("cut", "scale", "plan", "priority", "close")}
-"""Steps that containers tell nothing new about."""
+"""Steps that show nothing new on containers."""
 
 
 def without_left_out(story: Story) -> Story:
-    """The story as containers tell it."""
+    """The demo without the steps left out on containers."""
     return replace(story, steps=tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ())))
 
 
 def tell_inside(folder: Folder, story: Story) -> int:
-    """Tell the story to the containers beside this one; 0 only when every step held."""
+    """Run the demo against the other containers; 0 only if every step succeeded."""
     began = time.monotonic()
     stack = folder.read()
     if stack is None:
-        say(f"[bold red]no stack is described in {folder.path}[/]: `docker compose run --rm {story.name}` starts one")
+        say(f"[bold red]{folder.path} describes no stack[/]: start one with `docker compose run --rm {story.name}`")
         return EXIT_USAGE
     if stack.time.scale != story.time_scale:
         say(
-            f"[bold red]this story is told at time scale {story.time_scale:g}, and the stack runs at "
+            f"[bold red]this demo needs time scale {story.time_scale:g}, but the stack runs at "
             f"{stack.time.scale:g}[/]: `docker compose down -v`, then again with "
             f"CLOUDMATRIX_TIME_SCALE={story.time_scale:g}"
         )
@@ -56,14 +56,14 @@ def tell_inside(folder: Folder, story: Story) -> int:
     except MatrixError as refused:
         outcome = Outcome(failed="start", seen=one_line(refused))
     if outcome.ok:
-        say(f"\n[bold green]every step held[/], in {time.monotonic() - began:.0f} s.")
+        say(f"\n[bold green]every step succeeded[/], in {time.monotonic() - began:.0f} s.")
         return 0
     say(f"\n[bold red]failed at step `{outcome.failed}`[/]: {outcome.seen}")
     return EXIT_REFUSED
 
 
 def wait_until_ready(urls: Mapping[str, str]) -> None:
-    """Return once all of them answer that they are; raises StepFailed with those that do not in time."""
+    """Wait until all are ready; raises StepFailed with those that are not in time."""
     waiting = dict(urls)
 
     def all_ready() -> bool:
@@ -78,7 +78,7 @@ def wait_until_ready(urls: Mapping[str, str]) -> None:
 def main(arguments: list[str]) -> int:
     name = arguments[0] if arguments else ""
     if name not in STORIES:
-        print(f"there is no story {name!r}; there are {', '.join(STORIES)}", file=sys.stderr)
+        print(f"there is no demo {name!r}; choose from {', '.join(STORIES)}", file=sys.stderr)
         return EXIT_USAGE
     return tell_inside(Folder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))), STORIES[name])
 

@@ -1,7 +1,7 @@
-"""The demo's larger losses: a whole cabinet and a switch of the second level, each under load.
+"""The demo's larger losses: a whole cabinet and a second-level switch, each under load.
 
-Each says who noticed it and when, in emulated time, what was served meanwhile, and what became of the requests: none
-may be lost or cut. The control plane learns of them by what agents and ports report.
+Each step prints who noticed it and when, in emulated time, what was served meanwhile, and what happened to the
+requests: none may be lost or truncated. The control plane learns of the losses only from agents and ports.
 """
 
 from __future__ import annotations
@@ -20,12 +20,12 @@ COUNTED = ("finished", "cancelled", "lost", "requeued")
 
 
 def lose_a_cabinet(demo: Telling) -> None:
-    """All nodes of a cabinet lose power at once; the members among them are replaced, and the model serves on."""
+    """All nodes of a cabinet lose power at once; the members among them are replaced while the model keeps serving."""
     before = counts(demo)
     cabinet, members = _fullest_cabinet(demo)
     demo.break_hardware(CABINET_FAULT, "cabinet-power", cabinet)
     lost_at = demo.gauge.mark("x", "cabinet dark")
-    say(f"   power off for {cabinet}, {len(members)} of its nodes are members; nobody tells the control plane")
+    say(f"   {cabinet} is powered off, {len(members)} of its nodes are members; the control plane is not told")
     try:
         noticed: dict[str, float] = {}
 
@@ -37,14 +37,14 @@ def lose_a_cabinet(demo: Telling) -> None:
 
         until("its agents fall silent", all_noticed, PATIENCE_WALL_S, progress=lambda: f"{len(noticed)} silent")
         first, last = min(noticed.values()) - lost_at, max(noticed.values()) - lost_at
-        say(f"   MatrixResource missed the first after {duration_text(first)}, the last after {duration_text(last)}")
+        say(f"   MatrixResource noticed the first after {duration_text(first)}, the last after {duration_text(last)}")
         nodes = dig(demo.instance(), "spec.nodes")
 
         def replaced() -> bool:
             names = {member["node"] for member in demo.members()}
             return bool(names) and not names & members and demo.active(nodes)
 
-        until("replacing what was there", replaced, PATIENCE_WALL_S, progress=demo.progress)
+        until("replacing the lost members", replaced, PATIENCE_WALL_S, progress=demo.progress)
         healed = demo.gauge.mark("h", "healed") - lost_at
         say(f"   all {nodes} nodes are ready elsewhere, {duration_text(healed)} after the loss")
         say_served(demo, before)
@@ -53,7 +53,7 @@ def lose_a_cabinet(demo: Telling) -> None:
 
 
 def lose_a_switch(demo: Telling) -> None:
-    """A UB switch of the second level goes dark: its plane is one of many, so routes move and no node is replaced."""
+    """A second-level UB switch goes down: it carries one of many sub-planes, so routes move and no node is replaced."""
     before, members = counts(demo), {member["node"] for member in demo.members()}
     switches = demo.reach.list("link", "/v1/switches")
     switch = min(each["name"] for each in switches if each["plane"] == "ub" and each["kind"] == "l2")
@@ -61,14 +61,14 @@ def lose_a_switch(demo: Telling) -> None:
     check(set(promised.values()) == {"Active"}, f"before the loss the slices are {promised}")
     demo.break_hardware(SWITCH_FAULT, "switch-down", switch)
     lost_at = demo.gauge.mark("x", "switch dark")
-    say(f"   {switch} is dark; nobody tells the control plane")
+    say(f"   {switch} is down; the control plane is not told")
     try:
 
         def state() -> str:
             return str(demo.reach.call("link", "GET", f"/v1/switches/{switch}")["state"])
 
-        until("its ports are reported dark", lambda: state() != "Up", PATIENCE_WALL_S)
-        say(f"   MatrixLink calls it {state()} after {duration_text(demo.gauge.now() - lost_at)}")
+        until("its ports are reported down", lambda: state() != "Up", PATIENCE_WALL_S)
+        say(f"   MatrixLink reports it {state()} after {duration_text(demo.gauge.now() - lost_at)}")
 
         def moved() -> bool:
             return all(view["state"] in ("Active", "Degraded") for view in demo.slices())
@@ -76,7 +76,7 @@ def lose_a_switch(demo: Telling) -> None:
         until("routes move", moved, PATIENCE_WALL_S)
         until("a minute of serving without it", lambda: demo.gauge.now() - lost_at > 60.0, PATIENCE_WALL_S)
         current = {member["node"] for member in demo.members()}
-        check(current == members, f"members changed for a switch: {sorted(members ^ current)}")
+        check(current == members, f"members changed because of a switch: {sorted(members ^ current)}")
         say("   no member was replaced; slices: " + ", ".join(f"{v['plane']} {v['state']}" for v in demo.slices()))
         say_served(demo, before)
     finally:
@@ -90,14 +90,14 @@ def lose_a_switch(demo: Telling) -> None:
 
 @dataclass(frozen=True)
 class Counts:
-    """What became of the requests up to a moment: emulated seconds, and how many by each word of `COUNTED`."""
+    """Outcomes of requests up to a moment: emulated seconds, and a count for each word of `COUNTED`."""
 
     at: float
     since: float
     requests: dict[str, int]
 
     def fresh(self, before: Counts) -> dict[str, int]:
-        """What came since; all of it where the endpoint was started again meanwhile, and counts anew."""
+        """Counts since `before`; all of them if the endpoint restarted meanwhile and counts from zero."""
         if self.since != before.since:
             return self.requests
         return {word: count - before.requests[word] for word, count in self.requests.items()}
@@ -109,19 +109,19 @@ def counts(demo: Telling) -> Counts:
 
 
 def say_served(demo: Telling, before: Counts) -> None:
-    """What was served since then. Raises StepFailed where a request was lost or cut."""
+    """Print what was served since then. Raises StepFailed if a request was lost or truncated."""
     now = counts(demo)
     fresh = now.fresh(before)
-    check(fresh["lost"] == fresh["cancelled"] == 0, f"requests were lost or cut: {fresh}")
-    check(fresh["finished"] > 0, "no request finished meanwhile; is anything served?")
+    check(fresh["lost"] == fresh["cancelled"] == 0, f"requests were lost or truncated: {fresh}")
+    check(fresh["finished"] > 0, "no request finished meanwhile: the model may not be serving")
     say(
         f"   in {duration_text(now.at - before.at)} {fresh['finished']} requests finished, none was lost;"
-        f" {fresh['requeued']} were begun again elsewhere"
+        f" {fresh['requeued']} were restarted elsewhere"
     )
 
 
 def _fullest_cabinet(demo: Telling) -> tuple[str, set[str]]:
-    """The cabinet with the most members of the instance, and these."""
+    """The cabinet with the most members of the instance, and those members."""
     found: dict[str, set[str]] = {}
     for member in demo.members():
         found.setdefault(member["node"].rpartition("-")[0], set()).add(member["node"])

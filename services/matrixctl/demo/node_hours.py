@@ -1,4 +1,4 @@
-"""What a story cost in node-hours, beside a pool of one size and beside a plan that knew the load."""
+"""Node-hours of a demo, compared with a pool of fixed size and with a plan that knew the load."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ SLOT_S = 15.0
 
 @dataclass(frozen=True)
 class NodeHours:
-    """Of what was allocated, of a pool that is always large enough, and of the cheapest sizes with the load known."""
+    """Node-hours allocated, of a pool that is always large enough, and of the cheapest plan with the load known."""
 
     spent: float
     fixed: float
@@ -24,13 +24,14 @@ class NodeHours:
 
     def text(self) -> str:
         return (
-            f"{self.spent:.1f} node-hours; {self.fixed_nodes} nodes all the time are {self.fixed:.1f}, "
+            f"{self.spent:.1f} node-hours; a fixed pool of {self.fixed_nodes} takes {self.fixed:.1f}, "
             f"a plan that knew the load {self.clairvoyant:.1f} ({self.spent / self.clairvoyant:.2f} times as many)"
         )
 
 
 def node_hours(samples: Sequence[Sample], carries: Callable[[float], int], start_s: float) -> NodeHours:
-    """`carries` says how many nodes a load (requests/s) needs; a node is paid for from `start_s` before it serves."""
+    """Compute node-hours. `carries`: nodes that a load (requests/s) needs. A node counts from `start_s` before it
+    serves."""
     at = np.array([sample.at for sample in samples])
     edges = np.arange(at[0], at[-1], SLOT_S)
     latest = np.searchsorted(at, edges, side="right") - 1

@@ -1,4 +1,4 @@
-"""The picture of the autoscaling story: charts that grow on a terminal, plain lines where output goes elsewhere."""
+"""The picture of the autoscaling demo: live charts on a terminal, plain lines elsewhere."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 PLAIN_EVERY_S = 60.0
 ROWS = (
-    ("load, requests a second", lambda sample: sample.load_per_s),
+    ("load, requests per second", lambda sample: sample.load_per_s),
     ("nodes active", lambda sample: float(sample.ready)),
     ("time to first token, p90 of a minute, ms", lambda sample: sample.ttft_s and 1e3 * sample.ttft_s),
     ("time per output token, p90 of a minute, ms", lambda sample: sample.tpot_s and 1e3 * sample.tpot_s),
@@ -22,7 +22,7 @@ ROWS = (
 
 
 def picture(samples: list[Sample], marks: list[Mark], *, width: int = 72, height: int = 3) -> list[str]:
-    """One chart above the other on the same time, the marks' letters below, and what they mean."""
+    """Stack the charts over one time axis, with the letters of marks below, and a legend."""
     if not samples:
         return []
     first, last = samples[0].at, samples[-1].at
@@ -42,13 +42,13 @@ def _legend(mark: Mark, first: float) -> str:
 
 
 def clock_text(seconds: float) -> str:
-    """m:ss since the first look."""
+    """m:ss since the first sample."""
     whole = max(0, int(seconds))
     return f"{whole // 60:3d}:{whole % 60:02d}"
 
 
 class Picture:
-    """Drawn while it is shown: `update` says what is waited for."""
+    """Drawn while shown; `update` sets the line that says what it waits for."""
 
     def __init__(self, gauge: Gauge) -> None:
         self._gauge = gauge
@@ -74,7 +74,7 @@ class Picture:
             self._say_news()
 
     def _say_news(self) -> None:
-        """A line a minute, and one for each mark."""
+        """Print a line per minute, and one for each mark."""
         samples, marks = self._gauge.samples(), self._gauge.marks()
         if not samples:
             return

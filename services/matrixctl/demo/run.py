@@ -1,4 +1,4 @@
-"""`matrixctl demo`: a stack of its own, a story on it, and the stack taken down again."""
+"""`matrixctl demo`: start a stack, run a demo on it, and stop the stack."""
 
 from __future__ import annotations
 
@@ -27,8 +27,7 @@ PATIENCE_WALL_S = 20.0
 
 
 def example(name: str) -> Path:
-    """A manifest of the examples folder: beside the packages in a checkout, else where the installed package has it.
-    Raises NotFound."""
+    """Find a manifest of the examples folder: in the checkout, or else in the installed package. Raises NotFound."""
     beside = Path(__file__).resolve().parents[3] / "examples" / name
     if beside.exists():
         return beside
@@ -40,7 +39,7 @@ def example(name: str) -> Path:
 
 
 def run_demo(story: Story, state: Path, keep: bool) -> int:
-    """Tell the story; returns 0 only when every step held. What an earlier demo left in that folder is ended first."""
+    """Run the demo; returns 0 only if every step succeeded. A stack left by an earlier demo is stopped first."""
     folder = Folder(state)
     began = time.monotonic()
     halt(folder)
@@ -59,7 +58,7 @@ def run_demo(story: Story, state: Path, keep: bool) -> int:
 
 
 def tell_on(folder: Folder, story: Story) -> Outcome:
-    """The story on a stack that is ready. A service that is away for a moment is asked again."""
+    """Run the demo on a stack that is ready. Requests to a service that is briefly down are retried."""
     reach, cluster = ApiClient.of(folder), cluster_of(folder)
     reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
     telling = story.begin(reach, cluster, example(story.manifest))
@@ -72,18 +71,18 @@ def tell_on(folder: Folder, story: Story) -> Outcome:
 def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -> int:
     if not outcome.ok:
         say(f"\n[bold red]the demo failed at step `{outcome.failed}`[/]: {outcome.seen}")
-        say(f"the logs are in {folder.logs}; try again with --keep to look around")
+        say(f"logs: {folder.logs}; use --keep to leave the stack running for inspection")
         return EXIT_REFUSED
-    say(f"\n[bold green]every step held[/], in {took_wall_s:.0f} s.")
+    say(f"\n[bold green]every step succeeded[/], in {took_wall_s:.0f} s.")
     flag = f"--state {folder.path}"
     if keep:
-        say("[bold]the stack runs on.[/] Its console, with a way in that is good once and for a minute:")
+        say("[bold]the stack keeps running.[/] Its console, with a login link that is valid once, for a minute:")
         say(f"  {console_link(ApiClient.of(folder))}")
-        say(f"  matrixctl console {flag}    another; matrixctl down {flag} ends it")
-    say("what to try next:")
-    say("  matrixctl up --time-scale 60          a stack to keep; then export KUBECONFIG=$(matrixctl kubeconfig)")
+        say(f"  matrixctl console {flag}    prints another link; matrixctl down {flag} stops the stack")
+    say("next steps:")
+    say("  matrixctl up --time-scale 60          your own stack; then export KUBECONFIG=$(matrixctl kubeconfig)")
     say("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")
-    say("  matrixctl fault inject link-silent sn0-c03-n2/ub-p3-k11    break a link that says it is well")
-    say("  matrixctl experiment run --generate 2000                   serve a day of traffic in seconds")
-    say("  matrixctl demo failover, matrixctl demo autoscale          both stories (docs/tutorials/autoscaling.md)")
+    say("  matrixctl fault inject link-silent sn0-c03-n2/ub-p3-k11    break a link that still reports up")
+    say("  matrixctl experiment run --generate 2000                   serve generated traffic in virtual time")
+    say("  matrixctl demo failover, matrixctl demo autoscale          both demos (docs/tutorials/autoscaling.md)")
     return 0

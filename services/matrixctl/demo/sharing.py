@@ -1,6 +1,6 @@
-"""The part of the demo about sharing: a plan, a priority that puts somebody out, a cabinet that closes.
+"""The part of the demo about sharing: a plan, a preemption by priority, a cabinet that closes.
 
-Reported beside the serving instance, on what it leaves free; everything is revoked before the demo continues.
+It runs beside the serving instance, on the nodes that one leaves free, and undoes everything before the demo continues.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ def condition(view: dict[str, Any], type: str) -> dict[str, Any]:
 
 
 def find(demo: Telling, name: str) -> dict[str, Any]:
-    """An instance as MatrixCompute shows it; {} where there is none."""
+    """An instance as MatrixCompute shows it; {} if there is none."""
     return demo.reach.get("compute", f"/v1/instances/{name}") or {}
 
 
@@ -36,10 +36,10 @@ def ask(demo: Telling, name: str, **shape: Any) -> None:
 
 
 def plan(demo: Telling) -> None:
-    """A question that creates nothing: what does not fit, why, and what would help."""
+    """Plan a request without creating anything: why it does not fit, and what would help."""
     free = int(demo.reach.call("resource", "GET", "/v1/fragmentation")["freeNodes"])
     answer = demo.reach.call("resource", "POST", "/v1/plans", body={"nodes": free + 1})
-    check(not answer["fits"], f"{free + 1} nodes fit where {free} are free")
+    check(not answer["fits"], f"{free + 1} nodes fit although only {free} are free")
     say(f"   [bold]$ matrixctl plan --nodes {free + 1}[/]")
     say(f"   {answer['message']}")
     check(bool(answer["changes"]), "the plan names nothing that would help")
@@ -51,7 +51,7 @@ def plan(demo: Telling) -> None:
 
 
 def preempt(demo: Telling) -> None:
-    """Somebody of higher priority takes the guest's place; the guest waits, and comes back when that one leaves."""
+    """An instance of higher priority preempts the guest, which waits, and returns when that instance leaves."""
     free = int(demo.reach.call("resource", "GET", "/v1/fragmentation")["freeNodes"])
     ask(demo, GUEST, nodes=free // 2, priority=-10)
     say(f"   {GUEST} has {free // 2} nodes, at priority -10; {free - free // 2} nodes are free")
@@ -59,22 +59,22 @@ def preempt(demo: Telling) -> None:
     path = f"/v1/instances/{URGENT}"
     planned = demo.reach.call("compute", "PUT", path, body=desired, params={"validateOnly": "true"})
     check(planned["preempts"] == [GUEST], f"the plan would preempt {planned['preempts']}")
-    say(f"   {URGENT} wants {desired['nodes']}, at priority 5: a plan says it would preempt {GUEST}")
+    say(f"   {URGENT} wants {desired['nodes']}, at priority 5; according to the plan it would preempt {GUEST}")
     ask(demo, URGENT, **desired)
 
     def waiting() -> bool:
         view = find(demo, GUEST)
         return view.get("state") == "Pending" and condition(view, "Preempted").get("status") == "True"
 
-    until(f"{GUEST} making way", waiting, PATIENCE_WALL_S)
+    until(f"{GUEST} being preempted", waiting, PATIENCE_WALL_S)
     say(f"   {URGENT} is Active; {GUEST} is Pending: {condition(find(demo, GUEST), 'Preempted')['message']}")
     give_back(demo, URGENT)
-    until(f"{GUEST} coming back", lambda: settled(demo, GUEST), PATIENCE_WALL_S)
+    until(f"{GUEST} being placed again", lambda: settled(demo, GUEST), PATIENCE_WALL_S)
     say(f"   {URGENT} is gone, {GUEST} is Active again")
 
 
 def close_cabinet(demo: Telling) -> None:
-    """The cabinet where the guest lies is closed: it moves out while it serves."""
+    """Close the guest's cabinet: it moves out while it serves."""
     demo.reach.call("compute", "PUT", f"/v1/instances/{GUEST}", body={"nodes": 2, "priority": -10})
     until(f"{GUEST} shrinking", lambda: settled(demo, GUEST) and len(members(demo)) == 2, PATIENCE_WALL_S)
     cabinet = members(demo)[0].rpartition("-")[0]
@@ -86,7 +86,7 @@ def close_cabinet(demo: Telling) -> None:
             return settled(demo, GUEST) and not any(node.startswith(f"{cabinet}-") for node in members(demo))
 
         until(f"{GUEST} leaving {cabinet}", left, PATIENCE_WALL_S)
-        say(f"   {GUEST} moved to {', '.join(members(demo))}, members first there, then gone here")
+        say(f"   {GUEST} moved to {', '.join(members(demo))}, each member there first, then gone here")
     finally:
         demo.reach.call("resource", "POST", f"/v1/domains/{cabinet}:open", body={})
     give_back(demo, GUEST)
@@ -99,4 +99,4 @@ def members(demo: Telling) -> list[str]:
 def give_back(demo: Telling, name: str) -> None:
     with suppress(NotFound):
         demo.reach.call("compute", "DELETE", f"/v1/instances/{name}")
-    until(f"{name} being given back", lambda: not find(demo, name), PATIENCE_WALL_S)
+    until(f"{name} being released", lambda: not find(demo, name), PATIENCE_WALL_S)

@@ -1,8 +1,8 @@
-"""The steps of the demo: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, share what is
-left, delete, nothing left.
+"""The steps of the failover demo: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, share the
+rest, delete, leave nothing behind.
 
-Everything is asked over REST, the Kubernetes API and the OpenAI-compatible endpoint, as a user would; the only thing
-told to the emulated hardware is the fault.
+All requests go through REST, the Kubernetes API and the OpenAI-compatible endpoint, as a user's would; the emulated
+hardware is told nothing but the fault.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ PROMPTS = (
     "What should an operator do when a node is lost?",
 )
 STEADY_SHARE = 0.8
-"""Throughput counts as recovered at this share of what it was before the loss."""
+"""Throughput counts as recovered at this share of its value before the loss."""
 DIPPED_SHARE = 0.95
 FAULT = "demo-node-down"
 
 
 @dataclass
 class Demo(Telling):
-    """One telling of the failover story, and what its steps hand on to each other."""
+    """One run of the failover demo, with the state that its steps share."""
 
     lost: str = ""
     steady_tokens_per_s: float = 0.0
@@ -54,8 +54,8 @@ class Demo(Telling):
 
 
 def chat(demo: Demo) -> None:
-    """A few completions, streamed, through the OpenAI client."""
-    say("   [dim]the words are made up; when they come is not[/]")
+    """Stream a few completions through the OpenAI client."""
+    say("   [dim]the text is synthetic; its timing is not[/]")
     telling.serve(demo)
     import openai
 
@@ -67,7 +67,7 @@ def chat(demo: Demo) -> None:
 
 
 def _ask(client: Any, prompt: str) -> bool:
-    """One streamed completion, shown. Raises Unavailable where the stream breaks off, so that it is asked again."""
+    """Stream and print one completion. Raises Unavailable if the stream breaks off, so that it is retried."""
     import httpx
     import openai
 
@@ -87,7 +87,7 @@ def _ask(client: Any, prompt: str) -> bool:
     check(bool(text.strip()), f"the answer to {prompt!r} was empty")
     say(f"   [bold]>[/] {prompt}\n     {' '.join(text.split())[:100]}")
     all_s = time.monotonic() - began
-    say(f"     [dim]first token after {first_s or 0:.2f} s of the wall, the last after {all_s:.2f} s[/]")
+    say(f"     [dim]first token after {first_s or 0:.2f} s of wall time, last after {all_s:.2f} s[/]")
     return True
 
 
@@ -105,7 +105,7 @@ def lose_a_node(demo: Demo) -> None:
     demo.lost = decoding[len(decoding) // 2]  # what it carried is felt at once
     demo.break_hardware(FAULT, "node-down", demo.lost)
     demo.lost_at = demo.gauge.mark("x", "power lost")
-    say(f"   power off for {demo.lost}; nobody tells the control plane")
+    say(f"   {demo.lost} is powered off; the control plane is not told")
 
     def noticed() -> str | None:
         node = demo.reach.call("resource", "GET", f"/v1/nodes/{demo.lost}")
@@ -113,11 +113,11 @@ def lose_a_node(demo: Demo) -> None:
 
     began = time.monotonic()
     seen = until("its agent falls silent", noticed, PATIENCE_WALL_S)
-    say(f"   {time.monotonic() - began:.1f} s later the node's agent counts as {seen}")
+    say(f"   {time.monotonic() - began:.1f} s later the node's agent is {seen}")
 
 
 def heal(demo: Demo) -> None:
-    """The member is replaced from the spare, and throughput comes back."""
+    """Wait until the spare has replaced the member and throughput has recovered."""
     desired = dig(demo.instance(), "spec.nodes")
     seen_states: list[str] = []
 
@@ -131,7 +131,7 @@ def heal(demo: Demo) -> None:
         return bool(names) and demo.lost not in names and demo.active(desired)
 
     until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
-    say(f"   states seen: {' > '.join(seen_states)}; {demo.lost} is no member any more")
+    say(f"   states seen: {' > '.join(seen_states)}; {demo.lost} is no longer a member")
 
     seen = demo.gauge.throughput
 
@@ -143,7 +143,7 @@ def heal(demo: Demo) -> None:
     least = seen.least_since(demo.lost_at)
     check(
         least < DIPPED_SHARE * demo.steady_tokens_per_s,
-        f"a node was lost and throughput never fell below {least:,.0f} tokens/s; is it measured?",
+        f"a node was lost, but throughput never fell below {least:,.0f} tokens/s: the measurement is suspect",
     )
     samples, marks = seen.samples(), [mark for mark in demo.gauge.marks() if mark.at >= demo.lost_at]
     for line in chart(
@@ -165,19 +165,19 @@ def scale(demo: Demo) -> None:
 
 
 STEPS: tuple[Step, ...] = (
-    Step("apply", "Ask for a supernode instance with DeepSeek-R1 on it", telling.apply),
-    Step("active", "Nodes, planes and spare are committed together, agents bring the nodes up", telling.become_active),
+    Step("apply", "Request a supernode instance with DeepSeek-R1 on it", telling.apply),
+    Step("active", "Nodes, planes and spare are reserved together; agents start the nodes", telling.become_active),
     Step("chat", "Talk to the model through the OpenAI client", chat),
     Step("load", "Put it under load", put_under_load),
     Step("lose", "A node loses power", lose_a_node),
     Step("heal", "The instance repairs itself", heal),
     Step("cabinet", "A whole cabinet loses power", lose_a_cabinet),
-    Step("switch", "A switch of the second level goes dark", lose_a_switch),
-    Step("cut", "Most cables of a decoding node are cut, and repaired", cut_cables),
+    Step("switch", "A second-level switch goes down", lose_a_switch),
+    Step("cut", "Most cables of a decode node are cut, and repaired", cut_cables),
     Step("scale", f"Scale to {SCALED_TO} nodes", scale),
-    Step("plan", "Ask what would fit, and what would help", sharing.plan),
-    Step("priority", "Somebody of higher priority puts a guest out, who waits and comes back", sharing.preempt),
-    Step("close", "A cabinet is closed, and who lies there moves out", sharing.close_cabinet),
+    Step("plan", "Plan a request that does not fit", sharing.plan),
+    Step("priority", "A request of higher priority preempts a guest, which waits and returns", sharing.preempt),
+    Step("close", "A cabinet is closed, and its tenant moves out", sharing.close_cabinet),
     Step("delete", "Delete everything", telling.delete),
     Step("nothing-left", "Prove that nothing is left", telling.nothing_left),
 )

@@ -1,7 +1,7 @@
-"""A story: named steps told one after the other, timed, and stopped at the first whose promise does not hold.
+"""A demo: named steps run one after the other, timed, and stopped at the first that fails.
 
-A step is a function of the telling. It says what it sees, and raises StepFailed with what it saw instead of what it
-should have; a refusal of a service counts as the same.
+A step is a function of the run. It prints what it observes, and raises StepFailed with the observation if that is not
+what it should be; a refusal by a service counts as a failure too.
 """
 
 from __future__ import annotations
@@ -21,12 +21,12 @@ LOOK_PERIOD_WALL_S = 0.25
 
 
 class StepFailed(Exception):
-    """What was seen instead of what the step promises."""
+    """What was observed instead of what the step expects."""
 
 
 @dataclass(frozen=True)
 class Step:
-    """One step: a heading and a action."""
+    """One step: a heading and an action."""
 
     name: str
     title: str
@@ -35,7 +35,7 @@ class Step:
 
 @dataclass
 class Outcome:
-    """How a story went: seconds of the wall per step, and the failure that ended it, if any."""
+    """The outcome of a demo: wall seconds per step, and the failure that ended it, if any."""
 
     took_wall_s: dict[str, float] = field(default_factory=dict)
     failed: str | None = None
@@ -47,7 +47,7 @@ class Outcome:
 
 
 def tell(steps: Sequence[Step], telling: Any) -> Outcome:
-    """Every step in order, up to the first that fails."""
+    """Run every step in order, up to the first that fails."""
     outcome = Outcome()
     for number, step in enumerate(steps, 1):
         say(f"\n[bold cyan]{number}/{len(steps)} {step.title}[/]")
@@ -74,10 +74,11 @@ def until(
     away: tuple[type[MatrixError], ...] = (Unavailable,),
     shown_by: Any = None,
 ) -> T:
-    """The first answer that is not None or False. Raises StepFailed with the last progress when none comes in time.
+    """Poll until the answer is neither None nor False, and return it. Raises StepFailed with the last progress on
+    timeout.
 
-    A service that is away for a moment (it may be starting again) is asked again. Meanwhile `shown_by` or, on a
-    terminal, a spinner is updated with the progress.
+    Requests to a service that is briefly down (it may be restarting) are retried. Meanwhile `shown_by` or, on a
+    terminal, a spinner shows the progress.
     """
     end = time.monotonic() + patience_wall_s
     with nullcontext(shown_by) if shown_by or not console().is_terminal else console().status(what) as screen:
@@ -99,6 +100,6 @@ def until(
 
 
 def check(holds: bool, seen: str) -> None:
-    """Raise StepFailed with what was seen, unless it holds."""
+    """Raise StepFailed with the observation unless the condition holds."""
     if not holds:
         raise StepFailed(seen)

@@ -1,6 +1,6 @@
-"""What every story tells alike: ask for an instance, see it Active and serving, delete it, prove that nothing is left.
+"""Steps that all demos share: request an instance, see it Active and serving, delete it, prove that nothing is left.
 
-Everything is asked over REST and the Kubernetes API, as a user would.
+All requests go through REST and the Kubernetes API, as a user's would.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ from services.matrixctl.output.columns import dig
 from services.matrixctl.output.screen import say, table
 
 PATIENCE_WALL_S = 120.0
-"""How long a step waits for what it is about, on a machine that does other work too: most take seconds."""
+"""How long a step waits for its outcome on a busy machine; most take seconds."""
 INPUT_TOKENS_MAX = 8192
 PASSING = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
 
 
 @dataclass
 class Telling:
-    """One telling: the stack that it is about, and the instance."""
+    """One run of a demo: its stack and its instance."""
 
     reach: ApiClient
     cluster: Cluster
@@ -40,7 +40,7 @@ class Telling:
         self.gauge = Gauge(self.reach, self.cluster, self.name)
 
     def instance(self) -> dict[str, Any]:
-        """The instance as Kubernetes shows it; {} where there is none."""
+        """The instance as Kubernetes shows it; {} if there is none."""
         return self.cluster.instance(self.name) or {}
 
     def state(self) -> str:
@@ -50,13 +50,13 @@ class Telling:
         return dig(self.instance(), "status.members") or []
 
     def progress(self) -> str:
-        """One line of how far the instance is."""
+        """The instance's progress, in one line."""
         view = self.instance()
         ready, desired = dig(view, "status.readyNodes") or 0, dig(view, "spec.nodes") or 0
         return f"{dig(view, 'status.state') or 'not seen yet'}, {ready}/{desired} nodes ready"
 
     def active(self, nodes: int) -> bool:
-        """The instance is Active at that size, and says so for the spec it was last given."""
+        """Whether the instance is Active at that size, for its latest spec."""
         view = self.instance()
         return (
             dig(view, "status.state") == "Active"
@@ -79,34 +79,34 @@ class Telling:
             say(f"   {line}")
 
     def statistics(self) -> dict[str, Any]:
-        """How the model is served: latencies, and what became of the requests."""
+        """Serving statistics: latencies and the outcomes of requests."""
         found: dict[str, Any] = self.reach.call("infer", "GET", f"/v1/deployments/{self.name}/statistics")
         return found
 
     def break_hardware(self, fault: str, kind: str, target: str, **parameters: Any) -> None:
-        """Put a fault on the emulated hardware. The control plane is not informed."""
+        """Inject a fault into the emulated hardware. The control plane is not told."""
         body = {"kind": kind, "target": target, "parameters": parameters}
         self.reach.call("agents", "PUT", f"/v1/faults/{fault}", body=body)
 
     def repair_hardware(self, *faults: str) -> None:
-        """Take these faults off it, as far as they are there."""
+        """Clear these faults, as far as they exist."""
         for fault in faults:
             with suppress(NotFound):
                 self.reach.call("agents", "DELETE", f"/v1/faults/{fault}")
 
     def put_load(self, requests_per_second: float) -> float:
-        """Offer this load from now on, whatever becomes of it."""
+        """Offer this load from now on, open loop; returns the time."""
         body = {"requestsPerSecond": requests_per_second, "seed": 7, "inputTokensMax": INPUT_TOKENS_MAX}
         self.reach.call("infer", "PUT", f"/v1/deployments/{self.name}/load", body=body)
-        return self.gauge.mark("l", f"load {requests_per_second:g} requests a second")
+        return self.gauge.mark("l", f"load {requests_per_second:g} requests per second")
 
     def stop_load(self) -> None:
-        """No more requests; what runs is finished."""
+        """Send no more requests; running ones finish."""
         with suppress(NotFound):
             self.reach.call("infer", "DELETE", f"/v1/deployments/{self.name}/load")
 
     def end(self) -> None:
-        """Let go of what the telling holds, however it ended."""
+        """Release what the run holds, however it ended."""
         self.gauge.end()
 
 
@@ -119,11 +119,11 @@ def conditions(view: dict[str, Any]) -> dict[str, str]:
 
 def apply(telling: Telling) -> None:
     there = telling.cluster.instance(telling.name)
-    check(there is None, f"{telling.name} is there already; `kubectl delete cmi {telling.name}` removes it")
+    check(there is None, f"{telling.name} already exists; remove it with `kubectl delete cmi {telling.name}`")
     telling.run_and_say(telling.cluster.apply(telling.manifest))
     view = until("the spec is stored", lambda: telling.instance().get("spec"), PATIENCE_WALL_S)
     spares = f" and {view['spares']} spare" if view.get("spares") else ""
-    say(f"   asked for {counted(view['nodes'], 'node')}{spares}")
+    say(f"   requested {counted(view['nodes'], 'node')}{spares}")
 
 
 def become_active(telling: Telling) -> None:
@@ -133,7 +133,7 @@ def become_active(telling: Telling) -> None:
     check(all(view.get(kind) == "True" for kind in PASSING), f"Active, but its conditions are {view}")
     for kind in (INSTANCE, INFER):
         table(*telling.cluster.table(kind))
-    say("   true as agents report it: " + ", ".join(kind for kind, status in view.items() if status == "True"))
+    say("   conditions that are True: " + ", ".join(kind for kind, status in view.items() if status == "True"))
     planes = {view["plane"]: view["state"] for view in telling.slices()}
     check(sorted(planes) == ["rdma", "ub", "vpc"], f"expected a slice on each of three planes, found {planes}")
     say("   slices: " + ", ".join(f"{plane} {state}" for plane, state in sorted(planes.items())))
@@ -150,11 +150,11 @@ def delete(telling: Telling) -> None:
     def gone() -> bool:
         return telling.cluster.instance(telling.name) is None and telling.cluster.serving(telling.name) is None
 
-    until("given back, step by step", gone, PATIENCE_WALL_S, progress=telling.progress)
+    until("releasing everything, step by step", gone, PATIENCE_WALL_S, progress=telling.progress)
 
 
 def nothing_left(telling: Telling) -> None:
-    """Ask everyone."""
+    """Ask every service and the Kubernetes API."""
     left: dict[str, Callable[[], list[Any]]] = {
         "instances": lambda: telling.reach.list("compute", "/v1/instances"),
         "allocations": lambda: telling.reach.list("resource", "/v1/allocations"),
@@ -174,7 +174,7 @@ def nothing_left(telling: Telling) -> None:
 
 
 def _none(what: str, question: Callable[[], list[Any]]) -> None:
-    """Wait until there is none of it (agents clean nodes for a while), and say so."""
+    """Wait until none is left (agents take a while to clean nodes), and print so."""
     seen: list[Any] = []
 
     def none_left() -> bool:
@@ -187,9 +187,9 @@ def _none(what: str, question: Callable[[], list[Any]]) -> None:
 
 @dataclass(frozen=True)
 class Story:
-    """Steps, the manifest of the examples folder they are about, and how fast time passes meanwhile.
+    """A demo: its steps, its manifest in the examples folder, and its time scale.
 
-    `begin(reach, cluster, manifest)` gives the telling that the steps share.
+    `begin(reach, cluster, manifest)` creates the run that the steps share.
     """
 
     name: str

@@ -1,7 +1,7 @@
-"""Throughput of a deployment as CloudMatrix-Infer tells it: tokens generated in each emulated second.
+"""Throughput of a deployment as reported by CloudMatrix-Infer: tokens generated in each emulated second.
 
-Times are emulated seconds since the epoch. What was measured is kept, so that a story can look back at what happened
-while it waited for something else.
+Times are emulated seconds since the epoch. All samples are kept, so that a step can look back at what happened while it
+waited for something else.
 """
 
 from __future__ import annotations
@@ -10,11 +10,11 @@ from typing import Any
 
 WINDOW_S = 60.0
 SETTLED_SHARE = 0.15
-"""Two windows in a row differ by less than this share: the throughput is steady."""
+"""Throughput is steady if two consecutive windows differ by less than this share."""
 
 
 class Throughput:
-    """Filled by whoever looks at the statistics."""
+    """Samples of throughput, added from each reading of the statistics."""
 
     def __init__(self) -> None:
         self._seconds: dict[int, float] = {}
@@ -26,12 +26,12 @@ class Throughput:
         return [(float(at), value) for at, value in sorted(self._seconds.copy().items())]
 
     def mean(self, since: float, until: float) -> float | None:
-        """Mean throughput between two moments, None where nothing was measured."""
+        """Mean throughput between two times; None if nothing was measured."""
         values = [value for at, value in self.samples() if since <= at < until]
         return sum(values) / len(values) if values else None
 
     def steady(self) -> float | None:
-        """The throughput of the last minute, once it is much like that of the minute before."""
+        """The throughput of the last minute, if it is close to that of the minute before; else None."""
         samples = self.samples()
         if not samples:
             return None
@@ -42,13 +42,13 @@ class Throughput:
         return last if abs(last - before) <= SETTLED_SHARE * before else None
 
     def least_since(self, since: float, span_s: float = 5.0) -> float:
-        """The least mean over a few seconds from that moment on."""
+        """The lowest mean over `span_s` since then."""
         ends = [at for at, _ in self.samples() if at >= since + span_s]
         means = [mean for end in ends if (mean := self.mean(end - span_s, end)) is not None]
         return min(means, default=float("inf"))
 
     def text(self) -> str:
-        """One line of how it goes."""
+        """The present throughput, in one line."""
         samples = self.samples()
         if not samples:
             return "nothing measured yet"

@@ -1,7 +1,7 @@
-"""What can be explained, found where it is declared: kinds of the REST services by their views and requests, kinds of
-the Kubernetes API by their definitions, states by their machines, reasons by their list.
+"""What `matrixctl explain` knows, read from where it is declared: kinds of the REST services from their views and
+requests, Kubernetes kinds from their CRDs, states from their state machines, reasons from their list.
 
-Everything that is explained has a name; fields are reached by a dotted path, as `instances.conditions.reason`.
+Everything has a name; fields have a dotted path, such as `instances.conditions.reason`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ ACCESS = {
     "infer": "infer_workload.access",
     "agents": "services.node_agent.access",
 }
-"""Where each service declares its kinds."""
+"""The module in which each service declares its kinds."""
 
 MACHINES = {
     "nodes": "matrixresource.nodes.states:NODE_STATES",
@@ -39,42 +39,42 @@ MACHINES = {
     "scenario-runs": "matrixcompute.scenarios.states:SCENARIO_RUN_STATES",
     "deployments": "infer_workload.serving.states:DEPLOYMENT_STATES",
 }
-"""Where the states of a kind are declared."""
+"""The state machine of each kind."""
 
 CONDITIONS = {
     "AbleToScale": "whether the next decision may change the size of what a policy scales",
-    "Admitted": "whether a slice's bandwidth is booked",
-    "CacheMemory": "whether the caches of a deployment have the memory that they asked for",
-    "Damped": "whether a link is taken for down because it changed too often",
-    "Degraded": "whether something of it is missing or broken while it continues",
+    "Admitted": "whether a slice's bandwidth is reserved",
+    "CacheMemory": "whether the caches of a deployment have the memory they requested",
+    "Damped": "whether a link is treated as down because it changed state too often",
+    "Degraded": "whether it continues although something is missing or broken",
     "Expired": "whether its lease has ended",
-    "Grown": "whether it was given more members in place, and how many of the last ones were its spares",
-    "Injected": "whether the fault is in the emulated hardware",
-    "InventoryMatches": "whether the agent found the parts that the topology says",
-    "LaidOut": "whether the model has its place on the instance's dies",
+    "Grown": "whether it was grown in place, and how many of the last new members were its spares",
+    "Injected": "whether the fault is present in the emulated hardware",
+    "InventoryMatches": "whether the agent found the parts that the topology lists",
+    "LaidOut": "whether the model is laid out on the instance's dies",
     "LinksReady": "whether all planes are programmed on every member",
     "LinksUp": "whether every link that a slice uses is up",
-    "Maintenance": "whether a maintenance is announced or under way for some of its nodes",
+    "Maintenance": "whether a maintenance of some of its nodes is announced or in progress",
     "NodesReady": "whether every member is ready",
-    "Preempted": "whether somebody of higher priority has its place",
-    "Progressing": "whether something is under way",
-    "Protected": "whether a backup path is booked for every loss that a slice is protected from",
-    "QosSatisfied": "whether the guaranteed bandwidth is kept",
-    "Ready": "whether it does what it is for",
-    "RoutesProgrammed": "whether every member's agent says that its routes are programmed, for this generation",
+    "Preempted": "whether a request of higher priority has taken its nodes",
+    "Progressing": "whether a change is in progress",
+    "Protected": "whether a backup path is reserved for every failure that a slice is protected against",
+    "QosSatisfied": "whether the guaranteed bandwidth is provided",
+    "Ready": "whether it is ready for use",
+    "RoutesProgrammed": "whether every member's agent has reported its routes programmed, for this generation",
     "ScalingActive": "whether every metric of a policy has a value",
-    "ScalingLimited": "whether minReplicas, maxReplicas or a limit on the pace holds a policy back",
-    "Scheduled": "whether nodes and spares are committed",
-    "SparesAvailable": "whether as many spares stand ready as were asked for",
-    "Stuck": "whether it cannot go on by itself",
+    "ScalingLimited": "whether minReplicas, maxReplicas or a rate limit restricts a policy",
+    "Scheduled": "whether nodes and spares are reserved",
+    "SparesAvailable": "whether the requested number of spares is ready",
+    "Stuck": "whether it cannot continue by itself",
     "Synced": "whether MatrixCompute has the spec of this generation",
 }
-"""Types of conditions, each as the question that its status answers."""
+"""Condition types, each with the question that its status answers."""
 
 
 @dataclass(frozen=True)
 class Field:
-    """One field: its type as a person writes it, what it means, and what is inside it."""
+    """One field: its type in words, its meaning, and the fields inside it."""
 
     name: str
     type: str
@@ -85,7 +85,7 @@ class Field:
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind: what it is, where it is had, its states, its fields as they are shown and as they may be set."""
+    """A kind: its meaning, where to get it, its states, its fields as shown, and the fields that may be set."""
 
     name: str
     where: str
@@ -98,7 +98,7 @@ class Kind:
 
 @dataclass(frozen=True)
 class Word:
-    """A reason, a type of conditions or a state: everything that this one word means."""
+    """Everything that one word means as a reason, a condition type or a state."""
 
     name: str
     reason: Reason | None
@@ -110,7 +110,7 @@ class Word:
 
 
 def rest_kind(noun: Noun) -> Kind:
-    """The kind behind a noun of `get`."""
+    """The kind of a noun of `get`."""
     declared = declared_kind(noun)
     view = declared.view
     machine = machine_of(noun.name)
@@ -167,8 +167,8 @@ def kinds() -> Iterator[Kind]:
 
 
 def kind_of(word: str) -> Kind | None:
-    """The kind meant by a word: a Kubernetes kind as it is spelt there, else a noun of `get`, else a Kubernetes kind by
-    its plural or short name."""
+    """The kind that a word names: a Kubernetes kind in its exact spelling, else a noun of `get`, else a Kubernetes kind
+    by its plural or short name."""
     if word in custom_kinds():
         return custom_kinds()[word]
     for noun in NOUNS:
@@ -179,7 +179,7 @@ def kind_of(word: str) -> Kind | None:
 
 
 def field_of(kind: Kind, path: str) -> Field:
-    """The field at a dotted path. Raises InvalidField with those there are where it stops."""
+    """The field at a dotted path. Raises InvalidField that lists the fields at the point where the path fails."""
     found = Field(kind.name, "object", kind.means, inside=(*kind.fields, *kind.settable))
     for step in path.split("."):
         inside = {each.name: each for each in reversed(found.inside)}
@@ -194,7 +194,7 @@ def field_of(kind: Kind, path: str) -> Field:
 
 @cache
 def meanings() -> dict[str, str]:
-    """What fields mean that do not say it themselves."""
+    """Descriptions of fields that have none of their own."""
     return {str(name): meaning for name, meaning in packaged_yaml("services.matrixctl.explain", "fields.yaml").items()}
 
 
@@ -222,7 +222,7 @@ def _field(
 
 
 def _shape(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], str]:
-    """The schema that holds the fields inside, and the type in words."""
+    """The schema with the inner fields, and the type in words."""
     if "$ref" in part:
         return _shape(definitions.get(part["$ref"].rpartition("/")[2], {}), definitions)
     for key in ("anyOf", "oneOf", "allOf"):
@@ -248,8 +248,7 @@ def _shape(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str,
 
 
 def word_of(word: str) -> Word | None:
-    """What a word of a condition, event, refusal or state means; None where nobody uses it. Upper and lower case are
-    the same to it."""
+    """The meaning of a word of a condition, event, refusal or state, ignoring case; None if it is unknown."""
     every = words()
     return every.get(word) or {name.lower(): found for name, found in every.items()}.get(word.lower())
 
@@ -268,13 +267,13 @@ def words() -> dict[str, Word]:
 
 
 def _first(text: str | None) -> str:
-    """The first paragraph, in one line."""
+    """The first paragraph, joined into one line."""
     return " ".join((text or "").strip().partition("\n\n")[0].split())
 
 
 def nothing(word: str) -> InvalidField:
-    """What is said of a word that means nothing here."""
+    """The error for an unknown word."""
     names = [*(noun.name for noun in NOUNS), *custom_kinds(), *words()]
     refusal = unknown(word, "WORD", names, [alias for noun in NOUNS for alias in noun.aliases.split(", ")])
     text = refusal.message.partition(" There are ")[0]
-    return InvalidField(f"{text} `matrixctl explain` lists all that can be explained", field="WORD")
+    return InvalidField(f"{text} `matrixctl explain` lists everything that it explains", field="WORD")

@@ -1,4 +1,4 @@
-"""Tables, documents, refusals; which noun is shown how.
+"""Output: tables, documents, errors, and the columns of each noun.
 
-It asks no service.
+Calls no service.
 """

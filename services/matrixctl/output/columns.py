@@ -1,4 +1,4 @@
-"""The columns of a table, and what its cells show of a view.
+"""Table columns, and how cells are taken from a view.
 
 Columns are written as kubectl's `-o custom-columns` wants them: `TITLE:path`, the title left out where it is the path.
 A path goes into the view (`members.length` counts a list); what a view does not have shows as `-`.
@@ -13,7 +13,7 @@ from typing import Any
 from services.matrixctl.output.screen import table
 
 TIME = re.compile(r"(^|\.)at$|(At|Until)$")
-"""Fields that tell a time. The services' times are emulated; kubectl shows those of the wall."""
+"""Fields that hold a time. Services use emulated time; kubectl shows wall time."""
 
 
 def titles(columns: str) -> list[str]:
@@ -22,7 +22,7 @@ def titles(columns: str) -> list[str]:
 
 
 def with_projects(columns: str, views: Iterable[dict[str, Any]]) -> str:
-    """Names are unique within a project, so whose each is shows where there are several."""
+    """Add a project column if there are several projects, since names are unique only within one."""
     several = len({view.get("project") for view in views}) > 1
     return f"{columns}, project" if several and "project" not in columns.split(", ") else columns
 
@@ -38,7 +38,7 @@ def listing(columns: str, views: Iterable[dict[str, Any]]) -> None:
 
 
 def dig(view: Any, path: str) -> Any:
-    """The value at a dotted path, of a list that of each of its parts; None where it stops short."""
+    """The value at a dotted path, for lists that of each element; None if the path does not exist."""
     for step in path.split("."):
         if step == "length" and isinstance(view, list):
             return len(view)
@@ -50,7 +50,7 @@ def dig(view: Any, path: str) -> Any:
 
 
 def shown(value: Any) -> str:
-    """A cell's text."""
+    """The text of a cell."""
     if value is None or value == "":
         return "-"
     if isinstance(value, bool):

@@ -1,4 +1,4 @@
-"""What `get` knows of a collection."""
+"""What `get` knows about a collection."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Noun:
-    """One collection. `wide` columns follow the others under `-o wide`; `whole` ones are not served one by one."""
+    """One collection. `wide` columns follow the others with `-o wide`; a `whole` collection serves no single
+    resources."""
 
     name: str
     service: str
@@ -17,15 +18,15 @@ class Noun:
     order: str = "name"
     whole: bool = False
     collection: str = ""
-    """What the service calls it, where that is not the noun."""
+    """The service's name for it, if it differs from the noun."""
     means: str = ""
-    """What it is, where the word may be taken for something else; shown where there is none."""
+    """A description, for nouns that may be misunderstood; shown when the list is empty."""
     request_beside: tuple[str, ...] = ()
-    """Where it is shown with `request`, the fields that are asked for beside what stands in there."""
+    """For views with a `request` field: fields of the request outside of it."""
     content: str = ""
-    """The path behind its own where the rest of what was asked for is, if it is not shown."""
+    """The path below its own that holds the rest of the request, if the view does not."""
     others: tuple[str, ...] = ()
-    """Services that have some too; the column `service` says whose each is."""
+    """Other services that serve the collection too; the column `service` says which."""
 
     @property
     def path(self) -> str:

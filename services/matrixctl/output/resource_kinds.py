@@ -1,4 +1,4 @@
-"""The nouns of `get` and `describe`: which service tells them, and what a table shows of each.
+"""The nouns of `get` and `describe`: which service serves them, and their table columns.
 
 Columns are written as `output/columns.py` reads them.
 """
@@ -172,7 +172,7 @@ NOUNS: tuple[Noun, ...] = (
         "node, component, code, level, action, instance",
         "state, since, raised by:raisedBy, message, name",
         "fault",
-        means="what the control plane has found; `get injected-faults` shows what was injected",
+        means="faults that the control plane has detected; `get injected-faults` lists the injected ones",
     ),
     Noun(
         "injected-faults",
@@ -181,7 +181,7 @@ NOUNS: tuple[Noun, ...] = (
         "",
         "injected-fault",
         collection="faults",
-        means="what `fault inject` broke; `get faults` shows what the control plane has found",
+        means="faults injected by `fault inject`; `get faults` lists those that the control plane has detected",
     ),
     Noun(
         "processes",
@@ -189,7 +189,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, state, restarted, writable",
         "stalled",
         "process",
-        means="services that scenarios can strike, where `matrixctl up` keeps the stack; `status` shows all processes",
+        means="services that scenarios can strike, if `matrixctl up` runs the stack; `status` lists all processes",
     ),
     Noun(
         "process-faults",
@@ -197,7 +197,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, kind, target, parameters",
         "",
         "process-fault",
-        means="what a scenario has done to services, until it is undone",
+        means="faults that scenarios have injected into services, until undone",
     ),
     Noun(
         "operations",
@@ -215,7 +215,7 @@ NOUNS: tuple[Noun, ...] = (
         "grace (s):graceSeconds, created:createdAt",
         "workflow-drain, wd",
         others=("link", "resource"),
-        means="what keeps operations from beginning, before an upgrade say; `operation drain` makes one",
+        means="drains that keep operations from starting, such as before an upgrade; create one with `operation drain`",
     ),
     Noun(
         "reliability",
@@ -225,7 +225,7 @@ NOUNS: tuple[Noun, ...] = (
         "replace:means.replaceS, boot:means.bootS, serve:means.serveS",
         "ettr, mttr",
         whole=True,
-        means="what failures have cost each instance: mean time to recovery, effective training time ratio",
+        means="the cost of failures for each instance: mean time to recovery, effective training time ratio",
     ),
     Noun(
         "scaling-policies",
@@ -242,7 +242,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, instance, drain (s):drainSeconds, rungs, when exhausted:onExhausted",
         "generation, labels",
         "rp, recovery-policy",
-        means="how far the recovery of an instance, or of a project's, may go",
+        means="recovery policies of instances and projects: how far recovery may go",
     ),
     Noun(
         "recovery-rules",
@@ -251,7 +251,7 @@ NOUNS: tuple[Noun, ...] = (
         "timeouts (s):ladder.timeoutS",
         "recovery-rule",
         whole=True,
-        means="what is tried about a member that failed, by level of fault",
+        means="what recovery tries for a failed member, by level of fault",
     ),
     Noun(
         "disruption-budgets",
@@ -259,7 +259,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, nodes, supernode, reasons, schedule, duration (s):durationS",
         "generation, labels",
         "disruption-budget, db",
-        means="how many nodes maintenances may take out at once, for which reasons and when",
+        means="limits on how many nodes maintenances may take out at once, for which actions and when",
     ),
     Noun(
         "maintenances",
@@ -275,7 +275,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, state, title, built in:builtIn, seed",
         "source, generation",
         "scenario, scn",
-        means="what can be run by name; `get scenario-runs` shows what was run",
+        means="scenarios that can be run by name; `get scenario-runs` lists the runs",
     ),
     Noun(
         "scenario-runs",
@@ -308,7 +308,7 @@ NOUNS: tuple[Noun, ...] = (
         "name, key, model, requests/min:requestsPerMinute, tokens/min:tokensPerMinute",
         "requests/day:requestsPerDay, tokens/day:tokensPerDay, at once:requestsInFlight, created:createdAt",
         "usage-limit, limits",
-        means="what keys of a project may use of the models that are served",
+        means="limits on the use of served models by project and key",
     ),
     Noun(
         "reports",
@@ -317,7 +317,7 @@ NOUNS: tuple[Noun, ...] = (
         "bytes:sizeBytes, project, command",
         "report",
         order="createdAt",
-        means="`experiment run --keep NAME` keeps one",
+        means="kept experiment reports; keep one with `experiment run --keep NAME`",
         content="/content",
     ),
 )
@@ -330,23 +330,23 @@ SHOWN_BY = {
     "telemetry": "top links",
     "traffic": "traffic list",
 }
-"""What is no noun, and which command shows it."""
+"""Words that are no nouns, and the commands that show them."""
 
 _BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases.split(", "))}
 
 
 def noun_of(word: str) -> Noun:
-    """The noun, by its plural, singular or short name. Raises InvalidField with all there are."""
+    """Find a noun by its plural, singular or short name. Raises InvalidField that lists all nouns."""
     noun = _BY_WORD.get(word.lower())
     if noun is None and (command := SHOWN_BY.get(word.lower())) is not None:
-        raise InvalidField(f"`matrixctl {command}` shows {word.lower()}", field="NOUN")
+        raise InvalidField(f"{word.lower()} is shown by `matrixctl {command}`", field="NOUN")
     if noun is None:
         raise unknown(word, "NOUN", sorted(each.name for each in NOUNS), _BY_WORD)
     return noun
 
 
 def unknown(word: str, argument: str, names: Iterable[str], spellings: Iterable[str] = ()) -> InvalidField:
-    """What is said of a word that is none of `names`, with the one that was perhaps meant."""
+    """The error for a word that is none of `names`, with a suggestion if one is similar."""
     names = list(names)
     near = get_close_matches(word.lower(), [*names, *spellings], 1, cutoff=0.7)
     meant = f"; did you mean {near[0]!r}?" if near else "."

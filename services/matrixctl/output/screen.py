@@ -1,6 +1,6 @@
-"""What a person or a program sees: tables, JSON, YAML, refusals in one line, and the exit codes that go with them.
+"""Output for people and programs: tables, JSON, YAML, one-line errors, and exit codes.
 
-Colours and moving things appear on a terminal only; NO_COLOR is respected (Rich sees to both).
+Colours and animation appear only on a terminal; NO_COLOR is respected (Rich handles both).
 """
 
 from __future__ import annotations
@@ -22,16 +22,16 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 UNBROKEN_WIDTH = 1_000_000
-"""Columns of what is no terminal: more than any table has."""
+"""Width when output is no terminal: wider than any table."""
 EXIT_REFUSED = 1
 EXIT_USAGE = 2
 EXIT_UNREACHABLE = 3
 EXIT_OUTPUT_CLOSED = 141
-"""As a shell reports who was ended by SIGPIPE."""
+"""As a shell reports a process killed by SIGPIPE."""
 
 
 class Form(StrEnum):
-    """How an answer is printed."""
+    """Output formats."""
 
     TABLE = "table"
     WIDE = "wide"
@@ -44,30 +44,30 @@ FOR_PROGRAMS = (Form.JSON, Form.YAML, Form.NAME)
 
 
 class NotRunning(MatrixError):
-    """There is no stack to ask in this state folder."""
+    """No stack runs in this state folder."""
 
     status = 503
 
 
 class NotAccessible(MatrixError):
-    """The system does not let us read or write a file."""
+    """A file cannot be read or written."""
 
 
 @cache
 def console() -> Console:
     from rich.console import Console
 
-    # Piped output is for programs and greps: no line is broken, no column of a table is cut to make room for others.
+    # Piped output is for programs: lines are not wrapped, and table columns are not truncated.
     return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else UNBROKEN_WIDTH)
 
 
 _FOREIGN = re.compile(r"(?<!\\)\[(?!/\]|(?:bold )?(?:red|green|cyan)\]|bold\]|dim\])")
-"""What opens no tag of those that we write."""
+"""A bracket that does not open one of our own tags."""
 
 
 def say(text: str = "") -> None:
-    """One line, with the markup that we write: [bold], [dim], [red], [green], [cyan] and [/]. Other brackets are those
-    of a path, a name or a sentence of somebody's, and are shown as they are."""
+    """Print a line that may use the tags [bold], [dim], [red], [green], [cyan] and [/]. Other brackets, such as those
+    in paths and messages, are printed as they are."""
     from rich.errors import MarkupError
 
     try:
@@ -77,19 +77,19 @@ def say(text: str = "") -> None:
 
 
 def say_deleted(name: str, view: dict[str, Any]) -> None:
-    """What became of what was to be deleted: the state it is in while it goes, or that it is gone."""
+    """Print the result of a deletion: the state while it is being deleted, or that it is gone."""
     say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
 
 
 def text(value: object) -> str:
-    """Text that is not ours, so that nothing in it is taken for markup."""
+    """Escape foreign text, so that nothing in it is taken for markup."""
     from rich.markup import escape
 
     return escape(str(value))
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """A plain table, columns as wide as they need; state words in their colour."""
+    """Print a plain table with columns as wide as needed and coloured states."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -103,7 +103,7 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
 
 @contextmanager
 def progress() -> Iterator[Callable[[int, int, str], None] | None]:
-    """A bar on a terminal, moved by (done, of how many, what is going on); None elsewhere."""
+    """Yield a function (done, total, text) that updates a progress bar on a terminal; None elsewhere."""
     if not sys.stderr.isatty():
         yield None
         return
@@ -128,24 +128,24 @@ def coloured(word: str) -> str:
 
 
 def full_name(view: dict[str, Any]) -> str:
-    """The name of a resource, which is unique within its project, with that where it is not the default one."""
+    """The name of a resource, prefixed with its project unless that is the default one."""
     return key_of(str(view.get("project") or DEFAULT_PROJECT), str(view.get("name", "")))
 
 
 def names_in(value: Any) -> list[str]:
-    """The names of the resources that a value is, or has as its `items` or in whatever else it lists, as other commands
-    take them: with its project where that is not the default one. Raises InvalidField where it has none."""
+    """The names of the resources in a value (itself, its `items`, or its first list), in the form other commands
+    accept: with the project unless it is the default one. Raises InvalidField if they have no names."""
     items = value.get("items", [value] if "name" in value else None) if isinstance(value, dict) else value
     if items is None:
         items = next((each for each in value.values() if isinstance(each, list)), [])
     names = [full_name(each) for each in items if isinstance(each, dict) and each.get("name")]
     if items and not names:
-        raise InvalidField("what is printed here has no names; use table, wide, json or yaml", field="--output")
+        raise InvalidField("this output has no names; use table, wide, json or yaml", field="--output")
     return names
 
 
 def document(value: Any, form: Form) -> None:
-    """A value for programs, as JSON or YAML, or its names, a line each; plain, however wide."""
+    """Print a value for programs: as JSON or YAML, or its names, one per line; never wrapped."""
     if form is Form.NAME:
         print("".join(f"{name}\n" for name in names_in(value)), end="")
     elif form is Form.YAML:
@@ -157,7 +157,7 @@ def document(value: Any, form: Form) -> None:
 
 
 def one_line(error: MatrixError) -> str:
-    """Reason, message, field and what stands in the way, in one line."""
+    """An error in one line: reason, message, field, what is in the way, and advice."""
     text = f"{error.reason}: {error.message}"
     if error.field:
         text += f" [field {error.field}]"
@@ -169,7 +169,7 @@ def one_line(error: MatrixError) -> str:
 
 
 def _repeats(item: dict[str, Any], error: MatrixError) -> bool:
-    """Whether it is no more than the refusal itself: its field, and its message, which may begin with that."""
+    """Whether the item only repeats the error's own field and message."""
     messages = (error.message, error.message.removeprefix(f"{error.field}: "))
     return item.keys() == {"field", "message"} and item["field"] == error.field and item["message"] in messages
 
@@ -179,18 +179,18 @@ def _blocking(item: dict[str, Any]) -> str:
 
 
 def refuse(error: MatrixError) -> int:
-    """Print a refusal; returns the exit code it deserves."""
+    """Print an error and return its exit code."""
     print(one_line(error), file=sys.stderr)
     return EXIT_UNREACHABLE if isinstance(error, NotRunning | Unavailable) else EXIT_REFUSED
 
 
 def in_words(wrong: Exception) -> str:
-    """What was wrong with a file: without the number and the path that an OSError says too."""
+    """The message of a file error, without the number and path of an OSError."""
     return (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
 
 
 def size_text(size: int | None) -> str:
-    """Bytes as a reader wants them: 47 MiB, 312 KiB; - where it is not known."""
+    """A size for people: 47 MiB, 312 KiB; - if unknown."""
     if size is None:
         return "-"
     return f"{size / (1 << 20):.0f} MiB" if size >= 1 << 20 else f"{size / (1 << 10):.0f} KiB"

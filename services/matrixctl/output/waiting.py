@@ -1,4 +1,4 @@
-"""Waiting for long work to be over, with its progress: a bar on a terminal, a line for each change elsewhere."""
+"""Wait for long-running work, showing progress: a bar on a terminal, else a line per change."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ PATIENCE_WALL_S = 30.0
 
 @dataclass(frozen=True)
 class Progress:
-    """How far work is: parts done of a total, what stands beside the bar, and the line where there is no bar."""
+    """Progress of work: parts done of a total, the text beside the bar, and the line printed without a bar."""
 
     done: int
     total: int
@@ -27,7 +27,7 @@ class Progress:
 def awaited(
     client: Any, service: str, path: str, over: Collection[str], progress_of: Callable[[dict[str, Any]], Progress]
 ) -> dict[str, Any]:
-    """The resource once its state is one of `over`; how far it is is reported meanwhile."""
+    """Wait until the resource's state is one of `over`, reporting progress, and return it."""
     client.patience_wall_s = PATIENCE_WALL_S
     reported: list[str] = []
     with progress() as bar:

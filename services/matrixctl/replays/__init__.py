@@ -1,1 +1,1 @@
-"""A recording replayed on a stack of real processes."""
+"""Replay of a recording on a stack of real processes."""

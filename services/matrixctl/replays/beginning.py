@@ -1,4 +1,5 @@
-"""Where a replay on real processes begins: a folder in which nothing would be lost, laid out as the recording began."""
+"""The start of a replay on real processes: a folder in which nothing would be lost, set up from the recording's
+snapshot."""
 
 from __future__ import annotations
 
@@ -28,15 +29,15 @@ HOLDINGS = {
     "infer": "deployments",
     "agents": "faults",
 }
-"""What a stack that is in use has some of, by the service that lists it."""
+"""Collections that are empty on an unused stack, by service."""
 SHOWN = 5
 
 
 def lay_out(folder: Folder, file: Path, about: About) -> tuple[Request, dict[str, int]]:
-    """How to start a stack that is as the recording began, and the newest change of each service until then.
+    """How to start a stack in the recording's initial state, and the newest change of each service until then.
 
-    A stack of that folder that holds nothing is replaced. Raises Conflict where it holds something, is of another
-    topology, or keeps its state elsewhere; UnknownSnapshot where the recording is of tables that are unknown here.
+    An empty stack in that folder is replaced. Raises Conflict if it is not empty, has another topology, or keeps its
+    state elsewhere; UnknownSnapshot if the recording has an unknown schema.
     """
     archive.check_schemas(archive.read_manifest(file))
     _check_free(folder, file)
@@ -51,27 +52,25 @@ def lay_out(folder: Folder, file: Path, about: About) -> tuple[Request, dict[str
 def _check_free(folder: Folder, file: Path) -> None:
     before = folder.read()
     if before is not None and (before.contained or before.database):
-        raise Conflict(
-            f"what happens is read from SQLite files, and the stack in {folder.path} has none: name another folder"
-        )
+        raise Conflict(f"a replay reads SQLite files, and the stack in {folder.path} has none: name another folder")
     if folder.supervisor() is None:
         if any(folder.path.glob("*.db")):
             raise Conflict(
-                f"a stack that does not run lies in {folder.path}, with what it knew: `matrixctl reset --state "
-                f"{folder.path}` empties it; or name another folder"
+                f"{folder.path} has the state of a stopped stack: empty it with `matrixctl reset --state "
+                f"{folder.path}`, or name another folder"
             )
         return
     client = ApiClient.of(folder)
     if found := list(_holdings(client)):
         raise Conflict(
-            f"the stack in {folder.path} is not empty: `matrixctl reset --state {folder.path}` empties it; or name "
+            f"the stack in {folder.path} is not empty: empty it with `matrixctl reset --state {folder.path}`, or name "
             "another folder",
             blocking=found[:SHOWN],
         )
     here, recorded = _topology_of(client), _recorded_topology(file)
     if not (matches(here, recorded) and matches(recorded, here)):  # none is like none alone
         raise Conflict(
-            f"the stack in {folder.path} is of another topology ({here or 'none'}) than the recording began with "
+            f"the stack in {folder.path} has another topology ({here or 'none'}) than the recording "
             f"({recorded or 'none'}): name a folder without a stack"
         )
 
@@ -86,7 +85,7 @@ def _holdings(client: ApiClient) -> list[dict[str, Any]]:
 
 
 def _topology_of(client: ApiClient) -> str:
-    """The newest version: every supernode has its name."""
+    """The newest topology version, which every supernode shows."""
     found = client.list("resource", "/v1/supernodes") if "resource" in client.stack.children else []
     return str(found[0]["topologyVersion"]) if found else ""
 

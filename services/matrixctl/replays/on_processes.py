@@ -1,8 +1,9 @@
-"""A recording on a stack of real processes: what was asked is asked again at its moment, by the stack's own clock.
+"""Replay of a recording on a stack of real processes: each request is sent again at its time, by the stack's own clock.
 
-What comes is compared as of any recording of real processes: object by object, the states that each went through. It
-ends with the first object that goes another way, the first request that is refused though it was accepted, or
-when all has come that was recorded. A process that ends meanwhile makes a replay worth nothing, and it is said so.
+The outcome is compared as for any recording of real processes: by the states that each object went through. The replay
+ends at the first object that takes another course, at the first request that is refused although it was accepted when
+recorded, or when everything recorded has been observed. A process that dies meanwhile invalidates the replay, which
+says so.
 """
 
 from __future__ import annotations
@@ -28,29 +29,29 @@ from services.recordings.recording import Action, Event, Recording
 
 LOOK_PERIOD_WALL_S = 0.2
 ANSWER_WALL_S, ANSWER_WALL_S_MAX = 1.0, 120.0
-"""How long an answer is awaited before the next request is sent, and at all: some wait for what is to come."""
+"""How long to wait for an answer before sending the next request, and in total: some requests wait for later events."""
 LATER_S_MAX, LATER_WALL_S_MAX = 600.0, 60.0
-"""What was recorded may come that much later here: emulated seconds, as in virtual time, and seconds of the wall, since
-some of what happens takes its time there, on a busy machine more of it. The longer of both."""
+"""How much later than recorded things may happen: emulated seconds, as in virtual time, or wall seconds, since some
+work takes real time, more of it on a busy machine. The longer of both applies."""
 AT_ONCE_MAX = 16
 
 Tell = Callable[[float, str], object]
-"""Called with emulated seconds since the beginning, and with what is asked, or nothing where only time passes."""
+"""Called with emulated seconds since the start, and the request, or nothing if only time has passed."""
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """`difference`: the first, seen `at_s` emulated seconds after the beginning; None where there was none."""
+    """`difference`: the first one, observed `at_s` emulated seconds after the start; None if there was none."""
 
     difference: Difference | None
     at_s: float
 
 
 def replay(file: Path, folder: Folder, tell: Tell, keep: bool = False) -> Outcome:
-    """On a stack in that folder, which ends with the replay unless it is to be kept.
+    """Replay on a stack in that folder, which is stopped afterwards unless `keep`.
 
     Raises InvalidField, UnknownSnapshot; Conflict for a folder whose stack is in use, before anything is changed;
-    InternalError where the stack does not start, or a process of it ends.
+    InternalError if the stack does not start, or one of its processes dies.
     """
     recorded = recordings.read(file)
     request, since = lay_out(folder, file, recorded.about)
@@ -60,13 +61,13 @@ def replay(file: Path, folder: Folder, tell: Tell, keep: bool = False) -> Outcom
         show_progress(folder, supervisor, ready_patience_wall_s(folder, request.topology))
         return Replay(folder, recorded, since, tell).run(threads)
     finally:
-        threads.shutdown(wait=False, cancel_futures=True)  # who still waits for an answer gets none
+        threads.shutdown(wait=False, cancel_futures=True)  # requests still waiting get no answer
         if not keep:
             halt(folder)
 
 
 class Replay:
-    """Of one recording, on a stack that is ready and was laid out as it began."""
+    """The replay of one recording, on a stack that is ready and in the recording's initial state."""
 
     def __init__(self, folder: Folder, recorded: Recording, since: dict[str, int], tell: Tell) -> None:
         self._folder, self._recorded, self._tell = folder, recorded, tell
@@ -86,7 +87,7 @@ class Replay:
         self._http["kube"] = cluster_of(folder).http
 
     def run(self, threads: ThreadPoolExecutor) -> Outcome:
-        """To its end, or to the first difference."""
+        """Run to the end, or to the first difference."""
         waiting = [action for action in self._recorded.actions if action.sleep_s is None]
         over_wall = 0.0
         length_s = max([self._recorded.about.length_s, *(action.at_s for action in waiting)])
@@ -108,7 +109,7 @@ class Replay:
                 time.sleep(LOOK_PERIOD_WALL_S)
 
     def _ask(self, action: Action, threads: ThreadPoolExecutor) -> None:
-        """Who is answered late, as who waits for something, holds up nobody else."""
+        """Send a request in a thread, so that one that is answered late does not delay the others."""
         asked = threads.submit(self._status_of, action)
         self._asked[asked] = action
         wait((asked,), timeout=ANSWER_WALL_S)
@@ -119,8 +120,8 @@ class Replay:
         return client.request(action.method, action.path, headers=action.headers, content=body).status_code
 
     def _refused(self) -> Difference | None:
-        """The first request that was accepted when it was recorded, and now was not. Raises InternalError where one was
-        not answered."""
+        """The first request that was accepted when recorded and is refused now. Raises InternalError if one was not
+        answered."""
         for asked in [each for each in self._asked if each.done()]:
             action = self._asked.pop(asked)
             try:
@@ -132,24 +133,25 @@ class Replay:
         return None
 
     def _contradiction(self) -> Difference | None:
-        """Where something came that is not as it was recorded; looked for where something came."""
+        """The first difference between observed and recorded states; checked only after new events."""
         if len(self._events) == self._compared:
             return None
         self._compared = len(self._events)
         return contradiction(self._recorded.events, self._events)
 
     def _look(self) -> float:
-        """Take in what has happened; the emulated seconds that have passed. Raises InternalError where a process has
-        ended."""
+        """Read new events; returns the emulated seconds passed. Raises InternalError if a process has died."""
         stack = self._stack()
         for name, child in stack.children.items():
             if child.restarts != self._restarts[name]:
                 log = self._folder.logs / f"{name}.log"
                 raise InternalError(
-                    f"{name} ended during the replay ({child.last_exit}), so it shows nothing; see {log}"
+                    f"{name} died during the replay ({child.last_exit}), so the replay shows nothing; see {log}"
                 )
         if self._folder.supervisor() is None:
-            raise InternalError(f"the stack in {self._folder.path} was stopped during the replay, so it shows nothing")
+            raise InternalError(
+                f"the stack in {self._folder.path} was stopped during the replay, so the replay shows nothing"
+            )
         for event in events_since(self._folder.path, self._since):
             self._events.append(event)
             self._since[event.service] = max(self._since[event.service], event.revision)
@@ -158,5 +160,5 @@ class Replay:
     def _stack(self) -> Stack:
         stack = self._folder.read()
         if stack is None:
-            raise InternalError(f"there is no stack in {self._folder.path} any more")
+            raise InternalError(f"the stack in {self._folder.path} is gone")
         return stack

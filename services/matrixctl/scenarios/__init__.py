@@ -1,4 +1,4 @@
-"""Fault scenarios as matrixctl runs them: against a stack of its own machine.
+"""Fault scenarios run by matrixctl against a stack on the same machine.
 
-What happens in a run is decided in `matrixcompute.scenarios`.
+`matrixcompute.scenarios` decides what happens in a run.
 """

@@ -1,7 +1,7 @@
-"""matrixctl as a host of scenario runs: the way to the stack, one run at a time, and rolling back what was left.
+"""matrixctl as a host of scenario runs: access to the stack, one run at a time, and rollback of what a killed run left.
 
-A run holds a lock in the state folder. Whoever gets it knows that no other run lives, so faults that bear this host's
-names are left over from one that was killed, and are cleared before anything else.
+A run holds a lock in the state folder. Once it has the lock no other run is alive, so faults with this host's prefix
+were left by a killed run, and are cleared first.
 """
 
 from __future__ import annotations
@@ -30,16 +30,16 @@ from services.process_faults.process_faults import ProcessFaults
 T = TypeVar("T")
 
 PREFIX = "scenario-ctl-"
-"""Begins the names of all faults of matrixctl's runs."""
+"""Prefix of the names of all faults of matrixctl's runs."""
 SERVICES = ("resource", "link", "compute", "agents")
 
 complete: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
-"""How the command line waits for what it begins."""
+"""How the command line waits for the runs it starts."""
 
 
 @asynccontextmanager
 async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
-    """The services of a running stack, and its time."""
+    """The services and the clock of a running stack."""
     token = client.folder.admin_token()
     there = [each for each in SERVICES if each in client.stack.children]
     async with AsyncExitStack() as opened:
@@ -55,12 +55,12 @@ async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
 
 @contextmanager
 def alone(client: ApiClient) -> Iterator[None]:
-    """Raises Conflict while another run is under way."""
+    """Lock out other runs. Raises Conflict while another run is in progress."""
     lock = ProcessLock(client.folder.path / "scenarios" / "runner.lock")
     try:
         lock.take()
     except SeatTaken as taken:
-        raise Conflict("another scenario runs on this stack; one at a time") from taken
+        raise Conflict("another scenario runs on this stack; only one can run at a time") from taken
     try:
         yield
     finally:
@@ -75,18 +75,21 @@ async def previewed(client: ApiClient, name: str, scenario: Scenario) -> Preview
 async def run(
     client: ApiClient, name: str, scenario: Scenario, replay: str, tell: Callable[[Entry], object]
 ) -> RunReport:
-    """Raises MatrixError for what is refused before anything was changed."""
+    """Run a scenario. Raises MatrixError for refusals, before anything was changed."""
     with alone(client):
         async with reached(client) as (world, clock):
             await _check_nothing_runs(world)
             for each in await clean_up(world, PREFIX, clock):
-                tell(Entry(at_s=0, what="cleared", about=each, message="left by an earlier run"))
+                tell(Entry(at_s=0, what="cleared", about=each, message="left behind by an earlier run"))
             return await ScenarioRunner(name, scenario, world, clock, PREFIX, version(), replay, tell).run()
 
 
 async def _check_nothing_runs(world: World) -> None:
-    """Raises Conflict while MatrixCompute runs one."""
+    """Raises Conflict while MatrixCompute runs a scenario."""
     for each in await world.all("compute", "scenario-runs"):
         if each["state"] in BEGUN:
             name = each["name"]
-            raise Conflict(f"run {name} is {each['state']}; one at a time: `matrixctl scenario stop {name}` ends it")
+            raise Conflict(
+                f"run {name} is {each['state']}, and only one can run at a time; end it with `matrixctl scenario stop "
+                f"{name}`"
+            )

@@ -1,4 +1,4 @@
-"""Snapshots of a stack on this machine: taken while it runs, shown, and restored.
+"""Snapshots of a stack on this machine: take (while it runs), show, restore.
 
-It stops the processes for as long as copying their stores takes, and asks no service for anything.
+Pauses the processes while it copies their databases, and calls no service.
 """

@@ -1,7 +1,7 @@
-"""Record a stack that runs: from a snapshot on, everything that users ask of its services and its Kubernetes API.
+"""Record a running stack: from a snapshot on, every user request to its services and its Kubernetes API.
 
-`start` takes the snapshot and has the processes write down what they are asked, beginning while all stand still, so
-that no request falls between the two. `stop` makes one file of it, with what happened meanwhile.
+`start` takes the snapshot and switches on recording in all processes while they are stopped, so that no request falls
+between the two. `stop` collects the requests and events into one file.
 """
 
 from __future__ import annotations
@@ -27,26 +27,26 @@ BEGINNING = "beginning.snapshot"
 
 
 def start(folder: Folder) -> Taken:
-    """Raises NotRunning, Conflict where it is recorded already or keeps its state on a server."""
+    """Raises NotRunning, Conflict if it is being recorded already or keeps its state on a database server."""
     stack = _running(folder)
     if stack.database:
-        raise Conflict("what happens is read from SQLite files: a stack on a database server cannot be recorded")
+        raise Conflict("recording reads SQLite files; a stack on a database server cannot be recorded")
     place = folder.path / FOLDER
     if (place / ON).exists():
-        raise Conflict("the stack is being recorded; `matrixctl record stop FILE` ends it")
+        raise Conflict("the stack is already being recorded; stop that with `matrixctl record stop FILE`")
     shutil.rmtree(place, ignore_errors=True)
     place.mkdir(mode=0o700)
     return take(folder, place / BEGINNING, (place / ON).touch)
 
 
 def stop(folder: Folder, file: Path) -> Recording:
-    """Write the recording. Raises NotRunning, NotFound where nothing is recorded, Gone where it went on for longer than
-    the journals reach back (ten minutes of the wall), which ends it; OSError where the file cannot be written, and then
-    it continues."""
+    """Write the recording. Raises NotRunning, NotFound if nothing is being recorded, Gone if it lasted longer than the
+    journals reach back (ten minutes of wall time), which ends it, OSError if the file cannot be written; then recording
+    continues."""
     _running(folder)
     place = folder.path / FOLDER
     if not (place / ON).exists():
-        raise NotFound("the stack is not being recorded; `matrixctl record start` begins it")
+        raise NotFound("the stack is not being recorded; start with `matrixctl record start`")
     manifest = archive.read_manifest(place / BEGINNING)
     with tempfile.TemporaryDirectory(dir=place) as before:
         archive.extract(place / BEGINNING, Path(before))
@@ -55,7 +55,7 @@ def stop(folder: Folder, file: Path) -> Recording:
     try:
         events = events_since(folder.path, since)
     except Gone:
-        _end(place)  # they will reach back less and less
+        _end(place)  # a later attempt would reach back even less
         raise
     recording = Recording(
         about=About(
@@ -74,13 +74,14 @@ def stop(folder: Folder, file: Path) -> Recording:
 
 
 def _end(place: Path) -> None:
-    """What a request under way writes down while this continues is left to the next recording to take away."""
+    """Delete the recorded requests. What a request still in progress writes meanwhile is deleted by the next
+    recording."""
     (place / ON).unlink()
     shutil.rmtree(place, ignore_errors=True)
 
 
 def _write(beginning: Path, recording: Recording, file: Path) -> None:
-    """In one step, readable by its owner only."""
+    """Write atomically, readable only by its owner."""
     draft = file.with_name(f"{file.name}.new")
     try:
         shutil.copyfile(beginning, draft)
@@ -95,12 +96,13 @@ def _write(beginning: Path, recording: Recording, file: Path) -> None:
 def _running(folder: Folder) -> Stack:
     stack = folder.read()
     if stack is None or folder.supervisor() is None:
-        raise NotRunning(f"no stack runs in {folder.path}; `matrixctl up --state {folder.path}` starts one")
+        raise NotRunning(f"no stack runs in {folder.path}; start one with `matrixctl up --state {folder.path}`")
     return stack
 
 
 def _actions(place: Path, timeline: Timeline, began_s: float, ended_wall_s: float) -> list[Action]:
-    """What was asked until then, in its order, each at the emulated time that it was by the speed of then."""
+    """The requests until then, in order, each with its emulated time, which depends on the clock speed at that
+    moment."""
     lines = [json.loads(text) for log in place.glob("*.jsonl") for text in log.read_text().splitlines()]
     lines.sort(key=lambda line: line["wall_s"])
     return [

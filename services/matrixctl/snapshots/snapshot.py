@@ -1,8 +1,8 @@
-"""Take and restore: a whole stack as one file, while it runs or not.
+"""Take and restore snapshots: a whole stack as one file, running or not.
 
-Taking copies the databases raw while everybody stands still, as they would be found after a crash, and makes whole
-files of the copies afterwards. Restoring unpacks and checks everything first, then ends the stack, changes its folder
-over in one step (`supervisor/restored_state.py`) and starts it again.
+Taking one copies the raw databases while all processes are stopped, as a crash would leave them, and makes consistent
+files of the copies afterwards. Restoring unpacks and checks everything first, then stops the stack, switches its folder
+in one step (`supervisor/restored_state.py`) and starts it again.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ from services.snapshots.archive import Manifest, UnknownSnapshot
 from services.snapshots.server_databases import dump, load, service_url
 
 REPLACED = "replaced.snapshot"
-"""What a restore replaced, in the state folder, so that it can be undone."""
+"""File in the state folder with the state that a restore replaced, so that it can be undone."""
 LOCK = "snapshot.lock"
-"""Held in the state folder by who takes a snapshot of it or replaces what it holds."""
+"""Lock in the state folder, held while a snapshot is taken or its state is replaced."""
 
 
 @dataclass(frozen=True)
 class Taken:
-    """`stopped_wall_s`: how long nobody ran."""
+    """`stopped_wall_s`: how long the processes were stopped."""
 
     manifest: Manifest
     stopped_wall_s: float
@@ -48,13 +48,13 @@ class Taken:
 
 
 def take(folder: Folder, file: Path, meanwhile: Callable[[], None] = lambda: None) -> Taken:
-    """All that the stack knows now, as a file that only its owner may read; `meanwhile` is done while all stand still.
-    Raises NotRunning where no stack ever was,
-    Conflict where it is made of containers, InvalidField where the file cannot be written."""
+    """Write the stack's state to a file that only its owner may read; `meanwhile` is called while all processes are
+    stopped. Raises NotRunning if there never was a stack, Conflict if it runs in containers, InvalidField if the file
+    cannot be written."""
     began, stack = time.monotonic(), _stack_of(folder)
     target = file.expanduser().absolute()
     if not target.parent.is_dir() or target.is_dir():
-        raise InvalidField(f"there is no folder {target.parent}, or {target} is one", field="FILE")
+        raise InvalidField(f"there is no directory {target.parent}, or {target} is a directory", field="FILE")
     with _workplace(folder) as work:
         with standstill(processes_of(folder)) as at_wall:
             stopped = time.monotonic()
@@ -68,10 +68,10 @@ def take(folder: Folder, file: Path, meanwhile: Callable[[], None] = lambda: Non
 
 
 def restore(folder: Folder, file: Path, keep: bool = True) -> tuple[Manifest, Request]:
-    """End the stack in that folder, if any, and have the folder hold what the snapshot does; returns how to start it.
+    """Stop the stack in that folder, if any, and replace the folder's state by the snapshot; returns how to start it.
 
-    With `keep` what was there is a snapshot in the folder afterwards. Tokens, keys and the ports of the folder stay.
-    Nothing is changed where it raises InvalidField, UnknownSnapshot, or Conflict (a stack of containers)."""
+    With `keep` the replaced state is kept as a snapshot in the folder. Tokens, keys and ports of the folder stay.
+    Raises InvalidField, UnknownSnapshot, or Conflict (a stack in containers), each before anything is changed."""
     manifest = archive.read_manifest(file)
     archive.check_schemas(manifest)
     before = folder.read()
@@ -85,7 +85,7 @@ def restore(folder: Folder, file: Path, keep: bool = True) -> tuple[Manifest, Re
         write(work / STACK_FILE, folder.document(stack))
         halt(folder)
         if keep and before is not None:
-            with suppress(MatrixError, OSError):  # what is beyond reading need not hinder its replacement
+            with suppress(MatrixError, OSError):  # an unreadable state need not prevent its replacement
                 _keep(folder, before)
         if stack.database:
             load(stack.database, work)
@@ -94,8 +94,8 @@ def restore(folder: Folder, file: Path, keep: bool = True) -> tuple[Manifest, Re
 
 
 def reset(folder: Folder) -> Request:
-    """End the stack and have its folder know nothing: the next start begins from nothing, with the same processes,
-    settings, tokens and keys. Raises NotRunning, Conflict."""
+    """Stop the stack and delete its state: the next start is empty, with the same processes, settings, tokens and keys.
+    Raises NotRunning, Conflict."""
     stack = _stack_of(folder)
     with _workplace(folder) as work:
         halt(folder)
@@ -109,7 +109,7 @@ def reset(folder: Folder) -> Request:
 
 
 def request_of(stack: Stack) -> Request:
-    """How a supervisor is asked for the same stack."""
+    """The request that starts the same stack again."""
     return Request(
         stack.processes,
         stack.time.scale,
@@ -123,27 +123,28 @@ def request_of(stack: Stack) -> Request:
 def _stack_of(folder: Folder) -> Stack:
     stack = folder.read()
     if stack is None:
-        raise NotRunning(f"there is no stack in {folder.path}; `matrixctl up --state {folder.path}` makes one")
+        raise NotRunning(f"there is no stack in {folder.path}; create one with `matrixctl up --state {folder.path}`")
     _refuse_containers(folder, stack)
     return stack
 
 
 def _refuse_containers(folder: Folder, stack: Stack | None) -> None:
     if stack is not None and stack.contained:
-        raise Conflict(
-            f"the stack in {folder.path} is made of containers: their volumes are copied with the engine's own means"
-        )
+        raise Conflict(f"the stack in {folder.path} runs in containers; copy their volumes with the container engine")
 
 
 @contextmanager
 def _workplace(folder: Folder) -> Iterator[Path]:
-    """A folder on the same disk, for the owner's eyes only; what earlier ones left is taken away. Raises Conflict while
-    another process is at it: what that one has in its own is no leaving, and two that replace a state leave neither."""
+    """A private work folder on the same disk; leftovers of earlier runs are removed. Raises Conflict while another
+    process uses the lock, whose work folder must not be removed, and because two concurrent replacements would destroy
+    both states."""
     lock = ProcessLock(folder.path / LOCK)
     try:
         lock.take()
     except SeatTaken as taken:
-        raise Conflict(f"another snapshot, restore or reset in {folder.path} is under way; one at a time") from taken
+        raise Conflict(
+            f"another snapshot, restore or reset in {folder.path} is in progress; only one can run at a time"
+        ) from taken
     try:
         for old in folder.path.glob(".snapshot-*"):
             shutil.rmtree(old, ignore_errors=True)
@@ -157,7 +158,8 @@ def _workplace(folder: Folder) -> Iterator[Path]:
 
 
 def _copy(source: Path, target: Path) -> None:
-    """The databases with their logs, byte by byte. Shared memory is of the processes that are stopped: left out."""
+    """Copy the databases with their write-ahead logs, byte by byte, without the shared memory files of the stopped
+    processes."""
     for file in sorted(source.glob("*.db")):
         for part in (file, file.with_name(f"{file.name}-wal"), file.with_name(f"{file.name}-journal")):
             if part.exists():
@@ -171,7 +173,7 @@ def _dump(stack: Stack, work: Path) -> None:
 
 
 def _settle(work: Path) -> None:
-    """Make whole files of copied databases, without what a scenario does to those of the stack they are of."""
+    """Make consistent files of copied databases, and remove faults that a scenario has injected into them."""
     for database in work.glob("*.db"):
         archive.settle(database)
         allow_writes(database)
@@ -193,7 +195,7 @@ def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder
 
 
 def _described(manifest: Manifest, before: Stack | None) -> Stack:
-    """The stack as it was: its time is where it was, and continues from there as after any stop."""
+    """The stack record of the snapshot; its time continues from there, as after any stop."""
     when = StackTime(manifest.time_scale, manifest.taken_wall_s, manifest.emulated_s, manifest.taken_wall_s)
     if before is None:
         stack = Stack.of_names(manifest.processes, when, manifest.seed)
@@ -203,7 +205,7 @@ def _described(manifest: Manifest, before: Stack | None) -> Stack:
 
 
 def _check_machine(manifest: Manifest, work: Path) -> None:
-    """Raises UnknownSnapshot where this version cannot build the snapshot's machine."""
+    """Raises UnknownSnapshot if this version cannot build the snapshot's machine."""
     machine = manifest.topology
     if machine:
         try:

@@ -1,8 +1,8 @@
-"""A standstill: all processes of a stack stopped at once, and continued whatever becomes of who stopped them.
+"""A standstill: all processes of a stack are stopped, and continued even if the one that stopped them dies.
 
-They are stopped one after the other. Who stops earlier sends nothing later, so no store holds an answer to a message
-that its sender does not know of; what was under way is lost, as at the end of a process, which everybody survives.
-Leases do not end by it: a service counts no silence in which it could not hear (decision 0432).
+They are stopped one after the other. A stopped process sends nothing, so no database holds an answer to a message that
+its sender does not know of. Work in progress is lost as in a crash, which every process survives. No lease expires
+because of it: a service does not count silence during which it could not hear (decision 0432).
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ for pid in map(int, sys.argv[1:]):
     except ProcessLookupError:
         pass
 """
-"""Waits for the end of its standard input, which comes however its parent ends, and has everybody continue."""
+"""Script of the helper: wait for end of file on standard input, which comes however the parent ends, and continue
+all."""
 
 
 def processes_of(folder: Folder) -> dict[str, Holder]:
-    """The living processes of a stack, the supervisor first: it must not take the others for hung."""
+    """The living processes of a stack, the supervisor first, so that it does not take the others for hung."""
     supervisor = folder.supervisor()
     first = {SUPERVISOR: supervisor} if supervisor is not None else {}
     return first | (folder.holders() if folder.run.exists() else {})
@@ -44,8 +45,9 @@ def processes_of(folder: Folder) -> dict[str, Holder]:
 
 @contextmanager
 def standstill(processes: Mapping[str, Holder]) -> Iterator[float]:
-    """Nobody of them runs within; gives when the last one stopped (wall seconds). Who stood still before does
-    so afterwards: a fault may have it so. Raises InternalError where one does not stop, after everybody continued."""
+    """Keep these processes stopped within the context; yields when the last one stopped (wall seconds). A process that
+    was stopped before stays so afterwards, since a fault may want it. Raises InternalError if one does not stop, after
+    continuing the others."""
     processes = {name: each for name, each in processes.items() if each.alive() and not _stopped(each.pid)}
     pids = [str(holder.pid) for holder in processes.values()]
     guard = subprocess.Popen(
@@ -73,7 +75,7 @@ def _await_stop(name: str, holder: Holder) -> None:
 
 
 def _stopped(pid: int) -> bool:
-    """Whether no thread of it runs any more. The signal takes effect a moment after it is sent."""
+    """Whether all its threads have stopped. The signal takes effect a moment after it is sent."""
     try:
         tasks = [Path(f"/proc/{pid}/task/{task}/stat").read_text() for task in os.listdir(f"/proc/{pid}/task")]
         return all(stat.rpartition(")")[2].split()[0] in ("T", "t", "Z") for stat in tasks)

@@ -1,4 +1,4 @@
-"""A stack of processes on one machine: started, watched, started again, stopped.
+"""A stack of processes on one machine: start, watch, restart, stop.
 
-It asks no service for anything but readiness.
+Asks services only whether they are ready.
 """

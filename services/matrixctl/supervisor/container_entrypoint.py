@@ -1,18 +1,18 @@
-"""One process of the stack as the only one in a container.
+"""Entry point of a container that runs one process of the stack.
 
     python -m services.matrixctl.supervisor.container_entrypoint NAME
 
-`prepare` runs first and alone, with the whole state folder before it: it makes what is secret and says what time it is.
-Each process sees a folder of its own there, with the settings that are its alone (its token, the password of its
-database), and the digests of all tokens. Where it listens and where its neighbours are comes from docker-compose.yml.
+`prepare` runs first and alone, with access to the whole state folder: it creates the secrets and sets the time.
+Each process sees its own folder, with its private settings (its token, the password of its database), and the digests
+of all tokens. docker-compose.yml sets its address and those of the processes it calls.
 
-    stack.json, admin-token, kubeconfig   for whoever uses the stack from outside, as in every state folder
-    PROCESS-token, database-passwords     made once; no container of a process sees them here
+    stack.json, admin-token, kubeconfig   for users of the stack outside, as in every state folder
+    PROCESS-token, database-passwords     created once; process containers do not see them here
     shared/tokens.json                    digests, read by all
-    shared/clock.json                     how emulated time runs, read by all
-    processes/NAME/                       the folder of a process: settings.json, and what it keeps
-    processes/demo/                       what an administrator has, with the stack's addresses inside: for the stories
-    postgres/                             how the databases are made, each with a role of its own
+    shared/clock.json                     speed of emulated time, read by all
+    processes/NAME/                       the folder of a process: settings.json and its data
+    processes/demo/                       an administrator's credentials, with addresses inside the network: for the
+    demos postgres/                             script that creates the databases, each with its own role
 """
 
 from __future__ import annotations
@@ -42,9 +42,9 @@ DATABASES = tuple(process.name for process in PROCESSES if process.has_database)
 
 
 def prepare(folder: Folder, scale: float) -> Stack:
-    """Tokens, passwords and time for a run. Prepared again while the others run, time stays where they see it."""
+    """Create tokens, passwords and time for a run. If the other containers already run, their time is kept."""
     folder.path.mkdir(parents=True, exist_ok=True)
-    folder.path.chmod(0o700)  # the engine may have made it, for everybody to see
+    folder.path.chmod(0o700)  # the engine may have created it, world-readable
     _share(folder, folder.tokens, folder.clock_file)
     folder.prepare()
     before, now = folder.read(), time.time()
@@ -74,14 +74,14 @@ def prepare(folder: Folder, scale: float) -> Stack:
 
 
 def _of(folder: Folder, name: str) -> Path:
-    """The folder that is all a process sees as /state."""
+    """The folder that a process sees as /state; it sees no other part of the state folder."""
     own = folder.path / "processes" / name
     own.mkdir(parents=True, exist_ok=True, mode=0o700)
     return own
 
 
 def _share(folder: Folder, *files: Path) -> None:
-    """Files that all containers read lie in a folder that all of them see: they are replaced whenever they change."""
+    """The folder shared by all containers. Files in it are replaced as a whole when they change."""
     shared = folder.path / "shared"
     shared.mkdir(parents=True, exist_ok=True, mode=0o700)
     for file in files:
@@ -90,7 +90,7 @@ def _share(folder: Folder, *files: Path) -> None:
 
 
 def _prepare_clock(file: Path, when: StackTime) -> None:
-    """The containers of an earlier run may still read it: time continues for them, at the speed that is asked for."""
+    """Containers of an earlier run may still read the file, so time continues, at the requested speed."""
     if not file.exists():
         write_timeline(file, when.timeline())
     elif read_timeline(file).speed(time.time()) != when.scale:
@@ -106,8 +106,8 @@ def _passwords(folder: Folder) -> dict[str, str]:
 
 
 def _prepare_databases(place: Path, passwords: dict[str, str]) -> None:
-    """What PostgreSQL's image runs once, when its volume is new. Its own user has to read it, whoever that is; the
-    state folder around it keeps everybody else out."""
+    """Write the script that PostgreSQL's image runs once, on a new volume. The image's user, which is unknown, has to
+    be able to read it; the state folder around it keeps everyone else out."""
     first = place / "first-start"
     first.mkdir(parents=True, exist_ok=True)
     lines = ["-- A database for each service, and a role that may enter no other."]
@@ -125,8 +125,8 @@ def _prepare_databases(place: Path, passwords: dict[str, str]) -> None:
 
 
 def _prepare_kube(folder: Folder) -> str:
-    """The Kubernetes API's authority, and a kubeconfig for the operator that trusts it; returns the operator's token
-    there. The administrator's kubeconfig is written by the API; outside it is found where it always is."""
+    """Create the Kubernetes API's certificate authority and the operator's kubeconfig; returns the operator's token.
+    The API writes the administrator's kubeconfig, which appears in its usual place outside."""
     from matrixcontainer.kubeapi.transport.certificates import ensure_certificates, write_kubeconfig
 
     kube = BY_NAME["kube"]
@@ -144,7 +144,7 @@ def _prepare_kube(folder: Folder) -> str:
 
 
 def _prepare_demo(folder: Folder, stack: Stack) -> None:
-    """A folder that reads as the stack's own does, from inside the containers' network."""
+    """A folder like the stack's own, with addresses inside the containers' network."""
     from matrixcontainer.kubeapi.transport.certificates import write_kubeconfig
 
     inside = Folder(_of(folder, DEMO))
@@ -160,17 +160,17 @@ def _prepare_demo(folder: Folder, stack: Stack) -> None:
 
 
 def give(folder: Path, owner: str) -> None:
-    """Everything there to `uid:gid`, as who the processes run; what PostgreSQL reads may be read by all."""
+    """Give the folder to `uid:gid`, the user of the processes; files for PostgreSQL are readable by all."""
     uid, _, gid = owner.partition(":")
     for path in (folder, *folder.rglob("*")):
         os.chown(path, int(uid), int(gid or uid), follow_symlinks=False)
 
 
 def settings_for(folder: Path, environ: MutableMapping[str, str]) -> None:
-    """Add to the environment what `prepare` has put into this process's folder."""
+    """Add the settings that `prepare` wrote for this process to the environment."""
     file = folder / SETTINGS
     if not file.exists():
-        raise SystemExit(f"{file} is not there; run `prepare` first")
+        raise SystemExit(f"{file} does not exist; run `prepare` first")
     environ.update(json.loads(file.read_text()))
 
 
@@ -187,7 +187,7 @@ def main(arguments: list[str]) -> None:
         print(f"prepared {place} at time scale {stack.time.scale:g}")
         return
     if name not in BY_NAME:
-        raise SystemExit(f"there is no process {name!r}; there are {PREPARE}, {', '.join(BY_NAME)}")
+        raise SystemExit(f"there is no process {name!r}; choose from {PREPARE}, {', '.join(BY_NAME)}")
     settings_for(place, os.environ)
     leave_out()
     importlib.import_module(f"{BY_NAME[name].module}.main").main(arguments[1:])

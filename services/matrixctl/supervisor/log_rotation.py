@@ -1,8 +1,8 @@
-"""Keeps the logs of a stack bounded, without a word to the processes that write them.
+"""Rotates the logs of a stack without involving the processes that write them.
 
-A log is copied and then emptied in place: its writers hold it open for appending, so they go on at its new end, those
-that an earlier supervisor started included. What is written between the copy and the emptying would be lost, so the
-file is emptied only where it is still as long as what was copied.
+A log is copied and then truncated in place. Its writers have it open for appending, so they continue at its new end,
+including those started by an earlier supervisor. Lines written between copy and truncation would be lost, so the file
+is truncated only if it still has the length of the copy.
 """
 
 from __future__ import annotations
@@ -14,19 +14,19 @@ from pathlib import Path
 
 LOG_BYTES_MAX = 8 << 20
 LOGS_KEPT = 2
-"""Older ones beside each log: NAME.log.1 is the newest of them."""
+"""Number of old logs kept; NAME.log.1 is the newest."""
 _TRIES = 20
 
 
 def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) -> bool:
-    """Begin a log anew that grew past `bytes_max`; whether that was done. A log that is missing is left alone."""
+    """Rotate a log that is larger than `bytes_max`; return whether it was rotated. A missing log is ignored."""
     if not file.exists() or file.stat().st_size < bytes_max:
         return False
     copy = file.with_name(f"{file.name}.copy")
     try:
         whole = _copied(file, copy)
     except OSError:
-        copy.unlink(missing_ok=True)  # half a copy takes the little room that is left
+        copy.unlink(missing_ok=True)  # a partial copy would use up the remaining space
         raise
     if not whole:
         copy.unlink()
@@ -40,7 +40,7 @@ def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) ->
 
 
 def _copied(file: Path, copy: Path) -> bool:
-    """Copy a log and empty it; whether its writers stood still for long enough."""
+    """Copy a log and truncate it; return False if it was written to meanwhile."""
     with file.open("rb") as source, copy.open("wb") as target:
         os.chmod(copy, 0o600)
         for _ in range(_TRIES):
@@ -53,8 +53,8 @@ def _copied(file: Path, copy: Path) -> bool:
 
 
 def rotate_all(folder: Path) -> list[str]:
-    """Look at every log of a folder; the names of those that were begun anew. One that the disk has no room to copy is
-    left as it is."""
+    """Rotate the logs of a folder as needed; return the names of those rotated. A log that does not fit on the disk a
+    second time is left as it is."""
     begun = []
     for file in sorted(folder.glob("*.log")):
         with suppress(OSError):

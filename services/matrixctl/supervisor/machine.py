@@ -1,11 +1,9 @@
-"""What machine a stack emulates: `--topology` of `matrixctl up`, and what becomes of it.
+"""The machine that a stack emulates: `--topology` of `matrixctl up`, and its copy in the state folder.
 
-It is the name of a built-in machine, a YAML file with a machine's numbers, or a file in which a supernode is drawn. By
-its numbers a supernode is known to all who count ports; a drawing is read by MatrixResource alone, of which the others
-learn how it is wired. The state keeps a copy of a file, so that it is the same machine at every start, and in every
-snapshot.
-
-What its numbers are is for `machine_numbers.py`.
+It is the name of a built-in machine, a machine file (YAML), or a drawing of a supernode. All processes that count ports
+read the machine file; a drawing is read only by MatrixResource, which tells the others the wiring. The state folder
+keeps a copy of the file, so that the machine is the same at every start and in every snapshot. `machine_numbers.py`
+reads it.
 """
 
 from __future__ import annotations
@@ -17,11 +15,11 @@ from services.matrixctl.supervisor.state_folder import Folder, write
 from services.snapshots.machine_file import MACHINE
 
 BUILT_TO_NUMBERS = ("resource", "link", "agents")
-"""The processes that know a supernode by its numbers."""
+"""The processes that read a supernode's machine file."""
 
 
 def settings_of(process: str, topology: str) -> dict[str, str]:
-    """What a process has to be told of it."""
+    """The settings that tell a process its machine."""
     if not topology:
         return {}
     if of_numbers(topology):
@@ -30,7 +28,7 @@ def settings_of(process: str, topology: str) -> dict[str, str]:
 
 
 def kept(topology: str, folder: Folder) -> str:
-    """What a state has of its machine: a name, or that of the copy of its file in the folder, which is made here."""
+    """The state's machine: a built-in name, or the name of the copy of its file, which this function makes."""
     if not topology:
         return topology
     if topology in built_in() or Path(topology).parent == Path():
@@ -41,8 +39,8 @@ def kept(topology: str, folder: Folder) -> str:
 
 
 def located(topology: str, folder: Folder) -> str:
-    """A state's machine as a process is told of it: a name, or where its file is. States of earlier versions have the
-    path of their user's file."""
+    """The state's machine as passed to a process: a name, or the path of its file. State folders of earlier versions
+    have the path of the user's own file."""
     if not topology:
         return topology
     return topology if topology in built_in() else str(folder.path / topology)

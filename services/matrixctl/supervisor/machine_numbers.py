@@ -1,8 +1,8 @@
-"""The numbers of the machine that a stack emulates: whether a supernode can be built of `--topology`, and what is done
-with its numbers before any process runs.
+"""The machine file of a stack: check that a supernode can be built from `--topology`, and build it before any process
+runs.
 
-Apart from `machine.py`, because it takes reading a machine's file: a supervisor starts before all else, and one whose
-processes know no machine reads none.
+Separate from `machine.py` because it reads machine files: the supervisor starts before everything else, and reads none
+if none of its processes needs one.
 """
 
 from __future__ import annotations
@@ -18,35 +18,38 @@ from services.matrixctl.supervisor.machine import located
 from services.matrixctl.supervisor.state_folder import Folder
 
 READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE = 120.0, 0.5
-"""How long a stack may take until it is ready, for a machine of many nodes by their number: 1,024 take half a minute
-where nothing else runs, and several where the machine is shared."""
+"""How long a stack may take to become ready, for large machines by number of nodes: 1,024 nodes take half a minute on
+an idle host, and several minutes on a busy one."""
 
 
 def checked(topology: str, folder: Folder) -> str:
-    """As `--topology` names it, by its whole path where it is a file, checked before anything is started; nothing where
-    it is what that folder's state has. Raises InvalidField with a sentence for each fault, Conflict for a state of
-    another machine."""
+    """Check the machine named by `--topology` before anything starts, and return it (a file by its absolute path);
+    empty if it is the one the state folder already has. Raises InvalidField with a sentence for each fault, Conflict
+    for a state folder of another machine."""
     before = folder.read()
     if not topology:
         if before is not None and not _is_there(located(before.topology, folder)):
-            raise Conflict(f"the file with this state's machine, {before.topology}, is gone: put it back")
+            raise Conflict(f"the file with this stack's machine, {before.topology}, is missing: restore it")
         return ""
     check_readable(topology)
     if before is None:
         return topology if topology in built_in() else str(Path(topology).absolute())
     if not _same(topology, located(before.topology, folder)):
         raise Conflict(
-            f"this state has supernodes of {before.topology or DEFAULT_FILE.stem}; take another --state for {topology}",
+            f"this state folder has supernodes of {before.topology or DEFAULT_FILE.stem}; use another --state for "
+            f"{topology}",
             field="--topology",
         )
     return ""
 
 
 def check_readable(topology: str) -> None:
-    """Raises InvalidField where no supernode can be built of a machine or a file, with a sentence for each fault."""
+    """Raises InvalidField, with a sentence for each fault, if no supernode can be built from the machine or file."""
     if topology not in built_in() and not Path(topology).is_file():
         there = ", ".join(built_in())
-        raise InvalidField(f"{topology[:200]!r} is neither a file nor a machine; there are {there}", field="--topology")
+        raise InvalidField(
+            f"{topology[:200]!r} is neither a file nor a machine; the machines are {there}", field="--topology"
+        )
     if of_numbers(topology):
         load_spec(topology)
     else:
@@ -54,12 +57,12 @@ def check_readable(topology: str) -> None:
 
 
 def ready_patience_wall_s(folder: Folder, topology: str) -> float:
-    """How long to wait for a stack that begins as that machine, or as the one of the folder's state."""
+    """How long to wait for a stack of that machine, or of the state folder's machine."""
     return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * _spec(folder, topology).supernode.nodes)
 
 
 def build_first(folder: Folder, topology: str) -> None:
-    """Build the supernode that processes of such a stack are about to ask for, so that they share it."""
+    """Build the supernode that the stack's processes will need, so that they share it after forking."""
     Supernode(spec=_spec(folder, topology))
 
 
@@ -74,7 +77,7 @@ def _is_there(machine: str) -> bool:
 
 
 def _same(topology: str, machine: str) -> bool:
-    """Whether both name one machine, or files with the same content."""
+    """Whether both name the same machine, or files with the same content."""
     names = built_in()
     if topology in names or machine in ("", *names):
         return topology == (machine or DEFAULT_FILE.stem)

@@ -1,4 +1,4 @@
-"""Does a process answer, and which ports are free."""
+"""Readiness probes of processes, and free ports."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ ANSWER_BYTES_MAX = 64 * 1024
 
 @dataclass(frozen=True)
 class Readiness:
-    """`alive` when anything answered over HTTP; `ready` when it says so; else what it waits for."""
+    """`alive`: anything answered over HTTP. `ready`: it reports ready. Otherwise, what it waits for."""
 
     alive: bool
     ready: bool
@@ -21,9 +21,9 @@ class Readiness:
 
 
 def readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
-    """Ask `/readyz` of the process at `url`. With `pid`, another process that answers there does not count as ours.
+    """Request `/readyz` of the process at `url`. With `pid`, an answer from another process does not count.
 
-    By the standard library: this is what containers run every few seconds, and importing a client takes longer.
+    Uses only the standard library: containers run this every few seconds, and importing an HTTP client takes longer.
     """
     connection = _connection(url, timeout_wall_s)
     try:
@@ -44,7 +44,7 @@ def readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
 
 
 def _connection(url: str, timeout_wall_s: float) -> http.client.HTTPConnection:
-    """A readiness question carries no secret, and the certificate may not be written yet: it is not checked."""
+    """Certificates are not verified: the request carries no secret, and the certificate may not be written yet."""
     at = urlsplit(url)
     if at.scheme != "https":
         return http.client.HTTPConnection(at.hostname or "", at.port, timeout=timeout_wall_s)

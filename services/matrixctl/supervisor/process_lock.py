@@ -1,9 +1,9 @@
-"""A seat: a name that one living process holds at a time.
+"""A seat: a named lock that one living process holds at a time.
 
-Each process of a stack, and the supervisor itself, sits on a seat in `<state>/run`. Holding it is a lock that the
-kernel gives back when the process ends in whatever way, so a seat never lies about a dead process, and two processes
-of one kind can not both run, also when the supervisor that started them is gone. Beside the lock the file says who
-sits there: pid and the instant that process started, so a pid that was used again is never mistaken for it.
+Each process of a stack, and the supervisor itself, holds a seat in `<state>/run`. It is a file lock that the kernel
+releases however the process ends, so a seat is never held by a dead process, and two processes of one name cannot both
+run, even when the supervisor that started them is gone. The file also contains the holder's pid and start time, so that
+a reused pid is never mistaken for it.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ _locks: dict[Path, tuple[int, int]] = {}
 
 
 class SeatTaken(Exception):
-    """Another living process sits there."""
+    """Another living process holds the seat."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """Who sits on a seat."""
+    """The process that holds a seat."""
 
     pid: int
     started: str
@@ -37,7 +37,7 @@ class Holder:
         return started_at(self.pid) == self.started
 
     def signal(self, number: signal.Signals) -> bool:
-        """Send a signal, to this process and no other; whether it was still there."""
+        """Send a signal to exactly this process; return whether it still existed."""
         if not self.alive():
             return False
         try:
@@ -54,7 +54,7 @@ class ProcessLock:
         self.path = path
 
     def take(self, patience_wall_s: float = 0.0) -> None:
-        """Sit down until this process ends. Raises SeatTaken when nobody leaves within the patience."""
+        """Take the seat until this process ends. Raises SeatTaken if it is not free within the patience."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         until = time.monotonic() + patience_wall_s
         while (descriptor := self._try_lock()) is None:
@@ -67,7 +67,7 @@ class ProcessLock:
         _locks[self.path] = (os.getpid(), descriptor)
 
     def _try_lock(self) -> int | None:
-        """A descriptor that holds the lock on the file that bears the name now, not on one taken away meanwhile."""
+        """A descriptor that locks the file now at this path, not one removed meanwhile."""
         descriptor = os.open(self.path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         try:
             fcntl.lockf(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
@@ -79,7 +79,7 @@ class ProcessLock:
         return None
 
     def owned(self) -> bool:
-        """Whether this process sits here, where all others look: not where the file, or its folder, was taken away."""
+        """Whether this process holds the seat in the file at this path, and not in one that was removed."""
         pid, descriptor = _locks.get(self.path, (0, -1))
         try:
             return pid == os.getpid() and os.path.samestat(os.fstat(descriptor), self.path.stat())
@@ -87,7 +87,7 @@ class ProcessLock:
             return False
 
     def leave(self) -> None:
-        """Stand up and take the file away, where it is not another's by now."""
+        """Release the seat, and remove the file unless another process has it by now."""
         owned = self.owned()
         pid, descriptor = _locks.pop(self.path, (0, -1))
         if pid == os.getpid():
@@ -96,7 +96,7 @@ class ProcessLock:
             os.close(descriptor)
 
     def holder(self) -> Holder | None:
-        """Who sits here now."""
+        """The present holder."""
         pid, _ = _locks.get(self.path, (0, -1))
         if pid == os.getpid():
             return Holder(pid, started_at(pid) or "")
@@ -106,7 +106,7 @@ class ProcessLock:
                 current = json.loads(self.path.read_text())
                 return Holder(current["pid"], current["started"])
             except (ValueError, FileNotFoundError):
-                # Just sitting down: the lock comes a moment before the name.
+                # It is taking the seat: the lock comes a moment before the name.
                 if time.monotonic() >= until:
                     return None
                 time.sleep(0.01)
@@ -127,7 +127,7 @@ class ProcessLock:
 
 
 def started_at(pid: int) -> str | None:
-    """When that process started, in a form only good for comparing; None when there is none (or only its remains)."""
+    """Start time of a process, only for comparison; None if it does not exist or is a zombie."""
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
@@ -137,13 +137,13 @@ def started_at(pid: int) -> str | None:
 
 
 def _started_elsewhere(pid: int) -> str | None:
-    """Where there is no /proc, `ps` knows, to the second."""
+    """The start time from `ps`, to the second, for systems without /proc."""
     shown = subprocess.run(["ps", "-p", str(pid), "-o", "lstart="], capture_output=True, text=True, check=False)
     return shown.stdout.strip() or None
 
 
 def stop(holders: dict[str, Holder], patience_wall_s: float) -> list[str]:
-    """End these processes: asked first, killed after the patience. Returns the names of those that had to be killed."""
+    """Terminate these processes, and kill them after the patience. Returns the names of those killed."""
     for holder in holders.values():
         holder.signal(signal.SIGTERM)
     left = dict(holders)

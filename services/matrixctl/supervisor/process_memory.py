@@ -1,4 +1,4 @@
-"""What a process weighs, as the system counts it."""
+"""Memory of a process, as the system counts it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class Memory:
 
 
 def memory(pid: int) -> Memory:
-    """Of one process; None where the system does not tell."""
+    """Memory of one process; None if the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
         sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}

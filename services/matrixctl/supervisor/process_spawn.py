@@ -1,9 +1,9 @@
-"""How a process of the stack is born.
+"""Starting a process of the stack.
 
-Where the system can fork, the supervisor imports what every service needs once and each child starts as a copy of it:
-the pages of those modules are shared between all of them and nobody waits for an import again. A child gets its own
-session, environment, folder and log, takes its seat, and then is nothing but `services.<x>.main.main([])`. Elsewhere a
-child is a fresh interpreter that does the same (`python -m services.matrixctl.supervisor.process_spawn`).
+Where the system can fork, the supervisor imports the modules that services share once, and each child starts as a copy:
+the memory of those modules is shared, and no child waits for the import. A child gets its own session, environment,
+folder and log, takes its seat, and then runs `services.<x>.main.main([])`. Elsewhere a child is a new interpreter that
+does the same (`python -m services.matrixctl.supervisor.process_spawn`).
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ SHARED_MODULES = (
     "matrixcompute.scenarios.runs",
     "matrixcompute.scenarios.strikes",
 )
-"""What at least two processes import anyway. What only one of them needs stays out."""
+"""Modules that at least two processes import; those that only one needs are left out."""
 
 DECIDED = frozenset(
     f"CLOUDMATRIX_{key}"
@@ -89,7 +89,7 @@ DECIDED = frozenset(
         *(f"{process.name.upper()}_URL" for process in PROCESSES),
     )
 )
-"""Settings that only the supervisor decides; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
+"""Settings reserved to the supervisor; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
 
 SEAT_PATIENCE_WALL_S = 2.0
 EXIT_SEAT_TAKEN = 75
@@ -102,13 +102,13 @@ def can_fork() -> bool:
 
 
 def preload(modules: Iterable[str], made: Callable[[], object] = lambda: None) -> None:
-    """Make what children would all make (`made` keeps it where they find it) and import what they share; keep the
-    garbage collector's hands off it, so that the pages stay shared."""
+    """Build what all children would build (`made` stores it for them) and import what they share; freeze it for the
+    garbage collector, so that the pages stay shared."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads, before the forks
     leave_out()
-    made()  # before the modules: what it needs only while it is made, 10 MB, is theirs afterwards
+    made()  # before the modules, which reuse the 10 MB it needs only while being built
     gc.collect()
-    gc.disable()  # what modules are made of is no garbage: looking for it took a fifth of their import
+    gc.disable()  # modules are not garbage; collecting took a fifth of the import time
     for module in modules:
         importlib.import_module(module)
     gc.freeze()
@@ -116,7 +116,7 @@ def preload(modules: Iterable[str], made: Callable[[], object] = lambda: None) -
 
 
 def spawn(name: str, module: str, environ: dict[str, str], seat: Path, log: Path, forking: bool) -> int:
-    """Start a process; returns its pid. It runs in the folder that holds its seat's folder, in its own session."""
+    """Start a process in the state folder, in its own session; returns its pid."""
     folder = seat.parent.parent
     if forking:
         pid = os.fork()
@@ -138,12 +138,12 @@ def spawn(name: str, module: str, environ: dict[str, str], seat: Path, log: Path
 
 
 def inherited() -> dict[str, str]:
-    """What a process has of its supervisor's environment."""
+    """The part of the supervisor's environment that a process inherits."""
     return {key: value for key, value in os.environ.items() if key not in DECIDED}
 
 
 def exit_text(status: int) -> str:
-    """How a process ended, of what `waitpid` tells."""
+    """How a process ended, from the status of `waitpid`."""
     if os.WIFSIGNALED(status):
         return f"killed by {signal.Signals(os.WTERMSIG(status)).name}"
     return f"exit {os.waitstatus_to_exitcode(status)}"
@@ -155,7 +155,7 @@ def _import_path(environ: dict[str, str]) -> str:
 
 
 def _become_child(name: str, module: str, environ: dict[str, str], seat: Path, log: Path, folder: Path) -> None:
-    """The rest of a forked child's life. Nothing of it may return into the supervisor's code."""
+    """Run a forked child to its end; must never return into the supervisor's code."""
     code = EXIT_CRASHED
     try:
         os.setsid()
@@ -186,11 +186,11 @@ def _redirect(source: int, target: int) -> None:
 
 
 def run(name: str, module: str, seat: Path) -> int:
-    """Sit down, then be the service until it ends; returns its exit code."""
+    """Take the seat, then run the service; returns its exit code."""
     _set_title(name)
     sys.argv = [module]
     leave_out()
-    gc.disable()  # little of what a service is built of is garbage; it turns it on again (`chassis/garbage.py`)
+    gc.disable()  # starting a service creates little garbage; it turns collection on (`chassis/garbage.py`)
     try:
         ProcessLock(seat).take(SEAT_PATIENCE_WALL_S)
         importlib.import_module(f"{module}.main").main([])
@@ -208,7 +208,7 @@ def run(name: str, module: str, seat: Path) -> int:
 
 
 def _set_title(name: str) -> None:
-    """The name that `ps -o comm` and `top` show; only Linux has it as a file."""
+    """Set the name that `ps -o comm` and `top` show; possible only on Linux."""
     try:
         Path("/proc/self/comm").write_text(f"cm-{name}")
     except OSError:

@@ -1,8 +1,8 @@
-"""The step in which a state folder changes over to another state, whatever interrupts it.
+"""The switch of a state folder to another state, safe against interruption.
 
-What is to be in force lies complete in `restoring/`, under that name only once it is complete. From then on the
-folder's own databases are of no interest any more: they are replaced, one after the other, and who is interrupted at it
-is followed by whoever starts the stack next.
+The new state is in `restoring/`, which gets that name only once it is complete. From then on the folder's own databases
+are obsolete: they are replaced one after the other, and if that is interrupted, the next start of the stack continues
+it.
 """
 
 from __future__ import annotations
@@ -15,17 +15,18 @@ from services.snapshots.machine_file import MACHINE
 
 RESTORING, STACK_FILE = "restoring", "stack.json"
 PARTS = ("", "-wal", "-shm", "-journal")
-"""What a SQLite database consists of, by the end of the file's name."""
+"""Suffixes of the files of a SQLite database."""
 
 
 def pending(folder: Folder) -> Path | None:
-    """What is to be in force and is not yet."""
+    """The folder of a complete state that is not yet in force."""
     place = folder.path / RESTORING
     return place if place.is_dir() else None
 
 
 def change_over(folder: Folder) -> bool:
-    """Put what lies in `restoring/` into force; whether anything did. No process of the stack may run."""
+    """Put the state in `restoring/` into force, if there is one; return whether there was. No process of the stack may
+    run."""
     place = pending(folder)
     if place is None:
         return False
@@ -37,12 +38,12 @@ def change_over(folder: Folder) -> bool:
         placed.touch()
     for name in sorted(wanted):
         (place / name).replace(folder.path / name)
-    folder.process_faults.unlink(missing_ok=True)  # whom they struck is no more, and the databases are others
+    folder.process_faults.unlink(missing_ok=True)  # the struck processes and databases no longer exist
     for machine in place.glob(f"{MACHINE}.*"):
         machine.replace(folder.path / machine.name)
     described = place / STACK_FILE
     if described.exists():
         write(folder.stack_file, described.read_text())
-        folder.clock_file.unlink(missing_ok=True)  # time is where the restored state has it
+        folder.clock_file.unlink(missing_ok=True)  # time continues from the restored state
     shutil.rmtree(place)
     return True

@@ -1,4 +1,4 @@
-"""Writes down how a stack is, as it changes."""
+"""Records the state of a stack as it changes."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ log = logging.getLogger(__name__)
 
 
 class StackRecord:
-    """`stack.json` of a folder. A disk that takes nothing is no reason to leave the processes alone: it is logged once,
-    and what could not be written is written as soon as it can be."""
+    """`stack.json` of a folder. A full disk must not stop supervision: it is logged once, and what could not be written
+    is written as soon as possible."""
 
     def __init__(self, folder: Folder) -> None:
         self._folder = folder

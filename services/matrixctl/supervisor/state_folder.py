@@ -1,18 +1,18 @@
-"""The state folder of one stack: where everything is that outlives a process.
+"""The state folder of one stack, with everything that outlives a process.
 
-    stack.json     the processes and their ports, the time of the stack, what the supervisor last saw
+    stack.json     processes and ports, the time of the stack, the last observation by the supervisor
     run/           a seat per process
-    logs/          what each process says, one line of JSON per event
-    clock.json     how emulated time runs: the speeds, and from when on each; changed by `matrixctl clock`
+    logs/          output of each process, one line of JSON per event
+    clock.json     emulated time: each speed and when it starts; changed by `matrixctl clock`
     tokens.json    digests of bearer tokens; admin-token holds matrixctl's, PROCESS-token each process's,
                    for the owner's eyes only
     kubeconfig     written by the embedded Kubernetes API; kubeconfig-operator beside it is the operator's
-    machine.*      its machine, where that is a file: a copy of the one it was begun with
+    machine.*      a copy of the machine file it was created with, if any
     *.db           a database per service
-    scenarios/     process-faults.json: what strikes its processes and is not undone
+    scenarios/     process-faults.json: faults of its processes that are not undone yet
 
-`stack.json` has one writer: whoever sits on the supervisor's seat. It is replaced in one step, so a reader never sees
-half of it.
+`stack.json` has one writer: the holder of the supervisor's seat. It is replaced atomically, so a reader never sees half
+of it.
 """
 
 from __future__ import annotations
@@ -46,10 +46,10 @@ class Unreadable(MatrixError):
 
 @dataclass(frozen=True)
 class StackTime:
-    """How emulated time runs, and how far it got, so that it never goes back between runs on one state.
+    """The speed of emulated time and how far it got, so that it never goes back between runs on one state folder.
 
     `anchor_wall` and `anchor_emulated` are one instant on both clocks, in seconds since the epoch. `stopped_wall` is
-    when the stack was stopped in good order, None while it runs or after it was not.
+    when the stack was stopped cleanly; None while it runs, or if it was not.
     """
 
     scale: float
@@ -61,11 +61,11 @@ class StackTime:
         return self.anchor_emulated + (wall - self.anchor_wall) * self.scale
 
     def reached(self, wall: float) -> float:
-        """How far emulated time got by then: none passes while the stack is stopped."""
+        """The emulated time reached by then; none passes while the stack is stopped."""
         return self.emulated(wall if self.stopped_wall is None else max(self.stopped_wall, self.anchor_wall))
 
     def follow(self, timeline: Timeline, wall: float) -> StackTime:
-        """As the clock's file has it: at the speed of an instant of the wall, or of when the stack was stopped."""
+        """The time according to the clock file, with its speed at that wall time, or when the stack was stopped."""
         now = timeline.at(wall if self.stopped_wall is None else min(wall, self.stopped_wall))
         return replace(self, scale=now.speed, anchor_wall=now.wall_s, anchor_emulated=now.emulated_s)
 
@@ -75,14 +75,14 @@ class StackTime:
     def next_run(self, scale: float, wall: float) -> StackTime:
         """Time for a run that starts at `wall`: from where the last one got to, or today, whichever is later.
 
-        After a disorderly end nobody knows when the last process stopped reading the clock; it may have been now.
+        After a crash it is unknown when the last process stopped reading the clock; it may have been just now.
         """
         return StackTime(scale, wall, max(self.reached(wall), wall))
 
 
 @dataclass(frozen=True)
 class Child:
-    """What the supervisor last saw of one process."""
+    """The supervisor's last observation of one process."""
 
     name: str
     pid: int = 0
@@ -108,15 +108,15 @@ class Stack:
     children: dict[str, Child] = field(default_factory=dict)
     supervisor_pid: int = 0
     contained: bool = False
-    """Its processes are containers: no seats, no supervisor of ours."""
+    """Its processes are containers, without seats and supervisor."""
     topology: str = ""
-    """What its supernodes were begun as: a built-in machine, or the file in the folder with its numbers or drawing."""
+    """Its machine: a built-in name, or the machine file or drawing in the folder."""
     host: str = HOST
-    """The address on which its processes listen."""
+    """Address on which its processes listen."""
 
     @classmethod
     def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:
-        """Of those processes of the catalogue."""
+        """A stack of these processes of the catalogue."""
         return cls(tuple(process for process in PROCESSES if process.name in set(names)), when, seed)
 
     def with_child(self, child: Child) -> Stack:
@@ -138,7 +138,8 @@ class Folder:
         self.operator_kubeconfig = self.path / "kubeconfig-operator"
 
     def prepare(self) -> None:
-        """Have all that a supervisor begins with; of several that do this at once, each finds what the first made."""
+        """Ensure everything that a supervisor needs. Safe to call concurrently: each caller finds what the first one
+        created."""
         for folder in (self.path, self.logs, self.run):
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with os.fdopen(os.open(self.path / "prepare.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
@@ -148,18 +149,19 @@ class Folder:
                 self.token_of(process)
 
     def token_of(self, process: Process) -> str:
-        """What this process shows to those it calls; nothing where it calls nobody. Agents speak for all nodes."""
+        """The token that a process sends to those it calls; empty if it calls none. The agents' token is for all
+        nodes."""
         if not process.role:
             return ""
         nodes = "*" if process.role == "agent" else ""
         return self.secret(f"{process.name}-token", process.name, process.role, project="*", nodes=nodes)
 
     def secret(self, name: str, owner: str, role: str, project: str = "default", nodes: str = "") -> str:
-        """The token kept in that file, made known to the services (again, if tokens.json was lost)."""
+        """The token stored in that file, registered with the services (again, if tokens.json was lost)."""
         from services.chassis.access import Principal, add_token, digest, read_tokens
 
         file = self.path / name
-        if not file.exists() or not file.read_text().strip():  # empty: the machine ended before it was on the disk
+        if not file.exists() or not file.read_text().strip():  # empty: the machine crashed before it reached the disk
             write(file, "cm_" + secrets.token_urlsafe(24) + "\n")
         token = file.read_text().strip()
         if digest(token) not in read_tokens(self.tokens):
@@ -177,13 +179,13 @@ class Folder:
         return self.seat(SUPERVISOR).holder()
 
     def holders(self) -> dict[str, Holder]:
-        """Every living process of this stack but the supervisor, by name, whoever started it."""
+        """Every living process of this stack except the supervisor, by name, whichever supervisor started it."""
         names = sorted(file.stem for file in self.run.glob("*.pid") if file.stem != SUPERVISOR)
         found = {name: self.seat(name).holder() for name in names}
         return {name: holder for name, holder in found.items() if holder is not None}
 
     def sweep(self) -> None:
-        """Take away the seats nobody sits on."""
+        """Remove the seats that no process holds."""
         for file in self.run.glob("*.pid"):
             seat = self.seat(file.stem)
             if seat.holder() is None:
@@ -192,16 +194,16 @@ class Folder:
                     seat.leave()
 
     def read(self) -> Stack | None:
-        """The stack as last written; None where there never was one.
+        """The stack as last written; None if there never was one.
 
-        What another version wrote is read as far as it is known here. Raises Unreadable where it makes no sense.
+        Fields of other versions that are unknown here are ignored. Raises Unreadable for invalid content.
         """
         try:
             stack = _stacks().validate_json(self.stack_file.read_bytes())
         except FileNotFoundError:
             return None
         except ValueError as wrong:
-            raise Unreadable(f"{self.stack_file} cannot be read ({wrong}); move it away, its stack is lost") from wrong
+            raise Unreadable(f"{self.stack_file} cannot be read ({wrong}); move it away; its stack is lost") from wrong
         from matrixcommon.emulation.stack_clock import read_timeline  # with asyncio, which most commands need not load
 
         with suppress(FileNotFoundError):
@@ -209,7 +211,7 @@ class Folder:
         return stack
 
     def document(self, stack: Stack) -> str:
-        """As stack.json holds it."""
+        """The content of stack.json."""
         return _stacks().dump_json(stack, indent=1).decode()
 
     def write(self, stack: Stack) -> None:
@@ -224,7 +226,7 @@ def _stacks() -> TypeAdapter[Stack]:
 
 
 def write(file: Path, text: str) -> None:
-    """Replace a file in one step, readable by its owner only."""
+    """Replace a file atomically, readable only by its owner."""
     draft = file.with_name(file.name + ".new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:

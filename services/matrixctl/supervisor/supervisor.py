@@ -1,9 +1,9 @@
-"""The supervisor: keeps the processes of one stack running, and is the mould they are cast from.
+"""The supervisor: keeps the processes of one stack running, and forks them from itself.
 
-It goes round a loop that takes no input: see who ended, start whom is missing, ask everyone whether it is ready, write
-down what was seen, wait a little. Whatever kills a child, or the supervisor itself, the next round (of this supervisor
-or of the next one) converges to one living process per name, running with the environment that belongs to it now.
-It has one thread, as forking asks, and does its HTTP one question after the other.
+It runs a loop that takes no input: reap what ended, start what is missing, probe readiness, record what was observed,
+wait a little. Whatever kills a child or the supervisor itself, the next round (of this supervisor or the next one)
+converges to one living process per name, with its current environment. It has one thread, because it forks, and sends
+its HTTP probes one after the other.
 
     python -m services.matrixctl.supervisor.supervisor --state DIR
 
@@ -58,15 +58,16 @@ PROBE_STARTING_WALL_S = 0.1
 PROBE_READY_WALL_S = 2.0
 PROBE_TIMEOUT_WALL_S = 1.0
 HUNG_WALL_S, BORN_HUNG_WALL_S = 60.0, 600.0
-"""Who has not answered for this long is replaced; who never did, after longer: it may be making a large machine."""
+"""A process that has not answered for this long is replaced; one that never answered, after the longer time, since it
+may be building a large machine."""
 STOP_PATIENCE_WALL_S = 5.0
 LOGS_PERIOD_WALL_S = 5.0
 
 
 @dataclass(frozen=True)
 class Request:
-    """What `up` asks of a new supervisor. Without a scale the state's last one is kept, at first 1; likewise a seed, a
-    database and a machine."""
+    """What `up` requests of a new supervisor. Without a scale the state's last one is kept, initially 1; the same for
+    seed, database and machine."""
 
     processes: tuple[Process, ...] = PROCESSES
     scale: float | None = None
@@ -74,10 +75,9 @@ class Request:
     database: str = ""
     shared: tuple[str, ...] = SHARED_MODULES
     topology: str = ""
-    """The machine that a new state's supernodes are: a built-in one by name, a file with its numbers (YAML), or one in
-    which it is drawn."""
+    """The machine of a new state: a built-in name, a machine file (YAML), or a drawing."""
     host: str = HOST
-    """The address on which the processes listen, and find each other; this machine's own where they listen on all."""
+    """Address on which processes listen and reach each other; if they listen on all, they use the loopback address."""
 
     def to_json(self) -> str:
         return TypeAdapter(Request).dump_json(self).decode()
@@ -89,7 +89,7 @@ class Request:
 
 @dataclass
 class Care:
-    """What the supervisor knows of a child beside what it writes down."""
+    """What the supervisor knows about a child, besides what it records."""
 
     holder: Holder | None = None
     own: bool = False
@@ -101,14 +101,14 @@ class Care:
 
 
 class Supervisor:
-    """One per state folder, for as long as the stack runs."""
+    """The supervisor of one state folder; lives as long as the stack runs."""
 
     def __init__(self, folder: Folder, request: Request) -> None:
         self.folder = folder
         self.request = request
         self.forking = can_fork()
         self.stopping = False
-        # Who calls the most takes the longest to be ready, so it is started first.
+        # A process that calls the most others takes the longest to be ready, so it is started first.
         order = sorted(request.processes, key=lambda process: -len(process.calls))
         self.care = {process.name: Care() for process in order}
         self._admin_token = folder.secret("admin-token", "matrixctl", "admin")
@@ -119,7 +119,7 @@ class Supervisor:
         self._wakeup, self._wake = os.pipe()
 
     def _first_stack(self) -> Stack:
-        """The stack of the last run brought up to date: its time continues, its ports stay where they are free."""
+        """The stack of the last run, updated: its time continues, and its ports are kept if they are free."""
         now, processes, host = time.time(), self.request.processes, self.request.host
         before = self.folder.read()
         living = self.folder.holders()
@@ -138,8 +138,8 @@ class Supervisor:
         return Stack(processes, when, seed, database, children, os.getpid(), topology=topology, host=host)
 
     def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
-        """Time as the clock's file has it now. What lives of the last run continues by that file, at another speed if
-        one is asked for; else the file begins anew from where time got to."""
+        """The time in the clock file now. If processes of the last run still live, that file continues, at another
+        speed if requested; otherwise it is rewritten, starting from where time got to."""
         scale = self.request.scale or (before.time.scale if before else 1.0)
         if before is not None and living and self.folder.clock_file.exists():
             if scale != before.time.scale:
@@ -155,12 +155,12 @@ class Supervisor:
         return next((port for port in wanted if port_is_free(host, port)), 0) or free_port(host)
 
     def _url(self, process: Process, port: int) -> str:
-        """Where it is reached on this machine."""
+        """The process's URL on this machine."""
         host = HOST if self.request.host == EVERYWHERE else self.request.host
         return f"{process.scheme}://{host}:{port}"
 
     def environment(self, name: str) -> dict[str, str]:
-        """The CLOUDMATRIX_ settings of one process: where it listens, what time it is, and where its neighbours are."""
+        """The CLOUDMATRIX_ settings of one process: its address, its time, and the URLs of other processes."""
         process = next(process for process in self.stack.processes if process.name == name)
         settings = {
             "HOST": self.stack.host,
@@ -187,14 +187,14 @@ class Supervisor:
         return {f"CLOUDMATRIX_{key}": value for key, value in settings.items()}
 
     def fingerprint(self, name: str) -> str:
-        """Changes when the process would have to be started anew to know what it should."""
+        """A digest that changes when the process has to be restarted to get its new settings."""
         return hashlib.sha256(json.dumps(self.environment(name), sort_keys=True).encode()).hexdigest()[:16]
 
     # --- the loop
 
     def run(self) -> None:
-        """Supervise until told to stop, or until the state folder is taken away, after which nobody could tell. Raises
-        SeatTaken where another supervisor does."""
+        """Supervise until told to stop, or until the state folder is removed, since it could then no longer be told.
+        Raises SeatTaken if another supervisor runs."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
                 signal.signal(number, self._stop)
@@ -213,7 +213,7 @@ class Supervisor:
         self.stopping = True
 
     def round(self) -> None:
-        """One turn: who ended, who is missing, who is ready; then write it down. Logs are kept short beside."""
+        """Run one round: reap, start, probe, record; also rotate logs."""
         self._reap()
         for name in self.care:
             self._ensure(name)
@@ -251,10 +251,10 @@ class Supervisor:
             if care.own and pid in ended:
                 self._ended(name, ended[pid])
             elif not care.own and care.holder is not None and not care.holder.alive():
-                self._ended(name, "ended while nobody watched")
+                self._ended(name, "exited while no supervisor watched")
 
     def _ended(self, name: str, how: str) -> None:
-        """Try again after a while that doubles with every early death and is short again after a long life."""
+        """Restart after a delay that doubles with every early death and is reset after a long run."""
         care, child, now = self.care[name], self.stack.children[name], time.monotonic()
         if now - care.born_at >= BACKOFF_RESET_WALL_S:
             care.backoff_s = BACKOFF_FIRST_WALL_S
@@ -269,10 +269,10 @@ class Supervisor:
             log.warning("port is taken by someone else", extra={"child": name, "port": child.port, "instead": port})
             self._update(name, port=port, url=self._url(process, port))
 
-    # --- who is missing
+    # --- missing processes
 
     def _ensure(self, name: str) -> None:
-        """One living process of this name, with the environment that is right now."""
+        """Ensure one living process of this name, with its current environment."""
         care, child = self.care[name], self.stack.children[name]
         if care.holder is not None or care.own:
             if child.fingerprint != self.fingerprint(name):
@@ -284,7 +284,7 @@ class Supervisor:
         if found is not None and child.fingerprint == self.fingerprint(name):
             self._adopt(name, found)
         elif found is not None:
-            log.info("replacing what an earlier supervisor left", extra={"child": name, "pid": found.pid})
+            log.info("replacing a process of an earlier supervisor", extra={"child": name, "pid": found.pid})
             stop({name: found}, STOP_PATIENCE_WALL_S)
             self._start(name)
         else:
@@ -308,7 +308,7 @@ class Supervisor:
         log.info("started", extra={"child": name, "pid": pid, "forked": self.forking})
 
     def _adopt(self, name: str, found: Holder) -> None:
-        """Take over a process that an earlier supervisor started with just these settings."""
+        """Adopt a process that an earlier supervisor started with exactly these settings."""
         now = time.monotonic()
         self.care[name] = Care(found, own=False, born_at=now, answered_at=now, probe_at=now)
         self._update(name, pid=found.pid, state="Starting", ready=False)
@@ -320,12 +320,12 @@ class Supervisor:
         self._reap()
 
     def _end_strangers(self) -> None:
-        """Processes of an earlier run that this one does not want."""
+        """Stop processes of an earlier run that are not part of this one."""
         strangers = {name: holder for name, holder in self.folder.holders().items() if name not in self.care}
         if strangers:
             stop(strangers, STOP_PATIENCE_WALL_S)
 
-    # --- who is ready
+    # --- readiness
 
     def _probe(self, name: str) -> None:
         care, child, now = self.care[name], self.stack.children[name], time.monotonic()
@@ -345,7 +345,7 @@ class Supervisor:
             self._replace(name, f"no answer for {limit_s:g} s")
 
     def _living(self) -> dict[str, Holder]:
-        """Who sits on a seat, and those just born who are on their way to it."""
+        """Holders of seats, plus children just started that have not taken theirs yet."""
         pids = {name: self.stack.children[name].pid for name, care in self.care.items() if care.own}
         born = {name: Holder(pid, started) for name, pid in pids.items() if (started := started_at(pid))}
         adopted = {name: care.holder for name, care in self.care.items() if care.holder is not None}
@@ -354,7 +354,7 @@ class Supervisor:
     # --- the end
 
     def stop_all(self) -> None:
-        """Leave nothing running, and write down how far time got."""
+        """Stop all processes, and record how far time got."""
         killed = stop(self._living(), STOP_PATIENCE_WALL_S)
         self._reap()
         self.folder.sweep()
@@ -376,7 +376,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         seat.take()
     except SeatTaken as taken:
-        print(f"another supervisor keeps {folder.path}: {taken}", file=sys.stderr)
+        print(f"another supervisor already runs for {folder.path}: {taken}", file=sys.stderr)
         return EXIT_SEAT_TAKEN
     if pending(folder) is not None:
         stop(folder.holders(), STOP_PATIENCE_WALL_S)

@@ -1,4 +1,4 @@
-"""Bring a stack up, take it down, say how it is: what the commands `up`, `down` and `status` do.
+"""Start a stack, stop it, show its status: the commands `up`, `down` and `status`.
 
 `start` leaves a supervisor running in a session of its own; `halt` ends that supervisor and, where it is gone, every
 process it left. Both may be repeated.
@@ -28,7 +28,7 @@ from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder, Stack
 HALT_PATIENCE_WALL_S = 15.0
 LOOK_PERIOD_WALL_S = 0.05
 REQUEST = "CLOUDMATRIX_STACK_REQUEST"
-"""Where a supervisor reads what to run, as JSON."""
+"""Environment variable with a supervisor's request, as JSON."""
 
 
 def choose(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tuple[Process, ...]:
@@ -50,14 +50,15 @@ def supervisor_command(folder: Folder) -> list[str]:
 
 
 def supervisor_environment(request: str) -> dict[str, str]:
-    """The request, modules found from any folder, and memory not spread over arenas of threads never used."""
+    """The environment of a supervisor: its request, a path that finds our modules from any folder, and few malloc
+    arenas."""
     root = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
     return os.environ | {REQUEST: request, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
 
 
 def start(folder: Folder, request: str) -> Holder:
-    """A supervisor for this state, in the background; the one there is, if any. Raises InternalError if it dies."""
+    """Start a supervisor in the background, or return the one that runs. Raises InternalError if it dies."""
     running = folder.supervisor()
     if running is not None:
         return running
@@ -74,7 +75,9 @@ def start(folder: Folder, request: str) -> Holder:
         )
     while (running := folder.supervisor()) is None:
         if child.poll() is not None:
-            raise InternalError(f"the supervisor ended with {child.returncode}; {log_file} says: {last_line(log_file)}")
+            raise InternalError(
+                f"the supervisor exited with {child.returncode}; last line of {log_file}: {last_line(log_file)}"
+            )
         time.sleep(LOOK_PERIOD_WALL_S)
     return running
 
@@ -85,8 +88,8 @@ def last_line(file: Path) -> str:
 
 
 def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> Iterator[Stack]:
-    """The stack each time something changed, until all of it is ready. Raises InternalError that names the laggards,
-    NotRunning where it is taken down meanwhile."""
+    """Yield the stack on each change until all of it is ready. Raises InternalError that names processes not ready in
+    time, NotRunning if the stack is stopped meanwhile."""
     until = time.monotonic() + patience_wall_s
     shown: Stack | None = None
     while True:
@@ -99,21 +102,21 @@ def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> I
         if not supervisor.alive():
             _refuse_taken_down(folder, supervisor)
             log_file = folder.logs / f"{SUPERVISOR}.log"
-            raise InternalError(f"the supervisor is gone; {log_file} says: {last_line(log_file)}")
+            raise InternalError(f"the supervisor has died; last line of {log_file}: {last_line(log_file)}")
         if time.monotonic() > until:
             raise InternalError(f"not ready after {patience_wall_s:g} s: {laggards(folder, shown)}")
         time.sleep(LOOK_PERIOD_WALL_S)
 
 
 def _refuse_taken_down(folder: Folder, supervisor: Holder) -> None:
-    """Raises NotRunning where the supervisor ended in good order: somebody asked it to."""
+    """Raises NotRunning if the supervisor shut down cleanly, because somebody stopped the stack."""
     stack = folder.read()
     if stack is not None and stack.supervisor_pid == supervisor.pid and stack.time.stopped_wall is not None:
-        raise NotRunning(f"the stack in {folder.path} was taken down while it started")
+        raise NotRunning(f"the stack in {folder.path} was stopped while it started")
 
 
 def show_progress(folder: Folder, supervisor: Holder, patience_wall_s: float) -> None:
-    """One line per process as it becomes ready; on a terminal with a spinner for what is still awaited."""
+    """Print a line per process as it becomes ready, with a spinner on a terminal for those still awaited."""
     began = time.monotonic()
     done: set[str] = set()
     with console().status("starting") if sys.stdout.isatty() else nullcontext() as spinner:
@@ -129,7 +132,7 @@ def show_progress(folder: Folder, supervisor: Holder, patience_wall_s: float) ->
 
 
 def laggards(folder: Folder, stack: Stack | None) -> str:
-    """Who is not ready, what it waits for, and where its log is."""
+    """The processes that are not ready, what each waits for, and its log."""
     if stack is None:
         return "nothing was started"
     late = [child for child in stack.children.values() if not child.ready]
@@ -140,7 +143,7 @@ def laggards(folder: Folder, stack: Stack | None) -> str:
 
 
 def halt(folder: Folder, patience_wall_s: float = HALT_PATIENCE_WALL_S) -> list[str]:
-    """End everything of this stack; returns what was running. Works as well when the supervisor is dead."""
+    """Stop all processes of this stack, even without a supervisor; returns those that were running."""
     supervisor = folder.supervisor()
     ended = list(folder.holders())
     if supervisor is not None:
@@ -159,24 +162,24 @@ def halt(folder: Folder, patience_wall_s: float = HALT_PATIENCE_WALL_S) -> list[
 
 
 def _record_end(folder: Folder, after_crash: bool) -> None:
-    """Note when time stopped, in the place of a supervisor that could not."""
+    """Record when time stopped, on behalf of a supervisor that was killed."""
     seat = folder.seat(SUPERVISOR)
     if not folder.run.exists():
         return
     try:
         seat.take()
     except SeatTaken:
-        return  # somebody brought it up again meanwhile; it is theirs now
+        return  # somebody started it again meanwhile; leave it alone
     try:
         stack = folder.read()
     except Unreadable:
-        stack = None  # nothing to note in it; everything was ended all the same
+        stack = None  # no record to update; everything was stopped anyway
     if stack is not None and stack.time.stopped_wall is None and after_crash:
         idle = {
             name: replace(child, pid=0, ready=False, state="Stopped", waiting_for="")
             for name, child in stack.children.items()
         }
-        with suppress(OSError):  # without room for it, time is that of a stack that was killed
+        with suppress(OSError):  # if the disk is full, time is that of a stack that was killed
             folder.write(replace(stack, children=idle, time=replace(stack.time, stopped_wall=time.time())))
     folder.sweep()
     seat.leave()
@@ -184,7 +187,7 @@ def _record_end(folder: Folder, after_crash: bool) -> None:
 
 @dataclass(frozen=True)
 class Report:
-    """How a stack is right now."""
+    """The status of a stack at one moment."""
 
     folder: Folder
     stack: Stack | None
@@ -209,7 +212,8 @@ class Report:
         return None if None in sizes else sum(size or 0 for size in sizes)
 
     def document(self) -> dict[str, Any]:
-        """The form for programs. Memory in bytes; `pss` adds up over processes, `rss` counts shared pages again."""
+        """The status as a document for programs. Memory in bytes: `pss` adds up over processes, `rss` counts shared
+        pages in each."""
         rows = []
         for name, child in (self.stack.children if self.stack else {}).items():
             current = self.memory.get(name, Memory(None, None))
@@ -243,7 +247,7 @@ class Report:
 
 
 def look(folder: Folder) -> Report:
-    """The stack as it is now, memory included."""
+    """The current status of the stack, including memory."""
     supervisor = folder.supervisor()
     living = folder.holders() if folder.run.exists() else {}
     pids = {name: holder.pid for name, holder in living.items()}

@@ -1,4 +1,4 @@
 """`matrixctl top`: the machine on one screen.
 
-A snapshot is read over REST, drawn as text, and shown once or kept up to date on a full screen. It changes nothing.
+A snapshot is read over REST, drawn as text, and printed once or refreshed on a full screen. Read-only.
 """

@@ -1,4 +1,4 @@
-"""Screens above the first: a kind's resources, one resource in full, and the keys."""
+"""Screens on top of the first: the resources of a kind, one resource in full, and the help."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from services.matrixctl.top.drawing import Rows
 from services.matrixctl.top.live_table import LiveTable
 
 Reload = tuple[Callable[["KindScreen"], object], float]
-"""What asks for a kind's rows again, and how often (wall seconds)."""
+"""The function that reads a kind's rows, and how often to call it (wall seconds)."""
 
 KEYS = """\
 [b]matrixctl top[/b]: the machine, read-only
 
-  ?        these keys                  esc      back; forget the filter
+  ?        this help                  esc      clear the filter, then go back
   /        show only lines with ...    :        go to a kind: nodes, links, operations ...
-  d        describe what is chosen     tab      the next table
-  arrows   choose, scroll              r        read now (it reads every 2 s)
+  d        describe the selected row   tab      next table
+  arrows   select, scroll              r        refresh now (every 2 s by itself)
   t        light or dark               q        quit
 
 A letter in the map is the holder of that NPU; its name stands beside the letter under "instances".
 Marks: free, spare (+), changing (~), cordoned or quarantined (-), faulty (x), lost (!).
-Every table here can be printed: matrixctl get KIND, matrixctl describe KIND NAME, matrixctl top --once.
+Commands that print the same tables: matrixctl get KIND, matrixctl describe KIND NAME, matrixctl top --once.
 """
 
 

@@ -36,25 +36,24 @@ STYLES = {
 HOLDERS = ("green", "blue", "bright_cyan", "bright_magenta", "bright_green", "bright_blue", "bright_yellow")
 FULL_COLUMNS = 100
 FULL_LINES = 28
-"""A terminal at least so large gets the map NPU by NPU and four panes; a smaller one the compact form."""
+"""Minimum terminal size for the map NPU by NPU with four panes; smaller ones get the compact form."""
 _WORST = (Mark.LOST, Mark.FAULTY, Mark.CLOSED, Mark.CHANGING, Mark.ALLOCATED, Mark.SPARE, Mark.FREE)
 
 
 def ascii_only(environ: Mapping[str, str] = os.environ, encoding: str | None = None) -> bool:
-    """Whether the terminal cannot be trusted with more than ASCII: its encoding is not UTF-8, or it is a Linux
-    console or none that is known."""
+    """Whether to use only ASCII: the encoding is not UTF-8, or the terminal is a Linux console or unknown."""
     name = (encoding or locale.getpreferredencoding(False)).lower().replace("-", "").replace("_", "")
     return name != "utf8" or environ.get("TERM", "") in ("linux", "dumb", "vt100", "vt220")
 
 
 def is_light(environ: Mapping[str, str] = os.environ) -> bool:
-    """Whether the terminal says that its background is light (COLORFGBG, as rxvt, Konsole and iTerm2 set it)."""
+    """Whether the terminal declares a light background (COLORFGBG, set by rxvt, Konsole and iTerm2)."""
     background = environ.get("COLORFGBG", "").rpartition(";")[2]
     return background in ("7", "15")
 
 
 def header(snapshot: Snapshot, columns: int) -> Text:
-    """One line; what matters less falls away where there is no room."""
+    """The header in one line; less important parts are dropped if there is no room."""
     total = sum(len(node.cells) for node in snapshot.nodes)
     speed = "paused" if snapshot.scale == 0 else f"x{snapshot.scale:g}"
     broken = snapshot.count(Mark.FAULTY) + snapshot.count(Mark.LOST)
@@ -86,7 +85,7 @@ def legend(ascii: bool) -> Text:
 
 
 def map_lines(snapshot: Snapshot, compact: bool, ascii: bool) -> list[Text]:
-    """A line for each cabinet, with a line that names the supernode above where there are several."""
+    """A line for each cabinet; with several supernodes, a line that names each above its cabinets."""
     lines: list[Text] = []
     several = len({node.supernode for node in snapshot.nodes}) > 1
     for supernode, of_supernode in groupby(snapshot.nodes, key=lambda node: node.supernode):
@@ -111,7 +110,7 @@ def _full(cabinet: str, nodes: Iterable[Node], letters: dict[str, str], ascii: b
 
 
 def _compact(cabinets: list[tuple[str, list[Node]]], letters: dict[str, str], ascii: bool) -> list[Text]:
-    """Four cabinets a line, a mark for each node: the worst of its NPUs."""
+    """The compact map: four cabinets per line, one mark per node, that of its worst NPU."""
     lines = []
     for at in range(0, len(cabinets), 4):
         line = Text()
@@ -167,7 +166,7 @@ def instance_rows(snapshot: Snapshot) -> Rows:
 
 
 def event_rows(snapshot: Snapshot) -> Rows:
-    """The newest first; two that say the same of one moment are one."""
+    """Event rows, newest first, without duplicates of one moment."""
     return list(
         {
             f"{each.at}/{each.about}/{each.reason}/{each.message}": (
@@ -198,7 +197,7 @@ def link_rows(snapshot: Snapshot) -> Rows:
 
 
 def once(snapshot: Snapshot, columns: int, ascii: bool) -> list[Text]:
-    """Everything, from the top: what is printed where there is no screen."""
+    """Everything, in order, for printing without a screen."""
     lines = [header(snapshot, columns), Text(), legend(ascii), *map_lines(snapshot, columns < 45, ascii)]
     for title, columns_of, rows in (
         ("instances", INSTANCES, instance_rows(snapshot)),

@@ -1,4 +1,4 @@
-"""A table whose rows are kept in step with what is shown: only cells that changed are drawn again."""
+"""A table that is updated in place: only changed cells are redrawn."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.matrixctl.top.drawing import Rows
 
 
 class LiveTable(DataTable[Text]):
-    """Rows by key. `updates` counts cells that were drawn again."""
+    """Rows by key. `updates` counts redrawn cells."""
 
     def __init__(self, titles: Sequence[str], **more: Any) -> None:
         super().__init__(cursor_type="row", zebra_stripes=False, cell_padding=1, **more)
@@ -26,7 +26,7 @@ class LiveTable(DataTable[Text]):
             self.add_column(title, key=str(number))
 
     def show(self, rows: Rows, filter: str = "") -> None:
-        """These rows, of which any cell contains the filter, in this order."""
+        """Show those of these rows in which any cell contains the filter, in this order."""
         wanted = {key: cells for key, cells in rows if filter.lower() in " ".join(cells).lower()}
         if not self.columns:
             return

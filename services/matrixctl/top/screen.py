@@ -1,7 +1,7 @@
 """The full screen: one header line, the map, and tables of instances, links and events; keys as k9s has them.
 
-It is read-only. Every two seconds a thread reads a snapshot; a line of the map or a cell of a table is drawn again only
-where it changed. The size of the terminal chooses the form (full or compact), again whenever it changes.
+It is read-only. Every two seconds a thread reads a snapshot; only changed lines of the map and cells of tables are
+redrawn. The size of the terminal chooses the form (full or compact), again whenever it changes.
 """
 
 from __future__ import annotations
@@ -32,24 +32,24 @@ REFRESH_WALL_S = 2.0
 
 
 class Source(Protocol):
-    """Where the screen gets what it shows; each raises MatrixError."""
+    """The source of what the screen shows; every method raises MatrixError."""
 
     def read(self) -> Snapshot: ...
 
     def listed(self, word: str) -> tuple[str, list[str], drawing.Rows]:
-        """A kind's plural name, titles and rows, by any word for it."""
+        """A kind's plural name, titles and rows, by any of its names."""
 
     def described(self, word: str, name: str) -> str: ...
 
 
 class Map(ScrollView):
-    """The NPUs, a line for each cabinet; only lines that changed are drawn again."""
+    """The NPU map, a line for each cabinet; only changed lines are redrawn."""
 
     def __init__(self, id: str) -> None:
         super().__init__(id=id)
         self._lines: list[Text] = []
         self.drawn = 0
-        """Lines asked for again so far."""
+        """Number of lines redrawn so far."""
 
     def show(self, lines: list[Text]) -> None:
         before, self._lines = self._lines, lines
@@ -111,7 +111,7 @@ class TopApp(App[None]):
         self.filter_text = ""
         self.snapshot = Snapshot()
         self._focused: Widget | None = None
-        """Where the focus was before the prompt took it."""
+        """The widget that had the focus before the prompt."""
 
     def compose(self) -> ComposeResult:
         yield Static("reading ...", id="header")
@@ -143,7 +143,7 @@ class TopApp(App[None]):
 
     @work(thread=True, exclusive=True, group="read")
     def read(self) -> None:
-        """Read in a thread of its own; the screen stays as it is where nothing can be read."""
+        """Read in a separate thread; if nothing can be read, the screen stays as it is."""
         try:
             found = self.source.read()
         except MatrixError as refused:
@@ -152,7 +152,7 @@ class TopApp(App[None]):
         self._then(self.show, found)
 
     def _then(self, function: Callable[..., object], *values: object) -> None:
-        """Go on in the screen's own thread, unless the screen was closed meanwhile."""
+        """Continue in the screen's thread, unless the screen was closed meanwhile."""
         if not get_current_worker().is_cancelled:
             self.call_from_thread(function, *values)
 
@@ -186,7 +186,7 @@ class TopApp(App[None]):
         self.theme = "textual-dark" if self.theme == "textual-light" else "textual-light"
 
     async def action_back(self) -> None:
-        """Close the prompt, else the screen on top, else forget the filter."""
+        """Close the prompt, or else clear the filter, or else close the top screen."""
         if self.screen.query("#prompt.asked"):
             self._close_prompt()
         elif self._filter_of_screen():
@@ -199,7 +199,9 @@ class TopApp(App[None]):
         while not self.screen.query("#prompt"):
             self.pop_screen()
         prompt = self.screen.query("#prompt").first(Input)
-        prompt.placeholder = "filter: lines that contain this" if mark == "/" else "kind: nodes, links, operations ..."
+        prompt.placeholder = (
+            "filter: show lines that contain this" if mark == "/" else "kind: nodes, links, operations ..."
+        )
         prompt.value = self._filter_of_screen() if mark == "/" else ""
         prompt.set_class(mark == ":", "kind")
         prompt.add_class("asked")
@@ -224,7 +226,7 @@ class TopApp(App[None]):
             self._focused.focus()
 
     def _filter(self, text: str) -> None:
-        """Each screen has a filter of its own."""
+        """Every screen has its own filter."""
         if isinstance(self.screen, KindScreen):
             self.screen.filter(text)
         else:
@@ -237,7 +239,7 @@ class TopApp(App[None]):
         return self.filter_text if len(self.screen_stack) == 1 else ""
 
     def _open_kind(self, word: str, name: str, titles: list[str], rows: drawing.Rows) -> None:
-        """In the place of the kind that was shown before."""
+        """Show a kind in place of the one shown before."""
         if isinstance(self.screen, KindScreen):
             self.pop_screen()
         self.push_screen(KindScreen(word, name, titles, rows, self.ascii, (self.reload_kind, REFRESH_WALL_S)))
@@ -246,7 +248,7 @@ class TopApp(App[None]):
         self._fetch(lambda: self.source.listed(screen.word), lambda found: screen.take(found[2]))
 
     def action_describe(self) -> None:
-        """Everything about the resource under the cursor."""
+        """Describe the resource under the cursor."""
         focused = self.screen.focused
         if not isinstance(focused, LiveTable) or (key := focused.chosen()) is None:
             return

@@ -1,7 +1,7 @@
 """What `top` shows of a stack at one moment, read over REST with GET alone.
 
 A service that does not answer takes away its own part and nothing else: what was read of it before stays, and the
-header names it. NPUs are asked for one by one only where a node is not uniform (shared, or with a fault), so that a
+header names it. NPUs are read one by one only for nodes that are not uniform (shared, or with a fault), so that a
 look at many supernodes costs one page of nodes.
 """
 
@@ -22,11 +22,11 @@ from services.matrixctl.output.screen import full_name
 EVENTS = 40
 LINKS = 40
 UNEVEN_ONE_BY_ONE = 8
-"""Up to so many nodes their NPUs are asked for by node; for more, all NPUs in one list."""
+"""Up to this many nodes, NPUs are read by node; beyond that, all NPUs in one list."""
 
 
 class Mark(StrEnum):
-    """What one NPU is, but for who holds it: every state has a mark of its own, not only a colour."""
+    """The state of an NPU, without its holder; every state has its own mark, not only a colour."""
 
     FREE = "free"
     ALLOCATED = "allocated"
@@ -44,7 +44,7 @@ CHANGING = frozenset(
 
 @dataclass(frozen=True)
 class Cell:
-    """One NPU: its mark, and who holds it."""
+    """One NPU: its mark and its holder."""
 
     mark: Mark
     holder: str = ""
@@ -69,7 +69,7 @@ class Instance:
     ready: int
     spares: int
     why: str = ""
-    """The reason and message of its Ready condition, where it is not."""
+    """Reason and message of its Ready condition, if it is not ready."""
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """All of it. `silent`: services that did not answer this time."""
+    """The whole snapshot. `silent`: services that did not answer this time."""
 
     nodes: tuple[Node, ...] = ()
     instances: tuple[Instance, ...] = ()
@@ -107,10 +107,10 @@ class Snapshot:
     emulated_time: str = ""
     silent: tuple[str, ...] = ()
     letters: dict[str, str] = field(default_factory=dict)
-    """A letter for each holder, the same as long as it holds something."""
+    """Letters by holder; a holder keeps its letter as long as it holds something."""
 
     def count(self, mark: Mark) -> int:
-        """NPUs of that mark."""
+        """The number of NPUs with that mark."""
         return sum(cell.mark is mark for node in self.nodes for cell in node.cells)
 
     @property
@@ -122,21 +122,21 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
 def lettered(holders: set[str], before: dict[str, str]) -> dict[str, str]:
-    """A letter for each holder: those that had one keep it, others get the first that is free; past the last, `*`."""
+    """Assign a letter to each holder: present ones are kept, others get the first free letter; after the last, `*`."""
     kept = {holder: letter for holder, letter in before.items() if holder in holders}
     free = iter([letter for letter in LETTERS if letter not in kept.values()])
     return kept | {holder: next(free, "*") for holder in sorted(holders - kept.keys())}
 
 
 class Reader:
-    """Reads snapshots of one running stack, one after the other."""
+    """Reads successive snapshots of one running stack."""
 
     def __init__(self, client: ApiClient) -> None:
         self._client = client
         self._last = Snapshot()
 
     def read(self) -> Snapshot:
-        """The stack now. Raises NotRunning where there is none any more, and nothing else."""
+        """The stack now. Raises only NotRunning, if it is gone."""
         self._client = ApiClient.of(self._client.folder, self._client.project)
         return self.read_from(self._client)
 
@@ -222,7 +222,7 @@ def _is_uneven(view: dict[str, Any]) -> bool:
 
 
 def node_of(view: dict[str, Any], npus: list[dict[str, Any]]) -> Node:
-    """A node as its view says, its NPUs as theirs say where they were asked for."""
+    """A node from its view, with its NPUs from their views where these were read."""
     whole = node_mark(view)
     holder = str(view.get("allocation") or "")
     if not npus or whole in (Mark.LOST, Mark.CLOSED):
@@ -235,7 +235,7 @@ def node_of(view: dict[str, Any], npus: list[dict[str, Any]]) -> Node:
 
 
 def node_mark(view: dict[str, Any]) -> Mark:
-    """What all NPUs of a uniform node are."""
+    """The mark of all NPUs of a uniform node."""
     if view["agent"] == "Lost" or view["power"] != "On":
         return Mark.LOST
     if view["state"] in ("Quarantined", "Retired"):

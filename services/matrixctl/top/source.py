@@ -1,4 +1,4 @@
-"""Where the screen reads: a running stack, with GET alone."""
+"""The screen's data source: a running stack, read-only."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class StackSource:
         return self._reader.read()
 
     def listed(self, word: str) -> tuple[str, list[str], Rows]:
-        """A kind's plural name, titles and rows, by any word for it. Raises InvalidField for an unknown one."""
+        """A kind's plural name, titles and rows, by any of its names. Raises InvalidField for an unknown one."""
         kind = noun_of(word)
         views = every(self._client, kind)
         columns = with_projects(kind.shown(wide=False), views)
@@ -35,5 +35,5 @@ class StackSource:
         return kind.name, titles(columns), rows
 
     def described(self, word: str, name: str) -> str:
-        """The resource as YAML. Raises NotFound."""
+        """A resource as YAML. Raises NotFound."""
         return str(yaml.safe_dump(one(self._client, noun_of(word), name), sort_keys=False, allow_unicode=True))

@@ -80,7 +80,7 @@ async def test_a_deployment_begins_with_the_blocks_of_the_one_before(tmp_path: P
         for line, code, says in (
             (f"cache export nobody {file}", 1, "nobody"),
             (f"cache warm after {tmp_path}/none.json", 2, "FILE"),
-            (f"cache warm after {Path(__file__)}", 2, "is no export of a context cache"),
+            (f"cache warm after {Path(__file__)}", 2, "is not an export of a context cache"),
         ):
             found, _, wrong = await ran_beside(capsys, line)
             assert (found, says in wrong) == (code, True), (line, wrong)

@@ -87,7 +87,7 @@ def test_a_policy_that_is_no_yaml_is_refused(text: str, tmp_path: Path, capsys: 
     file = tmp_path / "policy.yaml"
     file.write_text(text)
     code, _, wrong = ran(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20")
-    assert (code != 0, "is no YAML" in wrong, "--filename" in wrong) == (True, True, True), wrong
+    assert (code != 0, "is not a YAML file" in wrong, "--filename" in wrong) == (True, True, True), wrong
 
 
 @pytest.mark.parametrize(
@@ -222,7 +222,7 @@ def test_a_line_that_is_no_request_says_in_its_own_words_what_is_wrong(line: str
         ("what-if nothing --generate 5", "unknown what-if 'nothing'; choose from lose-a-node", "NAME"),
         ("run --generate 5 --model gone.yaml", "no file gone.yaml; there are deepseek-r1", "--model"),
         ("run --generate 5 --nodes 1", "the instance has 1 usable node, the pools need 2", "--nodes"),
-        ("run --generate 5 --html same --csv ./same", "same is to be written by --html too", "--csv"),
+        ("run --generate 5 --html same --csv ./same", "--html writes to same too", "--csv"),
         ("sweep --generate 5 --over rate=nan", "finite number", "--rate"),
         ("autoscale -f policy.yaml --trace late.jsonl", "must span at most 90 days, not 1,041,667", "--trace"),
         ("autoscale -f policy.yaml --generate 5 --over more=1", "unknown field of a ScalingPolicy", "more"),

@@ -85,7 +85,7 @@ def test_kept_reports_are_shown_compared_and_deleted(
     code, text = ctl(capsys, "report show copied")
     assert (code, "there is no report named 'copied'" in text) == (1, True), text
     code, text = ctl(capsys, f"report keep bad {pages[0]}")
-    assert (code, "is no JSON" in text) == (2, True), text
+    assert (code, "is not JSON" in text) == (2, True), text
 
 
 def test_a_name_that_may_not_be_is_refused_before_anything_runs(

@@ -175,8 +175,8 @@ def test_nodes_that_grow_in_time_are_believed() -> None:
 @pytest.mark.parametrize(
     ("samples", "why"),
     [
-        ([(61.0, 12, 6, 9.0), (150.0, 12, 12, 9.0)], "to ask for more nodes"),
-        ([(30.0, 12, 6, 9.0), (181.0, 12, 12, 9.0)], "later than 180 s"),
+        ([(61.0, 12, 6, 9.0), (150.0, 12, 12, 9.0)], "to request more nodes"),
+        ([(30.0, 12, 6, 9.0), (181.0, 12, 12, 9.0)], "later than the limit of 180 s"),
     ],
 )
 def test_nodes_that_grow_late_fail_the_story(samples: list[tuple[float, int, int, float]], why: str) -> None:
@@ -186,7 +186,7 @@ def test_nodes_that_grow_late_fail_the_story(samples: list[tuple[float, int, int
 
 def test_an_objective_that_was_never_missed_proves_nothing() -> None:
     meet_the_objective(scripted((30.0, 12, 6, 9.0), (400.0, 12, 12, 0.2)))
-    with pytest.raises(StepFailed, match="is the rise felt"):
+    with pytest.raises(StepFailed, match="the rise in load had no effect"):
         meet_the_objective(scripted((30.0, 12, 6, 0.9), (400.0, 12, 12, 0.2)))
 
 

@@ -29,7 +29,7 @@ def test_what_if_tells_floors_and_says_with_its_exit_code_whether_they_hold(
     link: TestClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = ctl(capsys, "what-if --fail sn0-l2p3-k11")
-    assert (code, "every floor holds" in text, "no slice is concerned" in text) == (0, True, True)
+    assert (code, "every floor holds" in text, "no slice is affected" in text) == (0, True, True)
     request = a_request(members=NODES[:2], floor_gbps_per_npu=392.0)
     assert link.put("/v1/slices/a-ub", json=request.wire()).status_code == 200
     code, text = ctl(capsys, "what-if --fail sn0-l2p3-k11 --drain sn0-c00-n0.ub-p2")

@@ -122,7 +122,7 @@ def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, bench: Bench) 
     bench.up()
     code, _, err = ctl("get", "nodes", "--state", str(bench.folder.path))
     assert code == 3
-    assert "resource is not part of this stack" in err
+    assert "this stack has no resource process" in err
 
 
 @pytest.mark.parametrize(

@@ -126,7 +126,7 @@ def test_a_story_told_at_another_pace_is_refused_with_the_way_out(
     assert in_container.main(["autoscale"]) == 2
     assert "CLOUDMATRIX_TIME_SCALE=15" in " ".join(capsys.readouterr().out.split())
     assert in_container.main(["autoscaling"]) == 2
-    assert "there is no story 'autoscaling'; there are failover, autoscale" in capsys.readouterr().err
+    assert "there is no demo 'autoscaling'; choose from failover, autoscale" in capsys.readouterr().err
     assert set(STORIES) < set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
 
 

@@ -27,7 +27,7 @@ def demo_with(statistics: dict[str, float]) -> SimpleNamespace:
     [
         (
             {"finished": 160, "requeued": 4},
-            "in 1m30s 60 requests finished, none was lost; 4 were begun again elsewhere",
+            "in 1m30s 60 requests finished, none was lost; 4 were restarted elsewhere",
         ),
         ({"finished": 7, "cancelled": 0, "lost": 0, "countingSince": 5.0}, "7 requests finished"),
     ],

@@ -39,13 +39,16 @@ def test_a_node_is_cordoned_and_uncordoned(here: TestClient, capsys: pytest.Capt
 
 
 def test_a_cabinet_and_a_supernode_on_the_command_line(here: TestClient, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (0, "sn0-c03 is Drained; nothing lies there\n")
+    assert ctl(capsys, "domain close sn0-c03 --drain --reason pump") == (
+        0,
+        "sn0-c03 is Drained; nothing is placed there\n",
+    )
     assert ctl(capsys, "domain open sn0-c03") == (0, "sn0-c03 is Open\n")
     assert ctl(capsys, "supernode add sn1") == (
         0,
-        "sn1 has 48 nodes and 384 NPUs; they come up one after another\n",
+        "sn1 has 48 nodes and 384 NPUs; its nodes start one after another\n",
     )
-    assert ctl(capsys, "supernode remove sn1") == (0, "sn1 is out of the inventory; its cabinets are down\n")
+    assert ctl(capsys, "supernode remove sn1") == (0, "sn1 is removed from the inventory; its cabinets are stopped\n")
     code, text = ctl(capsys, "supernode remove sn1")
     assert code == 1
     assert "NotFound" in text

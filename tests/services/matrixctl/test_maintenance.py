@@ -84,7 +84,7 @@ def test_how_far_each_of_many_is_is_shown_to_who_asks_for_it(desk: Desk, monkeyp
     monkeypatch.setattr(maintenance, "FEW_UNITS", 1)
     for verb in ("create fw --supernode sn0 --firmware b", "pause fw", "resume fw", "abort fw"):
         code, out, _ = desk.say(f"maintenance {verb}")
-        assert (code, "sn0-c00-n0" in out, "`matrixctl maintenance show fw` shows each of the 2" in out) == (
+        assert (code, "sn0-c00-n0" in out, "see each of the 2 with `matrixctl maintenance show fw`" in out) == (
             0,
             False,
             True,
@@ -105,6 +105,6 @@ def test_what_does_not_complete_has_another_exit_code(desk: Desk) -> None:
     code, out, _ = desk.say(line)
     assert (code, "fw is Failed" in out, "write-firmware: no" in out) == (1, True, True)
     code, _, err = desk.say("maintenance create other --firmware b")
-    assert (code, "name what is worked on" in err) == (2, True)
+    assert (code, "name the target" in err) == (2, True)
     code, _, err = desk.say("maintenance create other --cabinet sn0-c09")
     assert (code, "target.cabinet" in err) == (1, True)

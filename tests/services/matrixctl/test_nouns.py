@@ -109,7 +109,7 @@ def test_injected_faults_are_one_list_and_found_ones_another(
     agents = TestClient(create_app("agents", "Emulated nodes", all_routes(fleet, tmp_path), ACCESS))
     reached(monkeypatch, {"agents": agents})
     code, _, err = say(capsys, "get injected-faults")
-    assert (code, "`get faults` shows what the control plane has found" in err) == (0, True)
+    assert (code, "`get faults` lists those that the control plane has detected" in err) == (0, True)
     assert say(capsys, "fault inject npu-fault sn0-c03-n2-npu5")[0] == 0
     listed = say(capsys, "fault list")
     assert listed == say(capsys, "get injected-faults")

@@ -76,7 +76,7 @@ def test_a_dry_run_makes_nothing(desk: Desk) -> None:
         ("put link x -f -", "lanes: 1", "links cannot be put"),
         ("delete link x", "", "links cannot be deleted"),
         ("put peering p -f -", "slice: [a]", "slice: unknown field; did you mean 'slices'?"),
-        ("put peering p -f -", "[a]", "no YAML with one document of fields"),
+        ("put peering p -f -", "[a]", "not a YAML file with one mapping"),
         ("put nonsense p -f -", "a: b", "nonsense"),
     ],
 )

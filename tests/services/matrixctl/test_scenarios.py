@@ -88,7 +88,7 @@ def test_verdicts_that_prove_nothing_have_exit_codes_of_their_own(
 def test_a_preview_changes_nothing(stack: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ran(capsys, "scenario", "preview", file(tmp_path))
     assert code == 0
-    assert "makes instance demo on sn0-c0" in out
+    assert "creates instance demo on sn0-c0" in out
     assert "at 10s: node-down on sn0-c0" in out
     assert "nothing was changed" in out
     code, out, _ = ran(capsys, "scenario", "preview", "node-loses-power", "-o", "json")
@@ -120,7 +120,7 @@ def test_one_run_at_a_time(stack: None, tmp_path: Path, capsys: pytest.CaptureFi
         patched.setattr(host, "ProcessLock", Taken)
         code, _, err = ran(capsys, "scenario", "run", file(tmp_path))
     assert code == 1
-    assert "one at a time" in err
+    assert "only one can run at a time" in err
 
 
 def test_what_is_neither_file_nor_name_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:

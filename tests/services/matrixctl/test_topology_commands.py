@@ -1,4 +1,5 @@
-"""matrixctl topology: the graph of a supernode asked, printed, checked and given back, against MatrixResource itself."""
+"""matrixctl topology: the graph of a supernode asked, printed, checked and given back, against MatrixResource
+itself."""
 
 from __future__ import annotations
 
@@ -91,7 +92,7 @@ def test_what_is_exported_is_read_back(here: TestClient, capsys: pytest.CaptureF
         assert code == 0
         file.write_text(text)
         code, text = ctl(capsys, f"topology check {file}")
-        assert (code, "48 nodes, 13488 links, wired as its numbers say" in text) == (0, True)
+        assert (code, "48 nodes, 13488 links, regular wiring" in text) == (0, True)
     assert nx.read_graphml(tmp_path / "sn0.graphml").number_of_nodes() == 1553
     assert answered(capsys, f"topology path sn0-c00-n0 sn0-c00-n1 --plane ub --file {tmp_path / 'sn0.json'}")["ways"]
 

@@ -131,7 +131,7 @@ def test_the_top_of_links_slices_and_the_fabric(desk: Desk) -> None:
     assert "ub ub 448.00" in desk.say("top fabric plane")[1]
     code, _, err = desk.say("top fabric colour")
     assert (code, "field by" in err) == (1, True)
-    assert desk.say("top links --filter plane=none")[1].startswith("nothing moves")
+    assert desk.say("top links --filter plane=none")[1].startswith("there is no traffic")
 
 
 def test_link_events_are_a_noun(desk: Desk) -> None:

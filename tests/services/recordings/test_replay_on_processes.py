@@ -1,4 +1,5 @@
-"""When a replay on real processes ends. The processes are stand-ins here; real ones are in tests/e2e/test_snapshots.py."""
+"""When a replay on real processes ends. The processes are stand-ins here; real ones are in
+tests/e2e/test_snapshots.py."""
 
 from __future__ import annotations
 
@@ -114,7 +115,7 @@ def test_a_process_that_ends_makes_a_replay_worth_nothing(monkeypatch: pytest.Mo
         return httpx.Response(202)
 
     processes.answer = ends
-    with pytest.raises(InternalError, match=r"compute ended during the replay \(killed by SIGKILL\)"):
+    with pytest.raises(InternalError, match=r"compute died during the replay \(killed by SIGKILL\)"):
         processes.replayed((asked(1, "/v1/instances/a"),), LIFE)
 
 

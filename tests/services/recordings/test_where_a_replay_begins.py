@@ -1,4 +1,5 @@
-"""On which folders a replay on real processes is refused: where something would be lost, or nothing could be compared."""
+"""On which folders a replay on real processes is refused: where something would be lost, or nothing could be
+compared."""
 
 from __future__ import annotations
 
@@ -68,20 +69,20 @@ def running(monkeypatch: pytest.MonkeyPatch, folder: Folder, lists: Callable[[st
 @pytest.mark.parametrize("changes", [{"contained": True}, {"database": "postgresql://me@host/cm_{service}"}])
 def test_not_on_a_stack_that_keeps_its_state_elsewhere(file: Path, folder: Folder, changes: dict[str, Any]) -> None:
     folder.write(replace(STACK, **changes))
-    with pytest.raises(Conflict, match=r"what happens is read from SQLite files, and the stack in .* has none"):
+    with pytest.raises(Conflict, match=r"a replay reads SQLite files, and the stack in .* has none"):
         lay_out(folder, file, ABOUT)
 
 
 def test_not_on_a_stack_that_does_not_run_and_may_hold_anything(file: Path, folder: Folder) -> None:
     (folder.path / "compute.db").touch()
-    with pytest.raises(Conflict, match=r"a stack that does not run lies in .*: `matrixctl reset --state"):
+    with pytest.raises(Conflict, match=r"has the state of a stopped stack: empty it with `matrixctl reset --state"):
         lay_out(folder, file, ABOUT)
 
 
 @pytest.mark.parametrize("kind", ["instances", "allocations", "slices", "deployments", "faults"])
 def test_not_on_a_stack_in_use(file: Path, folder: Folder, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     running(monkeypatch, folder, lambda asked: [{"name": "a"}] if asked == kind else [])
-    with pytest.raises(Conflict, match="is not empty: `matrixctl reset --state") as refused:
+    with pytest.raises(Conflict, match="is not empty: empty it with `matrixctl reset --state") as refused:
         lay_out(folder, file, ABOUT)
     assert refused.value.blocking == [{"kind": kind.removesuffix("s"), "name": "a"}]
 
@@ -91,9 +92,7 @@ def test_not_on_a_stack_of_another_topology(
     file: Path, folder: Folder, here: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(monkeypatch, folder, lambda asked: [{"topologyVersion": here}] if asked == "supernodes" and here else [])
-    with pytest.raises(
-        Conflict, match=rf"is of another topology \({shown}\) than the recording began with \({RECORDED}"
-    ):
+    with pytest.raises(Conflict, match=rf"has another topology \({shown}\) than the recording \({RECORDED}"):
         lay_out(folder, file, ABOUT)
 
 

@@ -154,7 +154,7 @@ def test_a_log_that_was_not_written_back_is_in_the_copy(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "sentence"),
     [
-        (("snapshot", "show"), 2, "say which file to show"),
+        (("snapshot", "show"), 2, "name the file to show"),
         (("snapshot", "show", "nowhere.snapshot"), 2, "there is no file nowhere.snapshot"),
         (("snapshot", "a.snapshot"), 3, "there is no stack in"),
         (("restore", "nowhere.snapshot"), 2, "there is no file nowhere.snapshot"),

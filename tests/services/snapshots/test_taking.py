@@ -71,11 +71,11 @@ def test_of_two_at_once_one_is_refused_and_takes_nothing_of_the_other(
     under_way = folder.path / ".snapshot-of-the-other"
     under_way.mkdir()
     with locked_by_another_process(folder.path / LOCK):
-        with pytest.raises(Conflict, match="is under way; one at a time"):
+        with pytest.raises(Conflict, match="is in progress; only one can run at a time"):
             take(folder, tmp_path / "second.snapshot")
-        with pytest.raises(Conflict, match="is under way"):
+        with pytest.raises(Conflict, match="is in progress"):
             restore(folder, tmp_path / "before.snapshot")
-        with pytest.raises(Conflict, match="is under way"):
+        with pytest.raises(Conflict, match="is in progress"):
             reset(folder)
     assert (under_way.is_dir(), halted) == (True, [])
     assert not (tmp_path / "second.snapshot").exists()

@@ -1,1 +1,1 @@
-"""Commands about room: what would fit, what is kept for whom, and how room is made."""
+"""Commands about capacity: planning, quotas, reservations, allocations and defragmentation."""

@@ -1,4 +1,4 @@
-"""defrag: room made by moving others, as a plan that is looked at first."""
+"""defrag: make room by moving allocations, as a plan that is reviewed first."""
 
 from __future__ import annotations
 
@@ -20,45 +20,48 @@ from services.matrixctl.output.waiting import Progress, awaited
 OVER = ("Done", "Cancelled", "Failed", "Stale")
 COLLECTION = "defragmentations"
 
-group("defrag", "Make room for a block by moving others, member by member. Nothing moves before the plan is approved.")
+group(
+    "defrag",
+    "Make room for a block by moving allocations, member by member. Nothing moves before the plan is approved.",
+)
 
 Name = Annotated[str, typer.Argument(help="The plan's name.", autocompletion=of("defragmentations"))]
-Wait = Annotated[bool, typer.Option("--wait", help="Until it is over; exit code 1 unless it went as requested.")]
+Wait = Annotated[bool, typer.Option("--wait", help="Wait until it is over; exit code 1 unless it ended as requested.")]
 
 
 @command("defrag plan")
 def plan(
     stack: OnStack,
-    nodes: Annotated[int, typer.Option(min=1, help="Whole nodes of the block, eight NPUs each.")],
-    level: Annotated[str, typer.Option(help="The domain it lies in: cabinet or supernode.")] = "cabinet",
-    name: Annotated[str | None, typer.Option(help="What to call the plan (default: a made-up name).")] = None,
+    nodes: Annotated[int, typer.Option(min=1, help="Size of the block in whole nodes, eight NPUs each.")],
+    level: Annotated[str, typer.Option(help="Domain that the block must fit into: cabinet or supernode.")] = "cabinet",
+    name: Annotated[str | None, typer.Option(help="Name of the plan (default: generated).")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Say which members would have to move, and how large the block is before and after."""
+    """Plan which members would have to move, and show the largest block before and after."""
     body = {"nodes": nodes, "level": level} | ({"name": name} if name else {})
     _show(stack.client.call("resource", "POST", f"/v1/{COLLECTION}", body=body), output)
 
 
 @command("defrag approve")
 def approve(stack: OnStack, name: Name, wait: Wait = False, output: Output = Form.TABLE) -> None:
-    """Have a plan carried out."""
+    """Approve a plan, which starts it."""
     _ask(stack.client, name, "approve", "Done" if wait else "", output)
 
 
 @command("defrag cancel")
 def cancel(stack: OnStack, name: Name, wait: Wait = False, output: Output = Form.TABLE) -> None:
-    """Stop after the move under way; what has moved stays where it is."""
+    """Stop after the current move; members already moved stay where they are."""
     _ask(stack.client, name, "cancel", "Cancelled" if wait else "", output)
 
 
 @command("defrag get")
 def get(
     stack: OnStack,
-    name: Annotated[str | None, typer.Argument(help="Only this one, with its moves.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this plan, with its moves.")] = None,
     wait: Wait = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Show plans, how far they are, and what they wait for."""
+    """Show plans, their progress, and what they wait for."""
     client = stack.client
     if name is not None:
         view = _awaited(client, name) if wait else client.call("resource", "GET", at(COLLECTION, name))
@@ -67,7 +70,7 @@ def get(
             raise typer.Exit(EXIT_REFUSED)
         return
     if wait:
-        raise InvalidField("say which one to wait for", field="--wait")
+        raise InvalidField("name the plan to wait for", field="--wait")
     show(noun_of("defragmentations"), client.list("resource", f"/v1/{COLLECTION}"), output, single=False)
 
 
@@ -81,7 +84,7 @@ def _ask(client: Any, name: str, verb: str, wanted: str, output: Form) -> None:
 
 
 def _awaited(client: Any, name: str) -> dict[str, Any]:
-    """The plan once it is over."""
+    """Wait until the plan is over."""
     return awaited(client, "resource", at(COLLECTION, name), OVER, _progress)
 
 

@@ -1,4 +1,4 @@
-"""plan: where a manifest's instances or so many nodes would lie, or what stands in the way; nothing is asked for."""
+"""plan: where a manifest's instances or a number of nodes would be placed, or what is in the way; allocates nothing."""
 
 from __future__ import annotations
 
@@ -25,18 +25,22 @@ def plan(
     stack: OfProject,
     wanted: AllocationOptions,
     file: Annotated[
-        Path | None, typer.Option("--filename", "-f", help="Manifest with one CloudMatrixInstance or several.")
+        Path | None, typer.Option("--filename", "-f", help="Manifest with one or more CloudMatrixInstances.")
     ] = None,
-    preempt: Annotated[bool, typer.Option("--preempt", help="It may preempt those of lower priority.")] = False,
+    preempt: Annotated[
+        bool, typer.Option("--preempt", help="Allow it to preempt allocations of lower priority.")
+    ] = False,
     lease: Lease | None = None,
-    topology_version: Annotated[str, typer.Option(help="Answer on this topology version, or be refused.")] = "",
+    topology_version: Annotated[
+        str, typer.Option(help="Plan on this topology version; refused if it is not current.")
+    ] = "",
     output: Output = Form.TABLE,
 ) -> None:
-    """Say where a manifest's instances, or so many nodes, would lie, without asking for it.
+    """Show where a manifest's instances, or a number of nodes, would be placed, without allocating anything.
 
-    With --nodes, --npus, --cpus or --memory-gib: whether they fit, and what the loss of a cabinet would take; if not,
-    what stands in the way in each cabinet and what would help; the exit code is then 1. With --preempt it says whom it
-    would preempt.
+    With --nodes, --npus, --cpus or --memory-gib: whether they fit, and what losing a cabinet would cost; if they do
+    not, what is in the way in each cabinet and what would help, with exit code 1. With --preempt: whom they would
+    preempt.
     """
     if (file is None) != wanted.sized:
         flags = "--filename, --nodes, --npus, --cpus, --memory-gib"
@@ -73,7 +77,7 @@ def _requests(file: Path) -> list[dict[str, Any]]:
 
 
 def show_answer(answer: dict[str, Any]) -> None:
-    """Where so many nodes would lie, or what stands in the way and what would help."""
+    """Print where the nodes would be placed, or what is in the way and what would help."""
     if answer["fits"] and answer["preempts"]:
         say(f"[green]fits[/], and [red]preempts[/] {', '.join(answer['preempts'])}")
         return
@@ -93,20 +97,20 @@ def show_answer(answer: dict[str, Any]) -> None:
     for change in answer["changes"]:
         say(f"- {change['message']}")
     if not answer["changes"]:
-        say("no single change of what is asked, or of who is there, makes room")
+        say("no single change to the request or to current holders makes room")
     if answer.get("earliestStart"):
-        say(f"it fits from {answer['earliestStart']} on, if everybody leaves when they reported")
+        say(f"it fits from {answer['earliestStart']} on, if all holders leave when their leases end")
 
 
 def _planned(client: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
     spec.pop("dryRun", None)
     path = at("instances", name)
-    there = client.call("compute", "PUT", path, body=spec, params={"validateOnly": "true"})
+    planned = client.call("compute", "PUT", path, body=spec, params={"validateOnly": "true"})
     try:
-        here = client.call("compute", "GET", path)
+        current = client.call("compute", "GET", path)
     except NotFound:
-        here = {}
-    now = {member["rank"]: member["node"] for member in here.get("members", []) if member["role"] == "member"}
+        current = {}
+    now = {member["rank"]: member["node"] for member in current.get("members", []) if member["role"] == "member"}
     places = [
         {
             "rank": member.get("rank", ""),
@@ -115,7 +119,7 @@ def _planned(client: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:
             "cabinet": member["cabinet"],
             "now": now.get(member.get("rank"), "") if member["role"] == "member" else "",
         }
-        for member in there["members"]
+        for member in planned["members"]
     ]
     moves = sum(bool(place["now"]) and place["now"] != place["node"] for place in places)
-    return {"name": name, "places": places, "moves": moves, "preempts": there.get("preempts", [])}
+    return {"name": name, "places": places, "moves": moves, "preempts": planned.get("preempts", [])}

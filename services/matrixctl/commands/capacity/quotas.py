@@ -1,4 +1,4 @@
-"""quota, reserve, allocation: what a project may hold, what is kept for later, and how long it is held."""
+"""quota, reserve, allocation: limits of projects, reservations for later, and leases of allocations."""
 
 from __future__ import annotations
 
@@ -15,30 +15,32 @@ from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import Lease, OfProject, OnStack, instant_s, lasting_s
 from services.matrixctl.output.screen import say, say_deleted
 
-group("quota", "How much a project may hold at once. `get quotas` shows all.")
-group("reservation", "What is kept for later. `get reservations` shows all.")
-group("allocation", "What is held, whoever asked for it. `get allocations` shows all.")
+group("quota", "Limit how much a project may hold at once. `get quotas` lists all.")
+group("reservation", "Reservations for later. `get reservations` lists all.")
+group("allocation", "Allocations, whoever requested them. `get allocations` lists all.")
 
 Whose = Annotated[
-    str, typer.Argument(help="Whose it is; `default` unless a project was named.", autocompletion=of("quotas"))
+    str, typer.Argument(help="The project; `default` is the one used when none is given.", autocompletion=of("quotas"))
 ]
-Allocation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("allocations"))]
-Reservation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("reservations"))]
+Allocation = Annotated[str, typer.Argument(help="Name of the allocation.", autocompletion=of("allocations"))]
+Reservation = Annotated[str, typer.Argument(help="Name of the reservation.", autocompletion=of("reservations"))]
 
 
 @command("quota set")
 def quota_set(
     stack: OnStack,
     project: Whose,
-    npus: Annotated[float | None, typer.Option(help="NPUs at most, spares among them.")] = None,
-    cpus: Annotated[int | None, typer.Option(help="CPU sockets at most.")] = None,
-    memory_gib: Annotated[int | None, typer.Option(help="GiB of memory at most.")] = None,
+    npus: Annotated[float | None, typer.Option(help="Maximum NPUs, including spares.")] = None,
+    cpus: Annotated[int | None, typer.Option(help="Maximum CPU sockets.")] = None,
+    memory_gib: Annotated[int | None, typer.Option(help="Maximum memory in GiB.")] = None,
 ) -> None:
-    """Limit a project; what is not given has no limit. What it holds already it keeps."""
+    """Set a project's quota; what is not given is unlimited. The project keeps what it already holds."""
     given = (("npus", npus), ("cpus", cpus), ("memoryGib", memory_gib))
     limits = {key: value for key, value in given if value is not None}
     if not limits:
-        raise InvalidField("give a limit, or `quota delete` the quota", field="--npus, --cpus, --memory-gib")
+        raise InvalidField(
+            "give a limit, or remove the quota with `quota delete`", field="--npus, --cpus, --memory-gib"
+        )
     view = stack.client.call("resource", "PUT", at("quotas", project), body=limits)
     text = ", ".join(f"{view[key]:g} {key} ({view['used' + key[0].upper() + key[1:]]:g} held)" for key in limits)
     say(f"{project} may hold {text}")
@@ -46,7 +48,7 @@ def quota_set(
 
 @command("quota delete")
 def quota_delete(stack: OnStack, project: Whose) -> None:
-    """Let a project hold what there is."""
+    """Remove a project's quota."""
     stack.client.call("resource", "DELETE", at("quotas", project))
     say(f"{project} has no limit")
 
@@ -57,11 +59,14 @@ def reserve(
     wanted: AllocationOptions,
     name: Reservation,
     starts_at: Annotated[
-        str, typer.Option("--at", help="When, in emulated time: 2026-01-31T08:00:00Z, 14:00 (the next one) or +2h.")
+        str,
+        typer.Option("--at", help="Start, in emulated time: 2026-01-31T08:00:00Z, 14:00 (its next occurrence) or +2h."),
     ],
-    lasts: Annotated[str, typer.Option("--for", help="For how long, emulated: 90s, 20m, 4h, 2d; a number is seconds.")],
+    lasts: Annotated[
+        str, typer.Option("--for", help="Duration, emulated: 90s, 20m, 4h, 2d; a plain number is seconds.")
+    ],
 ) -> None:
-    """Have room kept for later: from --at on it is held, and allocations may take from it by its name."""
+    """Reserve room for later: it is held from --at on, and allocations can draw on it by its name."""
     duration = lasting_s(lasts)
     start = instant_s(starts_at, stack.emulated_now_s, "--at")
     body = wanted.request(startsAt=timestamp(start), durationS=duration)
@@ -71,14 +76,14 @@ def reserve(
 
 @command("reservation delete")
 def reservation_delete(stack: OfProject, name: Reservation) -> None:
-    """Keep nothing for it any more."""
+    """Delete a reservation."""
     stack.client.call("resource", "DELETE", at("reservations", name))
-    say(f"nothing is kept for {name}")
+    say(f"reservation {name} is deleted")
 
 
 @command("allocation renew")
 def allocation_renew(stack: OfProject, name: Allocation, lease: Lease) -> None:
-    """Let its lease start again."""
+    """Restart an allocation's lease."""
     body = {"leaseS": lasting_s(lease, "--lease")}
     view = stack.client.call("resource", "POST", at("allocations", name, ":renew"), body=body)
     say(f"{name} is held until {view['expiresAt']}")
@@ -88,10 +93,10 @@ def allocation_renew(stack: OfProject, name: Allocation, lease: Lease) -> None:
 def allocation_replace(
     stack: OfProject,
     name: Allocation,
-    node: Annotated[str, typer.Argument(help="The member or spare to give up.")],
-    reason: Annotated[str, typer.Option(help="Why; it is kept with the allocation.")] = "Requested",
+    node: Annotated[str, typer.Argument(help="The member or spare to replace.")],
+    reason: Annotated[str, typer.Option(help="Reason; kept with the allocation.")] = "Requested",
 ) -> None:
-    """Let a spare, else a free node, take a member's place; the others stay where they are."""
+    """Replace a member by a spare, or else by a free node; the other members stay."""
     body = {"node": node, "reason": reason}
     view = stack.client.call("resource", "POST", at("allocations", name, ":replace"), body=body)
     say(f"{name} is {view['state']} on {', '.join(member['node'] for member in view['members'])}")
@@ -99,6 +104,6 @@ def allocation_replace(
 
 @command("allocation release")
 def allocation_release(stack: OfProject, name: Allocation) -> None:
-    """Give it back. One that an instance owns is taken again: delete the instance instead."""
+    """Release an allocation. One owned by an instance is allocated again: delete the instance instead."""
     view = stack.client.call("resource", "DELETE", at("allocations", name))
     say_deleted(name, view)

@@ -1,1 +1,1 @@
-"""`matrixctl experiment`: trials of serving in virtual time; nothing has to run for them."""
+"""`matrixctl experiment`: serving experiments in virtual time; they need no running stack."""

@@ -1,4 +1,4 @@
-"""experiment autoscale: a scaling policy over a trace before it is applied, with ranges of its fields."""
+"""experiment autoscale: simulate a scaling policy over a trace before applying it, with sweeps over its fields."""
 
 from __future__ import annotations
 
@@ -33,17 +33,20 @@ def autoscale(
     file: Annotated[Path, typer.Option("--filename", "-f", help="A ScalingPolicy manifest, or its spec.")],
     trace: Annotated[Path | None, typer.Option(help="Requests to replay, in the Mooncake format.")] = None,
     generate: Annotated[
-        int | None, typer.Option(min=1, max=10_000_000, help="Or this many requests of seeded traffic.")
+        int | None, typer.Option(min=1, max=10_000_000, help="Or generate this many requests of seeded traffic.")
     ] = None,
-    rate: Annotated[float, typer.Option(min=0.01, help="Generated requests a second, on average.")] = 10.0,
-    swing: Annotated[float, typer.Option(help="How far the rate swings around that, as a part of it.")] = 0.0,
-    period: Annotated[float, typer.Option(help="Emulated seconds of a swing.")] = 3600.0,
+    rate: Annotated[float, typer.Option(min=0.01, help="Generated requests per second, on average.")] = 10.0,
+    swing: Annotated[float, typer.Option(help="Amplitude of the rate's swing, as a fraction of the rate.")] = 0.0,
+    period: Annotated[float, typer.Option(help="Period of the swing in emulated seconds.")] = 3600.0,
     seed: Annotated[int, typer.Option(help="Seed of generated traffic.")] = 0,
     ttft: Annotated[float, typer.Option(min=0.001, help="Objective for the first token, s.")] = 2.0,
     tpot: Annotated[float, typer.Option(min=0.001, help="Objective for each token after it, s.")] = 0.05,
-    attained: Annotated[float, typer.Option(min=0.01, max=1.0, help="Share that a fixed size has to attain.")] = 0.95,
+    attained: Annotated[
+        float,
+        typer.Option(min=0.01, max=1.0, help="Share of requests for which a fixed size has to meet the objectives."),
+    ] = 0.95,
     start: Annotated[
-        float | None, typer.Option(min=0, help="Seconds until a new node serves (default: to boot and load).")
+        float | None, typer.Option(min=0, help="Seconds until a new node serves (default: the time to boot and load).")
     ] = None,
     over: Annotated[
         list[str] | None,
@@ -51,10 +54,11 @@ def autoscale(
     ] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Play a scaling policy over a trace in virtual time: node-hours, who waited, and every change; nothing is scaled.
+    """Simulate a scaling policy over a trace in virtual time: node-hours, waiting requests, every change. Scales
+    nothing.
 
-    Beside it stands the fewest nodes that keep the objectives without any autoscaler. What MatrixCompute would decide
-    is what it decides here; the load is a fluid one, so compare rows, and try the best on a stack.
+    For comparison it shows the fewest fixed nodes that meet the objectives. The decisions are MatrixCompute's own; the
+    load is a fluid approximation, so compare rows, and try the best one on a stack.
     """
     from infer_workload.experiments.autoscale import check, fewest_fixed, play, read_policy, varied
 
@@ -119,14 +123,14 @@ def _document(file: Path) -> dict[str, Any]:
     try:
         found = parse_yaml(file.read_text())
     except (NotYaml, UnicodeDecodeError) as wrong:
-        raise InvalidField(f"{file} is no YAML with one document: {wrong}", field="--filename") from wrong
+        raise InvalidField(f"{file} is not a YAML file with one document: {wrong}", field="--filename") from wrong
     if not isinstance(found, dict) or not isinstance(found.get("spec", found), dict):
-        raise InvalidField(f"{file} is no ScalingPolicy", field="--filename")
+        raise InvalidField(f"{file} is not a ScalingPolicy", field="--filename")
     return found
 
 
 def _axes(over: list[str]) -> dict[str, list[Any]]:
-    """Values by field: numbers, true, false, or else words (YAML would take Off for false)."""
+    """Parse values by field: numbers, true, false, or else text (YAML would read Off as false)."""
     from infer_workload.experiments.sweep import named_values
 
     axes: dict[str, list[Any]] = {}

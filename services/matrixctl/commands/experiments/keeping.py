@@ -1,4 +1,4 @@
-"""--keep: a report goes to the stack, where the console shows it, and anybody of the project finds it again."""
+"""--keep: store a report on the stack, where the console shows it and the whole project can read it."""
 
 from __future__ import annotations
 
@@ -21,12 +21,12 @@ if TYPE_CHECKING:
     from infer_workload.reports.html import Plot
 
 POINTS_MAX, LINES_MAX = 400, 24
-"""Of a plot that is kept; more are no more to be seen."""
+"""Limits of a stored plot; more could not be told apart."""
 
 
 @dataclass(frozen=True)
 class Findings:
-    """A report that may be kept: what it is about, the document that -o json prints, its plots, its page as HTML."""
+    """A report that may be kept: its title, the document that -o json prints, its plots, and its HTML page."""
 
     experiment: str
     title: str
@@ -36,7 +36,7 @@ class Findings:
     plots: Sequence[Plot] = ()
 
     def request(self) -> dict[str, Any]:
-        """The body that MatrixInfer keeps."""
+        """The request body for CloudMatrix-Infer."""
         return {
             "experiment": self.experiment, "title": self.title[:200], "command": self.command[:4000],
             "document": self.document, "html": self.page,
@@ -52,14 +52,14 @@ def tabled(
     experiment: str, title: str, made: Mapping[str, Any], document: Mapping[str, Any], columns: Sequence[str],
     rows: Sequence[Sequence[object]], plots: Sequence[Plot],
 ) -> Findings:  # fmt: skip
-    """A report that is a table with plots. `made`: the command that makes it again, and what it read."""
+    """A report that is a table with plots. `made`: the command that reproduces it, and digests of its input."""
     from infer_workload.reports.html import table_page
 
     return Findings(experiment, title, made["command"], document, table_page(title, made, columns, rows, plots), plots)
 
 
 def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:
-    """At most `POINTS_MAX` of them, evenly chosen, the first and the last among them."""
+    """At most `POINTS_MAX` finite points, evenly chosen, including the first and the last."""
     known = [[x, y] for x, y in points if isfinite(x) and isfinite(y)]
     if len(known) <= POINTS_MAX:
         return known
@@ -69,29 +69,31 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:
 
 @dataclass
 class Keeping(OfProject):
-    """Where a report is kept, if it is."""
+    """Whether and where a report is kept."""
 
     keep: Annotated[
-        str | None, typer.Option("--keep", help="Keep the report under that name on the running stack.")
+        str | None, typer.Option("--keep", help="Keep the report on the running stack under this name.")
     ] = None
 
     def check(self, html: Path | None = None, csv: Path | None = None) -> None:
-        """Before the work begins: that the files it is to be written to can be, and that there is a stack to keep it,
-        under a name that may be. Raises NotAccessible, NotRunning, InvalidField."""
+        """Check before the work starts that output files can be written, that a stack runs, and that the name is valid.
+        Raises NotAccessible, NotRunning, InvalidField."""
         check_writable(html, "--html")
         check_writable(csv, "--csv")
         if html is not None and csv is not None and html.resolve() == csv.resolve():
-            raise InvalidField(f"{csv} is to be written by --html too", field="--csv")
+            raise InvalidField(f"--html writes to {csv} too", field="--csv")
         if self.keep is not None:
             checked_resource_name(self.keep, "--keep")
             self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})
 
     def store(self, make: Callable[[], Findings], html: Path | None = None) -> None:
-        """Write its page to `html` and keep it, each where asked for; where neither is it is not even made."""
+        """Write the page to `html` and keep the report, each if requested; otherwise `make` is not called."""
         if html is None and self.keep is None:
             return
         findings = make()
         written(html, findings.page, "--html")
         if self.keep is not None:
             self.client.call("infer", "PUT", at("reports", self.keep), body=findings.request())
-            print(f"kept as {self.keep}: `matrixctl get reports`, or the console's page Experiments", file=sys.stderr)
+            print(
+                f"kept as {self.keep}; see `matrixctl get reports`, or the console's page Experiments", file=sys.stderr
+            )

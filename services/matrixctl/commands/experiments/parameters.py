@@ -1,4 +1,4 @@
-"""The parameters of a trial as options, and what every command over trials prints."""
+"""The parameters of a trial as options, and helpers for every command over trials."""
 
 from __future__ import annotations
 
@@ -28,61 +28,67 @@ class DoesNotFit(MatrixError):
 
 @dataclass
 class TrialOptions:
-    """What is served, how, on what."""
+    """What is served, how, and on what."""
 
     trace: Annotated[
         Path | None, typer.Option(help="Requests to replay: JSON lines in the Mooncake format, plain or .gz.")
     ] = None
-    generate: Annotated[int | None, typer.Option(help="Or this many requests of seeded traffic.")] = None
-    rate: Annotated[float | None, typer.Option(help="Generated requests a second.")] = None
-    seed: Annotated[int, typer.Option(help="Seed for everything left to chance.")] = 0
+    generate: Annotated[int | None, typer.Option(help="Or generate this many requests of seeded traffic.")] = None
+    rate: Annotated[float | None, typer.Option(help="Generated requests per second.")] = None
+    seed: Annotated[int, typer.Option(help="Random seed.")] = 0
     nodes: Annotated[int, typer.Option(help="Nodes of the instance, 8 NPUs each.")] = 32
-    model: Annotated[str, typer.Option(help="The model: one carried along, or a file of one's own in .yaml.")] = (
-        "deepseek-r1"
-    )
-    machine: Annotated[str, typer.Option(help="The machine that serves it: one carried along, or such a file.")] = (
-        "cloudmatrix384"
-    )
+    model: Annotated[str, typer.Option(help="The model: a built-in one, or your own .yaml file.")] = "deepseek-r1"
+    machine: Annotated[
+        str, typer.Option(help="The machine that serves it: a built-in one, or your own .yaml file.")
+    ] = "cloudmatrix384"
     prefill: Annotated[int | None, typer.Option(help="NPUs for prefill (default: the paper's proportion).")] = None
     decode: Annotated[int | None, typer.Option(help="NPUs for decode.")] = None
     caching: Annotated[int | None, typer.Option(help="Nodes that lend memory to the context cache (default: all).")] = (
         None
     )
     block_tokens: Annotated[int, typer.Option(help="Tokens of a context cache block.")] = 512
-    batch: Annotated[int | None, typer.Option(help="Requests an NPU decodes at once, at most.")] = None
+    batch: Annotated[int | None, typer.Option(help="Maximum requests that an NPU decodes at once.")] = None
     tpot_target: Annotated[
-        float | None, typer.Option(help="Adapt the batch so that a token takes no longer, s; requests wait for it.")
+        float | None, typer.Option(help="Adapt the batch to this time per token, s; further requests wait.")
     ] = None
-    cache: Annotated[bool, typer.Option(help="With context caching, or without.")] = True
+    cache: Annotated[bool, typer.Option(help="Use context caching.")] = True
     cache_plane: Annotated[
         Literal["ub", "vpc"] | None,
-        typer.Option(help="The plane that caches are read over; by default UB, where the machine has it."),
+        typer.Option(help="Plane over which caches are read (default: UB, if the machine has it)."),
     ] = None
-    cache_gb: Annotated[float | None, typer.Option(help="Context cache on each node, GB.")] = None
-    mtp: Annotated[bool, typer.Option(help="With multi-token prediction, or without.")] = True
-    microbatch: Annotated[Literal["auto", "on", "off"], typer.Option(help="Two microbatches side by side.")] = "auto"
-    ub_share: Annotated[float, typer.Option(help="Share of every UB port that is granted; others have the rest.")] = 1.0
-    rdma_share: Annotated[float, typer.Option(help="The same of RDMA ports.")] = 1.0
-    vpc_share: Annotated[float, typer.Option(help="The same of VPC ports.")] = 1.0
+    cache_gb: Annotated[float | None, typer.Option(help="Context cache per node, GB.")] = None
+    mtp: Annotated[bool, typer.Option(help="Use multi-token prediction.")] = True
+    microbatch: Annotated[Literal["auto", "on", "off"], typer.Option(help="Overlap two microbatches.")] = "auto"
+    ub_share: Annotated[float, typer.Option(help="Share of every UB port that is available; others have the rest.")] = (
+        1.0
+    )
+    rdma_share: Annotated[float, typer.Option(help="The same for RDMA ports.")] = 1.0
+    vpc_share: Annotated[float, typer.Option(help="The same for VPC ports.")] = 1.0
     neighbour_load: Annotated[
-        float, typer.Option(help="A neighbour on the same nodes offers that part of every port of a plane.")
+        float, typer.Option(help="Load offered by a neighbour on the same nodes, as a share of every port of a plane.")
     ] = 0.0
-    neighbour_plane: Annotated[Literal["ub", "rdma", "vpc"], typer.Option(help="The plane that it sends on.")] = "ub"
-    neighbour_weight: Annotated[float, typer.Option(help="The weight of its slice, the instance's being 1.")] = 1.0
-    floor_share: Annotated[float, typer.Option(help="Part of every port of that plane that is guaranteed.")] = 0.0
-    lost_l2_chips: Annotated[int, typer.Option(help="L2 chips of the UB plane that are lost, of 112.")] = 0
-    half_lanes: Annotated[int, typer.Option(help="Decode nodes whose UB cables have half of their lanes.")] = 0
-    lose_node_at: Annotated[float | None, typer.Option(help="Lose a decode node at that emulated second.")] = None
+    neighbour_plane: Annotated[
+        Literal["ub", "rdma", "vpc"], typer.Option(help="Plane on which the neighbour sends.")
+    ] = "ub"
+    neighbour_weight: Annotated[float, typer.Option(help="Weight of the neighbour's slice; the instance's is 1.")] = 1.0
+    floor_share: Annotated[
+        float, typer.Option(help="Share of every port of that plane guaranteed to the instance.")
+    ] = 0.0
+    lost_l2_chips: Annotated[int, typer.Option(help="Number of lost L2 chips of the UB plane, of 112.")] = 0
+    half_lanes: Annotated[
+        int, typer.Option(help="Number of decode nodes whose UB cables have half of their lanes.")
+    ] = 0
+    lose_node_at: Annotated[float | None, typer.Option(help="Lose a decode node at this emulated second.")] = None
     ttft: Annotated[float, typer.Option(help="Objective for the first token, s.")] = 2.0
     tpot: Annotated[float, typer.Option(help="Objective for each token after it, s.")] = 0.05
 
     def given(self) -> dict[str, Any]:
-        """What differs from the default."""
+        """Options that differ from the default."""
         found = {field.name: (getattr(self, field.name), field.default) for field in fields(self)}
         return {name: value for name, (value, default) in found.items() if value != default}
 
     def trial(self) -> Trial:
-        """Raises InvalidField for what no trial may have."""
+        """Build the trial. Raises InvalidField."""
         from infer_workload.experiments.trial import trial_of
 
         if (self.trace is None) == (self.generate is None):
@@ -91,7 +97,7 @@ class TrialOptions:
 
 
 def made_by(command: str, trial: Trial, *more: str) -> dict[str, Any]:
-    """What makes the same again: the command, and what it read."""
+    """What reproduces a report: the command, the version, and digests of its input."""
     from services.chassis.version import version
 
     words = ["matrixctl", "experiment", command, *more, *trial.options()]
@@ -105,7 +111,7 @@ def made_by(command: str, trial: Trial, *more: str) -> dict[str, Any]:
 
 @contextmanager
 def refusals() -> Iterator[None]:
-    """What a trial refuses, as refusals of the command line."""
+    """Convert a trial's errors into the command line's."""
     from infer_workload.layout import deployment
     from infer_workload.traffic.generator import BadTrace
 
@@ -119,7 +125,7 @@ def refusals() -> Iterator[None]:
 
 
 def check_writable(path: Path | None, option: str) -> None:
-    """That a file can be written, before the work whose outcome it is to have. Raises NotAccessible."""
+    """Check before the work that the output file can be written. Raises NotAccessible."""
     if path is None:
         return
     there = path.exists()
@@ -131,7 +137,7 @@ def check_writable(path: Path | None, option: str) -> None:
 
 
 def written(path: Path | None, text: str, option: str) -> None:
-    """Write a file, where one is asked for. Raises NotAccessible."""
+    """Write the file, if a path is given. Raises NotAccessible."""
     if path is None:
         return
     try:

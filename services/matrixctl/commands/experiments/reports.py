@@ -1,4 +1,4 @@
-"""report: reports of experiments that are kept on a stack. `experiment run --keep NAME` keeps one."""
+"""report: experiment reports kept on a stack. `experiment run --keep NAME` keeps one."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.screen import Form, in_words, say
 
-group("report", "Reports of experiments that are kept on the stack. `get reports` lists them, `--keep NAME` keeps one.")
+group("report", "Experiment reports kept on the stack. `get reports` lists them, `--keep NAME` keeps one.")
 
-Report = Annotated[str, typer.Argument(help="Which report.", autocompletion=of("reports"))]
+Report = Annotated[str, typer.Argument(help="Name of the report.", autocompletion=of("reports"))]
 
 
 @command("report keep")
 def report_keep(
     stack: OfProject,
-    name: Annotated[str, typer.Argument(help="The name to keep it under.")],
-    file: Annotated[Path, typer.Argument(help="What `matrixctl experiment ... -o json` printed.", dir_okay=False)],
-    html: Annotated[Path | None, typer.Option(help="The page of the same report.", dir_okay=False)] = None,
-    title: Annotated[str | None, typer.Option(help="What it is about (default: the file's name).")] = None,
+    name: Annotated[str, typer.Argument(help="Name to keep it under.")],
+    file: Annotated[Path, typer.Argument(help="Output of `matrixctl experiment ... -o json`.", dir_okay=False)],
+    html: Annotated[Path | None, typer.Option(help="HTML page of the same report.", dir_okay=False)] = None,
+    title: Annotated[str | None, typer.Option(help="Title (default: the file's name).")] = None,
 ) -> None:
-    """Keep a report that was made before, or on another machine."""
+    """Keep a report that was made earlier, or on another machine."""
     found = _document(file)
     made = found.get("made_by") or {}
     line = str(made.get("command", "")) if isinstance(made, dict) else ""
@@ -46,10 +46,10 @@ def report_keep(
 def report_show(
     stack: OfProject,
     name: Report,
-    html: Annotated[Path | None, typer.Option("--html", help="Write the page of the report to that file.")] = None,
+    html: Annotated[Path | None, typer.Option("--html", help="Write the report's HTML page to this file.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Show what a report found: with -o json the document that the experiment printed."""
+    """Show a report; with -o json, the document that the experiment printed."""
     content = stack.client.call("infer", "GET", at("reports", name, "/content"))
     if html is not None:
         if not content["html"]:
@@ -66,10 +66,10 @@ def report_show(
 def report_compare(
     stack: OfProject,
     before: Report,
-    after: Annotated[str, typer.Argument(help="Another one.", autocompletion=of("reports"))],
+    after: Annotated[str, typer.Argument(help="Name of the other report.", autocompletion=of("reports"))],
     output: Output = Form.TABLE,
 ) -> None:
-    """Set two kept reports of `experiment run` beside one another."""
+    """Compare two kept reports of `experiment run`."""
     params = {"with": after}
     found = stack.client.call("infer", "GET", at("reports", before, "/comparison"), params=params)
     made = {which: {"command": found[which]["command"]} for which in ("before", "after")}
@@ -78,7 +78,7 @@ def report_compare(
 
 @command("report delete")
 def report_delete(stack: OfProject, name: Report) -> None:
-    """Keep a report no longer."""
+    """Delete a kept report."""
     stack.client.call("infer", "DELETE", at("reports", name))
     say(f"{name} is gone")
 
@@ -87,9 +87,9 @@ def _document(file: Path) -> dict[str, Any]:
     try:
         found = json.loads(_read(file, "FILE"))
     except ValueError as wrong:
-        raise InvalidField(f"{file} is no JSON: {wrong}", field="FILE") from wrong
+        raise InvalidField(f"{file} is not JSON: {wrong}", field="FILE") from wrong
     if not isinstance(found, dict):
-        raise InvalidField(f"{file} is no report of `matrixctl experiment ... -o json`", field="FILE")
+        raise InvalidField(f"{file} is not a report of `matrixctl experiment ... -o json`", field="FILE")
     return found
 
 
@@ -101,7 +101,7 @@ def _read(file: Path, field: str) -> str:
 
 
 def _experiment(line: str, found: dict[str, Any]) -> str:
-    """Which experiment made it: by its command, else by what it has."""
+    """The experiment that made it, by its command, or else by its contents."""
     words = line.split()[:3]
     if words[:2] == ["matrixctl", "experiment"]:
         return words[2]

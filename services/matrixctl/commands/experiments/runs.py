@@ -1,4 +1,4 @@
-"""experiment run, what-if and compare: one trial, one beside another."""
+"""experiment run, what-if and compare: run a trial, or compare two."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ if TYPE_CHECKING:
     from infer_workload.reports.html import Plot
     from infer_workload.reports.report import Report
 
-group("experiment", "Serve a trace in virtual time and report; sweep, compare, ask what if; see where time goes.")
+group("experiment", "Serve a trace in virtual time and report; sweep, compare, ask what-if; see where time goes.")
 
-Html = Annotated[Path | None, typer.Option("--html", help="Write a report with plots to that file.")]
+Html = Annotated[Path | None, typer.Option("--html", help="Write an HTML report with plots to this file.")]
 
 
 @command("experiment run")
@@ -34,10 +34,10 @@ def run(
     options: TrialOptions,
     keeping: Keeping,
     html: Html = None,
-    csv: Annotated[Path | None, typer.Option(help="Write a line for each request to that file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a CSV line per request to this file.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Serve requests in virtual time; print TTFT, TPOT, tokens a second per NPU and the cache hit rate."""
+    """Serve requests in virtual time; print TTFT, TPOT, tokens per second per NPU and the cache hit rate."""
     trial = options.trial()
     keeping.check(html, csv)
     outcome = served(trial)
@@ -61,7 +61,7 @@ def run(
 
 
 def served(trial: Trial) -> Outcome:
-    """Run a trial with a bar on a terminal."""
+    """Run a trial, with a progress bar on a terminal."""
     from infer_workload.experiments import experiment
 
     with refusals(), progress() as show:
@@ -74,11 +74,11 @@ def served(trial: Trial) -> Outcome:
 def what_if(
     options: TrialOptions,
     keeping: Keeping,
-    name: Annotated[str, typer.Argument(help="Which change; without one they are listed.")] = "",
+    name: Annotated[str, typer.Argument(help="Which change (default: list them).")] = "",
     html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Run a trial, and the same with one thing changed, and compare."""
+    """Run a trial twice, the second time with one thing changed, and compare."""
     from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 
     if not name:
@@ -107,14 +107,14 @@ def what_if(
 @command("experiment compare")
 def compare(
     keeping: Keeping,
-    before: Annotated[Path, typer.Argument(help="A report printed with -o json.")],
-    after: Annotated[Path, typer.Argument(help="Another one.")],
+    before: Annotated[Path, typer.Argument(help="A report written by -o json.")],
+    after: Annotated[Path, typer.Argument(help="Another such report.")],
     html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Set two reports beside one another: what changed, by how much, and whether for the better.
+    """Compare two reports: what changed, by how much, and whether it improved.
 
-    `report compare` does the same with two that are kept.
+    `report compare` does the same with two kept reports.
     """
     from infer_workload.experiments.comparison import read
 
@@ -142,7 +142,7 @@ def compare(
 def changed_between(
     before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report, made: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """What changed between two reports, as a document."""
+    """The changes between two reports, as a document."""
     from infer_workload.experiments.comparison import compare
 
     changes = [asdict(change) | {"part": change.part} for change in compare(before, after)]
@@ -152,7 +152,7 @@ def changed_between(
 def found_changes(
     experiment: str, title: str, command_line: str, document: Mapping[str, Any], plots: Sequence[Plot]
 ) -> Findings:
-    """The same as a report that may be kept."""
+    """The changes as a report that may be kept."""
     return tabled(experiment, title, {"command": command_line}, document, CHANGED, change_rows(document), plots)
 
 
@@ -160,7 +160,7 @@ CHANGED = ("figure", "before", "after", "change", "")
 
 
 def change_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
-    """What moved, for people."""
+    """Rows of the figures that changed."""
     words: dict[bool | None, str] = {True: "better", False: "worse", None: ""}
     return [
         (
@@ -176,7 +176,7 @@ def change_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
 
 
 def shown(document: Mapping[str, Any], output: Form) -> None:
-    """Print what changed between two reports."""
+    """Print the changes between two reports."""
     if printed(document, output):
         return
     for which, about in document["made_by"].items():

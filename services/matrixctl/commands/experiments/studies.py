@@ -1,4 +1,4 @@
-"""experiment sweep and capacity: many trials."""
+"""experiment sweep and capacity: studies of many trials."""
 
 from __future__ import annotations
 
@@ -37,21 +37,22 @@ def sweep(
     keeping: Keeping,
     over: Annotated[
         list[str] | None,
-        typer.Option(help="A parameter and its values: nodes=8,16,32 or rate=2:10:2. May be repeated."),
+        typer.Option(help="A parameter and its values: nodes=8,16,32 or rate=2:10:2. Repeatable."),
     ] = None,
     workers: Annotated[
-        int, typer.Option(min=1, max=256, help="Processes at once, also of a local Ray cluster (default: one a core).")
+        int,
+        typer.Option(min=1, max=256, help="Number of processes, also for a local Ray cluster (default: one per core)."),
     ] = (os.cpu_count() or 1),
     ray: Annotated[
         str | None, typer.Option(help="Run on a Ray cluster instead: HOST:PORT, ray://HOST:PORT, auto, or local.")
     ] = None,
     html: Html = None,
-    csv: Annotated[Path | None, typer.Option(help="Write a line for each point to that file.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write a CSV line per point to this file.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Run an experiment over ranges of its parameters, every combination of them.
+    """Run an experiment over every combination of parameter values.
 
-    Parameters are the options of `experiment run`. The outcome does not depend on how many workers there are.
+    Parameters are the options of `experiment run`. The outcome does not depend on the number of workers.
     """
     from infer_workload.experiments import sweep as sweeps
     from infer_workload.experiments.ray_cluster import on_ray
@@ -77,11 +78,11 @@ def sweep(
 
 
 def _quiet(done: int, total: int) -> None:
-    """Not on a terminal."""
+    """Progress is not shown outside a terminal."""
 
 
 def plots(found: list[Point], axes: list[Axis]) -> list[Any]:
-    """Each figure over the first axis that has numbers, a line for every combination of the others."""
+    """Plot each figure over the first numeric axis, with a line for every combination of the others."""
     from infer_workload.reports.html import Plot
 
     along = next((axis.parameter for axis in axes if _numbers(found, axis.parameter)), None)
@@ -110,14 +111,14 @@ def capacity(
     options: TrialOptions,
     keeping: Keeping,
     attained: Annotated[
-        float, typer.Option(min=0.01, max=1.0, help="Share of requests that have to be within --ttft and --tpot.")
+        float, typer.Option(min=0.01, max=1.0, help="Share of requests that have to meet --ttft and --tpot.")
     ] = 0.95,
-    least: Annotated[int, typer.Option(min=1, max=48, help="Nodes to begin with.")] = 2,
-    most: Annotated[int, typer.Option(min=1, max=48, help="Nodes to end with.")] = 48,
+    least: Annotated[int, typer.Option(min=1, max=48, help="Smallest number of nodes to try.")] = 2,
+    most: Annotated[int, typer.Option(min=1, max=48, help="Largest number of nodes to try.")] = 48,
     html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Find the fewest nodes on which requests keep their objectives."""
+    """Find the fewest nodes on which requests meet their objectives."""
     from infer_workload.experiments import sweep as sweeps
     from infer_workload.experiments.capacity import fewest_nodes
 
@@ -149,7 +150,7 @@ def capacity(
     names, figures = sweeps.shown(found.tried)
     columns = ("nodes", *names)
     rows = [(each.varied["nodes"], *shown) for each, shown in zip(found.tried, figures, strict=True)]
-    title = f"Fewest nodes that keep their objectives: {found.nodes or f'more than {most}'}"
+    title = f"Fewest nodes that meet the objectives: {found.nodes or f'more than {most}'}"
 
     def findings() -> Findings:
         from infer_workload.reports.study_plots import capacity_plots

@@ -1,4 +1,4 @@
-"""experiment operators and validate: where the time of a step goes, and how far to trust it."""
+"""experiment operators and validate: where the time of a step goes, and how far to trust the timing model."""
 
 from __future__ import annotations
 
@@ -15,46 +15,47 @@ from services.matrixctl.commands.experiments.runs import Html
 from services.matrixctl.commands.options import Output, printed
 from services.matrixctl.output.screen import Form, say, table
 
-if TYPE_CHECKING:  # loaded where it is needed: commands start without it
+if TYPE_CHECKING:  # imported late, so that other commands start faster
     from infer_workload.experiments.operator_table import OperatorTable
 
 
 @command("experiment operators")
 def operators(
-    phase: Annotated[Literal["decode", "prefill"], typer.Option(help="Of a decode step, or of a prefill chunk.")] = (
+    phase: Annotated[Literal["decode", "prefill"], typer.Option(help="A decode step, or a prefill chunk.")] = (
         "decode"
     ),
     batch: Annotated[
-        int | None, typer.Option(min=1, max=4096, help="Decode: requests an NPU (default: the machine's, 96).")
+        int | None, typer.Option(min=1, max=4096, help="Decode: requests per NPU (default: the machine's, 96).")
     ] = None,
     context: Annotated[
-        int, typer.Option(min=1, max=1_000_000, help="Tokens of context a request keeps; prefill: of a prompt.")
+        int,
+        typer.Option(min=1, max=1_000_000, help="Decode: tokens of context per request; prefill: tokens per prompt."),
     ] = 4096,
     tokens: Annotated[
         int | None,
-        typer.Option(min=1, max=1_000_000, help="Prefill: tokens of a chunk, an NPU (default: the machine's, 16384)."),
+        typer.Option(min=1, max=1_000_000, help="Prefill: tokens per chunk and NPU (default: the machine's, 16384)."),
     ] = None,
     ep: Annotated[
         int | None,
-        typer.Option(min=1, max=16384, help="Dies the experts are on (default: those of 20 nodes, prefill of 2)."),
+        typer.Option(
+            min=1, max=16384, help="Dies that the experts are spread over (default: those of 20 nodes; prefill: of 2)."
+        ),
     ] = None,
-    model: Annotated[
-        str, typer.Option(help="A model that is carried along, or a file of one's own that ends in .yaml.")
-    ] = "deepseek-r1",
+    model: Annotated[str, typer.Option(help="The model: a built-in one, or your own .yaml file.")] = "deepseek-r1",
     machine: Annotated[
-        str, typer.Option(help="A machine that is carried along, or a file of one's own that ends in .yaml.")
+        str, typer.Option(help="The machine: a built-in one, or your own .yaml file.")
     ] = "cloudmatrix384",
     microbatch: Annotated[
-        Literal["auto", "on", "off"], typer.Option(help="Decode: two microbatches side by side.")
+        Literal["auto", "on", "off"], typer.Option(help="Decode: overlap two microbatches.")
     ] = "auto",
     html: Html = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Every operator of a step: time, what bounds it, share, and where that rate is from. Nothing has to run.
+    """Show every operator of a step: time, bound, share, and the source of its rate. Needs no stack.
 
-    Rows are for the whole step on one die. Bounds: cube and vector cores, hbm, wire (a port of the plane that
-    the machine exchanges over), issue (the cores that send), launch. Streams side by side add up to more than the step.
-    -o wide adds the work, -o json the sources in full.
+    Rows are for the whole step on one die. Bounds: cube and vector cores, hbm, wire (a port of the plane used for
+    exchange), issue (the sending cores), launch. Parallel streams add up to more than the step. -o wide adds the amount
+    of work, -o json the full sources.
     """
     from infer_workload.experiments.operator_table import TooFewDies, decode_table, prefill_table
     from infer_workload.layout.deployment import MICROBATCHING
@@ -112,21 +113,21 @@ def _print_table(found: OperatorTable, *, wide: bool) -> None:
         rows.append((each.stream, each.name, *time, *shown, each.source.split(":")[0]))
     table(("STREAM", "OPERATOR", "TIMES", "MS", "SHARE", "BOUND", *extra), rows)
     split = f", {found.attention_cores} matrix cores for attention" if found.attention_cores else ""
-    per_token = f", {found.tpot_ms:.1f} ms a token" if found.tpot_ms else ""
+    per_token = f", {found.tpot_ms:.1f} ms per token" if found.tpot_ms else ""
     say(
         f"{found.phase} of {found.model} on {found.dies} dies of {found.machine}: {found.step_ms:.2f} ms{per_token}, "
-        f"{found.tokens_per_s_per_npu:,.0f} tokens/s an NPU; {found.microbatches} microbatch"
+        f"{found.tokens_per_s_per_npu:,.0f} tokens/s per NPU; {found.microbatches} microbatch"
         f"{'es' if found.microbatches > 1 else ''}{split}; operators add up to {found.summed_ms:.2f} ms"
     )
 
 
 @command("experiment validate")
 def validate(html: Html = None, output: Output = Form.TABLE) -> None:
-    """Every published figure beside the prediction: interval, error, fitted or not. Nothing has to run.
+    """Compare every published figure with the prediction: interval, error, fitted or not. Needs no stack.
 
-    Fitted rows are those the constants come from, all others are predictions. `no fit` is the error with published
-    efficiencies alone. Then: each fitted row predicted from the others, the constants with their uncertainty, and what
-    each mechanism of the paper is worth, where the published outcome is not used.
+    Constants are fitted to the rows marked fitted; all others are predictions. `no fit` is the error with published
+    efficiencies alone. Further tables: each fitted row predicted from the others, the constants with their uncertainty,
+    and the gain from each mechanism of the paper, for which the published outcome is not used.
     """
     from infer_workload.experiments.validation.tables import text
     from infer_workload.experiments.validation.validation import validate as compared

@@ -1,1 +1,1 @@
-"""Commands that explain, and what all commands have of help: examples, completion of names."""
+"""`explain`, and the help that all commands share: examples, and completion of names."""

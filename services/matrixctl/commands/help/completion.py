@@ -1,4 +1,4 @@
-"""Completion of names as they are now: quick, and silent where anything is amiss.
+"""Completion of current names: quick, and silent if anything is wrong.
 
 A shell asks while somebody types, so an answer that takes longer than `DEADLINE_WALL_S` is none, and what goes wrong
 (no stack, no token, a service that is away) offers nothing instead of a line of error in the middle of a command.
@@ -15,7 +15,7 @@ import typer
 
 DEADLINE_WALL_S = 1.0
 MOST = 200
-"""No shell shows more with profit."""
+"""More would be of no use in a shell."""
 
 
 def nouns(incomplete: str) -> list[str]:
@@ -25,7 +25,7 @@ def nouns(incomplete: str) -> list[str]:
 
 
 def explainable(incomplete: str) -> list[str]:
-    """Kinds and reasons; after a dot the fields of a kind."""
+    """Kinds and reasons, and after a dot the fields of a kind."""
     try:
         from services.matrixctl.explain import catalogue
 
@@ -45,12 +45,12 @@ def explainable(incomplete: str) -> list[str]:
 
 
 def resources(context: typer.Context, incomplete: str) -> list[str]:
-    """Names of the noun that stands before, as `get nodes sn0-c`."""
+    """Names of the noun before it, as in `get nodes sn0-c`."""
     return of(str(context.params.get("noun") or ""))(context, incomplete)
 
 
 def of(noun: str) -> Callable[[typer.Context, str], list[str]]:
-    """Completes names of one kind."""
+    """A completion of the names of one kind."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
         try:
@@ -79,7 +79,7 @@ def _names(state: Path, noun: str, incomplete: str) -> Iterator[str]:
 
 
 def scenarios(incomplete: str) -> list[str]:
-    """Scenarios that come with the project."""
+    """Built-in scenarios."""
     try:
         from matrixcompute.scenarios.library import library
 
@@ -89,7 +89,7 @@ def scenarios(incomplete: str) -> list[str]:
 
 
 def fault_kinds(incomplete: str) -> list[str]:
-    """What can be injected."""
+    """Kinds of faults."""
     from matrixresource.agent.fault_catalogue import FAULT_KINDS
 
     return [kind for kind in FAULT_KINDS if kind.startswith(incomplete)]

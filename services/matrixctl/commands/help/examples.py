@@ -1,6 +1,6 @@
-"""Examples of every command, as its help shows them: what a person types, and beside it what that does.
+"""Examples for every command's help: the command line, and beside it what it does.
 
-A test sees that every command has one and that each is understood by the command line.
+A test checks that every command has one, and that the command line accepts each.
 """
 
 from __future__ import annotations
@@ -16,28 +16,28 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "budget delete": ("budget delete office-hours",),
     "budget set": (
         "budget set gentle --nodes 1",
-        "budget set office-hours --nodes 0 --schedule '0 9 * * mon-fri' --for 8h   # nothing from 9 to 17",
+        "budget set office-hours --nodes 0 --schedule '0 9 * * mon-fri' --for 8h   # no node out from 9 to 17",
     ),
     "bundle": (
         "bundle",
-        "bundle --file report.tar.gz --log-mib 2   # no more than the last 2 MiB of each log",
+        "bundle --file report.tar.gz --log-mib 2   # only the last 2 MiB of each log",
     ),
     "cache export": ("cache export chat blocks.json",),
-    "cache models": ("cache models chat     # where the weights are, and what a start or a switch would take",),
+    "cache models": ("cache models chat     # where the weights are, and how long a start or a switch takes",),
     "cache warm": (
-        "cache warm again blocks.json --dry-run   # what it would take of them",
+        "cache warm again blocks.json --dry-run   # what it would load",
         "cache warm again blocks.json",
     ),
     "clock for": ("clock for 2h            # two emulated hours at speed 600", "clock for 15m --speed 60"),
     "clock pause": ("clock pause",),
     "clock show": ("clock show", "clock show -o json"),
     "clock resume": ("clock resume",),
-    "clock speed": ("clock speed 60     # an emulated hour in a minute", "clock speed 1      # as the wall"),
+    "clock speed": ("clock speed 60     # an emulated hour in a minute", "clock speed 1      # real time"),
     "clock until": ("clock until 14:00", "clock until 2026-01-31T08:00:00Z --speed 3600 --then 1"),
     "console": ("console", "console --no-browser"),
     "convert": (
-        "convert -f vcjob.yaml -o table          # what would be translated and left out",
-        "convert -f vcjob.yaml                   # what `kubectl apply -f -` takes",
+        "convert -f vcjob.yaml -o table          # what is translated and dropped",
+        "convert -f vcjob.yaml                   # for `kubectl apply -f -`",
         "convert -f a2-job.yaml --chips-per-node 8",
     ),
     "defrag approve": ("defrag approve room-for-8 --wait",),
@@ -62,7 +62,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "experiment operators": ("experiment operators --batch 24 --context 8192 -o wide",),
     "experiment run": (
         "experiment run --generate 2000 --nodes 8 --lose-node-at 120 --html report.html",
-        "experiment run --generate 2000 --nodes 8 --keep eight-nodes     # on the stack, for the console",
+        "experiment run --generate 2000 --nodes 8 --keep eight-nodes     # store it on the stack, for the console",
     ),
     "experiment sweep": ("experiment sweep --generate 1000 --over nodes=8,16,32 --over rate=2:10:2 --html sweep.html",),
     "experiment validate": (
@@ -73,8 +73,8 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "explain": (
         "explain instances                     # a kind, its states and fields",
         "explain instances.conditions.reason   # one field",
-        "explain CloudMatrixInstance.spec      # of a Kubernetes kind",
-        "explain InsufficientCapacity          # a reason, and what to do then",
+        "explain CloudMatrixInstance.spec      # a field of a Kubernetes kind",
+        "explain InsufficientCapacity          # a reason, and what to do about it",
     ),
     "fault clear": ("fault clear node-down-sn0-c03-n2", "fault clear --all"),
     "fault inject": (
@@ -88,7 +88,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
         "get nodes --filter 'state=Active AND cabinet!=sn0-c03'",
         "get instance deepseek -o yaml",
         "get operations --watch",
-        "get nodes --filter health=Unhealthy -o name   # names alone, for xargs",
+        "get nodes --filter health=Unhealthy -o name   # only names, for xargs",
     ),
     "instance renew": ("instance renew deepseek --lease 7200",),
     "instance restart": ("instance restart deepseek",),
@@ -123,22 +123,22 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "operation resume": ("operation resume op-17",),
     "operation undrain": ("operation undrain upgrade",),
     "operations": ("operations", "operations --watch", "operations --filter state=Running -o wide"),
-    "peering accept": ("peering accept red/bridge --project blue   # blue's slice may be reached",),
+    "peering accept": ("peering accept red/bridge --project blue   # lets red reach blue's slice",),
     "peering create": (
         "peering create bridge a-ub b-ub",
-        "peering create bridge a-ub blue/b-ub --project red   # blue has to accept",
+        "peering create bridge a-ub blue/b-ub --project red   # blue has to accept it",
     ),
     "peering delete": ("peering delete bridge",),
     "plan": (
         "plan -f examples/deepseek-r1.yaml",
-        "plan --nodes 4 --required                          # four nodes of one cabinet",
+        "plan --nodes 4 --required                          # four nodes in one cabinet",
         "plan --npus 2                                      # a quarter of a node",
         "plan --nodes 24 --block 8                          # three logical supernodes",
-        "plan --nodes 4 --affinity db --anti-affinity web   # where db is, and web is not",
-        "plan --nodes 40 --priority 9 --preempt             # whoever that preempts",
+        "plan --nodes 4 --affinity db --anti-affinity web   # near db, away from web",
+        "plan --nodes 40 --priority 9 --preempt             # shows whom it would preempt",
     ),
     "put": (
-        "put peering bridge -f bridge.yaml       # `explain peering` lists what may be set",
+        "put peering bridge -f bridge.yaml       # `explain peering` lists the fields",
         "put slice extra -f extra.yaml --dry-run",
     ),
     "quota delete": ("quota delete research",),
@@ -155,7 +155,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "report keep": ("report keep eight-nodes report.json --html report.html",),
     "report show": ("report show eight-nodes -o json", "report show eight-nodes --html eight-nodes.html"),
     "reserve": ("reserve friday --nodes 8 --at 2026-01-30T08:00:00Z --for 4h",),
-    "reset": ("reset   # forget everything", "reset --to before.snapshot"),
+    "reset": ("reset   # delete all state", "reset --to before.snapshot"),
     "restore": (
         "restore before.snapshot",
         "restore before.snapshot --state ~/other   # the same stack in another folder",
@@ -211,13 +211,13 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
     "what-if": (
         "what-if --fail sn0-l2p3-k11                                 # an L2 chip",
         "what-if --fail sn0-c03 --drain sn0-c05-n1.ub-p2             # a cabinet lost during a drain",
-        "what-if --repair sn0-c00-n0-l1p4                            # what an L1 chip would give back",
+        "what-if --repair sn0-c00-n0-l1p4                            # what repairing an L1 chip would restore",
     ),
 }
-"""By the words of the command, without `matrixctl`; what follows `#` is the explanation."""
+"""Keyed by the command without `matrixctl`; the text after `#` explains it."""
 
 
 def help_of(words: str, text: str) -> str:
-    """A command's help with its examples under it."""
+    """A command's help, followed by its examples."""
     lines = [f"    matrixctl {each}" for each in EXAMPLES.get(words, ())]
     return "\n".join([text.rstrip(), "", "Examples:", *lines]) if lines else text

@@ -1,4 +1,4 @@
-"""explain: what a kind, a field, a state, a condition or a reason is."""
+"""explain: describe a kind, a field, a state, a condition or a reason."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 def explain(
     word: Annotated[
         str | None,
-        typer.Argument(help="A kind, a field of one, a reason, condition or state.", autocompletion=explainable),
+        typer.Argument(help="A kind, a field of a kind, a reason, a condition or a state.", autocompletion=explainable),
     ] = None,
-    recursive: Annotated[bool, typer.Option("--recursive", help="Fields inside fields too.")] = False,
+    recursive: Annotated[bool, typer.Option("--recursive", help="Include nested fields.")] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Say what a kind, one of its fields, a reason, a type of conditions or a state is, and what to do then.
+    """Explain a kind, a field, a reason, a condition type or a state, and what to do about it.
 
-    No stack needs to run. Without a word it lists everything that can be explained.
+    Needs no stack. Without a word it lists everything that it explains.
     """
     from services.matrixctl.explain import catalogue
 
@@ -38,7 +38,7 @@ def explain(
         return
     name, _, path = word.partition(".")
     kind = catalogue.kind_of(name)
-    # A word that is a reason as it is spelt, as Preempted, is no kind, and nobody spells a kind so.
+    # A word spelt exactly like a reason, such as Preempted, is not taken for a kind.
     meant = None if path or (kind is not None and name not in catalogue.words()) else catalogue.word_of(name)
     if meant is not None and (kind is None or kind.name != name):
         if not printed(_word_document(meant), output):

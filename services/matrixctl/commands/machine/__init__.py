@@ -1,1 +1,1 @@
-"""Commands about the machine: what there is of it, how it is wired, and what is taken out of use."""
+"""Commands about the machine: its inventory, its wiring, and taking parts out of service."""

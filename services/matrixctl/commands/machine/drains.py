@@ -1,4 +1,4 @@
-"""what-if and drain: what a failure of the fabric would break, and links or switches taken out of use."""
+"""what-if and drain: predict what a fabric failure would break, and take links or switches out of service."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.matrixctl.commands.options import OfProject, OnStack, Output, prin
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 
-group("drain", "Take links or switches out of use for maintenance, make before break, or put them back.")
+group("drain", "Take links or switches out of service for maintenance, make before break, or put them back.")
 
 Parts = list[str] | None
 Name = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of("drains"))]
@@ -22,13 +22,15 @@ Name = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of
 @command("what-if")
 def what_if(
     stack: OfProject,
-    fail: Annotated[Parts, typer.Option(help="A link, switch, node, cabinet, sub-plane or plane that fails.")] = None,
-    drain: Annotated[Parts, typer.Option(help="One that is drained.")] = None,
-    repair: Annotated[Parts, typer.Option(help="One that is whole and in use again.")] = None,
+    fail: Annotated[
+        Parts, typer.Option(help="Link, switch, node, cabinet, sub-plane or plane to assume failed.")
+    ] = None,
+    drain: Annotated[Parts, typer.Option(help="One to assume drained.")] = None,
+    repair: Annotated[Parts, typer.Option(help="One to assume repaired and in use.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Say which floors and routes a failure, a drain or a repair would change; nothing changes. Exit code 1 where a
-    floor would break.
+    """Show which floors and routes a failure, a drain or a repair would change, without changing anything. Exit code 1
+    if a floor would break.
     """
     body = {"fail": fail or [], "drain": drain or [], "repair": repair or []}
     answer = stack.client.call("link", "POST", "/v1/what-ifs", body=body)
@@ -39,7 +41,7 @@ def what_if(
 
 
 def show(answer: dict[str, Any]) -> None:
-    """A what-if for people."""
+    """Print the answer of a what-if."""
     say("[green]every floor holds[/]" if answer["floorsHold"] else "[red]floors would break[/]")
     listing(
         "plane, ports:portsChanged, rerouted:slicesRerouted, broken:floorsBroken, floors before:floorsBeforeGbps, "
@@ -53,21 +55,21 @@ def show(answer: dict[str, Any]) -> None:
             answer["slices"],
         )
     else:
-        say("no slice is concerned")
+        say("no slice is affected")
 
 
 @command("drain put")
 def put(
     stack: OnStack,
     name: Name,
-    elements: Annotated[list[str], typer.Argument(help="Links, switches, a node's uplinks (sn0-c03-n2.ub-p3) ...")],
-    reason: Annotated[str, typer.Option(help="Why; it is shown with the drain.")] = "",
+    elements: Annotated[list[str], typer.Argument(help="Links, switches, a node's uplinks (sn0-c03-n2.ub-p3), ...")],
+    reason: Annotated[str, typer.Option(help="Reason; shown with the drain.")] = "",
     even_if_floors_break: Annotated[
-        bool, typer.Option("--even-if-floors-break", help="Also where slices get less than they were promised.")
+        bool, typer.Option("--even-if-floors-break", help="Drain even if slices lose guaranteed bandwidth.")
     ] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would become of the slices.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would happen to the slices.")] = False,
 ) -> None:
-    """Take elements out of use: routes leave them first. Refused where a floor would break."""
+    """Take elements out of service: routes are moved off them first. Refused if a floor would break."""
     body = {"elements": elements, "reason": reason, "evenIfFloorsBreak": even_if_floors_break}
     params = {"validateOnly": "true"} if dry_run else None
     view = stack.client.call("link", "PUT", at("drains", name), body=body, params=params)
@@ -79,6 +81,6 @@ def put(
 
 @command("drain delete")
 def delete(stack: OnStack, name: Name) -> None:
-    """Put a drain's elements back in service."""
+    """Delete a drain, which puts its elements back in service."""
     stack.client.call("link", "DELETE", at("drains", name))
     say(f"{name} is gone; its elements are in service again")

@@ -1,4 +1,4 @@
-"""domain, supernode, node and npu: what of the machine takes work, and what there is of it. `get` reads them, and the
+"""domain, supernode, node and npu: change the inventory and which parts accept work. `get` reads them, and the topology
 versions."""
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ from services.matrixctl.commands.help.completion import of
 from services.matrixctl.commands.options import OnStack
 from services.matrixctl.output.screen import say
 
-group("domain", "Close a cabinet or a supernode for newcomers, or open it again. What runs there continues.")
-group("supernode", "Add a supernode to the machine, or take one out.")
-group("node", "Have nodes verified, serviced, quarantined or retired, and back again; keep newcomers off them.")
-group("npu", "Revoke what faults have done to an NPU.")
+group("domain", "Close a cabinet or a supernode to new allocations, or open it again. Running work continues.")
+group("supernode", "Add a supernode to the machine, or remove one.")
+group("node", "Verify, service, quarantine, retire or recover nodes; cordon and uncordon them.")
+group("npu", "Bring back an NPU that was separated because of faults.")
 
 Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).", autocompletion=of("domains"))]
-Reason = Annotated[str, typer.Option(help="Why; it is shown with the domain.")]
+Reason = Annotated[str, typer.Option(help="Reason; shown with the domain or node.")]
 SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
 
 
@@ -31,20 +31,22 @@ SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
 def domain_close(
     stack: OnStack,
     name: Domain,
-    drain: Annotated[bool, typer.Option("--drain", help="Whoever lies there is to leave; nobody is moved.")] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Mark it as draining: holders should leave, but are not moved.")
+    ] = False,
     reason: Reason = "",
 ) -> None:
-    """Take nothing new there, and say who still lies there."""
+    """Close a domain to new allocations, and list the allocations still placed there."""
     params = {"drain": "true"} if drain else None
     view = stack.client.call("resource", "POST", at("domains", name, ":close"), body={"reason": reason}, params=params)
     current = view.get("allocations", [])
-    lying = f"there still lie {', '.join(current)}" if current else "nothing lies there"
-    say(f"{name} is {view['state']}; {lying}")
+    remaining = f"still placed there: {', '.join(current)}" if current else "nothing is placed there"
+    say(f"{name} is {view['state']}; {remaining}")
 
 
 @command("domain open")
 def domain_open(stack: OnStack, name: Domain, reason: Reason = "") -> None:
-    """Take newcomers there again."""
+    """Open a domain to new allocations again."""
     view = stack.client.call("resource", "POST", at("domains", name, ":open"), body={"reason": reason})
     say(f"{name} is {view['state']}")
 
@@ -54,23 +56,23 @@ def supernode_add(
     stack: OnStack,
     name: SupernodeWord,
     spec: Annotated[
-        Path | None, typer.Option("--filename", "-f", help="Its numbers, as cloudmatrix384.yaml has them.")
+        Path | None, typer.Option("--filename", "-f", help="Its machine file, in the format of cloudmatrix384.yaml.")
     ] = None,
     file: Annotated[
-        Path | None, typer.Option("--file", help="How it is wired: node-link JSON or GraphML, as it was drawn.")
+        Path | None, typer.Option("--file", help="Its wiring: a drawing in node-link JSON or GraphML.")
     ] = None,
     hardware: Annotated[
-        bool, typer.Option(help="Put up the emulated cabinets too; without, the inventory waits for them.")
+        bool, typer.Option(help="Also start the emulated cabinets; without, the inventory waits for hardware.")
     ] = True,
 ) -> None:
-    """Have a supernode in the inventory and put its emulated cabinets up; its agents make themselves known.
+    """Add a supernode to the inventory and start its emulated cabinets, whose agents then enrol.
 
-    Emulated cabinets have the shape that the agents' process was started with: one with numbers of its own (-f) is
-    taken into the inventory alone. With --file it is wired as that graph says; a supernode that exists is drawn anew.
+    Emulated cabinets have the shape that the agents' process was started with, so a supernode with its own machine file
+    (-f) is only added to the inventory. With --file it is wired as in that drawing; an existing supernode is redrawn.
 
-        matrixctl topology export sn0 > drawn.json      a graph to begin with
-        matrixctl supernode add sn1 --file drawn.json   one more, wired so
-        matrixctl supernode add sn0 --file drawn.json   the same cabinets, other cables: one version on
+        matrixctl topology export sn0 > drawn.json      a drawing to start from
+        matrixctl supernode add sn1 --file drawn.json   another supernode, wired like that
+        matrixctl supernode add sn0 --file drawn.json   the same cabinets, other cables: a new version
     """
     body: dict[str, Any] = {"spec": mapping_in(spec)} if spec else {}
     if file is not None:
@@ -81,35 +83,37 @@ def supernode_add(
     up = hardware and spec is None
     if up:
         stack.client.call("agents", "PUT", at("supernodes", name))
-    waits = "they come up one after another" if up else "they wait for their hardware"
+    waits = "its nodes start one after another" if up else "its nodes wait for their hardware"
     say(f"{name} has {counted(view['nodes'], 'node')} and {counted(view['npus'], 'NPU')}; {waits}")
 
 
 @command("supernode remove")
 def supernode_remove(stack: OnStack, name: SupernodeWord) -> None:
-    """Take a supernode out of the inventory, refused while anything is held there, and its emulated cabinets down."""
+    """Remove a supernode from the inventory and stop its emulated cabinets. Refused while anything is allocated
+    there."""
     stack.client.call("resource", "DELETE", at("supernodes", name))
     try:
         stack.client.call("agents", "DELETE", at("supernodes", name))
-        left = "its cabinets are down"
+        left = "its cabinets are stopped"
     except (Conflict, NotFound) as kept:
-        left = f"no cabinets were taken down: {kept.message}"
-    say(f"{name} is out of the inventory; {left}")
+        left = f"no cabinets were stopped: {kept.message}"
+    say(f"{name} is removed from the inventory; {left}")
 
 
 NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).", autocompletion=of("nodes"))]
-Force = Annotated[bool, typer.Option("--force", help="Also where somebody has it, who then loses it.")]
+Force = Annotated[bool, typer.Option("--force", help="Even if somebody holds it, who then loses it.")]
 
 
 @command("node cordon")
 def node_cordon(stack: OnStack, name: NodeWord) -> None:
-    """Keep newcomers off it; what runs there continues. Cordons of others, such as `kubectl cordon`, stay beside it."""
+    """Cordon a node against new allocations; running work continues. Cordons by others, such as `kubectl cordon`, are
+    kept separately."""
     _cordon(stack, name, "cordon")
 
 
 @command("node uncordon")
 def node_uncordon(stack: OnStack, name: NodeWord) -> None:
-    """Take this cordon away again; those of others stay."""
+    """Lift this cordon; cordons by others stay."""
     _cordon(stack, name, "uncordon")
 
 
@@ -121,31 +125,31 @@ def _cordon(stack: OnStack, name: str, verb: str) -> None:
 
 @command("node enrol")
 def node_enrol(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
-    """Have a retired node again; it is verified, and Available when that has passed."""
+    """Bring a retired node back; it is verified, and becomes Available if it passes."""
     _node_verb(stack, name, "enrol", reason)
 
 
 @command("node verify")
 def node_verify(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
-    """Take it out and have its agent prove that it works; then it is Manageable. `node clean` has it back."""
+    """Take a node out of service and have its agent test it; then it is Manageable. `node clean` returns it."""
     _node_verb(stack, name, "verify", reason)
 
 
 @command("node inspect")
 def node_inspect(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
-    """Take it out and have its agent report what it finds anew; then it is Manageable."""
+    """Take a node out of service and have its agent report its inventory again; then it is Manageable."""
     _node_verb(stack, name, "inspect", reason)
 
 
 @command("node clean")
 def node_clean(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
-    """Wipe a node that is Manageable; then it is Available."""
+    """Clean a node that is Manageable; then it is Available."""
     _node_verb(stack, name, "clean", reason)
 
 
 @command("node service")
 def node_service(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
-    """Keep it out for work on it. Whoever has it moves away first: until then it is Draining."""
+    """Take a node out for servicing. Its holder moves away first; until then it is Draining."""
     _node_verb(stack, name, "service", reason)
 
 
@@ -153,35 +157,35 @@ def node_service(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
 def node_update(
     stack: OnStack,
     name: NodeWord,
-    firmware: Annotated[str, typer.Option(help="The version to write, such as emulated-2.")],
+    firmware: Annotated[str, typer.Option(help="Firmware version to write, such as emulated-2.")],
     reason: Reason = "",
 ) -> None:
-    """Have its agent write a firmware while it is Servicing. `node recover` has it checked and back."""
+    """Have the agent of a node that is Servicing write a firmware. `node recover` checks and returns the node."""
     _node_verb(stack, name, "update", reason, firmware=firmware)
 
 
 @command("node quarantine")
 def node_quarantine(stack: OnStack, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
-    """Keep it out at once, until `node recover` has it checked.
+    """Quarantine a node at once, until `node recover` checks it.
 
-    Refused while somebody has it. With --force whoever has it loses it, with what is only there: an instance replaces
-    it as a lost node.
+    Refused while it is held. With --force the holder loses it and any data that exists only there; an instance replaces
+    it like a lost node.
     """
     _node_verb(stack, name, "quarantine", reason, force)
 
 
 @command("node recover")
 def node_recover(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
-    """Have a node back that is Quarantined, Servicing or Manageable: Available, when its agent's check has passed."""
+    """Return a node that is Quarantined, Servicing or Manageable: Available once its agent's check has passed."""
     _node_verb(stack, name, "recover", reason)
 
 
 @command("node retire")
 def node_retire(stack: OnStack, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
-    """Take it out of the capacity for good; its record is kept.
+    """Retire a node from the capacity for good; its record is kept.
 
-    Refused while somebody has it. With --force whoever has it loses it, with what is only there: an instance replaces
-    it as a lost node.
+    Refused while it is held. With --force the holder loses it and any data that exists only there; an instance replaces
+    it like a lost node.
     """
     _node_verb(stack, name, "retire", reason, force)
 
@@ -197,7 +201,7 @@ def _node_verb(
 
 @command("npu release")
 def npu_release(stack: OnStack, name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")]) -> None:
-    """Revoke that frequent faults separated an NPU; a fault that is there still keeps it out."""
+    """Bring back an NPU that was separated because of frequent faults; a fault it still has keeps it out."""
     view = stack.client.call("resource", "POST", at("npus", name, ":release"))
     left = ", ".join(fault["code"] for fault in view.get("faults", []))
     say(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")

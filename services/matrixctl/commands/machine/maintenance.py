@@ -1,4 +1,4 @@
-"""maintenance: a node, cabinet, switch or supernode worked on while instances run, with progress, pause and abort."""
+"""maintenance: service a node, cabinet, switch or supernode while instances run, with progress, pause and abort."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from services.matrixctl.output.waiting import Progress, awaited
 OVER = ("Completed", "Failed", "Aborted", "Expired")
 COLLECTION = "maintenances"
 FEW_UNITS = 8
-"""As many are shown with every answer."""
+"""Maximum number of units that every answer lists."""
 
-group("maintenance", "Work on a node, cabinet, switch or supernode while instances run. Who is there moves away first.")
+group("maintenance", "Service a node, cabinet, switch or supernode while instances run. Holders move away first.")
 
-group("budget", "How many nodes maintenances may take out at once, for which reasons and when.")
+group("budget", "Limit how many nodes maintenances may take out at once, for which actions and when.")
 
 Name = Annotated[str, typer.Argument(help="The maintenance's name.", autocompletion=of("maintenances"))]
 BudgetName = Annotated[str, typer.Argument(help="The budget's name.", autocompletion=of("disruption-budgets"))]
 Watch = Annotated[
-    bool, typer.Option("--watch", "-w", help="Until it is over, with its progress; exit code 1 unless it completed.")
+    bool, typer.Option("--watch", "-w", help="Wait until it is over, with progress; exit code 1 unless it completed.")
 ]
 Part = str | None
 
@@ -41,28 +41,32 @@ Part = str | None
 def create(
     stack: OnStack,
     name: Name,
-    file: Annotated[Path | None, typer.Option("--filename", "-f", help="What is to be done, as YAML.")] = None,
+    file: Annotated[Path | None, typer.Option("--filename", "-f", help="The maintenance, as YAML.")] = None,
     node: Annotated[Part, typer.Option(help="A node (sn0-c03-n2).")] = None,
     cabinet: Annotated[Part, typer.Option(help="The nodes of a cabinet (sn0-c03).")] = None,
     switch: Annotated[Part, typer.Option(help="A switch (sn0-l2p4-k11).")] = None,
     supernode: Annotated[Part, typer.Option(help="All nodes of a supernode (sn0).")] = None,
-    firmware: Annotated[
-        Part, typer.Option(help="Have the agents write this firmware; without, it is serviced.")
-    ] = None,
+    firmware: Annotated[Part, typer.Option(help="Have the agents write this firmware (default: service only).")] = None,
     service_s: Annotated[
-        float | None, typer.Option("--service-s", help="Emulated seconds in service; without, until `node recover`.")
+        float | None, typer.Option("--service-s", help="Emulated seconds in service (default: until `node recover`).")
     ] = None,
-    not_before: Annotated[Part, typer.Option(help="Touch nothing before: 2026-01-31T08:00:00Z, emulated.")] = None,
-    deadline: Annotated[Part, typer.Option(help="Begin nothing after, and bring back what is under way.")] = None,
-    max_unavailable: Annotated[int | None, typer.Option(help="Nodes out at once (default 1).")] = None,
-    max_per_cabinet: Annotated[int | None, typer.Option(help="The same for each cabinet.")] = None,
-    no_move: Annotated[bool, typer.Option("--no-move", help="Move nobody: wait until they have left.")] = False,
-    reason: Annotated[str, typer.Option(help="Why; it is shown in notices and with the nodes.")] = "",
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be worked on.")] = False,
+    not_before: Annotated[
+        Part, typer.Option(help="Start no earlier than this emulated time: 2026-01-31T08:00:00Z.")
+    ] = None,
+    deadline: Annotated[
+        Part, typer.Option(help="Start nothing after this emulated time, and roll back work in progress.")
+    ] = None,
+    max_unavailable: Annotated[
+        int | None, typer.Option(help="Maximum number of nodes out at once (default 1).")
+    ] = None,
+    max_per_cabinet: Annotated[int | None, typer.Option(help="The same, per cabinet.")] = None,
+    no_move: Annotated[bool, typer.Option("--no-move", help="Do not move holders; wait until they leave.")] = False,
+    reason: Annotated[str, typer.Option(help="Reason; shown in notices and on the nodes.")] = "",
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be serviced.")] = False,
     watch: Watch = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Announce a maintenance and, when its time has come, carry it out.
+    """Announce a maintenance, and carry it out when its time comes.
 
     maintenance create fan --node sn0-c03-n2 --service-s 600 --reason "a fan"
     maintenance create racks --cabinet sn0-c03 --max-unavailable 4     all four until `node recover`
@@ -74,7 +78,7 @@ def create(
     parts = {"node": node, "cabinet": cabinet, "switch": switch, "supernode": supernode}
     target = {kind: part for kind, part in parts.items() if part is not None}
     if not target and "target" not in body:
-        raise InvalidField("name what is worked on", field="--node, --cabinet, --switch, --supernode")
+        raise InvalidField("name the target", field="--node, --cabinet, --switch, --supernode")
     limits = {"maxUnavailable": max_unavailable, "maxUnavailablePerCabinet": max_per_cabinet}
     budget = {key: value for key, value in limits.items() if value is not None}
     given = {
@@ -98,15 +102,16 @@ def create(
 def budget_set(
     stack: OnStack,
     name: BudgetName,
-    nodes: Annotated[str, typer.Option(help="How many may be out: 3, or 10% of the supernode's; 0 forbids it.")],
-    supernode: Annotated[Part, typer.Option(help="The one it is for; without, each of them.")] = None,
-    reason: Annotated[list[str] | None, typer.Option(help="Service or Firmware; without, both. Repeat it.")] = None,
-    schedule: Annotated[Part, typer.Option(help='When it begins to hold, as cron in UTC: "0 9 * * mon-fri".')] = None,
+    nodes: Annotated[str, typer.Option(help="Nodes that may be out: 3, or 10% of the supernode's; 0 allows none.")],
+    supernode: Annotated[Part, typer.Option(help="Supernode it applies to (default: each).")] = None,
+    reason: Annotated[list[str] | None, typer.Option(help="Service or Firmware; repeatable (default: both).")] = None,
+    schedule: Annotated[Part, typer.Option(help='When it starts to apply, as cron in UTC: "0 9 * * mon-fri".')] = None,
     lasts: Annotated[
-        str | None, typer.Option("--for", help="For how long then, emulated: 90s, 20m, 4h, 2d; a number is seconds.")
+        str | None,
+        typer.Option("--for", help="How long it then applies, emulated: 90s, 20m, 4h, 2d; a plain number is seconds."),
     ] = None,
 ) -> None:
-    """Limit all maintenances together, always or at some times.
+    """Set a disruption budget that limits all maintenances together, always or at certain times.
 
     budget set nights --nodes 25% --reason Firmware
     budget set office-hours --nodes 0 --schedule "0 9 * * mon-fri" --for 8h
@@ -128,32 +133,32 @@ def budget_set(
 
 @command("budget delete")
 def budget_delete(stack: OnStack, name: BudgetName) -> None:
-    """Let it limit nothing any more."""
+    """Delete a disruption budget."""
     stack.client.call("compute", "DELETE", at("disruption-budgets", name))
     say(f"disruption budget {name} is gone")
 
 
 @command("maintenance list")
 def list_all(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """Show all of them, and how far they are."""
+    """List all maintenances and their progress."""
     show(noun_of("maintenances"), stack.client.list("compute", f"/v1/{COLLECTION}"), output, single=False)
 
 
 @command("maintenance show")
 def show_one(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
-    """Show one with each of its nodes, and what they wait for."""
+    """Show a maintenance with each of its nodes and what it waits for."""
     _shown(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output, whole=True)
 
 
 @command("maintenance pause")
 def pause(stack: OnStack, name: Name, output: Output = Form.TABLE) -> None:
-    """Begin with nothing more; what is under way comes to its end."""
+    """Start nothing more; work in progress is finished."""
     _ask(stack.client, name, "pause", False, output)
 
 
 @command("maintenance resume")
 def resume(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
-    """Have a paused one continue."""
+    """Resume a paused maintenance."""
     _ask(stack.client, name, "resume", watch, output)
 
 
@@ -161,10 +166,10 @@ def resume(stack: OnStack, name: Name, watch: Watch = False, output: Output = Fo
 def abort(
     stack: OnStack,
     name: Name,
-    wait: Annotated[bool, typer.Option("--wait", help="Until everything under way is back.")] = False,
+    wait: Annotated[bool, typer.Option("--wait", help="Wait until work in progress is rolled back.")] = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Bring back what is under way, lift its cordons, and end. What is done stays done."""
+    """Roll back work in progress, lift the maintenance's cordons, and end it. Finished work stays in place."""
     view = stack.client.call("compute", "POST", at(COLLECTION, name, ":abort"))
     _show(_awaited(stack.client, name) if wait else view, output)
 
@@ -174,7 +179,7 @@ def _ask(client: Any, name: str, verb: str, watch: bool, output: Form) -> None:
 
 
 def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form, whole: bool = False) -> None:
-    """The view, or once it is over; then its end is the exit code."""
+    """Show the maintenance; with `watch`, once it is over, and exit with 1 unless it completed."""
     if watch:
         view = _awaited(client, view["name"])
     _show(view, output, whole)
@@ -183,7 +188,7 @@ def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form, whole: 
 
 
 def _awaited(client: Any, name: str) -> dict[str, Any]:
-    """The maintenance once it is over."""
+    """Wait until the maintenance is over."""
     return awaited(client, "compute", at(COLLECTION, name), OVER, _progress)
 
 
@@ -193,15 +198,15 @@ def _progress(view: dict[str, Any]) -> Progress:
 
 
 def _show(view: dict[str, Any], output: Form, whole: bool = False) -> None:
-    """Of many units, how far each is only where they were asked for."""
+    """Print the maintenance. If it has many units, they are listed only with `whole`."""
     if printed(view, output):
         return
     target = " ".join(next((kind, str(part)) for kind, part in view["target"].items() if part))
     what = f"firmware {view['firmware']}" if view.get("firmware") else "service"
     say(f"{view['name']} is {view['state']}: {what} of {target}; {view.get('message') or 'it is announced'}")
     if view.get("instances"):
-        say(f"concerned: {', '.join(view['instances'])}")
+        say(f"affected: {', '.join(view['instances'])}")
     if whole or len(view["units"]) <= FEW_UNITS:
         listing("name, state, instances, firmware, before:firmwareBefore, reason, message", view["units"])
     else:
-        say(f"`matrixctl maintenance show {view['name']}` shows each of the {len(view['units'])}")
+        say(f"see each of the {len(view['units'])} with `matrixctl maintenance show {view['name']}`")

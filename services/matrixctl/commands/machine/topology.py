@@ -1,5 +1,5 @@
-"""topology: the graph of a supernode, and questions that NetworkX answers about it; or a drawn file, checked. And the
-machines that a stack can be begun as."""
+"""topology: query a supernode's graph with NetworkX, export it, and check a drawn one. Also the machines that a stack
+can be started as."""
 
 from __future__ import annotations
 
@@ -22,22 +22,20 @@ from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 if TYPE_CHECKING:
     import networkx as nx
 
-group(
-    "topology", "Ask the graph of a supernode: ways, neighbours, cuts, its bisection; print it, or check a drawn one."
-)
+group("topology", "Query a supernode's graph: paths, neighbours, cuts, bisection; export it, or check a drawn one.")
 
-Part = Annotated[str, typer.Argument(help="A die, NPU, node, cabinet or switch (sn0-c03-n2, sn0-l2p3-k11 ...).")]
+Part = Annotated[str, typer.Argument(help="A die, NPU, node, cabinet or switch (sn0-c03-n2, sn0-l2p3-k11, ...).")]
 
 
 @dataclass
 class OfGraph(OnStack):
-    """Which graph is asked, and how the answer is printed."""
+    """Which graph to query, and the output format."""
 
-    file: Annotated[Path | None, typer.Option("--file", help="Ask a drawn file instead of the running stack.")] = None
+    file: Annotated[Path | None, typer.Option("--file", help="Query a drawing instead of the running stack.")] = None
     output: Output = Form.TABLE
 
     def graph(self, part: str) -> nx.MultiGraph:
-        """The graph that a part is in: of the file, or as the stack has it now."""
+        """The graph of the file, or of the part's supernode in the stack as it is now."""
         from matrixresource.topology.graph_document import compiled_drawing, graph_of, read, read_file
         from matrixresource.topology.loading import load_spec
 
@@ -50,13 +48,13 @@ class OfGraph(OnStack):
 
 @dataclass
 class OnPlane(OfGraph):
-    """The same over one plane."""
+    """The same, restricted to one plane."""
 
-    plane: Annotated[str | None, typer.Option(help="Over this plane only: ub, rdma or vpc.")] = None
+    plane: Annotated[str | None, typer.Option(help="Use only this plane: ub, rdma or vpc.")] = None
 
 
 def _queries() -> ModuleType:
-    """NetworkX takes a while to load, and most commands do without."""
+    """Imported late: NetworkX is slow to load, and most commands do not need it."""
     from matrixresource.topology import graph_queries
 
     return graph_queries
@@ -69,7 +67,7 @@ def _model(stack: OnStack, supernode: str, form: str) -> Any:
 
 @command("topology path")
 def path(of: OnPlane, a: Part, b: Part) -> None:
-    """The shortest way from one part to another.
+    """Show the shortest path from one part to another.
 
     matrixctl topology path sn0-c03-n2 sn0-c07-n1 --plane ub     node to node over UB
     matrixctl topology path sn0-c03-n2-npu5-die1 sn0-l2p3-k11    a die to an L2 switch
@@ -80,17 +78,17 @@ def path(of: OnPlane, a: Part, b: Part) -> None:
     for part, link in zip(found.parts, [*found.links, ""], strict=True):
         say(part + (f"\n  | {link}" if link else ""))
     say(
-        f"{found.ways} ways are as short; the links of this one take {found.latency_us:g} us one way, "
+        f"{found.ways} paths have this length; the links of this one take {found.latency_us:g} us one way, "
         f"the slowest carries {found.gbps:g} GB/s each way"
     )
 
 
 @command("topology neighbours")
 def neighbours(of: OnPlane, name: Part) -> None:
-    """What a part is joined to, by which links.
+    """List the parts connected to a part, and the links between them.
 
-    matrixctl topology neighbours sn0-l2p3-k11            the L1 switches that an L2 switch serves
-    matrixctl topology neighbours sn0-c03-n2 --plane rdma what a node's parts lead to
+    matrixctl topology neighbours sn0-l2p3-k11            the L1 switches below an L2 switch
+    matrixctl topology neighbours sn0-c03-n2 --plane rdma what a node's parts connect to
     """
     found = _queries().neighbours(of.graph(name), name, of.plane)
     if printed({"items": [vars(each) for each in found]}, of.output):
@@ -100,7 +98,7 @@ def neighbours(of: OnPlane, name: Part) -> None:
 
 @command("topology cut")
 def cut(of: OnPlane, a: Part, b: Part) -> None:
-    """What flows at the most between two parts, and the least set of links without which nothing does.
+    """Show the maximum flow between two parts, and a minimum set of links whose loss disconnects them.
 
     matrixctl topology cut sn0-c03-n2 sn0-c07-n1 --plane ub
     """
@@ -113,7 +111,7 @@ def bisection(
     supernode: Annotated[str, typer.Argument(help="sn0, sn1 and so on.")] = "sn0",
     plane: Annotated[str, typer.Option(help="ub, rdma or vpc.")] = "ub",
 ) -> None:
-    """What half of a supernode's nodes can send to the other half at the most.
+    """Show the maximum that half of a supernode's nodes can send to the other half.
 
     matrixctl topology bisection                            of sn0, over UB
     matrixctl topology bisection sn1 --plane rdma -o json
@@ -138,13 +136,13 @@ def export(
     supernode: Annotated[str, typer.Argument(help="sn0, sn1 and so on.")] = "sn0",
     form: Annotated[str, typer.Option("--format", help="json (node-link) or graphml.")] = "json",
 ) -> None:
-    """Print a supernode's graph as it is now, for a drawing program or to be given back.
+    """Print a supernode's current graph, for a graph editor or for `supernode add --file`.
 
     matrixctl topology export sn0 > sn0.json
     matrixctl topology export sn0 --format graphml > sn0.graphml    for yEd or Gephi
     """
     if form not in ("json", "graphml"):
-        raise InvalidField(f"{form!r} is no format; use json or graphml", field="--format")
+        raise InvalidField(f"{form!r} is not a format; use json or graphml", field="--format")
     answer = _model(stack, supernode, "graphml" if form == "graphml" else "node-link")
     typer.echo(answer.text if form == "graphml" else json.dumps(answer.json()["graph"]))
 
@@ -153,7 +151,7 @@ def export(
 def check(
     file: Annotated[Path, typer.Argument(help="Node-link JSON or GraphML.")], output: Output = Form.TABLE
 ) -> None:
-    """Say what is wrong with a drawn supernode, a sentence for each fault. Exit code 1 where there is any.
+    """Check a drawn supernode; print a sentence for each fault. Exit code 1 if there is any.
 
     matrixctl topology check drawn.json
     matrixctl topology check drawn.graphml -o json
@@ -173,16 +171,16 @@ def check(
         for each in found:
             say(each.sentence)
     else:
-        others = f"{counted(len(wired), 'part')} otherwise than regular" if wired else "wired as its numbers say"
+        others = f"{counted(len(wired), 'part')} deviating from the regular wiring" if wired else "regular wiring"
         nodes, links = counted(len(compiled.nodes), "node"), counted(len(compiled.link_named), "link")
-        say(f"{file} can be taken up: {nodes}, {links}, {others}")
+        say(f"{file} can be imported: {nodes}, {links}, {others}")
     if found:
         raise typer.Exit(EXIT_REFUSED)
 
 
 @command("topology list")
 def machines(output: Output = Form.TABLE) -> None:
-    """The machines that a stack can be begun as, by name: `matrixctl up --topology NAME`."""
+    """List the built-in machines that a stack can be started as: `matrixctl up --topology NAME`."""
     from matrixresource.machines import built_in
     from matrixresource.topology.loading import load_spec
 
@@ -209,10 +207,10 @@ def machines(output: Output = Form.TABLE) -> None:
 
 @command("topology show")
 def machine(
-    name: Annotated[str, typer.Argument(help="A machine of `matrixctl topology list`, or a file with numbers (YAML).")],
+    name: Annotated[str, typer.Argument(help="A machine of `matrixctl topology list`, or a machine file (YAML).")],
     output: Output = Form.TABLE,
 ) -> None:
-    """Every figure of a machine, with where it comes from and how sure it is.
+    """Show every figure of a machine, with its source and how certain it is.
 
     matrixctl topology show atlas-950
     matrixctl topology show mine.yaml -o json

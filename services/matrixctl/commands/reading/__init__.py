@@ -1,1 +1,1 @@
-"""Commands that only show what the services tell."""
+"""Read-only commands."""

@@ -1,4 +1,4 @@
-"""get, describe, events, stuck: reading what the services tell."""
+"""get, describe, events, stuck: read resources from the services."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from services.matrixctl.output.screen import Form, NotRunning, full_name, say
 
 FOLLOW_AGAIN_WALL_S = 1.0
 
-Watch = Annotated[bool, typer.Option("--watch", "-w", help="Go on and print what changes.")]
+Watch = Annotated[bool, typer.Option("--watch", "-w", help="Keep running and print changes.")]
 
 
 def show(noun: Noun, views: list[dict[str, Any]], form: Form, single: bool) -> None:
@@ -43,15 +43,15 @@ def show(noun: Noun, views: list[dict[str, Any]], form: Form, single: bool) -> N
 def get(
     stack: OfProject,
     noun: Annotated[str, typer.Argument(help=", ".join(noun.name for noun in NOUNS), autocompletion=nouns)],
-    name: Annotated[str | None, typer.Argument(help="Only this one.", autocompletion=resources)] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this one.", autocompletion=resources)] = None,
     filter: Annotated[
-        str | None, typer.Option(help="e.g. 'state=Active AND labels.team!=search'; of a list, one entry")
+        str | None, typer.Option(help="e.g. 'state=Active AND labels.team!=search'; for a list, one entry has to match")
     ] = None,
     watch: Watch = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """List a collection, or one of it. Times are emulated ones (`status` shows what time it is); kubectl shows those
-    of the wall."""
+    """List resources of a kind, or show one. Times are emulated (`status` shows the current one); kubectl shows wall
+    time."""
     kind = noun_of(noun)
     client = stack.client
     if watch:
@@ -64,7 +64,7 @@ def get(
 
 
 def _follow(stack: OfProject, kind: Noun, name: str | None, form: Form, filter: str | None) -> None:
-    """A line per change, until interrupted; after a service was started again, from the present on."""
+    """Print a line per change until interrupted; after a service restarts, continue from the present."""
     columns = kind.shown(form is Form.WIDE)
     if form in (Form.TABLE, Form.WIDE):
         print("  ".join(title.upper().ljust(16) for title in ["change", *titles(columns)]))
@@ -79,20 +79,20 @@ def _follow(stack: OfProject, kind: Noun, name: str | None, form: Form, filter: 
             document = yaml.safe_dump({"type": change, "object": view}, sort_keys=False, allow_unicode=True)
             print(f"---\n{document}", end="", flush=True)
         else:
-            # What may come later is not known, so there is no column of projects.
+            # Later rows may be of any project, so there is no project column; names carry it.
             row = cells(columns, {**view, "name": full_name(view)} if "name" in view else view)
             print("  ".join(cell.ljust(16) for cell in [change, *row]), flush=True)
 
 
 def _bears(view: dict[str, Any], name: str, project: str | None) -> bool:
-    """Whether a view is the one that `get` would show by that name."""
+    """Whether the view is the one that `get` would show for that name."""
     owner = project_of(name) if "/" in name else project or DEFAULT_PROJECT
     return (view.get("name"), view.get("project", owner)) == (name_of(name), owner)
 
 
 def _changes(stack: OfProject, kind: Noun, params: dict[str, str]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """What every service that has some tells of them, as it comes. One that is away is followed again, at wherever the
-    stack has it then; the others go on meanwhile. Raises what a service refuses."""
+    """Yield changes from every service that serves the kind. A service that is down is retried, at its new address if
+    it moved, while the others continue. Raises what a service refuses."""
     news: SimpleQueue[tuple[str, dict[str, Any]] | Exception] = SimpleQueue()
 
     def follow(service: str) -> None:
@@ -107,12 +107,12 @@ def _changes(stack: OfProject, kind: Noun, params: dict[str, str]) -> Iterator[t
                 if away.message != reported:
                     print(f"{away.message}; trying again", file=sys.stderr)
                 reported = away.message
-            except Exception as refused:  # whatever it is, it is raised where somebody waits
+            except Exception as refused:  # raised in the consumer's thread
                 return news.put(refused)
             time.sleep(FOLLOW_AGAIN_WALL_S)
 
     for service in served(stack.client, kind):
-        stack.client.url(service)  # who is no part of this stack never will be
+        stack.client.url(service)  # raises at once if the service is not part of this stack
         Thread(target=follow, args=(service,), daemon=True).start()
     while True:
         change = news.get()
@@ -124,11 +124,11 @@ def _changes(stack: OfProject, kind: Noun, params: dict[str, str]) -> Iterator[t
 @command("describe")
 def describe(
     stack: OfProject,
-    noun: Annotated[str, typer.Argument(help="As for get.", autocompletion=nouns)],
-    name: Annotated[str, typer.Argument(help="Which one.", autocompletion=resources)],
+    noun: Annotated[str, typer.Argument(help="A kind as for `get`.", autocompletion=nouns)],
+    name: Annotated[str, typer.Argument(help="Name of the resource.", autocompletion=resources)],
     output: Output = Form.TABLE,
 ) -> None:
-    """Everything about one resource: its fields, conditions, members and events."""
+    """Show one resource in full: its fields, conditions, members and events."""
     kind = noun_of(noun)
     client = stack.client
     view = found(client, kind, name)
@@ -150,14 +150,14 @@ def describe(
             if (event.get("instance", event.get("about")), event.get("project") or about[1]) == about
         ]
     except MatrixError:
-        return  # a stack without compute, or events of a later version: the resource itself was shown
+        return  # no compute in this stack, or events of a later version; the resource itself was shown
     if events:
         say("\n[bold]events[/]")
         listing("at, reason, message", events)
 
 
 def _is_table(value: Any) -> bool:
-    """A list of flat objects reads better as a table."""
+    """Whether the value is a list of flat objects, which reads better as a table."""
     return (
         isinstance(value, list)
         and bool(value)
@@ -166,7 +166,7 @@ def _is_table(value: Any) -> bool:
 
 
 def found(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
-    """The resource of that name. Raises NotFound, with the name that was perhaps meant."""
+    """Return the resource of that name. Raises NotFound, with a suggestion if another name is similar."""
     try:
         return one(client, kind, name)
     except NotFound as missing:
@@ -179,24 +179,25 @@ def found(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
 @command("operations")
 def operations(
     stack: OfProject,
-    name: Annotated[str | None, typer.Argument(help="Only this one.", autocompletion=of("operations"))] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this one.", autocompletion=of("operations"))] = None,
     filter: Annotated[str | None, typer.Option(help="e.g. 'state=Running AND target=deepseek'")] = None,
     watch: Watch = False,
     output: Output = Form.TABLE,
 ) -> None:
-    """Long work of all services, with the step it is at: `get operations`. `operation` has what may be asked of one."""
+    """List operations of all services with their current step; same as `get operations`. `operation` acts on one."""
     get(stack, "operations", name, filter, watch, output)
 
 
 @command("events")
 def events(stack: OfProject, watch: Watch = False, output: Output = Form.TABLE) -> None:
-    """What happened, oldest first."""
+    """List events, oldest first."""
     get(stack, "events", watch=watch, output=output)
 
 
 @command("stuck")
 def stuck(stack: OfProject, output: Output = Form.TABLE) -> None:
-    """Resources past the deadline of a passing state, or whose operation cannot be resumed; exit code 1 with any."""
+    """List resources past the deadline of a transitional state, or whose operation cannot continue; exit code 1 if
+    any."""
     client = stack.client
     found = [
         {"service": service, **{key: item.get(key) for key in ("name", "project", "state", "seconds", "message")}}

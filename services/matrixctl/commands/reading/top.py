@@ -1,4 +1,4 @@
-"""top: how full the machine is, and what moves over the fabric."""
+"""top: utilisation of the machine, and traffic on the fabric."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, console, say, table
 from services.matrixctl.output.waiting import PATIENCE_WALL_S
 
-group("top", "How full the machine is, and what moves over the fabric.")
+group("top", "Show utilisation of the machine and traffic on the fabric.")
 
 DRAWN_WIDTH_MAX = 200
-"""Columns of the machine on one screen, where no terminal says how wide that is."""
+"""Width in columns if standard output is no terminal."""
 
-Once = Annotated[bool, typer.Option("--once", "-1", help="Print it once and end, also on a terminal.")]
+Once = Annotated[bool, typer.Option("--once", "-1", help="Print once and exit, also on a terminal.")]
 
-Ascii = Annotated[bool, typer.Option("--ascii", help="Nothing but ASCII (default: where the terminal needs it).")]
-Light = Annotated[bool, typer.Option("--light", help="For a light background (default: as COLORFGBG says).")]
+Ascii = Annotated[bool, typer.Option("--ascii", help="Use only ASCII (default: if the terminal needs it).")]
+Light = Annotated[bool, typer.Option("--light", help="Colours for a light background (default: by COLORFGBG).")]
 
 
 @command("top")
@@ -33,10 +33,10 @@ def top(
     ascii: Ascii = False,
     light: Light = False,
 ) -> None:
-    """The machine on one screen: every NPU and who holds it, instances, busiest links, events.
+    """Show the machine on one screen: every NPU and its holder, instances, busiest links, events.
 
-    Read-only, read again every two seconds; `?` shows the keys. Where standard output is no terminal it is printed
-    once. `top capacity`, `top links`, `top slices` and `top fabric` print tables of figures.
+    Read-only, refreshed every two seconds; `?` shows the keys. If standard output is no terminal, it is printed once.
+    `top capacity`, `top links`, `top slices` and `top fabric` print tables of figures.
     """
     from services.matrixctl.top.drawing import ascii_only, is_light
     from services.matrixctl.top.drawing import once as drawn
@@ -56,7 +56,7 @@ def top(
 
 @command("top capacity")
 def top_capacity(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """What is free and held in each cabinet, and the largest blocks there are."""
+    """Show what is free and held in each cabinet, and the largest free blocks."""
     view = stack.client.call("resource", "GET", "/v1/capacity")
     if printed(view, output):
         return
@@ -82,24 +82,27 @@ RATES = ("sentGbps", "receivedGbps", "droppedGbps", "capacityGbps", "headroomGbp
 
 @dataclass
 class TopOptions(OnStack):
-    """Which of the busiest, and how they are shown."""
+    """Selection, order and format of the busiest."""
 
-    number: Annotated[int, typer.Option("--number", "-n", min=1, max=1000, help="How many, the busiest first.")] = 20
-    order_by: Annotated[str | None, typer.Option(help="e.g. 'droppedGbps desc'; by default the busiest.")] = None
+    number: Annotated[
+        int, typer.Option("--number", "-n", min=1, max=1000, help="Number of rows, the busiest first.")
+    ] = 20
+    order_by: Annotated[str | None, typer.Option(help="e.g. 'droppedGbps desc' (default: the busiest first).")] = None
     filter: Annotated[str | None, typer.Option(help="e.g. 'plane=rdma'")] = None
-    watch: Annotated[bool, typer.Option("--watch", "-w", help="Go on and print it anew when it changes.")] = False
+    watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep running and print again on changes.")] = False
     output: Output = Form.TABLE
 
 
 @command("top links")
 def top_links(top: TopOptions) -> None:
-    """The busiest links: GB/s each way, what is dropped, what could still be promised, and latency from probes."""
+    """Show the busiest links: GB/s each way, drops, bandwidth that could still be guaranteed, and latency from
+    probes."""
     _top("link", top)
 
 
 @command("top slices")
 def top_slices(top: TopOptions) -> None:
-    """The busiest slices: what their members send together, of what they may use."""
+    """Show the busiest slices: what their members send in total, and how much they may use."""
     _top("slice", top)
 
 
@@ -107,7 +110,7 @@ def top_slices(top: TopOptions) -> None:
 def top_fabric(
     top: TopOptions, by: Annotated[str, typer.Argument(help="plane, switch, node or project")] = "plane"
 ) -> None:
-    """The same added up by plane, switch, node or project."""
+    """Show traffic totals by plane, switch, node or project."""
     _top(by, top)
 
 
@@ -116,7 +119,7 @@ def _top(by: str, top: TopOptions) -> None:
     params |= {key: value for key, value in (("orderBy", top.order_by), ("filter", top.filter)) if value}
     seen = None
     if top.watch:
-        top.client.patience_wall_s = PATIENCE_WALL_S  # a service that is started again ends no watch
+        top.client.patience_wall_s = PATIENCE_WALL_S  # a restarted service must not end the watch
     while True:
         view = top.client.call("link", "GET", "/v1/telemetry", params=params)
         if view["resourceVersion"] != seen:
@@ -131,7 +134,7 @@ def _print(view: dict[str, Any], form: Form) -> None:
     if printed(view, form):
         return
     if not view["items"]:
-        say("nothing moves; `matrixctl traffic put` offers a load")
+        say("there is no traffic; `matrixctl traffic put` offers a load")
         return
     rows = [
         [

@@ -1,1 +1,1 @@
-"""Commands about the stack as a whole: begun, shown and ended, its clock, and what a report of it needs."""
+"""Commands about the stack as a whole: start, status, stop, clock, snapshots, and bug reports."""

@@ -1,4 +1,4 @@
-"""bundle: everything that a report of a fault needs, in one file."""
+"""bundle: collect everything that a bug report needs in one file."""
 
 from __future__ import annotations
 
@@ -19,22 +19,25 @@ from services.matrixctl.output.screen import NotRunning, progress, say
 def bundle(
     stack: OnStack,
     file: Annotated[
-        Path | None, typer.Option("--file", help="Where to write it (default: cloudmatrix-DATE.tar.gz here).")
+        Path | None,
+        typer.Option("--file", help="File to write (default: cloudmatrix-DATE.tar.gz in the current folder)."),
     ] = None,
-    log_mib: Annotated[float, typer.Option("--log-mib", min=0.01, max=1024, help="MiB of the end of each log.")] = 8.0,
+    log_mib: Annotated[
+        float, typer.Option("--log-mib", min=0.01, max=1024, help="MiB from the end of each log.")
+    ] = 8.0,
 ) -> None:
     """Collect logs, status, settings, versions, resources and metrics in one tar.gz, without tokens, keys or passwords.
 
-    It works too when the stack, or a part of it, is down: its manifest says what is missing.
+    It also works when the stack or a part of it is down; its manifest lists what is missing.
     """
     from services.matrixctl.bundle.collect import Bundle
 
     folder = stack.folder
     if not folder.path.is_dir():
-        raise NotRunning(f"there is no stack in {folder.path}; `matrixctl up --state {folder.path}` makes one")
+        raise NotRunning(f"there is no stack in {folder.path}; create one with `matrixctl up --state {folder.path}`")
     target = file or Path(time.strftime("cloudmatrix-%Y%m%d-%H%M%S.tar.gz"))
     if target.is_dir() or not target.parent.is_dir():
-        raise InvalidField(f"{target} is no file that could be written", field="--file")
+        raise InvalidField(f"{target} cannot be written", field="--file")
     seen: list[str] = []
     with progress() as bar:
 

@@ -1,4 +1,4 @@
-"""clock: how fast the emulated time of a running stack passes. Its speed changes, it does not jump."""
+"""clock: show and control the emulated time of a running stack. Its speed can change; it never jumps."""
 
 from __future__ import annotations
 
@@ -19,35 +19,33 @@ from services.matrixctl.output.screen import Form, progress, say
 if TYPE_CHECKING:
     from matrixcommon.model.timeline import Timeline
 
-group("clock", "How fast the emulated time of a running stack passes. Its speed changes, it does not jump.")
+group("clock", "Show and control the emulated time of a running stack. Its speed can change; it never jumps.")
 
 FAST = 600.0
 LOOK_WALL_S = 0.1
 
-Speed = Annotated[float, typer.Option("--speed", help="Emulated seconds in a second until then.")]
-Then = Annotated[
-    float | None, typer.Option("--then", help="The speed from then on; 0 stands still (default: as before).")
-]
+Speed = Annotated[float, typer.Option("--speed", help="Emulated seconds per second until then.")]
+Then = Annotated[float | None, typer.Option("--then", help="Speed afterwards; 0 pauses (default: the present speed).")]
 
 
 @command("clock show")
 def clock_show(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """The emulated time, its speed, and what is planned."""
+    """Show the emulated time, its speed, and scheduled changes."""
     _show(_timeline(stack), output)
 
 
 @command("clock pause")
 def clock_pause(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """Let emulated time stand still, in all processes at the same instant; `clock resume` lets it run again.
+    """Pause emulated time, in all processes at the same instant; `clock resume` continues it.
 
-    What is asked meanwhile is accepted, and carried out as far as that takes no emulated time.
+    Requests are still accepted, and processed as far as that takes no emulated time.
     """
     _changed(stack, lambda _, __: 0.0, output)
 
 
 @command("clock resume")
 def clock_resume(stack: OnStack, output: Output = Form.TABLE) -> None:
-    """Let emulated time run again, as fast as before it stood still; what runs stays as it is."""
+    """Resume emulated time at the speed it had before the pause; no effect if it is running."""
     timeline = _timeline(stack)
     if timeline.speed(time.time()) > 0:
         return _show(timeline, output)
@@ -57,12 +55,14 @@ def clock_resume(stack: OnStack, output: Output = Form.TABLE) -> None:
 @command("clock speed")
 def clock_speed(
     stack: OnStack,
-    speed: Annotated[float, typer.Argument(help="Emulated seconds in a second: 1 as the wall, 60 an hour a minute.")],
+    speed: Annotated[
+        float, typer.Argument(help="Emulated seconds per second: 1 is real time, 60 is an hour per minute.")
+    ],
     output: Output = Form.TABLE,
 ) -> None:
-    """Have emulated time run at another speed from now on; what was planned with `until` or `for` is dropped.
+    """Change the speed of emulated time from now on; drops changes scheduled by `until` or `for`.
 
-    Leases and probes have floors in wall time, so agents are not lost by it. After a restart it stays as it is.
+    No agent is lost by it, since leases and probes have minimum lengths in wall time. The speed survives restarts.
     """
     asked = _checked(speed, "SPEED")
     _changed(stack, lambda _, __: asked, output)
@@ -71,15 +71,17 @@ def clock_speed(
 @command("clock until")
 def clock_until(
     stack: OnStack,
-    when: Annotated[str, typer.Argument(help="2026-01-31T08:00:00Z, 14:00 (the next one) or +2h, in emulated time.")],
+    when: Annotated[
+        str, typer.Argument(help="Emulated time: 2026-01-31T08:00:00Z, 14:00 (its next occurrence) or +2h.")
+    ],
     speed: Speed = FAST,
     then: Then = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Run fast until an emulated time, and return when it is reached.
+    """Fast-forward to an emulated time, and return when it is reached.
 
-    The change back is planned from the start, so it comes to the instant, and also where this command is killed;
-    interrupted, it sets the speed back at once.
+    The change back is scheduled from the start, so it happens on the instant, even if this command is killed. If
+    interrupted, the command resets the speed at once.
     """
     _run_until(stack, instant_s(when, stack.emulated_now_s, "WHEN"), "WHEN", speed, then, output)
 
@@ -87,18 +89,18 @@ def clock_until(
 @command("clock for")
 def clock_for(
     stack: OnStack,
-    duration: Annotated[str, typer.Argument(help="Emulated: 90s, 20m, 1h30m, 2d.")],
+    duration: Annotated[str, typer.Argument(help="Emulated duration: 90s, 20m, 1h30m, 2d.")],
     speed: Speed = FAST,
     then: Then = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Run fast for an emulated duration, and return when it is over. As `clock until`."""
+    """Fast-forward by an emulated duration, and return when it is over; see `clock until`."""
     seconds = duration_s(duration, "DURATION")
     _run_until(stack, stack.emulated_now_s() + seconds, "DURATION", speed, then, output)
 
 
 def _file(stack: OnStack) -> Path:
-    """The clock of the running stack. Raises NotRunning."""
+    """The clock file of the running stack. Raises NotRunning."""
     return stack.client.folder.clock_file
 
 
@@ -109,7 +111,7 @@ def _timeline(stack: OnStack) -> Timeline:
 
 
 def _changed(stack: OnStack, speed_of: Callable[[Timeline, float], float], output: Output) -> None:
-    """`speed_of`: the speed from now on, by how time runs and the instant of the wall."""
+    """Change the speed from now on to `speed_of(timeline, wall time)`, and show the result."""
     from matrixcommon.emulation.stack_clock import change_timeline
 
     made = change_timeline(_file(stack), lambda timeline, at: timeline.changed(at, speed_of(timeline, at)))
@@ -121,14 +123,14 @@ def _run_until(stack: OnStack, until_s: float, field: str, speed: float, then: f
     from matrixcommon.emulation.stack_clock import change_timeline
 
     if not _checked(speed, "--speed"):
-        raise InvalidField("time that stands still gets nowhere: over 0", field="--speed")
+        raise InvalidField("must be over 0; paused time never gets there", field="--speed")
     if then is not None:
         _checked(then, "--then")
     file, now_s = _file(stack), stack.emulated_now_s()
     if until_s <= now_s:
-        raise InvalidField(f"{timestamp(until_s)} is over: it is {timestamp(now_s)}", field=field)
+        raise InvalidField(f"{timestamp(until_s)} has passed; it is {timestamp(now_s)}", field=field)
     if until_s > LATEST_S:
-        raise InvalidField(f"emulated time ends at {timestamp(LATEST_S)}: it is {timestamp(now_s)}", field=field)
+        raise InvalidField(f"emulated time ends at {timestamp(LATEST_S)}; it is {timestamp(now_s)}", field=field)
     before: list[float] = []
 
     def planned(timeline: Timeline, at_s: float) -> Timeline:
@@ -145,8 +147,8 @@ def _run_until(stack: OnStack, until_s: float, field: str, speed: float, then: f
 
 
 def _follow(file: Path, since_s: float, until_s: float) -> Timeline:
-    """Until it is reached, by the clock as it is then; a bar on a terminal. Raises Conflict where somebody has it stand
-    still before."""
+    """Wait until the time is reached, following changes of the clock, with a progress bar on a terminal. Raises
+    Conflict if somebody pauses the clock before."""
     from matrixcommon.emulation.stack_clock import read_timeline
 
     with progress() as bar:
@@ -157,14 +159,14 @@ def _follow(file: Path, since_s: float, until_s: float) -> Timeline:
                 return timeline
             at_s = timeline.emulated(now)
             if end_wall_s == math.inf:
-                raise Conflict(f"the clock was changed meanwhile and never comes to {timestamp(until_s)}")
+                raise Conflict(f"the clock was changed meanwhile and will not reach {timestamp(until_s)}")
             if bar is not None:
                 bar(int(at_s - since_s), int(until_s - since_s), f"{timestamp(at_s)[:19]}Z x{timeline.speed(now):g}")
             time.sleep(min(LOOK_WALL_S, end_wall_s - now))
 
 
 def _await(wall_s: float) -> None:
-    """So that what this command prints, and the next one does, is after the change."""
+    """Wait until the change is in effect, so that this command's output and the next command come after it."""
     while (left_s := wall_s - time.time()) > 0:
         time.sleep(left_s)
 
@@ -180,15 +182,15 @@ def _show(timeline: Timeline, output: Output) -> None:
     }
     if printed(document, output):
         return
-    speed = "stands still" if document["paused"] else f"speed {document['speed']:g}"
+    speed = "paused" if document["paused"] else f"speed {document['speed']:g}"
     say(f"{document['emulatedTime']}, {speed}")
     for each in document["planned"]:
-        say(f"  from {each['at']} on speed {each['speed']:g}")
+        say(f"from {each['at']} speed {each['speed']:g}")
 
 
 def _checked(speed: float, field: str) -> float:
     from matrixcommon.model.timeline import SPEED_MAX
 
     if not 0 <= speed <= SPEED_MAX:
-        raise InvalidField(f"must be at least 0, which stands still, and at most {SPEED_MAX:g}", field=field)
+        raise InvalidField(f"must be at least 0 (paused) and at most {SPEED_MAX:g}", field=field)
     return speed

@@ -1,4 +1,4 @@
-"""console: the web page of a stack, opened as whoever may read its state folder."""
+"""console: open a stack's web console, logged in for anyone who may read its state folder."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from services.matrixctl.commands.options import OnStack
 @command("console")
 def console(
     stack: OnStack,
-    browser: Annotated[bool, typer.Option(help="Open a browser, where there is one.")] = True,
+    browser: Annotated[bool, typer.Option(help="Open a browser, if there is one.")] = True,
 ) -> None:
-    """Print the console's address with a way in, and open it in a browser.
+    """Print a login link to the web console, and open it in a browser.
 
-    The link logs in as this stack's administrator. It is good once and for a minute, and holds no token; this command
-    makes another. Who has a token of their own gives it on the page.
+    The link logs in as the stack's administrator. It is valid once, for a minute, and contains no token; run this
+    command again for another. Users with a token of their own enter it on the page.
     """
     address = console_link(stack.client)
     print(address)
@@ -32,5 +32,5 @@ def console(
 
 
 def _has_display() -> bool:
-    """Whether a browser would be seen; text browsers are not meant."""
+    """Whether there is a graphical browser."""
     return sys.platform == "darwin" or bool(os.environ.get("DISPLAY") or os.environ.get("WAYLAND_DISPLAY"))

@@ -1,4 +1,4 @@
-"""demo: the main job and autoscaling, each told as a story."""
+"""demo: failover and autoscaling, each as a scripted demo."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from services.matrixctl.commands.options import DEFAULT_STATE, State
 
 @command("demo")
 def demo(
-    story: Annotated[Literal["failover", "autoscale"], typer.Argument(help="Which story to tell.")] = "failover",
+    story: Annotated[Literal["failover", "autoscale"], typer.Argument(help="Which demo to run.")] = "failover",
     state: State = DEFAULT_STATE / "demo",
-    keep: Annotated[bool, typer.Option("--keep", help="Leave the stack running at the end.")] = False,
+    keep: Annotated[bool, typer.Option("--keep", help="Leave the stack running.")] = False,
 ) -> None:
-    """A story on a stack of its own, ended with exit code 0 only when every step held.
+    """Run a scripted demo on a stack of its own; exit code 0 only if every step succeeded.
 
-    failover: apply, serve, lose a node, heal, cut cables, scale, delete, nothing left. autoscale: load triples and
-    falls, nodes follow, no request is lost.
+    failover: apply, serve, lose a node, heal, cut cables, scale, delete, leave nothing behind. autoscale: the load
+    triples and falls, nodes follow, no request is lost.
     """
     from services.matrixctl.demo.run import STORIES, run_demo
 

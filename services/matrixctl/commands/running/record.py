@@ -1,4 +1,4 @@
-"""record and replay: what was asked of a stack, asked again."""
+"""record and replay: record the requests to a stack, and repeat them."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ if TYPE_CHECKING:
     from services.recordings.comparison import Difference
     from services.recordings.recording import Recording
 
-group("record", "Write down what users ask of a running stack, to replay it.")
+group("record", "Record what users request from a running stack, for `replay`.")
 
 
 @command("record start")
 def record_start(stack: OnStack) -> None:
-    """Begin to record: a snapshot now, and from it on every request of users to a service or to Kubernetes."""
+    """Start recording: take a snapshot, then record every user request to a service or to Kubernetes."""
     from services.matrixctl.snapshots.recorder import start
 
     taken = start(stack.folder)
-    say(f"recording, after {taken.stopped_wall_s:.2f} s at a standstill; `matrixctl record stop FILE` ends it")
+    say(f"recording (the stack was stopped for {taken.stopped_wall_s:.2f} s); end it with `matrixctl record stop FILE`")
 
 
 @command("record stop")
 def record_stop(
-    stack: OnStack, file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording to write.")]
+    stack: OnStack, file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write the recording to.")]
 ) -> None:
-    """Write the recording: its beginning, what was asked and what happened. Only its owner may read it."""
+    """Stop recording, and write the snapshot, the requests and the events to a file that only its owner may read."""
     from services.matrixctl.snapshots.recorder import stop
 
     target = file.expanduser().absolute()
     if not target.parent.is_dir():
-        raise InvalidField(f"there is no folder {target.parent}", field="FILE")
+        raise InvalidField(f"there is no directory {target.parent}", field="FILE")
     recording = stop(stack.folder, target)
     say(
         f"{file}: {counted(len(recording.actions), 'request')} and {counted(len(recording.events), 'event')} in "
@@ -49,38 +49,41 @@ def record_stop(
 
 @command("replay")
 def replay(
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A recording.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The recording to replay.")],
     state: Annotated[
         Path | None,
-        typer.Option("--state", help="Replay on real processes, in this folder: a new one, or an empty stack's."),
+        typer.Option(
+            "--state", help="Replay on real processes, in this state folder: a new one, or that of an empty stack."
+        ),
     ] = None,
     keep: Annotated[bool, typer.Option("--keep", help="With --state: leave the stack running.")] = False,
 ) -> None:
-    """Ask again what was recorded, in this process and in virtual time, and compare what happens.
+    """Repeat recorded requests, in this process and in virtual time, and compare what happens.
 
-    Exit code 0 where the same happened; 1 with the first difference. A recording of a test in virtual time is compared
-    event by event; one of a running stack by the states of each instance, allocation, slice and deployment.
+    Exit code 0 if the same happened, else 1 with the first difference. A recording of a test in virtual time is
+    compared event by event; one of a running stack by the states of each instance, allocation, slice and deployment.
 
-    With --state it is asked of a stack of real processes, which begins as the recording did, and takes as long as the
-    recording. Always compared by states; ends with the first difference, or where a process ends.
+    With --state the requests go to a stack of real processes, which starts from the recording's snapshot; this takes as
+    long as the recording did. The comparison is always by states; it ends at the first difference or when a process
+    dies.
     """
     from services.recordings.recording import read
 
     if keep and state is None:
-        raise InvalidField("what runs in this process ends with it: add --state", field="--keep")
+        raise InvalidField("a replay in this process leaves no stack to keep; add --state", field="--keep")
     recording = read(file)
     if state is None:
-        build_all()  # the services of the replay are built in this process
+        build_all()  # the replay builds the services in this process
         from services.testing.replaying import replayed
 
         difference, when = replayed(file), ""
     else:
         difference, when = _on_processes(file, state, recording, keep)
     if difference is not None:
-        say(f"[red]another course of events{when}[/]\n{text(difference)}")
+        say(f"[red]the replay differs{when}[/]\n{text(difference)}")
         raise typer.Exit(EXIT_REFUSED)
     exact = recording.about.exact and state is None
-    kind = "the same events, each at the same moment" if exact else "each object in the same states"
+    kind = "the same events, each at the same time" if exact else "each object went through the same states"
     say(
         f"{kind}: {counted(len(recording.actions), 'request')}, {counted(len(recording.events), 'event')}, "
         f"{duration_text(recording.about.length_s)} of emulated time"
@@ -88,7 +91,7 @@ def replay(
 
 
 def _on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> tuple[Difference | None, str]:
-    """The first difference, and when it was seen."""
+    """The first difference, and when it was observed."""
     from services.matrixctl.replays.on_processes import replay
     from services.matrixctl.supervisor.state_folder import Folder
 
@@ -103,5 +106,5 @@ def _on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> 
 
         outcome = replay(file, Folder(state), tell, keep)
     if keep:
-        say(f"the stack runs on; `matrixctl down --state {state}` ends it")
-    return outcome.difference, f", seen after {duration_text(outcome.at_s)}"
+        say(f"the stack keeps running; stop it with `matrixctl down --state {state}`")
+    return outcome.difference, f", observed after {duration_text(outcome.at_s)}"

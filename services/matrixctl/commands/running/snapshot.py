@@ -1,4 +1,4 @@
-"""snapshot, restore, reset: all that a stack knows as one file, and back."""
+"""snapshot, restore, reset: save the state of a stack as one file, and load it again."""
 
 from __future__ import annotations
 
@@ -25,22 +25,25 @@ SHOW = "show"
 @command("snapshot")
 def snapshot(
     stack: OnStack,
-    what: Annotated[str, typer.Argument(metavar="FILE|show", help="The file to write; `show FILE` reads one.")],
+    what: Annotated[
+        str, typer.Argument(metavar="FILE|show", help="File to write; `show FILE` describes an existing one.")
+    ],
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The snapshot to show.")] = None,
     output: Output = Form.TABLE,
 ) -> None:
-    """Write all that the stack knows into one file, or show what such a file holds.
+    """Write the state of the stack into one file, or show the contents of such a file.
 
-    The processes of a running stack stand still meanwhile, for a fraction of a second. The file holds no tokens and no
-    keys, but everything that users have written, Secrets of the Kubernetes API too: only its owner may read it.
+    The processes of a running stack are stopped meanwhile, for a fraction of a second. The file holds no tokens or keys
+    of the stack, but everything that users have written, including Secrets of the Kubernetes API: only its owner may
+    read it.
     """
     if what == SHOW:
         if file is None:
-            raise InvalidField("say which file to show (./show would be a file of that name)", field="FILE")
+            raise InvalidField("name the file to show (to write a file called show, give ./show)", field="FILE")
         _show(file, output)
         return
     if file is not None:
-        raise InvalidField(f"give one file; to read one: matrixctl snapshot show {file}", field="FILE")
+        raise InvalidField(f"give one file; to describe one: matrixctl snapshot show {file}", field="FILE")
     from services.matrixctl.snapshots.snapshot import take
 
     taken = take(stack.folder, Path(what))
@@ -49,7 +52,7 @@ def snapshot(
     databases = counted(len(taken.manifest.databases), "database")
     say(
         f"{what}: {databases}, {size_text(Path(what).expanduser().stat().st_size)}, "
-        f"in {taken.took_wall_s:.1f} s, {taken.stopped_wall_s:.2f} s of them at a standstill"
+        f"in {taken.took_wall_s:.1f} s, {taken.stopped_wall_s:.2f} s of them stopped"
     )
 
 
@@ -68,7 +71,7 @@ def _show(file: Path, output: Form) -> None:
 
 
 def _document(file: Path, manifest: Any) -> dict[str, Any]:
-    """A snapshot for programs; sizes in bytes."""
+    """A snapshot as a document for programs; sizes in bytes."""
     databases = [{"name": name, **entry.model_dump()} for name, entry in manifest.databases.items()]
     return {
         "file": str(file),
@@ -86,14 +89,14 @@ def _document(file: Path, manifest: Any) -> dict[str, Any]:
 @command("restore")
 def restore(
     stack: OnStack,
-    file: Annotated[Path, typer.Argument(metavar="FILE", help="A snapshot.")],
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="The snapshot to restore.")],
     stopped: Annotated[bool, typer.Option("--stopped", help="Leave the stack stopped.")] = False,
-    discard: Annotated[bool, typer.Option("--discard", help="Keep no snapshot of what is replaced.")] = False,
+    discard: Annotated[bool, typer.Option("--discard", help="Keep no snapshot of the replaced state.")] = False,
 ) -> None:
-    """Have the stack in the state folder be as the snapshot says, and start it.
+    """Restore the stack in the state folder from a snapshot, and start it.
 
-    A stack that runs there is stopped first. What was there is kept as `replaced.snapshot` in the state folder. Tokens,
-    keys and kubeconfig of the folder stay; a new folder makes its own.
+    A stack that runs there is stopped first. The replaced state is kept as `replaced.snapshot` in the state folder.
+    Tokens, keys and kubeconfig of the folder stay; a new folder creates its own.
     """
     from services.matrixctl.snapshots.snapshot import REPLACED
     from services.matrixctl.snapshots.snapshot import restore as put_back
@@ -103,7 +106,7 @@ def restore(
     manifest, request = put_back(stack.folder, file, keep=not discard)
     replaced = stack.folder.path / REPLACED
     if replaced.exists() and replaced.stat().st_mtime_ns != before:
-        say(f"what was there is kept in {replaced}")
+        say(f"the replaced state is kept in {replaced}")
     if not stopped:
         _start(stack.folder, request)
     say(f"restored to {timestamp(manifest.emulated_s)} of emulated time, in {time.monotonic() - began:.1f} s")
@@ -112,11 +115,11 @@ def restore(
 @command("reset")
 def reset(
     stack: OnStack,
-    to: Annotated[Path | None, typer.Option("--to", help="A snapshot to begin with instead of nothing.")] = None,
+    to: Annotated[Path | None, typer.Option("--to", help="Snapshot to start from; by default, empty.")] = None,
 ) -> None:
-    """Have the stack forget everything and begin from nothing, or from a snapshot: a clean slate between tests.
+    """Delete the state of the stack and start empty, or from a snapshot, for example between tests.
 
-    Processes, settings, tokens and keys stay as they are; nothing of what was there is kept.
+    Processes, settings, tokens and keys stay as they are; the old state is not kept.
     """
     from services.matrixctl.snapshots import snapshot as snapshots
 
@@ -125,7 +128,7 @@ def reset(
     request = snapshots.reset(stack.folder) if to is None else snapshots.restore(stack.folder, to, keep=False)[1]
     if running:
         _start(stack.folder, request)
-    say(f"reset to {'nothing' if to is None else to} in {time.monotonic() - began:.1f} s")
+    say(f"reset to {'an empty state' if to is None else to} in {time.monotonic() - began:.1f} s")
 
 
 def _start(folder: Folder, request: Request) -> None:

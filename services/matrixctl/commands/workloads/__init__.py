@@ -1,1 +1,1 @@
-"""Commands about instances and what runs on them."""
+"""Commands about instances and the workloads on them."""

@@ -1,4 +1,4 @@
-"""cache: what the caches of a served model hold, where weights are, and a context cache that begins with another's."""
+"""cache: contents of a served model's caches, the location of weights, and warming a context cache from another's."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, in_words, say
 
-group("cache", "Context and model caches of deployments. `describe deployment NAME` shows the memory that they hold.")
+group("cache", "Context and model caches of deployments. `describe deployment NAME` shows their memory.")
 
-Deployment = Annotated[str, typer.Argument(help="Which deployment.", autocompletion=of("deployments"))]
+Deployment = Annotated[str, typer.Argument(help="Name of the deployment.", autocompletion=of("deployments"))]
 
 BLOCKS_AT_ONCE = 8_000
-"""So many blocks make a body well below 1 MiB."""
+"""Blocks per request; the body stays well below 1 MiB."""
 
 
 @command("cache models")
 def cache_models(stack: OfProject, name: Deployment, output: Output = Form.TABLE) -> None:
-    """Say which models the pool keeps, where, and how long each takes to be on the dies of the deployment."""
+    """List the models in the pool, where their weights are, and how long each takes to load onto the dies."""
     view = stack.client.call("infer", "GET", at("deployments", name, "/model-cache"))
     if printed(view, output):
         return
     say(
         f"{view['usedGb']:.0f} of {view['memoryGb']:.0f} GB of memory on {view['nodes']} nodes, "
-        f"{view['ssdUsedGb']:.0f} of {view['ssdGb']:.0f} GB of solid state"
+        f"{view['ssdUsedGb']:.0f} of {view['ssdGb']:.0f} GB of SSD"
     )
     listing("model, served, GB:gb, tier, load s:loadS, switch s:switchS, start s:startS", view["models"])
 
@@ -43,9 +43,9 @@ def cache_models(stack: OfProject, name: Deployment, output: Output = Form.TABLE
 def cache_export(
     stack: OfProject,
     name: Deployment,
-    file: Annotated[Path, typer.Argument(help="Where to write it, as JSON.", dir_okay=False)],
+    file: Annotated[Path, typer.Argument(help="File to write, as JSON.", dir_okay=False)],
 ) -> None:
-    """Write down which blocks a context cache holds, and where; not what is in them."""
+    """Export which blocks a context cache holds and where, without their content."""
     pages = list(_pages(stack, name))
     whole = {
         "model": pages[0]["model"],
@@ -60,10 +60,10 @@ def cache_export(
 def cache_warm(
     stack: OfProject,
     name: Deployment,
-    file: Annotated[Path, typer.Argument(help="What `cache export` wrote.", dir_okay=False)],
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only say what would be taken.")] = False,
+    file: Annotated[Path, typer.Argument(help="A file written by `cache export`.", dir_okay=False)],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be loaded.")] = False,
 ) -> None:
-    """Have a context cache begin with blocks that another one held, as far as they lie on nodes that cache here."""
+    """Warm a context cache with the blocks of another, as far as they are on nodes that cache for this deployment."""
     whole = _read(file)
     blocks, sums = whole["blocks"], dict.fromkeys(("taken", "known", "elsewhere", "noRoom"), 0)
     params = {"validateOnly": "true"} if dry_run else {}
@@ -71,10 +71,10 @@ def cache_warm(
         body = {**whole, "blocks": blocks[first : first + BLOCKS_AT_ONCE]}
         view = stack.client.call("infer", "POST", at("deployments", name, ":warm"), params=params, body=body)
         sums = {what: count + view[what] for what, count in sums.items()}
-    would = "would begin" if dry_run else "begins"
+    would = "would start" if dry_run else "starts"
     say(
-        f"{name} {would} with {sums['taken']} of {len(blocks)} blocks; {sums['known']} were there, "
-        f"{sums['elsewhere']} lie on other nodes, for {sums['noRoom']} there is no room"
+        f"{name} {would} with {sums['taken']} of {len(blocks)} blocks; {sums['known']} were already there, "
+        f"{sums['elsewhere']} are on other nodes, {sums['noRoom']} do not fit"
     )
 
 
@@ -92,9 +92,11 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         whole = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as wrong:
-        raise InvalidField(f"{file} is no export of a context cache: {in_words(wrong)}", field="FILE") from wrong
+        raise InvalidField(f"{file} is not an export of a context cache: {in_words(wrong)}", field="FILE") from wrong
     if not isinstance(whole, dict) or not {"model", "blockTokens", "blocks"} <= whole.keys():
-        raise InvalidField(f"{file} is no export of a context cache: it needs model, blockTokens, blocks", field="FILE")
+        raise InvalidField(
+            f"{file} is not an export of a context cache: it needs model, blockTokens, blocks", field="FILE"
+        )
     if not isinstance(whole["blocks"], list):
-        raise InvalidField(f"{file}: blocks is no list", field="FILE")
+        raise InvalidField(f"{file}: blocks is not a list", field="FILE")
     return {each: whole[each] for each in ("model", "blockTokens", "blocks")}

@@ -1,4 +1,4 @@
-"""instance, operation: what instances are asked beyond apply and delete; long work of all services, and its drains."""
+"""instance, operation: verbs on instances beyond apply and delete; operations of all services, and draining them."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ from services.matrixctl.commands.options import Lease, OfProject, OnStack, lasti
 from services.matrixctl.output.resource_kinds import noun_of
 from services.matrixctl.output.screen import say
 
-group("instance", "Instances beyond apply and delete. `get instances` shows all.")
+group("instance", "Verbs on instances beyond apply and delete. `get instances` lists all.")
 group(
     "operation",
-    "Long work on instances, drains of the fabric, defragmentations and their moves. `get operations` shows all, "
-    "`describe operation NAME` its steps.",
+    "Long-running operations: on instances, drains of the fabric, defragmentations and their moves. `get operations` "
+    "lists all, `describe operation NAME` shows the steps of one.",
 )
 
-Instance = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("instances"))]
-Operation = Annotated[str, typer.Argument(help="Which one.", autocompletion=of("operations"))]
-Service = Annotated[str | None, typer.Option("--service", help="Only of this one: compute, link or resource.")]
-DrainName = Annotated[str, typer.Argument(help="What the drain is called.", autocompletion=of("workflow-drains"))]
+Instance = Annotated[str, typer.Argument(help="Name of the instance.", autocompletion=of("instances"))]
+Operation = Annotated[str, typer.Argument(help="Name of the operation.", autocompletion=of("operations"))]
+Service = Annotated[str | None, typer.Option("--service", help="Only of this service: compute, link or resource.")]
+DrainName = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of("workflow-drains"))]
 POWERS = {"stop": "Off", "start": "On"}
-"""What a CloudMatrixInstance says of an instance that is asked for that."""
+"""The `power` that a CloudMatrixInstance has to set for each verb."""
 
 
 @command("instance renew")
 def instance_renew(stack: OfProject, name: Instance, lease: Lease) -> None:
-    """Let its lease start again; without it the instance is deleted when that ends."""
+    """Restart an instance's lease; the instance is deleted when the lease expires."""
     body = {"leaseS": lasting_s(lease, "--lease")}
     view = stack.client.call("compute", "POST", at("instances", name, ":renew"), body=body)
     say(f"{name} is held until {view['expiresAt']}")
@@ -41,9 +41,9 @@ def instance_renew(stack: OfProject, name: Instance, lease: Lease) -> None:
 
 @command("instance stop")
 def instance_stop(stack: OfProject, name: Instance) -> None:
-    """Switch its nodes off and keep them, with what links promise it; `instance start` has them back within a boot.
+    """Power an instance's nodes off, keeping them and their guaranteed bandwidth; `instance start` boots them again.
 
-    Of an instance that a CloudMatrixInstance describes, the resource says whether it is on:
+    If a CloudMatrixInstance owns the instance, set its power there instead:
     `kubectl patch cmi NAME --type merge -p '{"spec": {"power": "Off"}}'`.
     """
     _instance_verb(stack, name, "stop")
@@ -51,27 +51,27 @@ def instance_stop(stack: OfProject, name: Instance) -> None:
 
 @command("instance start")
 def instance_start(stack: OfProject, name: Instance) -> None:
-    """Switch the nodes of a stopped instance on again; what broke meanwhile is replaced."""
+    """Power the nodes of a stopped instance on; nodes that broke meanwhile are replaced."""
     _instance_verb(stack, name, "start")
 
 
 @command("instance restart")
 def instance_restart(stack: OfProject, name: Instance) -> None:
-    """Switch its nodes off and on again. Only for one that is Active."""
+    """Power-cycle the nodes of an instance, which must be Active."""
     _instance_verb(stack, name, "restart")
 
 
 def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
     view = stack.client.call("compute", "POST", at("instances", name, f":{verb}"))
-    follow = f"; `matrixctl get operations {view['operation']} --watch` follows it" if view.get("operation") else ""
+    follow = f"; follow it with `matrixctl get operations {view['operation']} --watch`" if view.get("operation") else ""
     say(f"{name} is {view['state']}{follow}")
     if verb in POWERS:
         patch = f" --type merge -p '{json.dumps({'spec': {'power': POWERS[verb]}})}'"
-        warn_of_owner(view, "says whether it is on; change that", "patch", patch)
+        warn_of_owner(view, "controls its power; change that instead", "patch", patch)
 
 
 def warn_of_owner(view: dict[str, Any], what: str, verb: str, more: str = "") -> None:
-    """Where an instance is what a CloudMatrixInstance asks for: what that does, and which command of kubectl helps."""
+    """If a CloudMatrixInstance owns the instance, warn what it will do, with the kubectl command to use instead."""
     from matrixcontainer.operator.decision import SOURCE_LABEL
 
     if namespace := (view.get("labels") or {}).get(SOURCE_LABEL):
@@ -81,33 +81,35 @@ def warn_of_owner(view: dict[str, Any], what: str, verb: str, more: str = "") ->
 
 @command("instance retry")
 def instance_retry(stack: OfProject, name: Instance) -> None:
-    """Try now what was refused, instead of when its time comes; also one that has Failed."""
+    """Retry now what was refused, without waiting for the next automatic attempt; also for a Failed instance."""
     view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
     say(f"{name} is {view['state']}")
 
 
 @command("operation cancel")
 def operation_cancel(stack: OfProject, name: Operation) -> None:
-    """Undo what it did so far, and leave everything as it was; refused once it is past the step that commits it."""
+    """Cancel an operation and undo what it has done; refused once it is past its commit step."""
     view = _asked(stack, name, "cancel")
     say(f"{name} is {view['state']}: {view['message']}")
 
 
 @command("operation resume")
 def operation_resume(stack: OfProject, name: Operation) -> None:
-    """Have one that is stuck tried again. `describe operation NAME` shows its steps and what each said last."""
+    """Resume a stuck operation. `describe operation NAME` shows its steps and the last message of each."""
     view = _asked(stack, name, "resume")
     say(f"{name} is {view['state']} at {view['step']}")
 
 
 @command("operation abandon")
 def operation_abandon(
-    stack: OfProject, name: Operation, reason: Annotated[str, typer.Option("--reason", help="Why; kept with it.")]
+    stack: OfProject,
+    name: Operation,
+    reason: Annotated[str, typer.Option("--reason", help="Reason; kept with the operation.")],
 ) -> None:
-    """Give one up where it stands, without undoing what it did; for one that will never succeed, nor be undone.
+    """Abandon an operation where it stands, without undoing anything; for one that can neither succeed nor be undone.
 
-    `operation cancel` undoes, and is the better way where it is not refused. What is not so afterwards, the conditions
-    of an instance say; `instance retry`, another shape or its deletion puts it right.
+    Prefer `operation cancel`, which undoes, unless it is refused. The instance's conditions show what is wrong
+    afterwards; `instance retry`, another shape, or deletion fixes it.
     """
     view = _asked(stack, name, "abandon", {"reason": reason})
     say(f"{name} is {view['state']}: {view['message']}")
@@ -123,15 +125,15 @@ def operation_drain(
     stack: OnStack,
     name: DrainName,
     service: Service = None,
-    reason: Annotated[str, typer.Option(help="Why; it is shown with the drain.")] = "",
+    reason: Annotated[str, typer.Option(help="Reason; shown with the drain.")] = "",
     grace_s: Annotated[
-        float, typer.Option("--grace", min=0, help="Emulated seconds until what still runs stops at a safe point.")
+        float, typer.Option("--grace", min=0, help="Emulated seconds until running operations stop at a safe point.")
     ] = 600.0,
 ) -> None:
-    """Have operations come to rest, before an upgrade: none begins, what is under way ends or stops at a safe point.
+    """Drain operations before an upgrade: none starts, running ones finish or stop at a safe point.
 
-    `get workflow-drains` shows how many are left; once all are Drained, nothing changes any more. What is asked for
-    meanwhile is accepted and begins after `operation undrain`.
+    `get workflow-drains` shows how many are left; once all are Drained, nothing changes any more. New requests are
+    accepted meanwhile and start after `operation undrain`.
     """
     for each in _services(stack, service):
         body = {"reason": reason, "graceSeconds": grace_s}
@@ -141,7 +143,7 @@ def operation_drain(
 
 @command("operation undrain")
 def operation_undrain(stack: OnStack, name: DrainName, service: Service = None) -> None:
-    """End a drain: what rests continues where it was, and what waited begins."""
+    """End a drain: stopped operations continue where they were, and waiting ones start."""
     for each in _services(stack, service):
         stack.client.call(each, "DELETE", at("workflow-drains", name))
         say(f"{each}: {name} is gone")

@@ -1,4 +1,4 @@
-"""traffic: load on the emulated ports, as a workload would put it there."""
+"""traffic: offer load on the emulated ports, like a workload."""
 
 from __future__ import annotations
 
@@ -12,29 +12,29 @@ from services.matrixctl.commands.options import OfProject, Output, printed
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, say
 
-group("traffic", "Load on the emulated ports: what workloads send.")
+group("traffic", "Load on the emulated ports, as workloads send it.")
 
 
 @command("traffic put")
 def traffic_put(
     stack: OfProject,
-    name: Annotated[str, typer.Argument(help="A name for this load.")],
-    gbps: Annotated[float, typer.Option(help="GB/s that every NPU of every member offers.")],
-    slice: Annotated[str | None, typer.Option(help="The slice it goes over.")] = None,
-    instance: Annotated[str | None, typer.Option(help="Or the instance, on a plane.")] = None,
+    name: Annotated[str, typer.Argument(help="Name of the load.")],
+    gbps: Annotated[float, typer.Option(help="GB/s offered by every NPU of every member.")],
+    slice: Annotated[str | None, typer.Option(help="Slice to send on.")] = None,
+    instance: Annotated[str | None, typer.Option(help="Or an instance, with --plane.")] = None,
     plane: Annotated[str, typer.Option(help="ub, rdma or vpc, with --instance.")] = "ub",
     pattern: Annotated[str, typer.Option(help="all-to-all, permutation, ring, incast or pull.")] = "all-to-all",
-    target: Annotated[str | None, typer.Option(help="The node that an incast goes to.")] = None,
-    targets: Annotated[list[str] | None, typer.Option("--to", help="A node that a pull goes to; repeat it.")] = None,
+    target: Annotated[str | None, typer.Option(help="Destination node of an incast.")] = None,
+    targets: Annotated[list[str] | None, typer.Option("--to", help="Destination node of a pull; repeatable.")] = None,
 ) -> None:
-    """Put a load on the members of a slice, or change it."""
+    """Offer a load on the members of a slice, or change it."""
     body: dict[str, Any] = {"gbpsPerNpu": gbps, "pattern": pattern, "plane": plane}
     body |= {key: value for key, value in (("slice", slice), ("instance", instance), ("target", target)) if value}
     body |= {"targets": targets} if targets else {}
     view = stack.client.call("agents", "PUT", at("traffic", name), body=body)
     if not view["members"]:
         of = f"instance {instance!r} on {plane}" if instance else f"slice {slice!r}"
-        return say(f"no member of {of} can send yet; the load begins when one can (`matrixctl get slices`)")
+        return say(f"no member of {of} can send yet; the load starts when one can (`matrixctl get slices`)")
     say(
         f"{view['members']} members offer {view['offeredGbps']:,.0f} GB/s; {view['sentGbps']:,.0f} get through"
         + (f", {view['droppedGbps']:,.1f} are dropped" if view["droppedGbps"] else "")
@@ -43,7 +43,7 @@ def traffic_put(
 
 @command("traffic list")
 def traffic_list(stack: OfProject, output: Output = Form.TABLE) -> None:
-    """The loads there are, and what of each gets through."""
+    """List the loads, and how much of each gets through."""
     items = stack.client.list("agents", "/v1/traffic")
     if printed({"items": items}, output):
         return
@@ -54,7 +54,7 @@ def traffic_list(stack: OfProject, output: Output = Form.TABLE) -> None:
 
 
 @command("traffic remove")
-def traffic_remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Which one.")]) -> None:
-    """Take a load away."""
+def traffic_remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Name of the load.")]) -> None:
+    """Remove a load."""
     stack.client.call("agents", "DELETE", at("traffic", name))
     say(f"load {name} removed")

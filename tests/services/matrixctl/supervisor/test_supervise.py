@@ -336,7 +336,7 @@ def test_who_waits_for_a_stack_that_is_taken_down_is_told_so(bench: Bench, monke
     waiting = until_ready(bench.folder, supervisor, 60.0)
     next(waiting)
     halt(bench.folder)
-    with pytest.raises(NotRunning, match="was taken down while it started"):
+    with pytest.raises(NotRunning, match="was stopped while it started"):
         list(waiting)
 
 

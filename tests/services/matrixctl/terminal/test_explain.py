@@ -77,8 +77,8 @@ def test_a_field_is_reached_by_its_path_and_a_wrong_one_is_named(capsys: pytest.
 def test_a_reason_says_what_it_means_and_what_to_do_then(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ran(capsys, "explain", "insufficientcapacity")
     assert code == 0
-    assert "it does not fit; `blocking` says what stands in the way" in out
-    assert "what to do: `matrixctl plan` shows the smallest change" in out
+    assert "it does not fit; `blocking` says what is in the way" in out
+    assert "what to do: see the smallest change that would make it fit with `matrixctl plan`" in out
 
 
 def test_a_word_that_is_reason_condition_and_state_says_all_three(capsys: pytest.CaptureFixture[str]) -> None:

@@ -73,7 +73,7 @@ def test_no_character_of_a_name_ends_it(
 def test_an_injected_fault_is_named_as_it_was_made(ctl: Callable[..., tuple[int, str, str]], asked: list[str]) -> None:
     code, out, _ = ctl("fault", "inject", "node-down", "sn0-c00-n0", "--name", "p/a")
     assert (code, asked) == (0, ["PUT /v1/faults/a?project=p"])
-    assert out.startswith("fault a injected; `matrixctl fault clear a`")
+    assert out.startswith("fault a injected; clear it with `matrixctl fault clear a`")
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,5 @@
-"""`--topology` of `matrixctl up`, and `matrixctl topology list|show`: machines by name, by a file with numbers, as drawn."""
+"""`--topology` of `matrixctl up`, and `matrixctl topology list|show`: machines by name, by a file with numbers, as
+drawn."""
 
 from __future__ import annotations
 
@@ -58,13 +59,15 @@ def test_a_state_has_a_copy_of_its_machine(numbers, tmp_path):
     assert settings_of("link", located(stack.topology, folder)) == {"SPEC": str(folder.path / "machine.yaml")}
     assert checked(str(numbers), folder) == "", "it is the one that it has"
     numbers.write_text(numbers.read_text() + "# of today")
-    with pytest.raises(Conflict, match=r"this state has supernodes of machine\.yaml; take another --state for .*mine"):
+    with pytest.raises(
+        Conflict, match=r"this state folder has supernodes of machine\.yaml; use another --state for .*mine"
+    ):
         checked(str(numbers), folder)
     numbers.unlink()
     assert checked("", folder) == ""
     assert "model: Mine" in Path(located(stack.topology, folder)).read_text()
     (folder.path / "machine.yaml").unlink()
-    with pytest.raises(Conflict, match=r"the file with this state's machine, machine\.yaml, is gone"):
+    with pytest.raises(Conflict, match=r"the file with this stack's machine, machine\.yaml, is missing"):
         checked("", folder)
 
 
@@ -79,7 +82,7 @@ def test_a_state_of_an_earlier_version_has_its_users_file_until_it_is_started(nu
 
 def test_what_is_no_machine_is_refused_before_anything_starts(numbers, tmp_path):
     new = Folder(tmp_path / "new")
-    with pytest.raises(InvalidField, match="there are atlas-800i-a2, atlas-950, cloudmatrix384") as refused:
+    with pytest.raises(InvalidField, match="the machines are atlas-800i-a2, atlas-950, cloudmatrix384") as refused:
         checked("abacus", new)
     assert refused.value.field == "--topology"
     document = yaml.safe_load(numbers.read_text())
@@ -90,7 +93,7 @@ def test_what_is_no_machine_is_refused_before_anything_starts(numbers, tmp_path)
     assert wrong.value.field.startswith("node.")
     published = begun(Folder(tmp_path / "published"), "")
     assert checked("cloudmatrix384", published) == ""
-    with pytest.raises(Conflict, match="this state has supernodes of cloudmatrix384; take another --state"):
+    with pytest.raises(Conflict, match="this state folder has supernodes of cloudmatrix384; use another --state"):
         checked("atlas-950", published)
 
 
