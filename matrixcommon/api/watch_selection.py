@@ -4,7 +4,7 @@ As of Kubernetes' selectors: a resource that no longer matches is DELETED for th
 that comes to match is ADDED. That takes knowing which resources the reader has. One who began with the present state
 has what was sent; one who resumes at a number has what matched then. Where that number is not far back, most of it is
 unchanged and still known; of what changed before the watch was resumed it is not, and the reader is told rather too
-often than too seldom that it has gone (docs/decisions/0968-a-filtered-watch-says-what-leaves-it.md).
+often than too seldom that it has gone (docs/decisions/0968-a-filtered-watch-reports-what-leaves-its-selection.md).
 """
 
 from __future__ import annotations

@@ -7,7 +7,8 @@ Journal and row can not disagree, because nobody writes the journal by hand.
 
 Transactions are short and synchronous on purpose: load, decide and save happen without another request in between, so
 a decision is always made on what it changes (docs/decisions/0003-synchronous-stores.md). Verbs that wait at the same
-moment are decided one after the other and committed together (`groups`, docs/decisions/0217-verbs-commit-in-groups.md).
+moment are decided one after the other and committed together
+(`groups`, docs/decisions/0217-concurrent-verbs-share-one-commit.md).
 """
 
 from __future__ import annotations
