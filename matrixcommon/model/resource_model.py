@@ -44,7 +44,7 @@ _PROSE = frozenset({"description", "examples"})
 
 
 def _bare(part: Any) -> Any:
-    """A part of a JSON schema without descriptions and examples. Values (`default`, `enum`, `const`) stay as they are."""
+    """A part of a JSON schema without descriptions and examples. `default`, `enum` and `const` stay as they are."""
     if isinstance(part, list):
         return [_bare(each) for each in part]
     if not isinstance(part, dict):
