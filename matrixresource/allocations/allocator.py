@@ -170,8 +170,7 @@ class Allocator:
 
     @decision
     def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
-        """Turn successors into members and release the nodes they replace, all at once. Raises Conflict before all are
-        ready.
+        """Turn successors into members and release the nodes they replace, all at once. Conflict until all are ready.
 
         Repeated, it changes nothing, since no successor is left.
         """

@@ -97,7 +97,7 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
     limits, used = QuotaRequest.from_stored(row.limits), used_by(session, request.project)
     of_node = npus_of_node(session)
     before = dict.fromkeys(COUNTED, 0.0) if allocation is None else _allocated(allocation, of_node)
-    moved = _held_in_reservation(session, request, of_node)
+    moved = _already_reserved(session, request, of_node)
     blocking, sentences = list[dict[str, Any]](), list[str]()
     for counted, amount in requested_usage(request, of_node).items():
         counted_already = before[counted] + min(moved[counted], amount)
@@ -121,7 +121,7 @@ def check(session: Session, request: AllocationRequest, allocation: AllocationRo
         )
 
 
-def _held_in_reservation(session: Session, request: AllocationRequest, of_node: int) -> Amounts:
+def _already_reserved(session: Session, request: AllocationRequest, of_node: int) -> Amounts:
     """What the project already holds in the reservation that the request draws on; only the rest is new."""
     allocation = session.get(AllocationRow, request.reservation) if request.reservation is not None else None
     own = allocation is not None and allocation.project == request.project

@@ -122,7 +122,7 @@ async def test_retiring_a_node_that_somebody_has_takes_force_and_is_a_loss(tmp_p
         await stack.apply("one", 2)
         node = await member(stack, "one")
         refused = await ask(stack, node, "retire", 409)
-        assert "replaced as a lost node" in refused["detail"]
+        assert "replaces it as a lost node" in refused["detail"]
         assert refused["blocking"] == [{"domain": node, "allocations": ["one"]}]
         capacity = (await stack.get("resource", "/v1/capacity")).json()["nodesUp"]
         retired = await ask(stack, node, "retire", force=True)

@@ -93,7 +93,7 @@ def test_a_node_is_taken_out_and_had_back_on_the_command_line(
     here.post("/v1/node-reports", json={"reports": [report | {"sequence": 2, "generation": 2}]})
     assert here.put("/v1/allocations/a", json={"nodes": 1}).status_code == 200
     code, text = ctl(capsys, "node retire sn0-c03-n2")
-    assert (code, "replaced as a lost node" in text) == (1, True), "the refusal says what force risks"
+    assert (code, "replaces it as a lost node" in text) == (1, True), "the refusal says what force risks"
     assert ctl(capsys, "node retire sn0-c03-n2 --force") == (
         0,
         "sn0-c03-n2 is Retired: anyone asked to retire; forced: its holder lost it\n",
