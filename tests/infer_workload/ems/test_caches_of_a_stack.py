@@ -67,14 +67,14 @@ async def test_a_deployment_begins_with_the_blocks_of_the_one_before(tmp_path: P
         await serve(stack, "after", cacheGbPerNode=64)
         whole = f"{len(blocks)} of {len(blocks)} blocks"
         code, out, _ = await ran_beside(capsys, f"cache warm after {file} --dry-run")
-        assert (code, f"after would begin with {whole}" in out) == (0, True)
+        assert (code, f"after would start with {whole}" in out) == (0, True)
         assert json.loads((await ran_beside(capsys, "get deployment after -o json"))[1])["name"] == "after"
         current = (await stack.get("infer", "/v1/deployments/after/context-cache")).json()
         assert current["blocks"] == [], "nothing is taken that is only asked about"
         code, out, _ = await ran_beside(capsys, f"cache warm after {file}")
-        assert (code, f"after begins with {whole}; 0 were there" in out) == (0, True)
+        assert (code, f"after starts with {whole}; 0 were already there" in out) == (0, True)
         _, out, _ = await ran_beside(capsys, f"cache warm after {file}")
-        assert f"begins with 0 of {len(blocks)} blocks; {len(blocks)} were there" in out
+        assert f"starts with 0 of {len(blocks)} blocks; {len(blocks)} were already there" in out
         assert await cached_tokens(stack, "after") >= 512 * len(blocks) // 2
 
         for line, code, says in (

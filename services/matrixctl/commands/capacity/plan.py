@@ -13,7 +13,7 @@ from matrixcommon.model.quantities import counted
 from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.options import Lease, OfProject, Output, lasting_s, printed
+from services.matrixctl.commands.options import OfProject, Output, lasting_s, printed
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
 
@@ -30,7 +30,10 @@ def plan(
     preempt: Annotated[
         bool, typer.Option("--preempt", help="Allow it to preempt allocations of lower priority.")
     ] = False,
-    lease: Lease | None = None,
+    lease: Annotated[
+        str | None,
+        typer.Option(help="Lease to plan with, emulated: 90s, 20m, 4h, 2d; a plain number is seconds."),
+    ] = None,
     topology_version: Annotated[
         str, typer.Option(help="Plan on this topology version; refused if it is not current.")
     ] = "",

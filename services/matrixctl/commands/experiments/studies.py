@@ -40,9 +40,9 @@ def sweep(
         typer.Option(help="A parameter and its values: nodes=8,16,32 or rate=2:10:2. Repeatable."),
     ] = None,
     workers: Annotated[
-        int,
+        int | None,
         typer.Option(min=1, max=256, help="Number of processes, also for a local Ray cluster (default: one per core)."),
-    ] = (os.cpu_count() or 1),
+    ] = None,
     ray: Annotated[
         str | None, typer.Option(help="Run on a Ray cluster instead: HOST:PORT, ray://HOST:PORT, auto, or local.")
     ] = None,
@@ -60,7 +60,8 @@ def sweep(
     axes = [sweeps.axis(text) for text in over or ()]
     points = sweeps.points_of(options.given(), axes)
     keeping.check(html, csv)
-    runner = sweeps.here(workers) if ray is None else on_ray(ray, workers)
+    processes = workers or os.cpu_count() or 1
+    runner = sweeps.here(processes) if ray is None else on_ray(ray, processes)
     with refusals(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
     made = made_by("sweep", options.trial(), *[f"--over={text}" for text in over or ()])

@@ -75,6 +75,18 @@ def test_every_command_has_an_example_that_is_understood(path: str) -> None:
         assert understood(shlex.split(typed)) in (ALL[path], *getattr(ALL[path], "commands", {}).values())
 
 
+@pytest.mark.parametrize("path", ALL)
+def test_every_option_has_help(path: str) -> None:
+    """An `Annotated` type inside a union loses its help."""
+    assert not [each.name for each in ALL[path].params if each.name != "help" and not getattr(each, "help", None)]
+
+
+@pytest.mark.parametrize("path", ["sweep", "experiment sweep"])
+def test_no_default_depends_on_the_machine(path: str) -> None:
+    """docs/reference/matrixctl.md has the defaults, and is the same on machines with more cores."""
+    assert {each.name: each.default for each in ALL[path].params}["workers"] is None
+
+
 def test_no_example_is_of_a_command_that_is_gone() -> None:
     assert set(EXAMPLES) <= set(ALL)
 
