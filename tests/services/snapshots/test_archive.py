@@ -111,7 +111,7 @@ def test_whatever_byte_is_another_the_file_is_refused_or_whole(tmp_path: Path) -
         ({"emulated_s": 1e18}, "emulated_s: Input should be less than or equal to"),
         ({"taken_wall_s": float("inf")}, "taken_wall_s: Input should be a finite number"),
         ({"processes": ["resource", "oracle"]}, "unknown process 'oracle'"),
-        ({"databases": {"../elsewhere": {"revision": "", "bytes": 0, "sha256": ""}}}, "no process '../elsewhere'"),
+        ({"databases": {"../elsewhere": {"revision": "", "bytes": 0, "sha256": ""}}}, "unknown process '../elsewhere'"),
         ({"topology": "cray-1"}, "its machine cannot be built: 'cray-1' is neither a file nor a machine"),
     ],
 )
