@@ -1,9 +1,9 @@
-"""Recovery on the wall's clock: real processes at time scale 1, the fastest settings, stages that take no time.
+"""Recovery in wall time: real processes at time scale 1, with the fastest settings and stages that take no time.
 
-MatrixResource, MatrixLink, the agents of one supernode and two MatrixComputes on PostgreSQL (one alone on SQLite where
-there is none). Agents report every 0.1 s and are lost after two leases of 0.3 s. Hardware is struck over the agents'
-own API; what follows is read as any client reads it: when a node was found is when a watch of MatrixResource's nodes
-shows it, the parts of a repair are the operation's.
+Runs MatrixResource, MatrixLink, the agents of one supernode and two MatrixComputes on PostgreSQL (one MatrixCompute on
+SQLite if PostgreSQL is not available). Agents report every 0.1 s and are lost after two leases of 0.3 s. Faults are
+injected through the agents' own API, and their effects are read as by any client: a node is detected when a watch of
+MatrixResource's nodes shows it as lost; the parts of a repair come from the operation.
 """
 
 from __future__ import annotations
