@@ -143,22 +143,22 @@ class Fabric:
         return Fabric(self.generation, ports, self.latency_us, contention, self.needed)
 
     @property
-    def everybody(self) -> set[str]:
+    def all_nodes(self) -> set[str]:
         """Every node with a port on any plane."""
         return {node for by_node in self.ports.values() for node in by_node}
 
     def same_as(self, other: Fabric) -> bool:
         """Whether both views have the same generation and the same nodes."""
-        return (self.generation, self.everybody) == (other.generation, other.everybody)
+        return (self.generation, self.all_nodes) == (other.generation, other.all_nodes)
 
     def leaving_out(self, nodes: Iterable[str]) -> Fabric:
         """Return the view without those nodes, at the same generation."""
-        unused = self.everybody.intersection(nodes)
-        return self.only(self.everybody - unused) if unused else self
+        unused = self.all_nodes.intersection(nodes)
+        return self.only(self.all_nodes - unused) if unused else self
 
     def without(self, nodes: Iterable[str]) -> Fabric:
         """Return the view of the next generation, in which those nodes are gone."""
-        fabric = self.only(self.everybody.difference(nodes))
+        fabric = self.only(self.all_nodes.difference(nodes))
         fabric.generation = self.generation + 1
         return fabric
 
