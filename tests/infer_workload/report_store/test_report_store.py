@@ -125,7 +125,7 @@ def test_a_project_keeps_so_many_reports_and_bytes_and_others_have_their_own(fre
     with pytest.raises(QuotaExceeded, match=r"has 2 reports.*report delete NAME --project red"):
         store.ensure("red/c", asked, "somebody")
     store.ensure("red/b", large, "somebody")
-    with pytest.raises(QuotaExceeded, match="of at most 3,000"):
+    with pytest.raises(QuotaExceeded, match="more than the maximum of 3,000"):
         store.ensure("red/a", large, "somebody")
     assert store.content("red/a").document == RUN, "a refusal leaves what was kept"
     store.ensure("blue/c", asked, "somebody")
