@@ -1,6 +1,7 @@
-"""Each figure we publish: one module, its method, its goal or its peer.
+"""The published figures: a module for each topic, with its method and its goal or comparison.
 
-A module here has `measure() -> Iterable[Figure]`; `python -m benchmarks [name ...]` runs them and prints one line each.
+A module has `measure() -> Iterable[Figure]`; `python -m benchmarks [name ...]` runs modules and prints a line per
+figure.
 """
 
 from __future__ import annotations
@@ -10,8 +11,8 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class Figure:
-    """One measured figure. `goal_most` is the most it may be, `goal_least` the least (None: no goal); `method` says how
-    it was taken."""
+    """One measured figure. `goal_most` and `goal_least` are its upper and lower goals (None: no goal); `method`
+    describes the measurement."""
 
     name: str
     value: float

@@ -12,7 +12,7 @@ import benchmarks
 
 
 def known() -> list[str]:
-    """Modules with a `measure`, by name; the others serve them, or are programs of their own. Nothing is imported."""
+    """Return the names of modules with a `measure`, without importing them. Other modules are helpers or programs."""
     found = []
     for module in pkgutil.iter_modules(benchmarks.__path__):
         place = Path(benchmarks.__path__[0]) / module.name

@@ -1,10 +1,10 @@
-"""How long the allocator takes to choose and commit, at three sizes, beside best fit over a graph and over arrays.
+"""Time for the allocator to choose and commit, at three sizes, compared with best fit over a graph and over arrays.
 
-Baselines, in the same run, choose one node with four free NPUs and do not commit. Over a NetworkX graph: best fit over
-the attributes of its nodes as it is usually written (`min` over `graph.nodes[node]`), and the leanest loop that does
-the same (`graph.nodes(data=...)`); the data set's own figures for it are 23, 525 and 24,222 us. Over NumPy arrays:
-best fit in one expression. A ratio is the baseline's median through the median decision of ours, which commits and is
-a gang every second time. Times are of this process; the method says whether the allocator is compiled in it.
+The baselines, in the same run, choose one node with four free NPUs and do not commit. Over a NetworkX graph: best fit
+over its nodes' attributes as it is usually written (`min` over `graph.nodes[node]`), and the fastest loop that does the
+same (`graph.nodes(data=...)`); the data set's own figures for it are 23, 525 and 24,222 us. Over NumPy arrays: best fit
+in one expression. A ratio is the baseline's median divided by our median decision, which commits, and every second one
+of which is for a gang. Times are of this process; the method states whether the allocator is compiled in it.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def measure() -> Iterator[Figure]:
 
 
 def by_graph(shape: ClusterShape) -> tuple[float, float]:
-    """Microseconds of best fit over a graph's nodes: as usually written, and as lean as can be."""
+    """Return the microseconds of best fit over a graph's nodes: as usually written, and as the fastest loop."""
     chance = random.Random(7)
     graph = networkx.Graph()
     for node in range(shape.all_nodes):
@@ -89,7 +89,7 @@ def by_graph(shape: ClusterShape) -> tuple[float, float]:
 
 
 def by_arrays(shape: ClusterShape) -> float:
-    """The same over an array."""
+    """Return the microseconds of best fit over an array."""
     free = numpy.random.default_rng(7).integers(0, 9, shape.all_nodes)
     return _median_us(lambda: int(numpy.argmin(numpy.where(free >= 4, free, 99))))
 

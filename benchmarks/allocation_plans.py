@@ -1,8 +1,8 @@
-"""How long the answer takes why a request does not fit, what would help, and when it will, at three sizes.
+"""Time to explain why a request does not fit, what would make it fit, and when it will fit, at three sizes.
 
-Machines are full to the brim; the requests are those of the seeded mix that are refused there, some with rules
-(spread, apart, spares, gangs of parts). Every answer has the domains in the way, the smallest change of every kind that
-was found, and the earliest start; at 48 nodes also moves for gangs up to a cabinet.
+The machines are full; the requests are those of the seeded mix that are refused there, some with rules (spread, apart,
+spares, gangs of parts). Every answer contains the blocking domains, the smallest change found of every kind, and the
+earliest start; at 48 nodes also moves for gangs of up to a cabinet.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def measure() -> Iterator[Figure]:
 
 
 def answered(ledger: Ledger, now: float, count: int) -> tuple[list[float], float]:
-    """(milliseconds of each answer in order, the share of releases that are proven the cheapest)."""
+    """Return (sorted milliseconds of each answer, the share of proposed releases that are proven the cheapest)."""
     chance = random.Random(11)
     took, proven = list[float](), list[bool]()
     refused = refusals(ledger, chance, now)
@@ -57,7 +57,7 @@ def answered(ledger: Ledger, now: float, count: int) -> tuple[list[float], float
 
 
 def brim(ledger: Ledger, now: float) -> None:
-    """More requests, until as many in a row are refused as a machine that is full refuses."""
+    """Fill the machine with requests until `IN_A_ROW` in a row are refused."""
     chance = random.Random(5)
     refused = number = 0
     while refused < IN_A_ROW:
@@ -67,7 +67,7 @@ def brim(ledger: Ledger, now: float) -> None:
 
 
 def refusals(ledger: Ledger, chance: random.Random, now: float) -> Iterator[PlacementRequest]:
-    """Requests that would fit on an empty machine and do not fit now."""
+    """Yield requests that would fit on an empty machine but do not fit now."""
     names = sorted(ledger.allocations)
     while True:
         request = with_rules(chance, request_of(chance, ledger.shape, now)[0], names)

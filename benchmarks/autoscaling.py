@@ -1,21 +1,22 @@
-"""Autoscaling judged in simulation: our policy, peers' formulas and a plan that knows the trace, open loop.
+"""Autoscaling policies compared in simulation, open loop: ours, other autoscalers' formulas, a plan that knows the
+trace.
 
     python -m benchmarks autoscaling
     AUTOSCALING_FULL=1 python -m benchmarks autoscaling    # every trace, start time and block: hours
     AUTOSCALING_TRACES="steps,mix shifts" AUTOSCALING_STARTS=0,300 AUTOSCALING_BLOCKS=4 python -m benchmarks autoscaling
     AUTOSCALING_TRACES=all AUTOSCALING_STARTS=0,10,30,300 AUTOSCALING_BOUNDS=0 python -m benchmarks autoscaling
 
-Ours is the product's own `recommend_pools` with what a user gets who names a target, a most and that pools are to be
-sized; `single number` is its `recommend` over all nodes, split as a deployment without sizes splits them. Everybody
-begins with the static peak, which ours keeps for half an hour: AUTOSCALING_FIRST=0.5 has ours begin with half of it.
-One row for each trace, start time, block and policy goes to standard error; a policy under 99 % of the static peak's
-goodput gets no score. A member is two nodes, so that is the smallest block. The figures that have goals follow. Two
-bounds stand beside them: the best of a family of rules, chosen in hindsight, and what anybody attains at most who does
-not know the future and has no more than 1.25 times what was ever needed. The clairvoyant plan and that best rule take
-most of the time; AUTOSCALING_BOUNDS=0 leaves them out, and has each row beside the static peak.
+Ours is the product's own `recommend_pools` with the defaults for a policy that sets a target, a maximum and that pools
+are to be sized. `single number` is its `recommend` over all nodes, split as a deployment without pool sizes splits
+them. Every policy starts with the static peak, which ours keeps for half an hour; with AUTOSCALING_FIRST=0.5 ours
+starts with half of it. One row for each trace, start time, block and policy is written to standard error; a policy
+below 99 % of the static peak's goodput gets no score. A member is two nodes, so that is the smallest block. The figures
+with goals follow. They are shown beside two bounds: the best of a family of rules, chosen in hindsight, and the best
+that is possible without knowing the future and with at most 1.25 times what was ever needed. The clairvoyant plan and
+that best rule take most of the time; AUTOSCALING_BOUNDS=0 leaves them out, and compares each row with the static peak.
 
-The settings of ours were chosen on seeded traces, but not on them alone: recorded ones were looked at, so that these
-check and do not prove (decisions 592 and 820 say which settings).
+Our settings were chosen on seeded traces, but recorded ones were looked at as well, so results on those are a check,
+not a proof (decisions 592 and 820 name the settings).
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ QUICK = "sine 1-24,constant,conversation,mix shifts"
 CHOSEN = ("all", "0,10,30,60,120,300", "2,4") if FULL else (QUICK, "60,120", "2")
 SCORED = 0.99
 START_S_MAX = 60.0
-"""Up to which start time the goals for node-hours hold."""
+"""The longest start time for which the goals for node-hours apply."""
 METHOD = "engine timing, half-second slots, one policy for every trace"
 
 
@@ -103,7 +104,7 @@ def _beside_bounds(case: Case, own: Outcome, best: Outcome, peak: Outcome) -> It
 
 
 def _row(where: str, policy: str, found: Outcome, best: Outcome, peak: Outcome) -> bool:
-    """Print what a policy reached; whether it has a score."""
+    """Print a policy's result, and return whether it has a score."""
     goodput = float(found.good.mean() / peak.good.mean())
     changes = sum(at < found.trace.seconds for role in found.roles for at, _ in role.changes)
     figures = f"{found.node_hours:7.1f} node-hours" if goodput >= SCORED else "   no score      "

@@ -1,8 +1,8 @@
-"""What benchmarks of durable verbs share: both databases one after the other, a service as a process, plain HTTP.
+"""Shared parts of the benchmarks of durable requests: each database in turn, a service as a process, plain HTTP.
 
-A service runs as a process of its own over a folder on this disk (SQLite with full sync), then over a PostgreSQL of the
-benchmark's own with its usual settings. Clients are coroutines of this process, each with a connection of its own that
-is kept open: HTTP/1.1 written and read by hand, since a client library takes longer over a request than a service does.
+A service runs as a separate process, first on a folder on this disk (SQLite with full sync), then on a PostgreSQL that
+the benchmark starts with default settings. Clients are coroutines of this process, each with its own keep-alive
+connection. They write and read HTTP/1.1 by hand, since a client library takes longer for a request than the service.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from tests.matrixcontainer.kubeapi.postgres import a_postgres, has_postgres
 
 Process = TypeVar("Process", bound=ResourceProcess)
 Measure = Callable[[str, str], Iterator[Figure]]
-"""The figures on a database, by its name and its URL (empty: SQLite in the service's folder)."""
+"""Measures the figures on a database, given its name and URL (empty: SQLite in the service's folder)."""
 
 
 def on_each_database(*measures: Measure) -> Iterator[Figure]:
@@ -33,7 +33,7 @@ def on_each_database(*measures: Measure) -> Iterator[Figure]:
 
 @contextmanager
 def running(kind: type[Process], url: str, *flags: str) -> Iterator[Process]:
-    """A service on a new database."""
+    """Run a service on a new database."""
     with tempfile.TemporaryDirectory(prefix="cm-bench-") as folder:
         process = kind(Path(folder), *flags, *(["--database", url] if url else []))
         process.start()
@@ -44,13 +44,13 @@ def running(kind: type[Process], url: str, *flags: str) -> Iterator[Process]:
 
 
 class Connection:
-    """One client's."""
+    """One client's connection."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     async def ask(self, method: str, path: str, body: bytes = b"") -> tuple[int, bytes]:
-        """Status and body of the answer to one request."""
+        """Send one request and return the response's status and body."""
         type_and_length = f"Content-Type: application/json\r\nContent-Length: {len(body)}"
         self._writer.write(f"{method} {path} HTTP/1.1\r\nHost: bench\r\n{type_and_length}\r\n\r\n".encode() + body)
         answer = (await self._reader.readuntil(b"\r\n\r\n")).lower()
@@ -59,14 +59,14 @@ class Connection:
         return int(answer[9:12]), await self._reader.readexactly(length)
 
     async def expect(self, wanted: int, method: str, path: str, body: bytes = b"") -> None:
-        """Ask, and stop at any other answer."""
+        """Send a request, and exit unless the response has the wanted status."""
         status, reported = await self.ask(method, path, body)
         if status != wanted:
             raise SystemExit(f"{method} {path}: {status} instead of {wanted}: {reported[:300]!r}")
 
 
 async def together(clients: int, client: Callable[[int], Coroutine[Any, Any, None]]) -> None:
-    """What each client does, by its number, all at once."""
+    """Run `client(number)` for all clients concurrently."""
     async with asyncio.TaskGroup() as group:
         for number in range(clients):
             group.create_task(client(number))
@@ -74,7 +74,7 @@ async def together(clients: int, client: Callable[[int], Coroutine[Any, Any, Non
 
 @asynccontextmanager
 async def connected(process: ResourceProcess) -> AsyncIterator[Connection]:
-    """A connection to a service."""
+    """Open a connection to a service."""
     host, port = process.url.removeprefix("http://").split(":")
     reader, writer = await asyncio.open_connection(host, int(port))
     yield Connection(reader, writer)

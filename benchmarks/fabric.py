@@ -1,9 +1,8 @@
-"""Sharing the fabric: solves, runs to the end, single changes; with the kernel in C, and without it.
+"""Bandwidth sharing in the fabric: single solves, runs to completion, single changes; with the C kernel and without it.
 
-Traffic is that of `benchmarks.fabric_traffic.collectives`; arrays are ready before the clock starts, and compilation
-is excluded.
-Hashed traffic puts each pair whole on a drawn sub-plane and L2 chip. Sizes are drawn evenly from 1 to 20 KB. Peers'
-figures, measured on the same class of machine, are SimGrid 4.1's.
+The traffic is that of `benchmarks.fabric_traffic.collectives`. Arrays are built before timing starts, and compilation
+is excluded. Hashed traffic puts each pair as a whole on a random sub-plane and L2 chip. Sizes are uniform from 1 to 20
+KB. The figures for comparison, measured on the same class of machine, are SimGrid 4.1's.
 """
 
 from __future__ import annotations
@@ -62,7 +61,8 @@ def solves(how: str) -> Iterator[Figure]:
 
 
 def dispatch_to_the_end() -> tuple[float, float]:
-    """(seconds, most memory in MB) of the striped dispatch, in this process; its end is checked against the ports."""
+    """Return (seconds, peak memory in MB) of the striped dispatch in this process. Its makespan is checked against the
+    ports' rate."""
     made = UbPaths.of(20).striped(all_to_all(range(320), 7168)[0])
     took, done = median(lambda: run(made), 3)
     assert abs(done.makespan / (319 * 7168 / 196) - 1) < 1e-9
@@ -90,7 +90,7 @@ def with_sizes(made: Traffic) -> Traffic:
 
 
 def single_changes(how: str) -> Iterator[Figure]:
-    """A departure and an arrival in turn among 4,000 flows of an all-to-all of 64 dies."""
+    """Time alternating departures and arrivals among 4,000 flows of an all-to-all of 64 dies."""
     made = UbPaths.of(4).hashed(all_to_all(range(64), 1)[0], 1)
     paths = [made.links[a:b].tolist() for a, b in zip(made.starts[:4000], made.starts[1:4001], strict=True)]
     shares = IncrementalMaxMin(made.capacity, 4001, 4)
@@ -114,7 +114,7 @@ def single_changes(how: str) -> Iterator[Figure]:
 
 
 def median(action: Callable[[], Any], tries: int = TRIES) -> tuple[float, CompletionTimes | Any]:
-    """Seconds of the middle try, after one that does not count, and what the last gave."""
+    """Return the median seconds of the tries, after a warm-up, and the result of the last."""
     took, result = [], action()
     for _ in range(tries):
         begun = time.perf_counter()

@@ -4,10 +4,10 @@
     python -m benchmarks.fabric_oracle CASE.json --answer OUT.json   write the answer (the keys of `expect`)
     python -m benchmarks.fabric_oracle CASE.json --exact             by the exact method where there are two
 
-Rules answered: max-min, floor-level, guarantee-plus-share, fluid, splittable-max-min, admission, reachability, steps.
-Rates come from the arrays that carry large traffic, in floats, and so do the ends of more than 5,000 flows; with
---exact rates, and everything else but reservations, are computed in Fractions and written as such ("28/3"). A
-comparison takes 1e-9 relative. Exit status 0 when everything agrees, 1 when not, 2 for a case that cannot be read.
+Supported rules: max-min, floor-level, guarantee-plus-share, fluid, splittable-max-min, admission, reachability, steps.
+Rates, and completion times of more than 5,000 flows, come from the array code for large traffic, in floats. With
+--exact, rates and everything else except reservations are computed and written as Fractions ("28/3"). Comparisons allow
+1e-9 relative error. Exit status: 0 if everything agrees, 1 if not, 2 if a case cannot be read.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ Rates = Callable[..., Sequence[Number]]
 
 
 def answer(case: Case, exact: bool = False) -> dict[str, Any]:
-    """The answer to a case, with the keys that its `expect` has. Raises ValueError for what is no such case."""
+    """Return the answer to a case, with the keys of its `expect`. Raises ValueError for an unknown format or rule."""
     known = [*BY_RATES, *OTHERS]
     if case.get("format") != "fabric-oracle/1" or case.get("rule") not in known:
         current = f"format {case.get('format')!r}, rule {case.get('rule')!r}"
@@ -81,7 +81,7 @@ def _fluid(case: Case) -> dict[str, Any]:
 
 
 def _capacities(given: dict[str, str], case: Case) -> dict[int, str]:
-    """New capacities by the link's index, whether the case names it by index or by name."""
+    """Return new capacities by link index, whether the case gives links by index or by name."""
     names = {name: index for index, (name, _) in enumerate(case["links"])}
     return {names[key] if key in names else int(key): value for key, value in given.items()}
 
@@ -95,7 +95,8 @@ def _splittable(case: Case) -> dict[str, Any]:
 
 
 def _admission(case: Case) -> dict[str, Any]:
-    """By the very book that MatrixLink keeps its promises in: all links of the case are ports of one place."""
+    """Answer with the same ledger that MatrixLink uses for reservations; all links of the case are ports of one
+    place."""
     given = {name: Fraction(c) for name, c in case.get("links", [])}
     needs = [_need(op) for op in case["ops"]]
     links = list(dict.fromkeys(link for need in needs for link in need))
@@ -119,7 +120,7 @@ def _admission(case: Case) -> dict[str, Any]:
 
 
 def _need(op: Case) -> dict[str, Fraction]:
-    """What an admission asks of each link; a link that several of its paths use carries each of them."""
+    """Return the rate that an admission needs on each link; paths that share a link add up."""
     need: dict[str, Fraction] = {}
     for link in (str(link) for path in op.get("paths", ()) for link in path):
         need[link] = need.get(link, Fraction(0)) + Fraction(op["rate_per_path"])
@@ -188,7 +189,7 @@ OTHERS: dict[str, Callable[[Case], dict[str, Any]]] = {
 
 
 def _capacity(link: str, topology: Case) -> Fraction:
-    """A link's rate by the kind its name begins with."""
+    """Return a link's rate by the kind at the start of its name."""
     kind = link.partition(":")[0]
     if kind in ("up", "dn"):
         return Fraction(topology.get("die_link", 28))
@@ -218,7 +219,7 @@ def _flows(case: Case) -> list[Flow]:
 
 
 def agrees(expected: Any, given: Any) -> bool:
-    """Whether an answer is the expected one, to 1e-9 relative."""
+    """Whether an answer matches the expected one within 1e-9 relative error."""
     if isinstance(expected, dict):
         return isinstance(given, dict) and all(k in given and agrees(v, given[k]) for k, v in expected.items())
     if isinstance(expected, list):

@@ -1,10 +1,10 @@
-"""Forwarding tables of the UB plane: building them, losing a part of it, flows that follow, planned routes, quality.
+"""Forwarding tables of the UB plane: building, loss of a part, rerouting of live flows, planned routes, quality.
 
-The supernode's plane is 448 chips with 430,080 entries in seven sub-planes; 8,448 NPUs are 22 supernodes joined by
+The supernode's plane has 448 chips with 430,080 entries in seven sub-planes; 8,448 NPUs are 22 supernodes joined by
 third-level chips in one sub-plane, 1,664 chips with 35 million entries. Live flows are a random permutation of the
-dies, striped over the sub-planes. Times are medians; a loss is timed from the event to the tables, the list of changed
-entries, the list of changed flows and the rates, and repaired off the clock. Peers' figures, measured on the same class
-of machine, are OpenSM's on ibsim: routing alone, without discovery and table writes, where it says so.
+dies, striped over the sub-planes. Times are medians. A loss is timed from the event to the tables, the list of changed
+entries, the list of changed flows and the rates; its repair is not timed. The figures for comparison, measured on the
+same class of machine, are OpenSM's on ibsim: routing alone, without discovery and table writes, where stated.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from matrixlink.forwarding.path_policies import ECMP, PLANNED, SPRAY, STATIC, Tr
 
 TRIES = 15
 DAMAGE = 0.05
-"""Part of all cables that is cut where tables are built around damage."""
+"""Share of all cables that is cut when tables are built around damage."""
 
 CHIP, CABLE = ("l2", 0, 0, 3), ("cable", 0, 5, 3)
 PODS = ClosShape(sub_planes=1, supernodes=22, spines=16)
@@ -67,7 +67,7 @@ def pods() -> Iterator[Figure]:
 
 
 def losing(name: str, shape: ClosShape, element: tuple[str, int, int, int], goal: float, peer: str) -> Figure:
-    """Milliseconds from an event to everything that follows from it, with what changed in the method."""
+    """Measure the milliseconds from an event to all of its consequences. The method states what changed."""
     tables = ForwardingTables(shape)
     flows = LiveFlows(tables)
     flows.put({"permutation": Transfers.of(shape, *permutations(shape, 1, 1)[0])})
@@ -122,7 +122,7 @@ def tables_after(*events: ElementEvent) -> ForwardingTables:
 
 
 def median(action: Callable[[], object], tries: int = TRIES) -> float:
-    """Milliseconds of the middle try, after one that does not count."""
+    """Return the median milliseconds of the tries, after a warm-up."""
     action()
     took = []
     for _ in range(tries):

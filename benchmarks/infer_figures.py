@@ -1,6 +1,7 @@
-"""Published figures against the model: the error of each, those that the constants were fitted to apart.
+"""The timing model's error on each published figure, with fitted figures listed separately.
 
-Peers' errors on the same decode points are in docs/decisions/0300. `matrixctl experiment validate` prints the whole.
+Other models' errors on the same decode points are in docs/decisions/0300. `matrixctl experiment validate` prints
+everything.
 """
 
 from __future__ import annotations

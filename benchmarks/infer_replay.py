@@ -1,9 +1,9 @@
-"""How fast the engine replays requests in virtual time, on the paper's 256 NPUs.
+"""Speed of the engine's replay of requests in virtual time, on the paper's 256 NPUs.
 
-CPU time around `replay`, reading the trace apart, and of the whole command in a process of its own, start included, the
-best of three; beside it a fixed loop in the same run, for machines differ and others may be busy on them. The Mooncake
-conversation trace where it lies in CLOUDMATRIX_TRACES or ../shared/data/llm, and seeded traffic. Requests are as many
-as finished.
+Measured are the CPU time of `replay` without reading the trace, and that of the whole command in a separate process,
+start-up included, the best of three. A fixed loop is timed in the same run, since machines differ and may be busy. The
+inputs are the Mooncake conversation trace, if it is in CLOUDMATRIX_TRACES or ../shared/data/llm, and seeded traffic.
+Only finished requests are counted.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _command_s() -> float:
-    """CPU seconds of one replay as a command."""
+    """Return the CPU seconds of one replay run as a command."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     command = [sys.executable, "-m", "services.matrixctl", "experiment", "run", "--trace", str(MOONCAKE)]
     subprocess.run(command, check=True, stdout=subprocess.DEVNULL)

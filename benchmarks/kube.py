@@ -1,18 +1,18 @@
-"""The embedded Kubernetes API beside a real etcd and kube-apiserver, in one run on this machine, printed as ratios.
+"""The embedded Kubernetes API compared with a real etcd and kube-apiserver, in one run on this machine, as ratios.
 
-Each figure is ours divided by theirs (for rates, theirs by ours), so that less is better and 1 is par; the figures it
-is made of stand behind it. The servers run one after the other, each alone, over TLS and HTTP/1.1, on a store on the
-same disk; both acknowledge a write when the disk has it (ours with `--synchronous FULL`, etcd as it always does). Ours
-contains its controllers, so the real one runs with its kube-controller-manager, as `make realkube` starts it, and
-without a scheduler: start, memory and rates are of all these processes. Ready means that the API says so and that a
-controller has made the service account of the namespace `default`; modules are compiled to bytecode before, as
-installing leaves them. The load comes from a small Go program
-(`tests/e2e/realkube/load`), so that the client costs both the same. Objects are custom resources of about 600 bytes.
-Needs what `make conformance` needs; without it nothing is measured.
+Each figure is ours divided by theirs (for rates, theirs by ours), so that less is better and 1 is par; the underlying
+figures follow it. The servers run one after the other, each alone, over TLS and HTTP/1.1, with their stores on the same
+disk. Both acknowledge a write when it is on disk (ours with `--synchronous FULL`, etcd as it always does). Ours
+contains its controllers, so the real API server runs with its kube-controller-manager, as `make realkube` starts it,
+and without a scheduler: start-up, memory and rates are those of all these processes. A server is ready when its API
+reports so and a controller has created the service account of namespace `default`. Modules are compiled to bytecode
+beforehand, as after an installation. The load comes from a small Go program (`tests/e2e/realkube/load`), so that the
+client costs both servers the same. Objects are custom resources of about 600 bytes. Needs what `make conformance`
+needs; without it nothing is measured.
 
-Two things help to judge rates on a machine that others use or that has few cores, where client and server share them:
-what a request costs in CPU on each side, and, as `transport alone`, what the same load gets from the same server with
-an application that does nothing (`kubernetes/transport.py`), the most that any application behind it can reach.
+Two more figures help to judge rates on a machine that is busy or has few cores, shared by client and server: the CPU
+time of a request on each side, and `transport alone`, the rate of the same load against the same server with an
+application that does nothing (`kubernetes/transport.py`), which is the most that any application behind it can reach.
 """
 
 from __future__ import annotations
@@ -58,15 +58,15 @@ TICKS_PER_S = os.sysconf("SC_CLK_TCK")
 
 
 class Load:
-    """The load program on one server, and what its work costs the server's processes."""
+    """Runs the load program against one server and measures the CPU time of the server's processes."""
 
     def __init__(self, url: str, token: str, ca: Path, pids: Sequence[int]) -> None:
         self._flags = {"url": url, "token": token, "ca": ca}
         self._pids = pids
 
     def __call__(self, work: str, path: str, each: int = 1, **more: Any) -> dict[str, Any]:
-        """What the program says of `count` requests, with `cpu_us`, the CPU that each of them took (each line, where a
-        request is sent on to `each` watchers), and `client_us`, what it took the program."""
+        """Return the program's report on `count` requests, with `cpu_us`, the server's CPU time per request (per line,
+        if a request is sent on to `each` watchers), and `client_us`, the program's."""
         words = [f"-{name.replace('_', '-')}={value}" for name, value in (self._flags | more).items()]
         before, client_before = self._cpu_s(), _children_s()
         command = [str(ensure_program("load")), f"-work={work}", f"-path={path}", *words]
@@ -89,7 +89,7 @@ def _children_s() -> float:
 
 @dataclass
 class Alone:
-    """What the transport does without an application behind it."""
+    """Results of the transport without an application behind it."""
 
     get: dict[str, Any] = field(default_factory=dict)
     create: dict[str, Any] = field(default_factory=dict)
@@ -98,7 +98,7 @@ class Alone:
 
 @dataclass
 class Measured:
-    """What one server did. Seconds, MB, requests a second, milliseconds."""
+    """Results of one server. Seconds, MB, requests per second, milliseconds."""
 
     start_s: float
     rest_mb: float
@@ -143,13 +143,13 @@ def measure() -> Iterator[Figure]:
 
 
 def less(name: str, ours: float, theirs: float, unit: str, goal: float | None, who: str = "ours") -> Figure:
-    """A figure of which less is better."""
+    """Return a figure for which less is better."""
     text = f"{who} {ours:.1f} {unit}, real {theirs:.1f} {unit}"
     return Figure(name if ":" in name else f"{name}: ours / real", ours / theirs, "x", text, goal)
 
 
 def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float | None, who: str = "ours") -> Figure:
-    """A figure of rates, of which more is better."""
+    """Return a figure of rates, for which more is better."""
     text = "; ".join(
         f"{which} {one['rate']:,.1f}/s, P50 {one['p50']:.1f} ms, P99 {one['p99']:.1f} ms"
         for which, one in ((who, ours), ("real", theirs))
@@ -158,7 +158,7 @@ def faster(name: str, ours: dict[str, Any], theirs: dict[str, Any], goal: float 
 
 
 def costs(name: str, ours: dict[str, Any], theirs: dict[str, Any], alone: dict[str, Any] | None = None) -> Figure:
-    """CPU of all of a server's processes for each."""
+    """Return a figure of the CPU time of all of a server's processes per request."""
     text = f"ours {ours['cpu_us']:.0f} us, real {theirs['cpu_us']:.0f} us"
     text += f", transport alone {alone['cpu_us']:.0f} us" if alone is not None else ""
     text += f"; the client {ours['client_us']:.0f} and {theirs['client_us']:.0f} us"
@@ -184,7 +184,8 @@ def embedded(folder: Path) -> Measured:
 
 @contextlib.contextmanager
 def compiled(folder: Path) -> Iterator[None]:
-    """Processes started meanwhile find all modules as bytecode, whatever the environment says of writing it."""
+    """Let processes started inside the block find all modules as bytecode, even if the environment disables writing
+    it."""
     before = dict(os.environ)
     os.environ["PYTHONPYCACHEPREFIX"] = str(folder)
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
@@ -212,7 +213,7 @@ def _until_ready(client: httpx.Client) -> None:
 
 
 def _loaded(server: Server, client: httpx.Client, ca: Path, pids: list[int], start_s: float) -> Measured:
-    """All the work, in order; memory before and after the objects are there."""
+    """Run all loads in order, and measure memory before and after the objects exist."""
     time.sleep(SETTLE_WALL_S)
     rest_mb = sum(map(resident_mb, pids))
     talk = Talk(server, client, "bench")

@@ -1,10 +1,11 @@
-"""A lost L2 chip through MatrixLink's API: 48 ports reported down in one batch, to new tables and changed flows.
+"""Loss of an L2 chip through MatrixLink's API: from 48 ports reported down in one batch to new tables and changed
+flows.
 
 The service runs in this process over ASGI with its SQLite file on this disk, for a whole supernode: real link agents
-on 48 nodes hold the program of one slice, a communicator sends a random permutation of 768 dies as 5,376 flows. One
-request reports the loss for all nodes and is answered when the reports are on disk and tables, flows and rates have
-followed; what changed is then checked. The repair is reported off the clock, and the slice's rerouting, which a watcher
-does after the answer, is not part of it. The first five do not count. A kernel in C is used where there is a compiler.
+on 48 nodes hold the program of one slice, and a communicator sends a random permutation of 768 dies as 5,376 flows. One
+request reports the loss for all nodes. It is answered when the reports are on disk and tables, flows and rates are
+updated; the changes are then checked. Not timed are the report of the repair and the rerouting of the slice, which a
+watcher does after the response. The first five rounds are warm-up. A C kernel is used if a compiler is available.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from tests.matrixlink.fleet import Stack, a_request
 
 LOSSES, WARM_UP = 100, 5
 CHIPS = [(chip % 7, chip // 7) for chip in range(WARM_UP + LOSSES)]
-"""(sub-plane, L2 chip) of each loss: none twice, so no port flaps and every link is written down for the first time."""
+"""(sub-plane, L2 chip) of each loss, all different, so that no port flaps and every link is recorded for the first
+time."""
 JSON = {"Content-Type": "application/json"}
 
 
@@ -40,7 +42,7 @@ def measure() -> Iterator[Figure]:
 
 
 async def losses(folder: Path) -> tuple[list[float], list[float], int]:
-    """Milliseconds of each batch and of each list of changes, and how many flows took another path at the last."""
+    """Return the milliseconds of each batch and of each list of changes, and how many flows the last batch rerouted."""
     nodes = Supernode().nodes()
     stack = Stack(folder, nodes)
     await stack.active(request=a_request(members=nodes))

@@ -1,8 +1,10 @@
-"""Promises in the engine: a tenant on 16 nodes, a protected one, what a failure would break, and giving floors anew.
+"""Bandwidth reservations in the engine: a tenant on 16 nodes, a protected one, the effect of a failure, reassigned
+floors.
 
-The ledger holds 96 slices: one of one node each and one of two over all 48 nodes of a supernode, half of them
-protected. Tables are not touched: routes are chosen, floors booked and given back in memory. OpenSM on ibsim takes 0.15
-to 0.28 s for a tenant added to or taken from 16 ports (peers' study, same class of machine).
+The ledger holds 96 slices: for each of the 48 nodes of a supernode one slice of that node and one of that node and its
+neighbour; half of them are protected. Tables are not written: routes are chosen, and floors booked and released, in
+memory. OpenSM on ibsim takes 0.15 to 0.28 s to add a tenant to, or remove it from, 16 ports (another project's study,
+same class of machine).
 """
 
 from __future__ import annotations
@@ -81,7 +83,7 @@ def after_a_loss(promises: AdmissionState) -> Iterator[Figure]:
 
 
 def filled() -> AdmissionState:
-    """Promises over a fabric of one supernode, with empty tables that nobody writes."""
+    """Reservations on a fabric of one supernode, with empty tables that are never written."""
     engine = create_engine("sqlite://", poolclass=StaticPool)
     Base.metadata.create_all(engine)
     sessions = sessionmaker(engine, class_=CachingSession, expire_on_commit=False)
@@ -105,7 +107,7 @@ def of(name: str, members: list[str], floor: float, level: Protection, order: in
 
 
 def median_ms(action: Callable[[], Any], tries: int = TRIES) -> float:
-    """Milliseconds of the middle try, after one that does not count."""
+    """Return the median milliseconds of the tries, after a warm-up."""
     took = []
     action()
     for _ in range(tries):
@@ -116,7 +118,7 @@ def median_ms(action: Callable[[], Any], tries: int = TRIES) -> float:
 
 
 def reservation_us() -> float:
-    """Microseconds to check and book one node's floors (224 links) where others hold some too."""
+    """Return the microseconds to check and book one node's floors (224 links) beside those of others."""
     promises = filled()
     needs = choose_needs(promises.fabric, Plane.UB, promises.fabric.nodes()[:1])
     claim = BandwidthRequest("asked", Plane.UB, needs, 10.0)

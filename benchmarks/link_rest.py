@@ -1,11 +1,11 @@
-"""A durable admission through REST: how long one takes, and how many a second, each on disk before it is acknowledged.
+"""Durable admissions through REST: latency and rate, each admission on disk before it is acknowledged.
 
-MatrixLink runs as a process of its own, on SQLite and on PostgreSQL (`durable.py`). The fabric has eight supernodes; 32
-slices stay admitted on nodes of their own. Each client has a slice of four nodes of its own admitted on the UB plane,
-Guaranteed, with a floor and protection against any L2 chip, under a new name every time, and withdraws it again. First
-each does both, one after the other: admissions are counted, and as many withdrawals are made beside them. Then all have
-one admitted, and when all are, all withdraw theirs, again and again: admissions alone, and withdrawals alone. Last on
-nodes that two other slices share, so that their views change with every admission and withdrawal.
+MatrixLink runs as a separate process, on SQLite and on PostgreSQL (`durable.py`). The fabric has eight supernodes; 32
+slices stay admitted on nodes of their own. Each client repeatedly admits a slice on its own four nodes under a new name
+(on the UB plane, Guaranteed, with a floor and protection against the loss of any L2 chip) and withdraws it again.
+First, clients alternate both: admissions are counted, with as many withdrawals in between. Then all clients admit one
+slice and, when all have, all withdraw, repeatedly: admissions alone and withdrawals alone. Last, the same on nodes that
+two other slices share, whose views change with every admission and withdrawal.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ CLIENTS = (1, 8, 32, 64)
 ROUNDS = 15
 NODES = [node for sn in range(8) for node in Supernode(f"sn{sn}").nodes()]
 OWN, OTHERS = NODES[: 4 * CLIENTS[-1]], NODES[4 * CLIENTS[-1] :]
-"""Nodes of the clients, four each, and of everybody else."""
+"""Nodes of the clients, four each, and of all other slices."""
 
 
 class LinkProcess(ResourceProcess):
@@ -87,7 +87,7 @@ async def admit_all(link: LinkProcess, slices: list[tuple[str, list[str]]]) -> N
 
 @dataclass
 class Load:
-    """What clients of one service measured, in seconds: of each request, or of each turn of all of them."""
+    """Seconds that the clients of one service measured: per request, or per round of all clients."""
 
     service: LinkProcess
     admitted: list[float] = field(default_factory=list)
@@ -112,7 +112,7 @@ class Load:
                 self.withdrawn.append(time.perf_counter() - current)
 
     async def in_turns(self, clients: int, rounds: int) -> None:
-        """All clients admit, and when all have, all withdraw."""
+        """All clients admit, and once all have, all withdraw."""
         barrier, taken = asyncio.Barrier(clients), [time.perf_counter()]
 
         async def client(number: int) -> None:

@@ -1,10 +1,10 @@
-"""Replays request sequences through the allocator: `python -m benchmarks.placement SEQUENCE --decisions OUT`.
+"""Replay request sequences through the allocator: `python -m benchmarks.placement SEQUENCE --decisions OUT`.
 
     python -m benchmarks.placement SEQUENCE.jsonl[.gz] --decisions OUT.jsonl [--policy NAME]
 
-The format is that of the allocation data set (one event a line; the first describes the machine). Every decision is
-made from what has happened so far; requests of one and the same moment are looked at together. `us` is the time of
-choosing and committing in this process, in microseconds, without reading and writing the files.
+The format is that of the allocation data set (one event per line; the first describes the machine). Every decision uses
+only earlier events; requests with the same time are decided together. `us` is the time to choose and commit in this
+process, in microseconds, without reading and writing files.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Event = dict[str, Any]
 
 
 class Replay:
-    """One sequence through one ledger."""
+    """Replays one sequence on one ledger."""
 
     def __init__(self, topology: Event, policy: str = "best") -> None:
         self.shape = ClusterShape(
@@ -55,7 +55,7 @@ class Replay:
         self.moves = bool(topology.get("moves"))
 
     def run(self, events: list[Event]) -> Iterator[Event]:
-        """The decisions, each with the line of its event."""
+        """Yield the decisions, each with the line of its event."""
         done = 0
         for line, event in enumerate(events, 1):
             op, now = event["op"], event.get("t", 0.0)
@@ -103,7 +103,7 @@ class Replay:
             yield {"i": number, "place": self.written(place) if place else None, "us": round(took, 2)}
 
     def moving(self, name: str, request: PlacementRequest, now: float) -> Event | None:
-        """Where moves are allowed: room by the cheapest plan."""
+        """Make room with the cheapest plan of moves, where moves are allowed."""
         plan = defragmentation.plan(self.ledger, request)
         if plan is None:
             return None
@@ -159,7 +159,7 @@ class Replay:
 
 
 def request_of(event: Event, now: float) -> PlacementRequest:
-    """The request of an event."""
+    """Return the request of an event."""
     npus = event.get("npus", 0)
     per = event.get("per_node") or min(npus, 8)
     spread, apart, near = event.get("spread"), event.get("apart"), event.get("near")
@@ -187,7 +187,7 @@ def same_moment(event: Event, now: float) -> bool:
 
 
 def nodes_of_block(npus: int, per: float) -> int:
-    """The least number of nodes, with so many NPUs each, that is a whole number of blocks."""
+    """Return the smallest number of nodes, with that many NPUs each, that is a whole number of blocks."""
     return int(npus // math.gcd(npus, int(per))) if npus and per >= 1 else 1
 
 

@@ -1,9 +1,9 @@
-"""Recovery on the wall's clock: real processes at time scale 1, the fastest settings, stages that take no time.
+"""Recovery in wall time: real processes at time scale 1, with the fastest settings and stages that take no time.
 
-MatrixResource, MatrixLink, the agents of one supernode and two MatrixComputes on PostgreSQL (one alone on SQLite where
-there is none). Agents report every 0.1 s and are lost after two leases of 0.3 s. Hardware is struck over the agents'
-own API; what follows is read as any client reads it: when a node was found is when a watch of MatrixResource's nodes
-shows it, the parts of a repair are the operation's.
+Runs MatrixResource, MatrixLink, the agents of one supernode and two MatrixComputes on PostgreSQL (one MatrixCompute on
+SQLite if PostgreSQL is not available). Agents report every 0.1 s and are lost after two leases of 0.3 s. Faults are
+injected through the agents' own API, and their effects are read as by any client: a node is detected when a watch of
+MatrixResource's nodes shows it as lost; the parts of a repair come from the operation.
 """
 
 from __future__ import annotations
@@ -39,9 +39,9 @@ STAGES = {
 }
 PATIENCE_WALL_S = 60.0
 ASK_EVERY_S = 0.02
-"""While a repair is waited for: asked much more often, the services would be busy with the questions."""
+"""Polling interval while waiting for a repair: with a much shorter one, the services would be busy with the polling."""
 ROUNDS = 12
-"""Of each kind of loss."""
+"""Rounds for each kind of loss."""
 
 
 def measure() -> Iterator[Figure]:
@@ -57,14 +57,14 @@ def measure() -> Iterator[Figure]:
 
 
 class Processes:
-    """The services, and requests to them."""
+    """The running services, and requests to them."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.of: dict[str, ServiceProcess] = {}
 
     def begin(self, database: str) -> None:
-        """Start them all; returns when every node is available."""
+        """Start all services and return when every node is available."""
         own_stages: list[str] = []
         for flag, builtin in STAGES.items():
             file = self.folder / builtin.name
@@ -105,7 +105,7 @@ class Processes:
         return list(answer.json()["members"]) if answer.is_success else []
 
     def serving(self) -> list[str]:
-        """The members of the instance that is struck."""
+        """Return the members of the instance that receives the faults."""
         return [str(member["node"]) for member in self.members("served") if member["role"] == "member"]
 
     def active(self, name: str, nodes: int) -> bool:
@@ -114,7 +114,7 @@ class Processes:
 
 
 def without_delays(builtin: Path) -> dict[str, Any]:
-    """The built-in stages, each at once."""
+    """Return the built-in stages with durations of zero."""
     stages: dict[str, list[dict[str, Any]]] = yaml.safe_load(builtin.read_text())
     for work in stages.values():
         for stage in work:
@@ -123,19 +123,19 @@ def without_delays(builtin: Path) -> dict[str, Any]:
 
 
 def until(holds: Callable[[], bool], every_s: float = 0.005) -> float:
-    """Asks until it holds; returns when it did (of the monotonic clock)."""
+    """Poll until it holds, and return the time at which it did (monotonic clock)."""
     gives_up = time.monotonic() + PATIENCE_WALL_S
     while True:
         with contextlib.suppress(httpx.HTTPError):
             if holds():
                 return time.monotonic()
         if time.monotonic() > gives_up:
-            raise SystemExit("the benchmark waited in vain; the services' logs tell why")
+            raise SystemExit("the benchmark timed out: see the services' logs")
         time.sleep(every_s)
 
 
 class Watch:
-    """When each node was first shown as lost, by a watch of MatrixResource's nodes."""
+    """Records when each node was first shown as lost, with a watch of MatrixResource's nodes."""
 
     def __init__(self, url: str) -> None:
         self.lost: dict[str, float] = {}
@@ -159,7 +159,7 @@ class Watch:
 
 
 def losses(stack: Processes) -> Iterator[Figure]:
-    """A node, an agent and a cabinet of an instance of four nodes with four spares."""
+    """Lose a node, an agent and a cabinet of an instance of four nodes with four spares."""
     watch = Watch(stack.of["resource"].url)
     stack.of["one"].http.put("/v1/instances/served", json={"nodes": 4, "spares": 4, "placement": CABINET})
     until(lambda: stack.active("served", 4))
@@ -185,8 +185,8 @@ CABINET = {"blocks": [{"nodes": 4, "level": "cabinet"}]}
 
 @dataclass(frozen=True)
 class Loss:
-    """Seconds from the fault until the last of its nodes was found, from there until all were fenced, and until the
-    instance was Active again."""
+    """Seconds from the fault until its last node was detected, from then until all were fenced, and until the instance
+    was Active again."""
 
     found_s: float
     fenced_s: float
@@ -194,7 +194,7 @@ class Loss:
 
 
 def lose(stack: Processes, watch: Watch, kind: str, nodes: list[str]) -> Loss:
-    """Strike these members, wait for the repair, and bring everything back."""
+    """Inject faults into these members, wait for the repair, and restore everything."""
     began = time.monotonic()
     for node in nodes:
         stack.strike(f"on-{node}", kind, node)

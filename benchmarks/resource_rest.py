@@ -1,8 +1,8 @@
-"""A durable allocation through REST: how long one takes, and how many a second, each on disk before it is acknowledged.
+"""Durable allocations through REST: latency and rate, each allocation on disk before it is acknowledged.
 
-MatrixResource runs as a process of its own, on SQLite and on PostgreSQL (`durable.py`). Each client asks for one node
-under a new name and releases it again; allocations are counted, and as many releases are made beside them. Then, on a
-machine of eight supernodes, clients fill it NPU by NPU and empty it again: allocations alone, and releases alone.
+MatrixResource runs as a separate process, on SQLite and on PostgreSQL (`durable.py`). Each client repeatedly requests
+one node under a new name and releases it; allocations are counted, with as many releases in between. Then clients fill
+a machine of eight supernodes NPU by NPU and empty it again: allocations alone, and releases alone.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def on(database: str, url: str) -> Iterator[Figure]:
 
 
 def filled(database: str, url: str) -> Iterator[Figure]:
-    """Allocations with no release beside them, and the other way round."""
+    """Measure allocations without releases, and releases without allocations."""
     with running(ResourceProcess, url, "--supernodes", "8") as resource:
         with resource.client() as client:
             resource.obey(client)
@@ -68,7 +68,7 @@ def filled(database: str, url: str) -> Iterator[Figure]:
 
 @dataclass
 class Load:
-    """What clients of one service measured, in seconds for each request."""
+    """Seconds per request that the clients of one service measured."""
 
     service: ResourceProcess
     allocated: list[float] = field(default_factory=list)
@@ -79,7 +79,7 @@ class Load:
         await together(clients, lambda number: self._client(number, ends))
 
     async def all_of(self, verb: str, wanted: int, body: bytes) -> None:
-        """One verb on every allocation of every filling client."""
+        """Apply one HTTP method to every allocation of every filling client."""
         await together(FILLERS, lambda number: self._fill(number, verb, wanted, body))
 
     async def _fill(self, number: int, verb: str, wanted: int, body: bytes) -> None:

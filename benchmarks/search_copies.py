@@ -1,9 +1,9 @@
-"""What a long search outside of the loop costs: the copy of the ledger, and how long the loop stands still meanwhile.
+"""Cost of a long search outside of the event loop: copying the ledger, and how long the loop is blocked meanwhile.
 
-Machines are full to the brim; searched is whom to preempt for requests of the seeded mix that are refused there. The
-loop copies the ledger and a thread searches it, as `matrixcommon/persistence/searches.py` has it. A task of
-the loop that wants to run every millisecond sees for how long it could not: interpreted code gives the interpreter
-away every 5 ms, compiled code holds it to its end.
+The machines are full; the search looks for preemption victims for refused requests of the seeded mix. The loop copies
+the ledger and a thread searches the copy, as in `matrixcommon/persistence/searches.py`. A task that wakes every
+millisecond measures how long the loop was blocked: interpreted code releases the interpreter lock every 5 ms, compiled
+code holds it until it ends.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def measure() -> Iterator[Figure]:
 
 
 def copied_ms(ledger: Ledger) -> float:
-    """Milliseconds of a copy, the median of processor time: the machine may have others to serve."""
+    """Return the median milliseconds of a copy, in CPU time since the machine may be busy with other work."""
     took = list[float]()
     for _ in range(COPIES):
         begun = time.thread_time()
@@ -52,7 +52,7 @@ def copied_ms(ledger: Ledger) -> float:
 
 
 async def searched(ledger: Ledger, now: float, count: int) -> tuple[list[float], list[float]]:
-    """Milliseconds, in order: of processor time of each search, and the longest in each that the loop did not run."""
+    """Return, sorted, the milliseconds of CPU time of each search and the longest time that each blocked the loop."""
     chance = random.Random(13)
     refused = refusals(ledger, chance, now)
     loop, took, stood = asyncio.get_running_loop(), list[float](), list[float]()
@@ -69,14 +69,14 @@ async def searched(ledger: Ledger, now: float, count: int) -> tuple[list[float],
 
 
 def timed(find: Callable[[Ledger], object], ledger: Ledger) -> float:
-    """Seconds of processor time that a search took."""
+    """Run a search and return its CPU seconds."""
     begun = time.thread_time()
     find(ledger)
     return time.thread_time() - begun
 
 
 async def stood_still() -> float:
-    """Until it is cancelled; the longest it was not run, in seconds beyond its pause."""
+    """Run until cancelled; return the longest delay beyond the requested pause, in seconds."""
     worst_s, seen = 0.0, time.perf_counter()
     try:
         while True:

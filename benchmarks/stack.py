@@ -1,6 +1,6 @@
-"""The whole stack on this machine: how long it takes to start, what it weighs, how fast an instance becomes Active.
+"""The whole stack on this machine: start-up time, memory, and the time until an instance is Active.
 
-Each figure is taken on a stack of its own in a temporary folder, with nothing else asked of it. Times are of the wall.
+Each figure is measured on a new, otherwise idle stack in a temporary folder. Times are wall time.
 """
 
 from __future__ import annotations
@@ -50,7 +50,7 @@ def measure() -> Iterator[Figure]:
 
 @contextmanager
 def running(folder: Folder) -> Iterator[float]:
-    """A stack that is ready; the value is how many seconds that took."""
+    """Start a stack and yield the seconds until it was ready."""
     began = time.monotonic()
     supervisor = start(folder, Request(scale=TIME_SCALE).to_json())
     try:

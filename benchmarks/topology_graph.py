@@ -1,7 +1,7 @@
-"""The machine as a NetworkX graph to the NPU, and the index of free capacity made anew from it, at three sizes.
+"""The machine as a NetworkX graph down to the NPU, and the index of free capacity rebuilt from it, at three sizes.
 
-The largest is built in a process of its own, so that its memory is what the graph and the index take, with the
-interpreter and the library. The graph is that of a machine about half held by seeded requests.
+The largest is built in a separate process, whose memory is that of the graph and the index plus interpreter and
+library. The graph is of a machine about half allocated to seeded requests.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def measure() -> Iterator[Figure]:
 
 
 def index_ms(shape: ClusterShape) -> float:
-    """Milliseconds to make the index from a graph of this shape."""
+    """Return the milliseconds to build the index from a graph of this shape."""
     graph, ledger = graph_of(shape), half_allocated(shape)
     annotate(graph, ledger)
     took = []
@@ -49,7 +49,7 @@ def index_ms(shape: ClusterShape) -> float:
 
 
 def built(shape: ClusterShape) -> tuple[float, float]:
-    """(seconds for graph, annotations and index; most memory of this process in MB)."""
+    """Return (seconds for graph, annotations and index; peak memory of this process in MB)."""
     ledger = half_allocated(shape)
     begun = time.perf_counter()
     graph = graph_of(shape)
@@ -66,7 +66,7 @@ def half_allocated(shape: ClusterShape) -> Ledger:
 
 
 def peak_mb() -> float:
-    """Of this process alone: on Linux what getrusage tells may be what the parent had."""
+    """Return this process's own peak memory; on Linux, getrusage may report the parent's."""
     try:
         with open("/proc/self/status", encoding="ascii") as status:
             kib = next(int(line.split()[1]) for line in status if line.startswith("VmHWM"))

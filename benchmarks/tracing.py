@@ -1,7 +1,8 @@
-"""What a span for each request costs a service: off, one in a hundred, every one.
+"""The cost of a tracing span per request: without tracing, for one request in a hundred, and for every request.
 
-One service in this process, asked for an empty list over ASGI, so that no network and no neighbour is in the figure.
-Each way runs in a process of its own, since a tracer provider is set once; spans are made, batched and thrown away.
+One service in this process is asked for an empty list over ASGI, so the figure includes no network and no other
+service. Each variant runs in a separate process, since a tracer provider can be set only once; spans are created,
+batched and discarded.
 """
 
 from __future__ import annotations
@@ -46,7 +47,7 @@ def measure() -> Iterator[Figure]:
 
 
 async def asked() -> float:
-    """Microseconds of processor time a request, the median of the rounds."""
+    """Return the CPU microseconds per request, the median of the rounds."""
     from matrixcommon.model.clock import WallClock
     from services.chassis.database import DatabaseEngine
     from services.chassis.tracing import configure_tracing, wanted
@@ -70,7 +71,7 @@ async def asked() -> float:
 
 
 def discard_spans() -> None:
-    """No collector is there to take them; what sending costs is another thread's time anyway."""
+    """Discard spans instead of sending them: there is no collector, and sending is another thread's time anyway."""
     from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
     from opentelemetry.sdk.trace.export import SpanExportResult
 

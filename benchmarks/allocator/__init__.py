@@ -1,1 +1,1 @@
-"""What several benchmarks of the allocator, and its tests, share."""
+"""Code shared by several benchmarks of the allocator and its tests."""

@@ -1,7 +1,7 @@
-"""Requests of one moment, looked at together: the order in which they are placed is searched.
+"""Place requests of one moment together, searching for the best order.
 
-Largest first reaches the most; from there orders with two requests exchanged are tried, and kept when they complete
-more, or as much with gangs in fewer cabinets. Everything is tried on the ledger itself and revoked.
+Starting from largest first, which places the most, orders with two requests exchanged are tried. An order is kept if it
+places more requests, or as many with gangs in fewer cabinets. Everything is tried on the ledger itself and revoked.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
-"""Busy machines for the allocation figures: seeded requests that come so fast that a machine is about full.
+"""Busy machines for the allocation figures: seeded requests that arrive fast enough to keep a machine about full.
 
-Sizes and stays are as in the serving and training mixes of the allocation data set. With `rules`, requests also ask
-for spares or are gangs of parts of nodes, and nodes fail and come back.
+Sizes and durations are those of the serving and training mixes of the allocation data set. With `rules`, requests also
+ask for spares or are gangs of parts of nodes, and nodes fail and recover.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
-"""The machine with who holds what as a NetworkX graph, and the index of free capacity made from it.
+"""The machine and its allocations as a NetworkX graph, and the index of free capacity built from it.
 
-The graph is the model: supernodes, cabinets, nodes and NPUs, each joined to what it stands in. A node says whether it
-is `up` and what is `allocated` of it: by allocation a Share of dies (a mask), sockets and GiB. Keys are whole numbers
-and edges share one empty attribute dict, so that 20,736 nodes with their 165,888 NPUs are a graph one can keep; dies
-are bits of their node. No decision reads it: it is what the index is compared with, and what others ask and draw.
+The graph models supernodes, cabinets, nodes and NPUs, each joined to what contains it. A node has `up` and `allocated`:
+by allocation, a Share of dies (a mask), sockets and GiB. Keys are integers and edges share one empty attribute dict, so
+that a graph of 20,736 nodes with 165,888 NPUs fits in memory; dies are bits of their node. No decision reads the graph:
+the index is compared with it, and users query and draw it.
 """
 
 from __future__ import annotations

@@ -1,6 +1,6 @@
-"""Verbs over a ledger that the service has no use for: tests and benchmarks put together with them what they ask about.
+"""Operations on a ledger that the service does not need; tests and benchmarks compose their scenarios from them.
 
-Growing and shrinking are apart here, as they are easier to judge than both at once (`preemption.resize`).
+Growing and shrinking are separate here, as they are easier to judge than both at once (`preemption.resize`).
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""A lost node in the sequences that all peers replay: everything it touched is repaired at once, the rest stays.
+"""Node failures in the sequences that all compared allocators replay: affected allocations are repaired at once.
 
-The rule of the replayed sequences, where nobody waits to be asked: a gang member goes to a spare, else to a free node
-as near as may be; only when no single node will do is the whole gang placed anew, and what cannot be repaired is let
-go. The service gives up one member at a time instead (`Ledger.fail_over`).
+The rule of the replayed sequences, in which no client asks for a repair: a gang member moves to a spare, else to the
+nearest free node. Only if no single node fits is the whole gang placed anew, and what cannot be repaired is released.
+The service fails over one member at a time instead (`Ledger.fail_over`).
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""Pools of a served model under a trace, and who decides how large they are."""
+"""Simulated pools of a served model under a trace, and the policies that size them."""

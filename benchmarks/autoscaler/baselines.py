@@ -1,8 +1,9 @@
-"""Who decides: our policy, those of peers from their published formulas, and the plan of one who knows the trace.
+"""The compared policies: ours, other autoscalers from their published formulas, and a plan that knows the trace.
 
-Each is a function of what is seen of both roles at a tick. A peer's formula is taken from `peers` as its documentation
-states it (HPA v2, Knative's KPA, llm-d's token-aware KEDA guide and variant autoscaler, Dynamo's planner); what it
-calls the rate of an engine is the rate at which our engine meets the objective, which is in its favour.
+Each is a function of what can be observed of both roles at a tick. The others' formulas are implemented in `peers` as
+their documentation states them (HPA v2, Knative's KPA, llm-d's token-aware KEDA guide and variant autoscaler, Dynamo's
+planner). Where they use an engine's rate, they get the rate at which our engine meets the objective, which favours
+them.
 """
 
 from __future__ import annotations

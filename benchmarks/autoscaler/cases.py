@@ -1,11 +1,11 @@
-"""What is played: traces, each with the pools that everybody begins with, and how long a start takes.
+"""The simulated cases: traces, each with the pools that every policy starts with, and start times.
 
-The same settings choose it for every benchmark of the autoscaler:
+The same settings select them for every benchmark of the autoscaler:
 
-    AUTOSCALING_TRACES    names, with commas between them, or `all`
-    AUTOSCALING_STARTS    seconds that a start takes, with commas
-    AUTOSCALING_BLOCKS    nodes that come and go together, with commas (2, a member, where nothing is said)
-    AUTOSCALING_FIRST     with how much of the static peak our policy begins (1 where nothing is said)
+    AUTOSCALING_TRACES    names, separated by commas, or `all`
+    AUTOSCALING_STARTS    start times in seconds, separated by commas
+    AUTOSCALING_BLOCKS    nodes that are added and removed together, separated by commas (default 2, a member)
+    AUTOSCALING_FIRST     share of the static peak that our policy starts with (default 1)
 """
 
 from __future__ import annotations

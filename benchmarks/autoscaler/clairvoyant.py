@@ -1,10 +1,11 @@
-"""What one could do who knew the trace: the least that is always enough (static peak), and the cheapest plan.
+"""Bounds with full knowledge of the trace: the smallest constant size that is always enough (static peak), and the
+cheapest plan.
 
-The plan of each role is a dynamic programme over members in slots of five seconds: a member is paid for while it is
-there, for the start time when it is added and for its drain when it leaves, and each request of a slot with fewer
-members than its work needs has a price. Work may be done until its deadline. With neither a ratio nor a common limit
-the two roles do not meet, so the programme over both is one for each. How full members may be and what a late request
-costs is found by replaying: the cheapest of the plans that the pools prove to meet the objective.
+The plan of each role is a dynamic programme over members in slots of five seconds. A member is paid for while it
+exists, including its start time and its drain, and each request in a slot with fewer members than its work needs has a
+price. Work may be deferred until its deadline. Without a ratio or a common limit the two roles are independent, so each
+has its own programme. How full members may be and what a late request costs is found by replaying: the result is the
+cheapest plan with which the simulated pools meet the objective.
 """
 
 from __future__ import annotations

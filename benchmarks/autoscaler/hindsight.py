@@ -1,11 +1,11 @@
-"""What ignorance costs: the best of a family of causal rules, chosen by one who has seen the whole trace.
+"""The cost of not knowing the future: the best of a family of causal rules, chosen with knowledge of the whole trace.
 
-A rule asks, for each role, for so many times the highest load of so long. It knows the load until now, as every policy
-does, and neither what comes nor when; its two numbers are those that fit this trace best, which no policy knows either.
-With no memory its headroom is the jump that may come at any time within a start; with a memory as long as the trace it
-is the static peak, for the size found at the beginning counts as load of that moment. Between the clairvoyant plan and
-this lies what not knowing the future costs; between this and a policy what choosing the rule on the way costs. The
-family knows no seasons, so that a policy may be below it where the load has one.
+A rule requests, for each role, a multiple of the highest load in a past window. Like every policy it knows the load
+only up to now; its two numbers are those that fit this trace best, which no policy can know. Without memory, its
+headroom covers the jump that may come within a start; with a memory as long as the trace it is the static peak, since
+the initial size counts as load of that moment. The gap between the clairvoyant plan and this is the cost of not knowing
+the future; the gap between this and a policy is the cost of finding the rule on the way. The family ignores seasons, so
+a policy may beat it on a seasonal load.
 """
 
 from __future__ import annotations

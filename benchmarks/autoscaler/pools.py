@@ -1,10 +1,10 @@
-"""Pools of a served model, played in slots of half a second on CloudMatrix-Infer's own timing.
+"""Simulated pools of a served model, in slots of half a second with CloudMatrix-Infer's own timing.
 
-A member is two nodes: a prefill instance of the paper (EP32), or a decode instance (EP32). Prompts are read first come,
-first served, by whichever member is free; a request then decodes at the pace of its pool, which the requests on the
-fullest die set. Arrivals come at their time whatever became of the ones before (open loop). A member that is added
-serves after the start time and is paid for from the first second; one that leaves takes nothing new, finishes what it
-has (at the latest after DRAIN_S, when the rest is handed over) and is paid for until then. Nothing is ever dropped.
+A member is two nodes: a prefill instance of the paper (EP32), or a decode instance (EP32). Prompts are processed first
+come, first served, by any free member; a request then decodes at the pace of its pool, set by the requests on the
+fullest die. Arrivals keep their times whatever happens to earlier ones (open loop). A member that is added serves after
+the start time and is paid for from the first second. One that leaves takes no new work, finishes what it has (at the
+latest after DRAIN_S, when the rest is handed over) and is paid for until then. No request is ever dropped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Spares beside the pools of a played policy: members that are booted, and serve sooner than a free node."""
+"""Spares beside the pools of a simulated policy: booted members, which can serve sooner than a free node."""
 
 from __future__ import annotations
 

@@ -1,10 +1,10 @@
-"""What the pools are asked: recorded traces where they are there, seeded ones of the same shape elsewhere.
+"""The load on the pools: recorded traces where available, otherwise seeded traces of the same shape.
 
-A recorded trace lies in the folder that CLOUDMATRIX_TRACES names, else in ../shared/data/llm beside the project; it is
+A recorded trace is in the folder that CLOUDMATRIX_TRACES names, else in ../shared/data/llm beside the project; it is
 read there and never copied. Each arrival stands for `copies` requests within a second, so that bursts stay bursts while
-the pools are large enough for a size to be a choice. What the context cache holds is worked out once, with room for
-everything: a block counts from a second after its first request came. AUTOSCALING_SEED makes other seeded traces of the
-same kinds: settings that hold for one seed alone would be fitted to it.
+the pools are large enough for their size to matter. The contents of the context cache are computed once, with unlimited
+room: a block counts from one second after its first request arrived. AUTOSCALING_SEED generates other seeded traces of
+the same kinds, to show that settings are not fitted to one seed.
 """
 
 from __future__ import annotations

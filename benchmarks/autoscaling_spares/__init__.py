@@ -1,13 +1,13 @@
-"""What spares bring to autoscaling, in simulation: our policy without them, with them, and counting on them.
+"""The effect of spares on autoscaling, in simulation: our policy without them, with them, and accounting for them.
 
     python -m benchmarks autoscaling_spares
     AUTOSCALING_STARTS=0,10,30,300 AUTOSCALING_SPARES=4 python -m benchmarks autoscaling_spares
     AUTOSCALING_TRACES="jumps,clients" CLOUDMATRIX_TRACES=folder python -m benchmarks autoscaling_spares
 
-The traces, the timing and what everybody begins with are those of `python -m benchmarks autoscaling`. The start time is
-that of a free node. A spare joins the planes and starts as any member does, so that it serves sooner where that is
-shorter; another node boots in its place for what is left of the start time. Spares are paid for all the time. `spares`
-grows out of them and decides as if it had none (`warmSpares: 0`); `a tier` has `warmSpares` as many as there are.
+The traces, the timing and the initial pools are those of `python -m benchmarks autoscaling`. The start time is that of
+a free node. A spare joins the planes and starts like any member, so it serves sooner where that takes less time;
+another node boots in its place for the rest of the start time. Spares are paid for all the time. `spares` grows from
+them but decides as if it had none (`warmSpares: 0`); `a tier` sets `warmSpares` to their number.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
-"""What it brings to know how long a start takes, in simulation: our policy told of all of it, and of the last part.
+"""The benefit of knowing the whole start time, in simulation: our policy told all of it, and only its last part.
 
     python -m benchmarks autoscaling_starts
     AUTOSCALING_TRACES=all AUTOSCALING_STARTS=30,150 AUTOSCALING_FIRST=0.5 python -m benchmarks autoscaling_starts
 
-A node that is asked for boots, and then starts the model. CloudMatrix-Infer says how long the second takes,
-MatrixCompute measures the first. `model's own` is told of the second alone, `whole` of both. The traces, the timing and
-what everybody begins with are those of `python -m benchmarks autoscaling`. Where all of a start is the model's the two
-are one.
+A requested node boots, and then starts the model. CloudMatrix-Infer reports how long the second takes, and
+MatrixCompute measures the first. `model's own` is told only the second, `whole` both. The traces, the timing and the
+initial pools are those of `python -m benchmarks autoscaling`. If the whole start time is the model's, both are the
+same.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The console with 22 supernodes (8,448 NPUs) that change five times a second: what the gateway and a browser cost.
+"""The console with 22 supernodes (8,448 NPUs) that change five times a second: the cost for the gateway and a browser.
 
-The services are stood for by `benchmarks/console/feed.py`. The gateway is a process of its own, with nothing shared;
-one reader of the live stream stands for a browser, whose tabs share it, and ten for ten browsers. One Chromium draws
-the first screen. Cores are of processor time.
+`benchmarks/console/feed.py` stands in for the services. The gateway is a separate process that shares nothing. One
+reader of the live stream stands for a browser, whose tabs share it, and ten for ten browsers. One Chromium renders the
+first screen. Cores are cores of CPU time.
 """
 
 from __future__ import annotations

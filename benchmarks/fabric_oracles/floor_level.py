@@ -1,10 +1,10 @@
-"""The two rules that oracle cases know for floors, exact and over arrays.
+"""The two rules of oracle cases with floors, exact and with arrays.
 
-  guarantee-plus-share   what MatrixLink promises by (`matrixlink.fabric.sharing`)
-  floor-level            one level rises for everybody; a flow's rate is weight x level held between floor and ceiling,
-                         until a link on its path is full. A floor counts as part of the share.
+  guarantee-plus-share   the rule of MatrixLink's reservations (`matrixlink.fabric.sharing`)
+  floor-level            one level rises for all flows; a flow's rate is weight x level, clamped between floor and
+                         ceiling, until a link on its path is full. A floor counts as part of the share.
 
-Without floors the two are the same, plain max-min.
+Without floors both are plain max-min.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""What is left of the UB plane after failures, whatever the routing: facts from the Clos alone.
+"""Connectivity of the UB plane after failures, for any routing: facts that follow from the Clos alone.
 
 Traffic between two nodes goes up to one L2 chip and down again, never through the L1 chip of a third node. So an L2
-chip serves a pair of nodes in a sub-plane when the chip and its cables to both are whole, and what a pair can carry is
-the lesser of those cables and the dies' own links.
+chip serves a pair of nodes in a sub-plane if the chip and its cables to both are intact, and a pair's capacity is the
+smaller of those cables and the dies' own links.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
 """Timeline: flows run to completion in virtual time.
 
-Between two moments at which anything starts, ends or changes, all rates are constant and are those `share` gives; so
-the run is a chain of such moments, computed exactly. A start or an end touches only the flows joined to it through
-shared links, and only those are shared anew. Time is nanoseconds, size bytes, rate GB/s: one byte a nanosecond.
+Between two moments at which a flow starts or ends or a link changes, all rates are constant and given by `share`, so
+the run is a sequence of such moments, computed exactly. A start or an end affects only the flows connected to it
+through shared links, and only those are shared again. Time is nanoseconds, size bytes, rate GB/s: one byte per
+nanosecond.
 
 When everything starts together with sizes in proportion to weights, without floors or ceilings, one solve is the whole
-answer: on its bottleneck every other flow has the same level or less, so the link stays full until the flow ends.
+answer: on a flow's bottleneck every other flow has the same level or less, so the link stays full until the flow ends.
 """
 
 from __future__ import annotations

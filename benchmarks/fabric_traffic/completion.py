@@ -1,11 +1,11 @@
-"""run(traffic): when each of many flows is through, in virtual time; what `Timeline` does, over arrays.
+"""run(traffic): completion times of many flows in virtual time; `Timeline` with arrays.
 
-Three ways, and the answer says which was taken. Together: flows that start at once with sizes in proportion to weights,
-without floors or ceilings, end at size over first rate, so one solve is the whole run (timeline.py has the reason).
-Exact: rates anew at every start and end, of those flows that it touches. Windows: flows that end within `window_ns` of
-one another give their place up together, in the middle of the window, each ending where its rate of that moment takes
-it: those before the middle a little late, those after it a little early, so that most of the error cancels. Link
-changes on the way are `Timeline`'s and `IncrementalMaxMin`'.
+There are three methods, and the result says which was used. Together: flows that start at once with sizes in proportion
+to weights, without floors or ceilings, end at size over first rate, so one solve is the whole run (timeline.py explains
+why). Exact: at every start and end, new rates for the flows that it affects. Windows: flows that end within `window_ns`
+of one another release their share together, in the middle of the window, and each ends where its rate at that moment
+takes it: those before the middle a little late, those after it a little early, so that most of the error cancels. Link
+changes during the run are handled only by `Timeline` and `IncrementalMaxMin`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What happens to elements of a UB plane, in a word each."""
+"""Names for the events that can happen to elements of a UB plane."""
 
 from __future__ import annotations
 

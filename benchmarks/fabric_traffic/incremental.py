@@ -1,8 +1,8 @@
-"""IncrementalMaxMin: the fair rates of flows that come and go, kept up to date one change at a time.
+"""IncrementalMaxMin: fair rates of flows that come and go, updated one change at a time.
 
-A change is answered with the flows whose rates were looked at; everybody else's rate is what it was. With the kernel
-in C only what the change can touch is shared anew (kernel.c says what that is); without it all live flows are. The rule
-is guarantee plus share. Rates are GB/s; links are numbers into `capacity`.
+A change returns the flows whose rates were recomputed; all other rates are unchanged. With the C kernel only what the
+change can affect is shared again (see kernel.c); without it all live flows are. The rule is guarantee plus share. Rates
+are GB/s; links are indices into `capacity`.
 """
 
 from __future__ import annotations

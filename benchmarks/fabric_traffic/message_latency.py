@@ -1,8 +1,9 @@
-"""How long one message takes between two endpoints that have the fabric to themselves, by size, operation and hops.
+"""Time of a single message between two endpoints on an idle fabric, by size, operation and hops.
 
-On UB a message pays its endpoint, each switch it crosses (one within a node, three between nodes) and its bytes at the
-measured rate; `messages.yaml` holds the terms beside the measured table they explain. On the RDMA and VPC planes it is
-the latency and payload rate of the plane, from `calibration.yaml`. Times are microseconds, sizes bytes.
+On UB a message pays for its endpoint, for each switch it crosses (one within a node, three between nodes) and for its
+bytes at the measured rate; `messages.yaml` holds the terms beside the measured table that they explain. On the RDMA and
+VPC planes the time follows from the plane's latency and payload rate in `calibration.yaml`. Times are microseconds,
+sizes bytes.
 """
 
 from __future__ import annotations

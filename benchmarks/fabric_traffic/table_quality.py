@@ -1,9 +1,9 @@
-"""How good tables are, in the measures by which subnet managers are compared.
+"""Quality of forwarding tables, in the measures by which subnet managers are compared.
 
-All over dies, CPUs left out. `all_to_all_factor`: the most loaded cable of a sub-plane when every die sends the same to
-every other, relative to even load: how much longer an all-to-all takes there. `all_to_all_slow_down`: the same for all
-sub-planes together when each transfer is cut by the sub-planes' weights, over the links of dies too. `pattern_rates`:
-what transfers get, max-min, when they have one sub-plane to themselves.
+All measures are over dies, without CPUs. `all_to_all_factor`: the load of a sub-plane's most loaded cable when every
+die sends the same to every other, relative to even load, which is how much longer an all-to-all takes there.
+`all_to_all_slow_down`: the same for all sub-planes together, with each transfer split by the sub-planes' weights, and
+including the dies' links. `pattern_rates`: max-min rates of transfers that have one sub-plane to themselves.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""What it costs that pools of one deployment see each other's traffic as a mean, not as the bursts that it comes in.
+"""The error from letting a deployment's pools see each other's traffic as a mean instead of as bursts.
 
-On the ports decode's exchanges meet the blocks that prefill instances read out of the memory of decode nodes; pools lie
-on nodes of their own, so nothing else of one deployment meets over UB. The same core that moves traffic over the ports
-says what decode gets while 0 to 6 instances read at the full rate of a fetch, and beside the mean of their reading. The
-share of time in which one reads is that of the Mooncake trace where it is there, else of seeded traffic; and a tenth,
-more than any reuse of prompts comes to. Independent instances: how many read at a moment is binomial.
+On the ports, decode's exchanges compete with the blocks that prefill instances read from the memory of decode nodes.
+Pools are on separate nodes, so nothing else of one deployment competes over UB. The same core that moves traffic over
+the ports computes decode's rate while 0 to 6 instances read at the full rate of a fetch, and beside the mean of their
+reading. The share of time in which an instance reads is taken from the Mooncake trace if available, else from seeded
+traffic; and a tenth, which is more than any reuse of prompts leads to. Instances are independent, so the number that
+read at one moment is binomial.
 """
 
 from __future__ import annotations

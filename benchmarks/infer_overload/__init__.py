@@ -1,10 +1,10 @@
-"""What a deployment with an objective keeps of it when it is offered more than it can serve.
+"""How well a deployment with an objective meets it when offered more load than it can serve.
 
-In virtual time, through the door that the endpoint has. The most that capacity gives is what is served in time without
-a door at the rate beside each mix, the highest at which about 99 of 100 requests are in time. Offered a multiple of it,
-of those that were admitted so many are within both objectives, each by its own first token and its own mean time of a
-token; and so many requests a second are. Answers of three tokens and fewer are left out: their KV has to move first,
-which takes longer than such an answer may on an empty pool too.
+Runs in virtual time, with the endpoint's admission. Capacity is the rate served in time without admission, at the rate
+given with each mix: the highest at which about 99 of 100 requests are in time. For multiples of that rate, the figures
+are the share of admitted requests that meet both objectives, each by its own time to first token and mean time per
+token, and the rate of such requests per second. Answers of up to three tokens are left out: their KV cache has to be
+transferred first, which takes longer than such an answer may take even in an empty pool.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""A sweep of 64 points on Ray at an address: two workers beside one, in the same run.
+"""A sweep of 64 points on Ray at an address: two workers compared with one, in the same run.
 
-For each a cluster of this machine is started first, asked for a task, and its address given, as with `matrixctl
-experiment sweep --ray`; what its start takes is shown by itself. The whole is from the first word with the cluster to
-the last, the start of its workers included; beside it, from the first outcome on, what the points alone take. Wall time
-says little while others are busy on the machine: beside it are the CPU seconds of all processes of the cluster, as the
-kernel counts them when the last point is there, and of a fixed loop; and how much quicker two processes are than one at
-nothing but that loop, which no sweep can exceed. Needs the extra `ray`, two cores and Linux.
+For each, a Ray cluster on this machine is started first and runs a task, and its address is given as with `matrixctl
+experiment sweep --ray`; its start-up time is shown separately. The whole time runs from the first contact with the
+cluster to the last, including the start of its workers; beside it, the time of the points alone, from the first result
+on. Wall time says little on a busy machine, so two more figures are shown: the CPU seconds of all of the cluster's
+processes, as the kernel counts them when the last point is done, and of a fixed loop; and the speed-up of two processes
+over one on that loop alone, which no sweep can exceed. Needs the extra `ray`, two cores and Linux.
 """
 
 from __future__ import annotations

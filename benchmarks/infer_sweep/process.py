@@ -1,4 +1,4 @@
-"""One sweep in a process of its own: `python -m benchmarks.infer_sweep.process WORKERS`."""
+"""Run one sweep in a separate process: `python -m benchmarks.infer_sweep.process WORKERS`."""
 
 import sys
 

@@ -1,1 +1,1 @@
-"""How the fitted constants of the timing model were found. The product never runs it."""
+"""Computes the fitted constants of the timing model. The product never runs it."""

@@ -1,7 +1,7 @@
-"""Solves the fitted constants again, and writes them: `python -m benchmarks.infer_validation.fit [--write]`.
+"""Recompute the fitted constants and write them: `python -m benchmarks.infer_validation.fit [--write]`.
 
-Rows, unknowns and method are in `infer_workload.experiments.validation`. Without `--write` the file stays as it is and
-what would be written is printed.
+Rows, unknowns and method are in `infer_workload.experiments.validation`. Without `--write` the new values are printed
+and the file is not changed.
 """
 
 from __future__ import annotations

@@ -1,1 +1,1 @@
-"""What stands beside the embedded Kubernetes API in its benchmark."""
+"""What the benchmark compares with the embedded Kubernetes API."""

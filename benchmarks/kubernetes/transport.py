@@ -1,10 +1,10 @@
-"""The transport of the embedded API alone: granian, as `services/kube` has it, with an application that does nothing.
+"""The embedded API's transport alone: granian, as in `services/kube`, with an application that does nothing.
 
-    python -m benchmarks.kubernetes.transport FOLDER     # prints its port; certificates lie in the folder
+    python -m benchmarks.kubernetes.transport FOLDER     # prints its port; FOLDER holds the certificates
 
-Whatever the API does comes on top of what this costs, so no request to it can be answered faster under the same load: a
-GET is answered with one text of the size of an object, a POST with what it sent, a PATCH of a status goes to all
-watches as one line before it is answered. Nothing is authenticated, kept or encoded.
+The API's own work comes on top of this cost, so under the same load no request to it can be faster. A GET returns a
+fixed text of the size of an object, a POST returns what was sent, and a PATCH of a status is sent to all watches as one
+line before it is answered. Nothing is authenticated, stored or encoded.
 """
 
 from __future__ import annotations

@@ -124,8 +124,8 @@ def play(
         first = max(work.prefill_instance_nodes, whole(policy.pools.prefill.min_replicas, work.prefill_instance_nodes))
         others = max(work.decode_nodes_min, policy.pools.decode.min_replicas, least - first)
         prefill, decode = Nodes(first), Nodes(others)
-    everybody = [prefill] if policy.pools is None else [prefill, decode]
-    state, sizes = ScalingState(), [(0.0, sum(each.members for each in everybody), "")]
+    pools = [prefill] if policy.pools is None else [prefill, decode]
+    state, sizes = ScalingState(), [(0.0, sum(each.members for each in pools), "")]
     reach = np.zeros(load.seconds + 1)
     reading, answering = np.zeros(load.seconds, dtype=int), np.zeros(load.seconds, dtype=int)
     for second in range(load.seconds):
@@ -145,11 +145,11 @@ def play(
                 prefill.resize(found.replicas, second, start_s, load.stays_s)
             if found.replicas != sizes[-1][1] or found.reason == Reason.ROLES_REBALANCED:
                 sizes.append((float(second), found.replicas, found.reason.value))
-        for nodes in everybody:
+        for nodes in pools:
             nodes.second(second)
         reading[second], answering[second] = prefill.serving, decode.serving
         reach[second + 1] = min(reach[second] + prefill.serving, float(load.asked_by[second + 1]))
-    node_s = sum(each.node_s for each in everybody)
+    node_s = sum(each.node_s for each in pools)
     return _outcome(trace, work, node_s, load, reach, (reading, answering), sizes, (ttft_s, tpot_s))
 
 

@@ -41,7 +41,7 @@ class Drain:
     def asked(cls, request: DrainRequest, now: float, fabric: Fabric | None) -> Drain:
         """A requested drain that begins now. `fabric`: the deployment's nodes, used or not; None without a view."""
         nodes = frozenset[str](request.nodes)
-        absent = nodes - (fabric.everybody if fabric is not None else set())
+        absent = nodes - (fabric.all_nodes if fabric is not None else set())
         return cls(nodes, now + request.deadline_s, by=request.by, absent=absent)
 
     @classmethod
@@ -64,7 +64,7 @@ class Drain:
 
     def over(self, fabric: Fabric) -> bool:
         """Whether all its nodes have left the fabric."""
-        return not self.nodes & fabric.everybody
+        return not self.nodes & fabric.all_nodes
 
     def target(self, current: Deployment, fabric: Fabric) -> Pools:
         """The pools without the nodes; NOTHING if the remaining ones cannot serve."""

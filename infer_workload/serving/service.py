@@ -198,7 +198,7 @@ class Serving:
                 return self.view(name)
             if request is not None:
                 if current and current.get("by") and current["by"] != request.by:
-                    raise Conflict(f"{', '.join(current['nodes'])} already draining for {current['by']}", field="nodes")
+                    raise Conflict(f"already draining {', '.join(current['nodes'])} for {current['by']}", field="nodes")
                 fresh = Drain.asked(request, self.clock.now(), live.fabric)
                 if request.keep_serving and not can_serve_without(live, fresh):
                     raise InsufficientCapacity(

@@ -1,1 +1,1 @@
-"""The duration of a step, from operators, dies and the fabric. Pure functions: no queues, no requests."""
+"""Step times, computed from operators, dies and the fabric. Pure functions: no queues, no requests."""

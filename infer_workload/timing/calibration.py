@@ -1,5 +1,5 @@
-"""The numbers of `calibration.yaml`, `fitted.yaml` and a machine's file as one frozen value, so that a fit or a sweep
-can change one of them.
+"""Merge `calibration.yaml`, `fitted.yaml` and a machine's file into one frozen value, of which a fit or a sweep can
+replace single constants.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ AT_LEAST = {
     "paper_nodes": 2, "paper_prefill_nodes": 1, "passage_tokens": 1, "prefill_tokens_per_npu": 1, "straggle_ranks": 2,
     "ub_sub_planes": 1,
 }  # fmt: skip
-"""Counts that fewer of are no machine: two streams share its cores, and each pool has a node."""
+"""Minimum of each count: two streams share the cores, and every pool has at least one node."""
 ABOVE_ZERO = frozenset((
     "attention_compute_efficiency", "bf16_tflops", "bulk_combine_efficiency", "bulk_dispatch_efficiency",
     "cpu_ub_gbps", "gemm_efficiency", "hbm_gb", "hbm_gbps", "int8_tops", "memory_efficiency", "obs_gbps",
     "rdma_efficiency", "rdma_port_gbps", "ssd_gbps", "ub_cpu_read_gbps", "ub_efficiency", "ub_port_gbps",
     "ub_saturating_cores", "vector_gbps", "vector_scale", "vpc_efficiency",
 ))  # fmt: skip
-"""Rates, and shares of rates, without which something would never end. A plane that is not there has no rate of a node;
-a start may take no time."""
+"""Rates and efficiencies that must not be 0, because a transfer or computation would never end. A node's rate on a
+plane may be 0 (the machine lacks that plane), and so may a start time."""
 
 
 @dataclass(frozen=True)
@@ -105,25 +105,25 @@ class Calibration:
 
     @property
     def planes(self) -> tuple[str, ...]:
-        """The planes between its nodes: those that a node has a rate on."""
+        """The planes that connect nodes: those on which a node has a rate above 0."""
         rates = {UB: self.ub_uplink_gbps, RDMA: self.rdma_node_gbps, VPC: self.vpc_node_gbps}
         return tuple(plane for plane, gbps in rates.items() if gbps > 0)
 
     @property
     def memory_plane(self) -> str:
-        """The plane that the memory of other nodes is read over: UB, where it leaves the node."""
+        """The plane over which a node reads other nodes' memory: UB if it connects nodes, else VPC."""
         return UB if UB in self.planes else VPC
 
     @property
     def cache_gb_per_node(self) -> float:
-        """What a node lends to the context cache where nobody says (GB)."""
+        """A node's default share of DRAM for the context cache (GB)."""
         return self.node_dram_gb * self.cache_dram_share
 
 
 def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
-    """Every number with its unit, kind and source; the machine's file has the last word, and is checked.
+    """Return every constant with its unit, kind and source. The machine's file is validated and overrides the others.
 
-    Raises UnknownDataFile for a machine that is not there, BadDataFile naming the field that is wrong.
+    Raises UnknownDataFile if there is no such machine, and BadDataFile naming the invalid field.
     """
     file = located("machines", machine)
     read = document(file)
@@ -134,11 +134,11 @@ def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
         if field == "name":
             continue
         if field not in known:
-            raise BadDataFile(file.name, field, "there is no such constant")
+            raise BadDataFile(file.name, field, "no such constant")
         least, whole = AT_LEAST.get(field, 0), known[field] == "int"
         value = number(file.name, field, entry["value"], least=least, whole=whole)
         if field in ABOVE_ZERO and not value:
-            raise BadDataFile(file.name, field, "a number above 0 is accepted")
+            raise BadDataFile(file.name, field, "must be a number above 0")
         found[field] = {**entry, "value": value}
     for field in known:
         if field not in found:
@@ -148,19 +148,17 @@ def entries(machine: str = MACHINE) -> dict[str, dict[str, Any]]:
 
 
 def _check(file: str, values: dict[str, Any]) -> None:
-    """What constants must hold together. Raises BadDataFile."""
+    """Check constraints between constants. Raises BadDataFile."""
     if values["paper_prefill_nodes"] >= values["paper_nodes"]:
-        raise BadDataFile(
-            file, "paper_prefill_nodes", f"fewer than the {values['paper_nodes']} paper_nodes are accepted"
-        )
+        raise BadDataFile(file, "paper_prefill_nodes", f"must be fewer than the {values['paper_nodes']} paper_nodes")
     if values["prefill_tokens_per_npu"] < values["dies_per_npu"]:
-        raise BadDataFile(file, "prefill_tokens_per_npu", f"at least the {values['dies_per_npu']} dies_per_npu")
+        raise BadDataFile(file, "prefill_tokens_per_npu", f"must be at least the {values['dies_per_npu']} dies_per_npu")
 
 
 def machines(folder: Path | None = None) -> dict[str, Calibration]:
-    """Every machine by its name: those that are carried along, and those of a folder of one's own, which go before.
+    """Return every machine by name: the packaged ones and those in `folder`, which win where names are equal.
 
-    Raises BadDataFile for a file in the folder that cannot be used, naming the field.
+    Raises BadDataFile, naming the field, for an invalid file in the folder.
     """
     found = {name: load_calibration(name) for name in names("machines")}
     for file in sorted(folder.glob("*.yaml")) if folder is not None else ():
@@ -173,6 +171,6 @@ def machines(folder: Path | None = None) -> dict[str, Calibration]:
 
 @cache
 def load_calibration(machine: str = MACHINE) -> Calibration:
-    """The constants on that machine. Raises as `entries` does."""
+    """Return the constants of that machine. Raises what `entries` raises."""
     current = entries(machine)
     return Calibration(**{field.name: current[field.name]["value"] for field in fields(Calibration)})

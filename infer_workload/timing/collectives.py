@@ -1,8 +1,9 @@
-"""The time of what dies say to each other: dispatch and combine of experts, cache transfers, fetches from the pool.
+"""Communication times between dies: expert dispatch and combine, cache transfers, fetches from the context cache.
 
-Each is a start, an issue cost on the sending cores, and bytes over a port; with the number of ranks a token costs more.
-The bytes move at what the fabric gives beside others' flows: a lost link, a slower port or a neighbour's traffic
-lengthens them. No exchange is ever faster than its bytes over the ports of one die. Bytes, seconds, GB/s one way.
+Each is a start-up time, an issue cost on the sending cores, and bytes over a port; a token costs more as the number of
+ranks grows. The bytes move at the rate the fabric leaves beside other flows, so a lost link, a slower port or a
+neighbour's traffic lengthens the exchange. No exchange is faster than its bytes over one die's ports. Bytes, seconds,
+GB/s in one direction.
 """
 
 from __future__ import annotations
@@ -28,11 +29,11 @@ class Exchange:
 
     @property
     def plane(self) -> str:
-        """What dies of other nodes are reached over."""
+        """The plane that carries traffic to dies of other nodes."""
         return UB
 
     def _away(self, ranks: int | None = None) -> float:
-        """The share of what a die sends to all the others, of so many, that leaves its node."""
+        """The share of a die's traffic to all other ranks (by default, of this exchange) that leaves its node."""
         ranks, inside = ranks or self.ranks, self.calibration.dies_per_node
         return max(0.0, (ranks - inside) / max(1, ranks - 1))
 
@@ -48,7 +49,7 @@ class Exchange:
 
     @property
     def rates_gbps(self) -> tuple[float, ...]:
-        """All that its times depend on of the fabric."""
+        """Every rate of the fabric that the exchange's times depend on; a cache key for step times."""
         return (self.rate_gbps(),)
 
     def dispatch(self, tokens: float, copies: float | None = None) -> Operator:
@@ -62,28 +63,28 @@ class Exchange:
         return self._fused("combine", tokens, copies, self.calibration.combine_token_bytes, 0.0)
 
     def dispatch_s(self, tokens: float) -> float:
-        """A dispatch on all cores of the die, `tokens` a die."""
+        """Time of a dispatch of `tokens` per die, using all cores."""
         return self.dispatch(tokens).seconds()
 
     def combine_s(self, tokens: float) -> float:
-        """A combine on all cores of the die, `tokens` a die."""
+        """Time of a combine of `tokens` per die, using all cores."""
         return self.combine(tokens).seconds()
 
     def bulk_dispatch(self, tokens: float, copies: float) -> Operator:
-        """A dispatch of thousands of tokens a die."""
+        """A dispatch of thousands of tokens per die."""
         size = tokens * copies * self.calibration.dispatch_token_bytes
         return self.bulk("dispatch", EXPERTS, size, "bulk_dispatch_efficiency")
 
     def bulk_combine(self, tokens: float, copies: float) -> Operator:
-        """The combine of it."""
+        """The combine that answers a `bulk_dispatch`."""
         size = tokens * copies * self.calibration.combine_token_bytes
         return self.bulk("combine", EXPERTS, size, "bulk_combine_efficiency")
 
     def bulk(
         self, name: str, stream: str, size_bytes: float, rate: str = "ub_efficiency", ranks: int | None = None
     ) -> Operator:
-        """A large exchange moved by the SDMA engines, no cores; `rate` names its share of the port, `ranks` how many
-        dies take part where those are not all."""
+        """A large exchange moved by the SDMA engines, without using cores. `rate` names the constant with its share of
+        the port's rate; `ranks` is the number of dies that take part, by default all."""
         efficiency = getattr(self.calibration, rate)
         return Operator(
             name, stream, PORT, 0.0, start_s=self.calibration.exchange_start_us * 1e-6,
@@ -92,7 +93,7 @@ class Exchange:
         )  # fmt: skip
 
     def bulk_s(self, tokens: float, bytes_per_token: float) -> float:
-        """The bytes of a large exchange alone, seconds."""
+        """Seconds that the bytes of a large exchange take on the wire, without its start-up time."""
         return self._wire_s(tokens * bytes_per_token, self.calibration.ub_efficiency)
 
     def _fused(self, name: str, tokens: float, copies: float | None, size: int, issue_s: float) -> Operator:
@@ -120,9 +121,11 @@ def cache_fetch_s(
     pool_nodes: Sequence[str],
     plane: str = UB,
 ) -> float:
-    """Fetching cached blocks into a prefill instance, over UB from CPU memory or over VPC through the nodes' cards.
+    """Time to fetch cached blocks into a prefill instance, over UB from CPU memory or over VPC through the nodes'
+    cards.
 
-    All dies of the instance read at once; the CPUs of the pool's nodes and the reading nodes' ports bound it.
+    All dies of the instance read at once; the CPUs of the caching nodes and the ports of the reading nodes limit the
+    rate.
     """
     if blocks == 0:
         return 0.0
@@ -135,7 +138,7 @@ def cache_fetch_s(
 
 
 def ssd_read_s(calibration: Calibration, size_bytes: float, pool_nodes: Sequence[str]) -> float:
-    """Reading blocks back into the memory of the pool, from the volumes of all its nodes at once."""
+    """Time to read blocks back into the cache's memory, from the volumes of all its nodes in parallel."""
     rate = calibration.ssd_gbps * len(pool_nodes) * 1e9
     return size_bytes / rate if size_bytes else 0.0
 
@@ -143,7 +146,7 @@ def ssd_read_s(calibration: Calibration, size_bytes: float, pool_nodes: Sequence
 def fetch_gbps(
     fabric: Fabric, calibration: Calibration, reader_nodes: Sequence[str], pool_nodes: Sequence[str], plane: str
 ) -> float:
-    """Rate at which an instance reads the caching pool. Zero where the plane is not held."""
+    """Rate at which an instance reads from the caching nodes; 0 if the fabric view lacks the plane."""
     key = (tuple(reader_nodes), tuple(pool_nodes), plane)
     if key not in fabric.reduced:
         fabric.reduced[key] = _fetch_gbps(fabric, calibration, reader_nodes, pool_nodes, plane)

@@ -1,4 +1,4 @@
-"""What a workload's flows get beside those of others, as it was measured on the ports they go over."""
+"""Measured bandwidth of a workload's flows while other tenants use the same ports."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from dataclasses import dataclass, field
 from infer_workload.timing.fabric import Left
 
 SAME = 0.005
-"""Rates this close, relative, time a step alike."""
+"""Relative difference up to which two rates are taken as equal, because step times barely change."""
 
 
 @dataclass(frozen=True)
 class MeasuredContention:
-    """GB/s: of collectives by the nodes that take part, and of what ports have left by plane and node."""
+    """Measured rates in GB/s: of collectives, by participating nodes, and free capacity of ports, by plane and node."""
 
     exchanges: Mapping[frozenset[str], float] = field(default_factory=dict)
     ports: Mapping[tuple[str, str], Left] = field(default_factory=dict)
@@ -25,7 +25,7 @@ class MeasuredContention:
         return self.ports.get((plane, node))
 
     def close_to(self, other: MeasuredContention | None) -> bool:
-        """Whether nothing takes another time than under the other."""
+        """Whether every rate is within `SAME` of the other's, so that no time changes."""
         if other is None or self.exchanges.keys() != other.exchanges.keys() or self.ports.keys() != other.ports.keys():
             return False
         one, two = ([found.exchanges[key] for key in self.exchanges] for found in (self, other))

@@ -1,10 +1,10 @@
 """The time of one decode step.
 
-All dies of the pool step together. A layer is an attention path and an expert path (`decode_operators`). Serially they
-follow one another on the whole die. With two microbatches the streams of the paper run side by side, the attention path
-of one beside the expert path of the other on the rest of the cores; HBM is shared and every weight is read twice. With
-MTP each request brings two query tokens and one more layer drafts the next, so a step yields 1 + acceptance tokens.
-Ranks are not equally fast: what is computed between two exchanges waits for the slowest of them.
+All dies of the pool step together. A layer consists of an attention path and an expert path (`decode_operators`).
+Without microbatches they run one after another on the whole die. With two microbatches, the paper's two streams run in
+parallel: the attention path of one beside the expert path of the other on the remaining cores; HBM is shared and every
+weight is read twice. With MTP each request has two query tokens and an extra layer drafts the next token, so a step
+yields 1 + acceptance tokens. Ranks are not equally fast: computation between two exchanges waits for the slowest rank.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from infer_workload.timing.routing import imbalance
 from infer_workload.timing.schedule import paired_s, serial_s, split
 
 CONTEXTS = (0.0, *(256.0 * 1.125**at for at in range(70)))
-"""Tokens a request keeps: steps are evaluated at these mean contexts and taken in straight lines between them."""
+"""Mean contexts (tokens per request) at which steps are evaluated; times between them are interpolated linearly."""
 
 
 @lru_cache(maxsize=64)
@@ -36,7 +36,7 @@ def _steps_of(*_: Hashable) -> dict[tuple[int, int], float]:
 
 @dataclass(frozen=True)
 class StepOptions:
-    """What may be switched: `microbatch` None lets the batch decide (the paper's system: on from 16 an NPU)."""
+    """Options of a step. With `microbatch` None the batch size decides (in the paper's system, on from 16 per NPU)."""
 
     microbatch: bool | None = None
     mtp: bool = True
@@ -44,7 +44,7 @@ class StepOptions:
 
 
 def waits(calibration: Calibration, ranks: int) -> float:
-    """How much longer computing takes because the slowest of `ranks` is waited for."""
+    """Return the factor by which waiting for the slowest of `ranks` stretches computation."""
     if ranks < 2:
         return 1.0
     return 1.0 + calibration.straggle_share * sqrt(log(ranks) / log(calibration.straggle_ranks))
@@ -52,7 +52,7 @@ def waits(calibration: Calibration, ranks: int) -> float:
 
 @dataclass(frozen=True)
 class LayerOperators:
-    """The operators of one microbatch of a kind of layer, and how many such layers a step has."""
+    """The operators of one microbatch in one kind of layer, and how many such layers a step has."""
 
     layers: int
     attention: Sequence[Operator]
@@ -71,14 +71,14 @@ class DecodeTiming:
 
     @cached_property
     def _steps(self) -> dict[tuple[int, int], float]:
-        """Steps that were evaluated, shared by all pools of one kind that get the same of the fabric: when a condition
-        comes back, nothing has to be worked out again."""
+        """Cache of evaluated steps, shared by all pools of one kind with the same fabric rates, so that nothing is
+        recomputed when an earlier state of the fabric returns."""
         exchange = type(self.exchange), self.exchange.ranks, self.exchange.rates_gbps
         return _steps_of(self.model, self.calibration, exchange, self.layout, self.options)
 
     @property
     def tokens_per_step(self) -> float:
-        """Tokens a request gains in one step on average."""
+        """Average number of tokens that a step yields per request."""
         return 1.0 + (self.acceptance if self.options.mtp else 0.0)
 
     @property
@@ -87,14 +87,14 @@ class DecodeTiming:
         return self.calibration.mtp_acceptance if given is None else given
 
     def step_s(self, requests: int, kv_tokens: float) -> float:
-        """One step when the fullest die has `requests` requests that hold `kv_tokens` tokens together."""
+        """Time of one step when the fullest die has `requests` requests with `kv_tokens` tokens of context in total."""
         if requests <= 0:
             return 0.0
         return self.line(requests, kv_tokens)[0]
 
     def line(self, requests: int, kv_tokens: float) -> tuple[float, float, float]:
-        """`step_s` of at least one request, how much longer it takes for each further token of them, and for how many
-        tokens that is a straight line."""
+        """Return (`step_s`, its increase per further token, the number of tokens for which that slope holds).
+        `requests` is at least 1."""
         context = kv_tokens / requests
         at = min(bisect_right(CONTEXTS, context), len(CONTEXTS) - 1)
         low, high = CONTEXTS[at - 1], CONTEXTS[at]
@@ -112,7 +112,7 @@ class DecodeTiming:
         return self._steps[key]
 
     def exact_step_s(self, requests: float, kv_tokens: float) -> float:
-        """The same at exactly that context: layers, output head, draft layer and head, one graph launch."""
+        """`step_s` computed without interpolation: layers, output head, draft layer and head, one graph launch."""
         kinds, once = self.operators(requests, kv_tokens)
         if not self.microbatched(requests):
             layers = sum([kind.layers * (serial_s(kind.attention) + serial_s(kind.experts)) for kind in kinds])
@@ -122,7 +122,7 @@ class DecodeTiming:
         return layers + serial_s(once)
 
     def attention_cores(self, requests: float, kv_tokens: float) -> int:
-        """Matrix cores that the attention stream has in a layer with experts; all of them without microbatches."""
+        """Number of matrix cores of the attention stream in a layer with experts; all of them without microbatches."""
         current = self.calibration
         if not self.microbatched(requests):
             return current.cube_cores
@@ -130,7 +130,7 @@ class DecodeTiming:
         return split(kind.attention, kind.experts, current.cube_cores, current.ub_saturating_cores)
 
     def operators(self, requests: float, kv_tokens: float) -> tuple[list[LayerOperators], list[Operator]]:
-        """The operators of a microbatch by kind of layer, and those of the whole step."""
+        """Return a microbatch's operators by kind of layer, and the operators that run once per step."""
         model, current, mtp = self.model, self.calibration, self.options.mtp
         queries = 2 if mtp else 1
         part = 0.5 if self.microbatched(requests) else 1.0
@@ -149,14 +149,14 @@ class DecodeTiming:
         return kinds, step_operators(die, model, current, requests, queries)
 
     def leaving_bytes(self, requests: float) -> float:
-        """What each die sends to dies of other nodes in one step."""
+        """Bytes that each die sends to dies of other nodes in one step."""
         kinds, _ = self.operators(requests, 0.0)
         microbatches = 2 if self.microbatched(requests) else 1
         sides = [(kind.layers, each) for kind in kinds for each in (*kind.attention, *kind.experts)]
         return microbatches * sum(layers * each.leaving_bytes for layers, each in sides)
 
     def microbatched(self, requests: float) -> bool:
-        """Whether a step with that many requests a die runs as two microbatches."""
+        """Whether a step with that many requests per die runs as two microbatches."""
         if self.model.dense:
             return False  # without experts there is no exchange that a second stream could hide
         if self.options.microbatch is not None:

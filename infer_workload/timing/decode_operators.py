@@ -1,10 +1,10 @@
-"""The operators of one decode layer, and those of a whole step.
+"""The operators of one decode layer, and those that run once per step.
 
-`tokens` are query tokens of one die in one microbatch (two a request with MTP), `kv_tokens` what its requests keep in
-the cache. Latent attention runs absorbed: queries are folded into the latent, so the cache is read once for all heads.
-The MLA prolog is one fused operator (P), its parts shown apart. What quantises activations is part of the norm or
-projection it is fused with, and of dispatch. Activations between operators are BF16; what matrix operators write stays
-in L2 and is counted where a vector operator reads it.
+`tokens` are the query tokens of one die in one microbatch (two per request with MTP); `kv_tokens` are its requests'
+tokens in the KV cache. Latent attention runs absorbed: queries are folded into the latent, so the cache is read once
+for all heads. The MLA prolog is one fused operator (P), shown here in parts. Quantisation of activations is counted in
+the norm or projection it is fused with, and in dispatch. Activations between operators are BF16; results of matrix
+operators stay in L2 and are counted where a vector operator reads them.
 """
 
 from __future__ import annotations
@@ -18,13 +18,13 @@ from infer_workload.timing.operators import ATTENTION, EXPERTS, STEP, Die, Opera
 WIDE = 2
 """Bytes of a BF16 activation."""
 PAYLOAD_WIDTH = 7168
-"""Hidden width of the published payloads of dispatch and combine; other models' are in proportion."""
+"""Hidden width of the published dispatch and combine payloads; other models' payloads are scaled in proportion."""
 ROUTER = 4
-"""Bytes of a router weight and score: gating stays FP32 (P keeps norm and gating wide)."""
+"""Bytes of a router weight or score: gating stays in FP32 (P keeps norm and gating in high precision)."""
 
 
 def attention_path(die: Die, model: ServedModel, tokens: float, kv_tokens: float, queries: int) -> list[Operator]:
-    """From the residual to the output of attention."""
+    """The operators from the residual to the output of attention."""
     heads, size = model.heads, model.weight_bytes
     kept = model.latent_width * model.kv_bytes
     if model.latent:
@@ -53,7 +53,7 @@ def attention_path(die: Die, model: ServedModel, tokens: float, kv_tokens: float
 def expert_path(
     die: Die, model: ServedModel, layout: ExpertLayout, exchange: Exchange, tokens: float, imbalance: float
 ) -> list[Operator]:
-    """From the output of attention through the experts back to it; the busiest die's share of them."""
+    """The operators from the output of attention through the experts and back, for the busiest die."""
     routed = layout.routed_rows(tokens, model.experts_per_token, imbalance)
     touched = min(float(layout.routed_per_die), tokens * model.experts_per_token * layout.dies)
     copies = sent_copies(model, layout)
@@ -79,18 +79,19 @@ def expert_path(
 
 
 def sent_copies(model: ServedModel, layout: ExpertLayout) -> float:
-    """Copies of a token sent to experts, in payloads of PAYLOAD_WIDTH: a shared expert on the same die needs none."""
+    """Copies of a token sent to experts, in payloads of PAYLOAD_WIDTH; a shared expert on the same die needs no
+    copy."""
     copies = model.experts_per_token + (model.shared_experts if layout.shared_dies else 0)
     return copies * model.hidden / PAYLOAD_WIDTH
 
 
 def _experts(model: ServedModel, rows: float, experts: float) -> tuple[float, float, float]:
-    """(parameters, rows, bytes a parameter) of a grouped product: every touched expert's weights are read once."""
+    """(parameters, rows, bytes per parameter) of a grouped product: the weights of each used expert are read once."""
     return model.expert_parameters, rows, model.weight_bytes * max(1.0, experts)
 
 
 def dense_path(die: Die, model: ServedModel, tokens: float) -> list[Operator]:
-    """The feed-forward block of a layer without experts."""
+    """The operators of the feed-forward block in a layer without experts."""
     return [
         die.vector("norm", EXPERTS, tokens * model.hidden * (3 * WIDE + 1)),
         die.gemm("dense feed-forward", EXPERTS, model.dense_parameters, tokens, model.weight_bytes),
@@ -101,7 +102,8 @@ def dense_path(die: Die, model: ServedModel, tokens: float) -> list[Operator]:
 def step_operators(
     die: Die, model: ServedModel, calibration: Calibration, requests: float, queries: int
 ) -> list[Operator]:
-    """Once a step: heads and sampling of the model and its draft, the draft's input projection, the launch."""
+    """The operators that run once per step: heads and sampling of the model and of its draft layer, the draft layer's
+    input projection, the graph launch."""
     tokens = requests * queries
     drafts = model.draft_layers if queries > 1 else 0
     passes = model.vocabulary * 4 * calibration.sampling_passes

@@ -15,14 +15,15 @@ from infer_workload.timing.operators import ATTENTION, EXPERTS, Die, Operator
 
 
 def reduced_bytes(model: ServedModel, tokens: float) -> float:
-    """What a die sends for one all-reduce, with `tokens` of its own."""
+    """Bytes that a die sends for one all-reduce, with `tokens` of its own."""
     return 2.0 * (model.tensor_parallel - 1) * tokens * model.hidden * WIDE
 
 
 def attention_layer(
     die: Die, model: ServedModel, exchange: Exchange, tokens: float, operations: float, read: float
 ) -> list[Operator]:
-    """From the residual to the sum of attention: `operations` of its core and bytes of cache that it reads."""
+    """The operators from the residual to the all-reduce of attention. `operations` are those of the attention core,
+    `read` the bytes of KV cache that it reads."""
     ways, size = model.tensor_parallel, model.weight_bytes
     rows = tokens * ways
     rotated = 4 * (model.heads + model.kv_heads) * model.nope_width + model.latent_width * model.kv_bytes
@@ -38,7 +39,7 @@ def attention_layer(
 
 
 def feed_forward(die: Die, model: ServedModel, exchange: Exchange, tokens: float) -> list[Operator]:
-    """The feed-forward block and its sum."""
+    """The operators of the feed-forward block and its all-reduce."""
     ways = model.tensor_parallel
     rows = tokens * ways
     return [
@@ -52,7 +53,8 @@ def feed_forward(die: Die, model: ServedModel, exchange: Exchange, tokens: float
 def decode_layer(
     die: Die, model: ServedModel, exchange: Exchange, tokens: float, kv_tokens: float, queries: int
 ) -> tuple[list[Operator], list[Operator]]:
-    """Attention and feed-forward of a decode layer: `kv_tokens` are what this die's requests keep."""
+    """Attention and feed-forward operators of a decode layer; `kv_tokens` are this die's requests' tokens in the KV
+    cache."""
     width = model.nope_width + model.value_width
     kept = model.latent_width * model.kv_bytes
     attention = attention_layer(
@@ -64,7 +66,8 @@ def decode_layer(
 def prefill_layer(
     die: Die, model: ServedModel, exchange: Exchange, tokens: float, pairs: float, earlier: float
 ) -> list[Operator]:
-    """A whole prefill layer: `tokens` and `pairs` of one die, `earlier` cached tokens of all its prompts."""
+    """The operators of a whole prefill layer: `tokens` and (query, key) `pairs` of one die, `earlier` cached tokens of
+    all its prompts."""
     width = model.nope_width + model.value_width
     kept = model.latent_width * model.kv_bytes
     read = (tokens + earlier / max(1, exchange.ranks)) * kept

@@ -1,8 +1,9 @@
-"""Where the experts of a pool live, and how much the busiest die has to do.
+"""How a pool's experts are placed on its dies, and how much work the busiest die has.
 
-Two published layouts meet here. With a die for every expert (decode at EP288 and above) some dies have copies of the
-shared expert, 256 have the routed ones and the rest redundant copies. With fewer dies every die has the shared expert
-and an equal number of routed slots, copies filling what 256 does not divide. How uneven the load is: `routing`.
+There are two published layouts. With a die for every expert (decode at EP288 and above) some dies hold copies of the
+shared expert, 256 hold the routed ones and the rest hold redundant copies. With fewer dies, every die holds the shared
+expert and an equal number of routed slots; redundant copies fill the slots left over where 256 does not divide evenly.
+`routing` computes how uneven the load is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,8 @@ from infer_workload.timing.model import ServedModel
 
 @dataclass(frozen=True)
 class ExpertLayout:
-    """The experts of one pool. `routed_slots` counts redundant copies; `shared_dies` is 0 where each has its own."""
+    """Expert placement of one pool. `routed_slots` includes redundant copies; `shared_dies` is 0 if every die holds the
+    shared expert itself."""
 
     dies: int
     routed_per_die: int
@@ -32,22 +34,22 @@ class ExpertLayout:
         return self.dies - self.shared_dies
 
     def redundant(self, routed_experts: int) -> int:
-        """Copies beyond the first of a routed expert."""
+        """Redundant copies: slots beyond one for each routed expert."""
         return self.routed_slots - routed_experts
 
     def routed_rows(self, tokens: float, top_k: int, imbalance: float) -> float:
-        """Rows the busiest die computes in routed experts when every die sends `tokens` tokens."""
+        """Rows that the busiest die computes in routed experts when every die sends `tokens` tokens."""
         return tokens * top_k * self.dies * self.routed_per_die / self.routed_slots * imbalance
 
     def shared_rows(self, tokens: float) -> float:
-        """Rows a die with the shared expert computes in it."""
+        """Rows that a die holding the shared expert computes in it when every die sends `tokens` tokens."""
         return tokens * self.dies / self.shared_dies if self.shared_dies else tokens
 
 
 def lay_experts(dies: int, model: ServedModel, redundant_per_die: int = 0) -> ExpertLayout:
-    """Experts on `dies` dies, every routed one at least once. `redundant_per_die` adds slots for EPLB copies.
+    """Place the experts on `dies` dies, every routed one at least once. `redundant_per_die` adds slots for EPLB copies.
 
-    Raises ValueError for no dies.
+    Raises ValueError if `dies` is less than 1.
     """
     if dies < 1:
         raise ValueError("a pool needs at least one die")

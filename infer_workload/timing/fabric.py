@@ -1,12 +1,11 @@
-"""What the fabric lets a workload do, reduced to a few rates.
+"""The fabric as seen by a workload, reduced to a few rates.
 
-MatrixLink's view lists what is granted of each node's ports per sub-plane, whoever else may send. What truly gets
-through depends on what others send now: where that is known (`Contention`), it is what counts. A collective that every
-die takes part in is as fast as its slowest member, so all that a step's time needs is that member's rate when all send
-at once. Traffic is striped over the sub-planes in proportion to what they have left, as MatrixLink routes it, so a pair
-reaches the sum of them.
+MatrixLink's view lists the capacity granted on each node's ports per sub-plane, regardless of other senders. The actual
+throughput depends on current traffic: if it is known (`Contention`), it takes precedence. A collective of all dies is
+as fast as its slowest member, so a step's time needs only that member's rate while all send at once. Traffic is striped
+over the sub-planes in proportion to their free capacity, as MatrixLink routes it, so a pair reaches the sum of them.
 
-Rates are GB/s in one direction, latencies seconds.
+Rates are GB/s in one direction; latencies are seconds.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from infer_workload.timing.calibration import RDMA, UB, VPC, Calibration, load_c
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 
 DIES_PER_NODE = 2 * NPUS_PER_NODE
-"""Two dies a package: the machine that is emulated."""
+"""Two dies per NPU package, as on the emulated machine."""
 
 
 class Ports(Protocol):
@@ -34,14 +33,14 @@ class Ports(Protocol):
 
 @dataclass(frozen=True)
 class PortRates:
-    """Ports as plain numbers, for a fabric that no link service described."""
+    """Ports as plain numbers, for a fabric built without a link service."""
 
     uplink_gbps: list[float]
     endpoint_gbps: list[float]
 
 
 class Left(Protocol):
-    """What may be used of one node's ports on one plane now, an entry per sub-plane (GB/s)."""
+    """Free capacity of one node's ports on one plane now, an entry per sub-plane (GB/s)."""
 
     @property
     def out_gbps(self) -> Sequence[float]: ...
@@ -57,37 +56,37 @@ class Left(Protocol):
 
 
 class Contention(Protocol):
-    """What flows get beside those of others; None where that is not known."""
+    """Bandwidth that flows get beside other tenants' traffic; None if it is not known."""
 
     def exchange_gbps(self, nodes: frozenset[str]) -> float | None:
-        """Of an all-to-all over UB among all dies of these nodes, what its slowest die sends."""
+        """Return what the slowest die sends in an all-to-all over UB among all dies of these nodes."""
 
     def left(self, plane: str, node: str) -> Left | None:
-        """What a node's ports have left for transfers that come one by one."""
+        """Return the free capacity of a node's ports for single transfers."""
 
 
 def _needed(machine: Calibration) -> tuple[str, ...]:
-    """The planes that a node of that machine has to reach to take part in serving."""
+    """Return the planes that a node of that machine must reach to take part in serving."""
     return tuple(plane for plane in (UB, RDMA) if plane == RDMA or plane in machine.planes)
 
 
 @dataclass
 class Fabric:
-    """The reduced view of one generation. A node missing from a plane has rate zero there."""
+    """The reduced view of one fabric generation. A node that is missing from a plane has rate 0 there."""
 
     generation: int
     ports: Mapping[str, Mapping[str, Ports]]
     latency_us: Mapping[str, float]
     contention: Contention | None = None
     needed: tuple[str, ...] = (UB, RDMA)
-    """The planes that a node has to reach to take part in serving."""
+    """The planes that a node must reach to take part in serving."""
     reduced: dict[Hashable, float] = field(default_factory=dict, repr=False)
-    """Rates that others worked out from this view, kept here because they hold as long as it does."""
+    """Cache of rates that other modules computed from this view; they are valid as long as it is."""
     _rates: dict[tuple[str, str, int, bool], float] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of(cls, view: Any, machine: Calibration | None = None) -> Fabric:
-        """From a MatrixLink FabricView of that machine, by default of one with all planes."""
+        """Build from a MatrixLink FabricView of that machine, by default a machine with all planes."""
         planes = {str(plane): current for plane, current in view.planes.items()}
         return cls(
             generation=view.generation,
@@ -98,8 +97,8 @@ class Fabric:
 
     @classmethod
     def healthy(cls, nodes: Iterable[str], generation: int = 1, machine: Calibration | None = None) -> Fabric:
-        """A whole fabric for those nodes, nobody else on it: the machine's port rates, for experiments without a link
-        service."""
+        """Build a fault-free, otherwise idle fabric for those nodes at the machine's port rates, for experiments
+        without a link service."""
         current, machine = list(nodes), machine or load_calibration()
         sub_planes = int(machine.ub_sub_planes)
         kinds = {
@@ -112,7 +111,7 @@ class Fabric:
         return cls(generation, ports, latency, needed=_needed(machine))
 
     def only(self, nodes: Iterable[str]) -> Fabric:
-        """The same view as far as it speaks of those nodes."""
+        """Return the view restricted to those nodes."""
         kept = set(nodes)
         ports = {
             plane: {node: current for node, current in by_node.items() if node in kept}
@@ -121,11 +120,11 @@ class Fabric:
         return self._with(ports, self.contention)
 
     def beside(self, contention: Contention | None) -> Fabric:
-        """The same view beside others' traffic."""
+        """Return the same view with that contention."""
         return self._with(self.ports, contention)
 
     def granted(self, shares: Mapping[str, float]) -> Fabric:
-        """The same view with that share of every port, by plane; the rest is others'."""
+        """Return the view with each port's rate scaled by its plane's share (1 if not given)."""
         if all(share == 1 for share in shares.values()):
             return self
         ports = {
@@ -144,34 +143,34 @@ class Fabric:
         return Fabric(self.generation, ports, self.latency_us, contention, self.needed)
 
     @property
-    def everybody(self) -> set[str]:
-        """Every node that has a port."""
+    def all_nodes(self) -> set[str]:
+        """Every node with a port on any plane."""
         return {node for by_node in self.ports.values() for node in by_node}
 
     def same_as(self, other: Fabric) -> bool:
-        """Whether both are views of one generation, of the same nodes."""
-        return (self.generation, self.everybody) == (other.generation, other.everybody)
+        """Whether both views have the same generation and the same nodes."""
+        return (self.generation, self.all_nodes) == (other.generation, other.all_nodes)
 
     def leaving_out(self, nodes: Iterable[str]) -> Fabric:
-        """The same view as far as it speaks of others."""
-        unused = self.everybody.intersection(nodes)
-        return self.only(self.everybody - unused) if unused else self
+        """Return the view without those nodes, at the same generation."""
+        unused = self.all_nodes.intersection(nodes)
+        return self.only(self.all_nodes - unused) if unused else self
 
     def without(self, nodes: Iterable[str]) -> Fabric:
-        """The view of the next generation, those nodes gone."""
-        fabric = self.only(self.everybody.difference(nodes))
+        """Return the view of the next generation, in which those nodes are gone."""
+        fabric = self.only(self.all_nodes.difference(nodes))
         fabric.generation = self.generation + 1
         return fabric
 
     @property
     def nodes(self) -> list[str]:
-        """Nodes that can take part in serving: those that reach every plane that is needed."""
+        """Sorted nodes that can take part in serving: those that reach every needed plane."""
         first, *others = (self.ports.get(plane, {}) for plane in self.needed)
         everywhere = [first, *others]
         return sorted(node for node in first if all(node in ports and _sum(ports[node]) > 0 for ports in everywhere))
 
     def exchange_gbps(self, nodes: Sequence[str], ranks: int, dies_per_node: int = DIES_PER_NODE) -> float:
-        """What the slowest die of an all-to-all over UB sends, among `ranks` dies on these nodes."""
+        """Rate at which the slowest die sends in an all-to-all over UB among `ranks` dies on these nodes."""
         if self.contention is not None:
             found = self.contention.exchange_gbps(frozenset(nodes))
             if found is not None:
@@ -181,7 +180,7 @@ class Fabric:
         return min((self.granted_die_gbps(UB, node, senders, remote) for node in nodes), default=0.0)
 
     def die_gbps(self, plane: str, node: str, senders: int = DIES_PER_NODE, into: bool = False) -> float:
-        """What each of `senders` endpoints of a node reaches when all send to other nodes, or (`into`) receive."""
+        """Rate of each of a node's `senders` endpoints when all send to other nodes, or (`into`) receive from them."""
         key = (plane, node, senders, into)
         if key not in self._rates:
             left = self._left(plane, node)
@@ -194,7 +193,7 @@ class Fabric:
         return self._rates[key]
 
     def node_gbps(self, plane: str, node: str, into: bool = False) -> float:
-        """What a whole node can send out, or (`into`) take in."""
+        """Rate at which a whole node can send, or (`into`) receive."""
         key = (plane, node, 0, into)
         if key not in self._rates:
             left, ports = self._left(plane, node), self.ports.get(plane, {}).get(node)
@@ -210,7 +209,7 @@ class Fabric:
         return self.contention.left(plane, node)
 
     def granted_die_gbps(self, plane: str, node: str, senders: int, remote: float) -> float:
-        """What each of `senders` endpoints is granted when all send and the share `remote` leaves the node."""
+        """Granted rate of each of `senders` endpoints when all send and the share `remote` leaves the node."""
         ports = self.ports.get(plane, {}).get(node)
         return 0.0 if ports is None else sum(_lanes(ports.uplink_gbps, ports.endpoint_gbps, senders, remote))
 
@@ -219,7 +218,7 @@ class Fabric:
 
 
 def _lanes(uplinks: Sequence[float], ends: Sequence[float], senders: int, remote: float) -> list[float]:
-    """Per sub-plane, what one sender may push: its own port, or its part of the node's uplink."""
+    """Rate of one sender on each sub-plane: limited by its own port and its share of the node's uplink."""
     if remote <= 0:
         return list(ends)
     return [min(end, uplink / (senders * remote)) for end, uplink in zip(ends, uplinks, strict=True)]

@@ -1,10 +1,11 @@
-"""Token exchange by All-Gather and Reduce-Scatter, on machines of two tiers: links in a node, RoCE between nodes.
+"""Token exchange by All-Gather and Reduce-Scatter, for machines with two tiers: links in a node, RoCE between nodes.
 
-Every card gets the tokens of all, computes those its experts are asked for, and the partial results are summed on the
-way back. Between nodes each card talks to the cards of its own place; what has arrived is then passed on in the node.
-Small exchanges do one after the other; in large ones, of prefill, both tiers' links are at work at once: HCCL's
-Pipeline algorithm for All-Gather and Reduce-Scatter on these servers (CANN documentation, HCCL_ALGO). The Atlas 800I A2
-works so. Inside a node nobody else sends; between nodes it is what the fabric gives. Seconds, bytes a card.
+Every card receives the tokens of all cards, computes those routed to its experts, and the partial results are summed on
+the way back. Between nodes, each card exchanges with the cards at the same position in the other nodes, and data that
+has arrived is then passed on inside the node. Small exchanges run the two phases one after the other; large ones, in
+prefill, use both tiers at once: HCCL's Pipeline algorithm for All-Gather and Reduce-Scatter on these servers (CANN
+documentation, HCCL_ALGO). The Atlas 800I A2 works this way. Links inside a node carry no other traffic; between nodes
+the fabric sets the rate. Seconds, bytes per card.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ ALL_TO_ALL = "all-to-all"
 def exchange_among(
     fabric: Fabric, calibration: Calibration, nodes: Sequence[str], ranks: int, model: ServedModel
 ) -> Exchange:
-    """The exchange of so many dies on these nodes as the machine has it: over UB where that leaves the node."""
+    """Return the exchange among `ranks` dies on these nodes: over UB if it connects the machine's nodes, else in two
+    tiers."""
     if UB in calibration.planes:
         return Exchange(fabric, calibration, tuple(nodes), ranks)
     return GatherScatter(fabric, calibration, tuple(nodes), ranks, model.hidden)
@@ -36,7 +38,7 @@ def exchange_among(
 
 @dataclass(frozen=True)
 class GatherScatter(Exchange):
-    """Exchange among `ranks` cards, one node after the other full of them."""
+    """Exchange among `ranks` cards that fill one node after another."""
 
     hidden: int = 7168
 
@@ -59,8 +61,8 @@ class GatherScatter(Exchange):
     def bulk(
         self, name: str, stream: str, size_bytes: float, rate: str = "ub_efficiency", ranks: int | None = None
     ) -> Operator:
-        """Of `size_bytes` that a card gets from the others: over RoCE what no card of its own node can pass on to it,
-        the rest inside. Both tiers' links are at work at once."""
+        """A card receives `size_bytes` from the others: over RoCE what no card of its own node can pass on, and the
+        rest inside the node. Both tiers transfer at once."""
         ranks = ranks or self.ranks
         inside, nodes = self._sides(ranks)
         if nodes == 1:
@@ -75,7 +77,7 @@ class GatherScatter(Exchange):
         )  # fmt: skip
 
     def rate_gbps(self, efficiency: float = 1.0) -> float:
-        """Inside a node: one link to each of the other cards that take part."""
+        """Rate inside a node: one link to each other card that takes part."""
         current = self.calibration
         links = min(self._sides(self.ranks)[0] - 1, current.ub_sub_planes)
         return links * current.ub_port_gbps * efficiency
@@ -86,7 +88,7 @@ class GatherScatter(Exchange):
 
     @property
     def _between_gbps(self) -> float:
-        """Between nodes: of the slowest card, all sending at once."""
+        """Rate of the slowest card between nodes while all send at once."""
         key = RDMA, self.nodes, self.ranks
         rate = self.fabric.reduced.get(key)
         if rate is None:
@@ -96,7 +98,7 @@ class GatherScatter(Exchange):
         return rate
 
     def _sides(self, ranks: int) -> tuple[int, int]:
-        """Cards in a node, and nodes, of so many."""
+        """Return (cards per node, nodes) for that many ranks."""
         inside = min(ranks, self.calibration.dies_per_node)
         return inside, ranks // inside
 
@@ -105,7 +107,7 @@ class GatherScatter(Exchange):
         return size_bytes / rate if rate > 0 else inf
 
     def _tiers(self, name: str, own_bytes: float, at_once: bool = False) -> Operator:
-        """What each card contributes goes to all others; `at_once`: over both tiers' links side by side."""
+        """Each card's `own_bytes` go to all other cards; with `at_once` both tiers transfer in parallel."""
         current = self.calibration
         inside, nodes = self._sides(self.ranks)
         between_s = self._between_s(own_bytes * (nodes - 1)) if nodes > 1 else 0.0

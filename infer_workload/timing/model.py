@@ -1,8 +1,7 @@
-"""The served model: its shape, and what follows from it by counting.
+"""The served model: its dimensions, and the sizes that follow from them.
 
-Its file in `models/` names every count with its source. A `ServedModel` says how large a layer's weights are, how many
-bytes a token leaves in the KV cache, and what the weights of one die take for a given number of experts. Times are no
-business of this file.
+Its file in `models/` gives every dimension with its source. A `ServedModel` computes the size of a layer's weights, the
+bytes per token in the KV cache, and the weights on one die for a given number of experts. It computes no times.
 """
 
 from __future__ import annotations
@@ -15,12 +14,12 @@ from typing import Any
 from infer_workload.timing.data_files import BadDataFile, document, located, names, number
 
 LATENT, GROUPED = "latent", "grouped"
-"""Kinds of attention: one latent a token that all heads share (MLA), or keys and values of a few heads (GQA)."""
+"""Kinds of attention: one latent per token shared by all heads (MLA), or the keys and values of a few heads (GQA)."""
 
 
 @dataclass(frozen=True)
 class ServedModel:
-    """Counts of one model; all widths in elements, all sizes in bytes."""
+    """Dimensions of one model. Widths are in elements, sizes in bytes."""
 
     name: str
     attention: str
@@ -48,7 +47,7 @@ class ServedModel:
     head_bytes: int
     kv_bytes: int
     tensor_parallel: int = 1
-    """Dies that share a copy of a model without experts."""
+    """Number of dies that share one copy of a model without experts."""
 
     @property
     def dense(self) -> bool:
@@ -66,7 +65,7 @@ class ServedModel:
 
     @property
     def prolog_parameters(self) -> int:
-        """Projections from the hidden state to queries and to what is kept: low-rank ones with latent attention."""
+        """Projections from the hidden state to the queries and to the cached values: low-rank with latent attention."""
         if not self.latent:
             return self.hidden * (self.heads * self.nope_width + self.kv_heads * (self.nope_width + self.value_width))
         query = self.hidden * self.query_rank + self.query_rank * self.heads * (self.nope_width + self.rope_width)
@@ -106,7 +105,7 @@ class ServedModel:
 
     @property
     def latent_width(self) -> int:
-        """Elements a token keeps in the KV cache of one layer: the latent and its rotary part, or keys and values."""
+        """Elements per token in the KV cache of one layer: the latent and its rotary part, or keys and values."""
         if self.latent:
             return self.kv_rank + self.rope_width
         return self.kv_heads * (self.nope_width + self.value_width)
@@ -118,11 +117,12 @@ class ServedModel:
 
     @property
     def expert_bytes(self) -> int:
-        """One expert in all layers that have experts, the draft layer among them."""
+        """Bytes of one expert in all layers with experts, including the draft layer."""
         return self.expert_parameters * self.weight_bytes * (self.moe_layers + self.draft_layers)
 
     def die_weight_bytes(self, experts: int) -> int:
-        """Weights on a die that holds `experts` experts (shared ones counted) and a copy of everything else."""
+        """Bytes of weights on a die that holds `experts` experts (shared ones included) and a copy of everything
+        else."""
         attention = self.attention_parameters * self.weight_bytes * (self.layers + self.draft_layers)
         dense = self.dense_parameters * self.weight_bytes * self.dense_layers
         heads = 2 * self.head_parameters * self.head_bytes
@@ -149,16 +149,16 @@ HAVE_DEFAULTS = frozenset(field.name for field in fields(ServedModel) if field.d
 
 
 def read_model(name: str) -> ServedModel:
-    """The model of that name, or of a file of one's own (a path that ends in .yaml).
+    """Read the packaged model of that name, or the user's file at that path (ending in .yaml).
 
-    Raises UnknownDataFile where there is none, BadDataFile naming the field that is missing, unknown or wrong.
+    Raises UnknownDataFile if there is none, and BadDataFile naming the field that is missing, unknown or invalid.
     """
     file = located("models", name)
     read = document(file)
     known = {field.name: field.type for field in fields(ServedModel)}
     for field in read:
         if field not in known:
-            raise BadDataFile(file.name, field, "there is no such field")
+            raise BadDataFile(file.name, field, "no such field")
     values: dict[str, Any] = {}
     for field, kind in known.items():
         if field not in read:
@@ -176,37 +176,37 @@ def read_model(name: str) -> ServedModel:
 
 
 def _check(file: str, values: dict[str, Any]) -> None:
-    """What fields must hold together."""
+    """Check constraints between fields. Raises BadDataFile."""
     if values["attention"] not in (LATENT, GROUPED):
-        raise BadDataFile(file, "attention", f"{LATENT} or {GROUPED} is accepted, not {values['attention']!r}")
+        raise BadDataFile(file, "attention", f"must be {LATENT} or {GROUPED}, not {values['attention']!r}")
     if values["attention"] == LATENT and not (values["query_rank"] and values["kv_rank"]):
-        raise BadDataFile(file, "kv_rank", "latent attention has ranks of at least 1")
+        raise BadDataFile(file, "kv_rank", "kv_rank and query_rank must be at least 1 with latent attention")
     if values["heads"] % values["kv_heads"]:
-        raise BadDataFile(file, "kv_heads", f"a divisor of the {values['heads']} heads is accepted")
+        raise BadDataFile(file, "kv_heads", f"must be a divisor of the {values['heads']} heads")
     if values["experts_per_token"] > values["routed_experts"]:
-        raise BadDataFile(file, "experts_per_token", f"at most the {values['routed_experts']} routed experts")
+        raise BadDataFile(file, "experts_per_token", f"must be at most the {values['routed_experts']} routed experts")
     dense = not values["routed_experts"]
     if dense and values["dense_layers"] != values["layers"]:
-        raise BadDataFile(file, "dense_layers", f"all {values['layers']} layers where there are no experts")
+        raise BadDataFile(file, "dense_layers", f"must be all {values['layers']} layers without experts")
     if not dense and values["dense_layers"] >= values["layers"]:
-        raise BadDataFile(file, "dense_layers", f"fewer than the {values['layers']} layers are accepted")
+        raise BadDataFile(file, "dense_layers", f"must be fewer than the {values['layers']} layers")
     if not dense and not (values["experts_per_token"] and values["expert_width"]):
-        raise BadDataFile(file, "experts_per_token", "at least 1, and experts of some width, where there are experts")
+        raise BadDataFile(file, "experts_per_token", "experts_per_token and expert_width must be above 0 with experts")
     if dense and (values["shared_experts"] or values["draft_layers"]):
-        raise BadDataFile(file, "shared_experts", "no shared experts and no draft layers where there are no experts")
+        raise BadDataFile(file, "shared_experts", "shared_experts and draft_layers must be 0 without experts")
     ways = values.get("tensor_parallel", 1)
     if ways > 1 and (not dense or values["heads"] % ways):
-        raise BadDataFile(file, "tensor_parallel", f"1 with experts, else a divisor of the {values['heads']} heads")
+        raise BadDataFile(file, "tensor_parallel", f"must be 1 with experts, else divide the {values['heads']} heads")
     if values["dense_layers"] and not values["dense_width"]:
-        raise BadDataFile(file, "dense_width", "at least 1 where there are dense layers")
+        raise BadDataFile(file, "dense_width", "must be at least 1 with dense layers")
     if values["parameters_active"] > values["parameters_total"]:
-        raise BadDataFile(file, "parameters_active", "at most parameters_total")
+        raise BadDataFile(file, "parameters_active", "must be at most parameters_total")
 
 
 def catalogue(folder: Path | None = None) -> dict[str, ServedModel]:
-    """Every model by its name: those that are carried along, and those of a folder of one's own, whose names go before.
+    """Return every model by name: the packaged ones and those in `folder`, which win where names are equal.
 
-    Raises BadDataFile for a file in the folder that cannot be used, naming the field.
+    Raises BadDataFile, naming the field, for an invalid file in the folder.
     """
     found = {name: load_model(name) for name in names("models")}
     for file in sorted(folder.glob("*.yaml")) if folder is not None else ():
@@ -220,5 +220,5 @@ MODEL = "deepseek-r1"
 
 @cache
 def load_model(name: str = MODEL) -> ServedModel:
-    """As `read_model`, read once."""
+    """`read_model`, cached."""
     return read_model(name)

@@ -1,9 +1,10 @@
-"""One operator on one die: its work, the engine it runs on, and the rate that bounds it.
+"""One operator on one die: its work, the engine it runs on, and the rate that limits it.
 
-An operator occupies one engine: the matrix cores (with what they read from HBM), the vector cores, or the UB port (with
-the cores that write to it). Its time is that of the slowest of its parts, plus a start: reading weights and multiplying
-overlap, sending a token and addressing the next do not. With a share of the cores, what cores do takes longer, what HBM
-does not. Seconds, bytes, operations; all counted for one die.
+An operator occupies one engine: the matrix cores (including their HBM reads), the vector cores, or the UB port
+(including the cores that write to it). A compute operator takes its launch plus the slowest of its parts, because
+reading weights and multiplying overlap. An exchange takes its start, issue and wire time one after another, because
+sending a token and addressing the next do not overlap. With a share of the cores, work on cores takes longer and HBM
+reads do not. Seconds, bytes and operations, all for one die.
 """
 
 from __future__ import annotations
@@ -14,11 +15,12 @@ from infer_workload.timing.calibration import Calibration
 
 CUBE, VECTOR, UB = "cube", "vector", "ub"
 ATTENTION, EXPERTS, STEP = "attention", "experts", "step"
-"""The two streams of a layer, and what runs once a step."""
+"""The two streams of a layer, and operators that run once per step."""
 
 
 class Operator(NamedTuple):
-    """Work of one operator for one microbatch and layer, and the seconds its parts take on all cores of the die."""
+    """One operator's work for one microbatch and layer, and the seconds of each part when it has all cores of the
+    die."""
 
     name: str
     stream: str
@@ -35,18 +37,18 @@ class Operator(NamedTuple):
     vector_bytes: float = 0.0
     wire_bytes: float = 0.0
     leaving_bytes: float = 0.0
-    """Of those over the wire, what goes to dies of other nodes."""
+    """The part of `wire_bytes` that goes to dies of other nodes."""
     rate: str = ""
-    """The constant that gives the rate of its matrix or wire part."""
+    """Name of the constant that sets the rate of its matrix or wire part."""
 
     def seconds(self, cores: float = 1.0, sending: float = 1.0) -> float:
-        """Its time on that share of the cores, of which `sending` of the UB rate can be fed."""
+        """Time with that share of the cores, which can feed the share `sending` of the UB rate."""
         if self.engine == UB:
             return self.start_s + self.issue_s / cores + self.wire_s / sending
         return self.launch_s + max(self.cube_s / cores, self.hbm_s, self.vector_s / cores)
 
     def bound(self) -> str:
-        """What its time goes to: the largest of its parts."""
+        """Name of the part that takes longest."""
         parts = {
             "launch": self.launch_s + self.start_s,
             CUBE: self.cube_s,
@@ -58,7 +60,7 @@ class Operator(NamedTuple):
         return max(parts, key=lambda part: parts[part])
 
     def source(self) -> str:
-        """The constant behind the rate that bounds it."""
+        """Name of the constant behind the part that takes longest."""
         start = "exchange_start_us" if self.engine == UB else "launch_us"
         return {
             "launch": start,
@@ -71,7 +73,8 @@ class Operator(NamedTuple):
 
 
 class Die:
-    """Makes operators out of work with the rates of `calibration`; `waits` stretches them by slower ranks."""
+    """Creates operators from amounts of work at the rates of `calibration`; `waits` is the factor by which waiting for
+    slower ranks stretches them."""
 
     def __init__(self, calibration: Calibration, waits: float = 1.0) -> None:
         self.launch_s = calibration.launch_us * 1e-6
@@ -92,8 +95,8 @@ class Die:
         wide: bool = False,
         fused: bool = False,
     ) -> Operator:
-        """A matrix product: `rows` with `parameters` weights of `size` bytes; BF16 if `wide`, without a launch of its
-        own if it is `fused` with the operator before."""
+        """A matrix product of `rows` with `parameters` weights of `size` bytes each: BF16 if `wide`, else INT8. It has
+        no launch of its own if it is `fused` with the operator before."""
         operations, read = 2.0 * parameters * rows, parameters * size
         return Operator(
             name, stream, CUBE, 0.0 if fused else self.launch_s,
@@ -102,7 +105,7 @@ class Die:
         )  # fmt: skip
 
     def attention(self, operations: float, read: float) -> Operator:
-        """The core of attention: BF16 operations, and the cache it reads."""
+        """The attention core: BF16 operations, and `read` bytes of KV cache."""
         return Operator(
             "attention core", ATTENTION, CUBE, self.launch_s,
             cube_s=operations * self._attention, hbm_s=read * self._hbm,
@@ -110,6 +113,6 @@ class Die:
         )  # fmt: skip
 
     def vector(self, name: str, stream: str, moved: float, fused: bool = False) -> Operator:
-        """Element-wise work that moves that many bytes to the vector cores and back."""
+        """Element-wise work that moves `moved` bytes to and from the vector cores."""
         launch = 0.0 if fused else self.launch_s
         return Operator(name, stream, VECTOR, launch, vector_s=moved * self._vector, vector_bytes=moved)

@@ -1,9 +1,10 @@
-"""The time of one prefill chunk on an instance of dies that share it.
+"""The time of one prefill chunk on an instance whose dies share it.
 
-Prompts are split over all dies, so a die has the mean of the work whatever the lengths are; only the experts are
-uneven, and the fewer prompts a chunk has the more so (`routing`). With two microbatches matrix cores, vector cores and
-SDMA engines serve one of them each, in turn; the few layers without experts are taken to overlap as much. Tokens
-already in the context cache are not computed, but they are fetched first, and every new token attends to them.
+Prompts are split over all dies, so every die has the mean amount of work whatever the prompt lengths; only the experts
+are uneven, and more so the fewer prompts a chunk has (`routing`). With two microbatches, the matrix cores, vector cores
+and SDMA engines each serve one microbatch at a time; the few layers without experts are assumed to overlap equally
+well. Tokens already in the context cache are not computed, but they are fetched first, and every new token attends to
+them.
 """
 
 from __future__ import annotations
@@ -27,10 +28,10 @@ from infer_workload.timing.schedule import pipelined_s, serial_s
 
 SIZES = (1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, *(round(64 * 1.25**at) for at in range(40)))
 PASTS = (0, *(round(512 * 1.5**at) for at in range(18)))
-"""New and earlier tokens at which a chunk of one prompt is evaluated."""
+"""Numbers of new and of earlier tokens at which a chunk of one prompt is evaluated."""
 
 PLANNED_MAX = 256
-"""Chunks to come whose times are kept."""
+"""Maximum size of the cache of planned chunks' times."""
 
 
 @lru_cache(maxsize=64)
@@ -42,9 +43,9 @@ def _evaluated_of(*_: Hashable) -> dict[tuple[int, ...], float]:
 class PrefillTiming:
     """Chunk times of one prefill instance under one view of the fabric.
 
-    `balanced` assumes perfect expert balance, as the paper's second prefill figure does. `microbatch` None takes the
-    faster way: splitting a small chunk would only read the weights twice. `heads_exchange` connects the dies that share
-    a prompt, where these are not all of the instance.
+    `balanced` assumes perfect expert balance, as the paper's second prefill figure does. With `microbatch` None the
+    faster variant is taken: splitting a small chunk would only read the weights twice. `heads_exchange` connects the
+    dies that share a prompt, if these are not all dies of the instance.
     """
 
     model: ServedModel
@@ -56,21 +57,21 @@ class PrefillTiming:
     heads_exchange: Exchange | None = None
 
     def chunk_s(self, parts: Sequence[tuple[int, int]]) -> float:
-        """One pass over `parts`: (new tokens, earlier tokens of the same prompt) for each prompt in the chunk.
+        """Time of one pass over `parts`: (new tokens, earlier tokens of the same prompt) for each prompt in the chunk.
 
-        A chunk of one prompt, the usual one, is taken from straight lines between lengths evaluated once.
+        The usual chunk, of one prompt, is interpolated linearly between lengths that are evaluated once.
         """
         if len(parts) == 1 and SIZES[0] <= parts[0][0] <= SIZES[-1]:
             return self._between(*parts[0], self._at)
         return self.exact_chunk_s(parts)
 
     def part_s(self, new: int, past: int, budget: int) -> float:
-        """A prompt's part of a chunk that is full of such ones, up to so many tokens: what it takes an instance that
-        has more to do. From straight lines as well."""
+        """A prompt's share of the time of a chunk filled with such prompts up to `budget` tokens: its cost to a busy
+        instance. Interpolated as in `chunk_s`."""
         return self._between(min(new, SIZES[-1]), past, lambda row, column: self._part_at(row, column, budget))
 
     def planned_s(self, parts: Sequence[tuple[int, int]]) -> float:
-        """The same of chunks to come, which are asked for again and again: each kind is evaluated once."""
+        """`chunk_s` for planned chunks, which are looked up repeatedly, so results are cached."""
         if len(parts) == 1:
             return self.chunk_s(parts)
         work = self._work(parts)
@@ -87,12 +88,12 @@ class PrefillTiming:
         return {}
 
     def exact_chunk_s(self, parts: Sequence[tuple[int, int]]) -> float:
-        """The same for exactly these lengths."""
+        """`chunk_s` computed without interpolation."""
         work = self._work(parts)
         return 0.0 if work is None else self._chunk_s(*work)
 
     def _between(self, new: int, past: int, at: Callable[[int, int], float]) -> float:
-        """By straight lines between what `at` says of the lengths beside it."""
+        """Interpolate linearly between the values of `at` at the neighbouring grid points."""
         row = min(bisect_right(SIZES, new), len(SIZES) - 1)
         column = min(bisect_right(PASTS, past), len(PASTS) - 1)
         low, left = SIZES[row - 1], PASTS[column - 1]
@@ -122,7 +123,7 @@ class PrefillTiming:
 
     @cached_property
     def _evaluated(self) -> dict[tuple[int, ...], float]:
-        """Shared by all instances of one kind: they differ in their nodes, not in their times."""
+        """Cache shared by all instances of one kind, which have different nodes but the same times."""
         exchanges = [
             (type(each), each.ranks, each.rates_gbps)
             for each in (self.exchange, self.heads_exchange)
@@ -133,20 +134,21 @@ class PrefillTiming:
         )
 
     def operators(self, parts: Sequence[tuple[int, int]], share: float = 1.0) -> tuple[list[Operator], list[Operator]]:
-        """The operators of a layer with experts and of one without, for that share of the chunk."""
+        """Return the operators of a layer with experts and of one without, for that share of the chunk."""
         work = self._work(parts)
         return self._layers(share, *work) if work else ([], [])
 
     @cached_property
     def leaving_bytes_per_token(self) -> float:
-        """What each die sends to dies of other nodes in one pass, for each token of a full chunk on all dies."""
+        """Bytes that each die sends to dies of other nodes in one pass, per token of a full chunk on all dies."""
         tokens = self.calibration.prefill_tokens_per_npu // self.calibration.dies_per_npu * self.layout.dies
         sparse, dense = self.operators([(tokens, 0)])
         layers = ((self.model.moe_layers, sparse), (self.model.dense_layers, dense))
         return sum(count * sum(each.leaving_bytes for each in operators) for count, operators in layers) / tokens
 
     def _work(self, parts: Sequence[tuple[int, int]]) -> tuple[float, float, float, float] | None:
-        """Tokens and pairs of a die, earlier tokens of all prompts, streams of text; None without tokens."""
+        """Return (tokens per die, query-key pairs per die, earlier tokens of all prompts, streams of text), or None if
+        there are no tokens."""
         tokens, pairs, earlier, streams = 0.0, 0.0, 0.0, 0.0
         passage = self.calibration.passage_tokens
         for new, past in parts:

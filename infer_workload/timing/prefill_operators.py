@@ -1,9 +1,9 @@
 """The operators of one prefill layer on one die of an instance.
 
-Prompts are split along their length over all dies for the projections, and along the heads for the core of attention
-(the SP-TP-SP scheme of the paper): the low-rank queries and latents of all tokens are gathered to every die, the
-outputs go back in an all-to-all; of both a die's own part does not travel. Token exchange with the experts runs on the
-SDMA engines, in the plain form: tokens are put in order for it and back by the vector cores.
+Prompts are split by sequence over all dies for the projections, and by heads for the attention core (the paper's
+SP-TP-SP scheme): every die gathers the low-rank queries and latents of all tokens, and the outputs return in an
+all-to-all. In both, a die's own part is not transferred. The token exchange with the experts runs on the SDMA engines
+without fusion: the vector cores reorder the tokens before it and after it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from infer_workload.timing.operators import ATTENTION, EXPERTS, Die, Operator
 def attention_operators(
     die: Die, model: ServedModel, exchange: Exchange, tokens: float, pairs: float, earlier: float
 ) -> list[Operator]:
-    """`tokens` and `pairs` of one die; `earlier` cached tokens of all prompts, whose latents every die needs."""
+    """The operators of attention: `tokens` and (query, key) `pairs` of one die, and the `earlier` cached tokens of all
+    prompts, whose latents every die needs."""
     heads, size, dies = model.heads, model.weight_bytes, exchange.ranks
     kept = model.latent_width * model.kv_bytes
     outputs = heads * model.value_width * WIDE
@@ -56,7 +57,7 @@ def attention_operators(
 def expert_operators(
     die: Die, model: ServedModel, layout: ExpertLayout, exchange: Exchange, tokens: float, imbalance: float
 ) -> list[Operator]:
-    """The busiest die's share: it computes and receives `imbalance` times the mean."""
+    """The operators of the experts on the busiest die, which computes and receives `imbalance` times the mean."""
     sent = tokens * model.experts_per_token * imbalance
     copies = model.experts_per_token * model.hidden / PAYLOAD_WIDTH
     routed = layout.routed_rows(tokens, model.experts_per_token, imbalance)
@@ -83,5 +84,5 @@ def expert_operators(
 
 
 def dense_operators(die: Die, model: ServedModel, tokens: float) -> list[Operator]:
-    """A layer without experts."""
+    """The operators of the feed-forward block in a layer without experts."""
     return dense_path(die, model, tokens)

@@ -1,11 +1,12 @@
-"""How uneven the load of experts is, drawn from a routing distribution that EPLB has balanced.
+"""Expert load imbalance, drawn from a routing distribution that EPLB has balanced.
 
-An expert's load has two parts. A standing one, the popularity over minutes: EPLB knows it, gives the hottest experts
-the redundant copies and packs the slots on the dies. And a passing one, what the streams of text in this very batch ask
-for: EPLB's statistics are about a minute old, so it cannot know it. One stream is as skewed as xDeepServe saw experts
-(20 % above the mean, the hottest about 30 times it); a batch of N independent streams has 1/sqrt(N) of that deviation.
-So a prefill chunk of few prompts is less even than a decode batch of thousands. Everything is drawn from a fixed seed:
-the same layout has the same imbalance. What counts is the hottest die over the mean, on average over layers.
+An expert's load has two parts. The standing load is its popularity over minutes: EPLB knows it, gives redundant copies
+to the hottest experts and packs the slots on the dies. The passing load comes from the streams of text in the current
+batch: EPLB's statistics are about a minute old, so it cannot know it. One stream is as skewed as the experts that
+xDeepServe measured (20 % above the mean, the hottest about 30 times the mean); a batch of N independent streams has
+1/sqrt(N) of that deviation, so a prefill chunk of few prompts is less even than a decode batch of thousands. All draws
+come from a fixed seed, so the same layout has the same imbalance. The imbalance is the hottest die's load over the
+mean, averaged over layers.
 """
 
 from __future__ import annotations
@@ -22,11 +23,12 @@ from infer_workload.timing.experts import ExpertLayout
 LAYERS_DRAWN = 24
 SEED = 384
 DEVIATIONS = (0.0, 0.02, 0.05, 0.1, 0.2, 0.4, 0.8, 1.6, 4.0)
-"""Deviations of the passing load, as a share of an expert's own, at which the hottest die is drawn; lines between."""
+"""Deviations of the passing load, relative to an expert's own load, at which the hottest die's load is evaluated;
+values between them are interpolated linearly."""
 
 
 def imbalance(layout: ExpertLayout, experts: int, streams: float, calibration: Calibration) -> float:
-    """The hottest die's routed load over the mean in a batch of that many independent streams of text."""
+    """Return the hottest die's routed load over the mean, in a batch of that many independent streams of text."""
     if experts == 1:
         return 1.0
     one = sqrt(exp(calibration.sequence_skew**2) - 1.0)
@@ -40,7 +42,7 @@ def imbalance(layout: ExpertLayout, experts: int, streams: float, calibration: C
 
 @lru_cache(maxsize=1024)
 def hottest(dies: int, slots_per_die: int, experts: int, spread: float, deviation: float) -> float:
-    """The load of the hottest die over the mean, averaged over layers, with that much passing load."""
+    """Return the hottest die's load over the mean, averaged over layers, for that deviation of the passing load."""
     now = sqrt(log1p(deviation * deviation))
     total = 0.0
     for shares, passing, placed in _layers(dies, slots_per_die, experts, spread):
@@ -51,12 +53,12 @@ def hottest(dies: int, slots_per_die: int, experts: int, spread: float, deviatio
 
 
 Layer = tuple[list[float], list[float], list[list[int]]]
-"""Standing load of each copy of an expert, the draw of its passing load, and the experts of each die."""
+"""Standing load per copy of each expert, each expert's draw of passing load, and the experts on each die."""
 
 
 @lru_cache(maxsize=16)
 def _layers(dies: int, slots_per_die: int, experts: int, spread: float) -> list[Layer]:
-    """Layers as EPLB places their experts."""
+    """Return the drawn layers with their experts placed as EPLB places them."""
     found = []
     for popularity, passing in _draws(experts):
         standing = [exp(spread * drawn) for drawn in popularity]
@@ -68,14 +70,15 @@ def _layers(dies: int, slots_per_die: int, experts: int, spread: float) -> list[
 
 @lru_cache(maxsize=16)
 def _draws(experts: int) -> list[tuple[list[float], list[float]]]:
-    """For each layer, of each expert: standard normal draws of its popularity and of its passing load."""
+    """For each layer, return the experts' standard normal draws of popularity and of passing load."""
     gauss = Random(SEED).gauss
     draws = [[gauss(0.0, 1.0) for _ in range(experts)] for _ in range(2 * LAYERS_DRAWN)]
     return list(zip(draws[::2], draws[1::2], strict=True))
 
 
 def replicas(popularity: list[float], slots: int) -> list[int]:
-    """Copies of each expert: one, and the slots left over one by one to whoever has most to do in each copy."""
+    """Return the number of copies of each expert: one each, then each spare slot to the expert with the most load per
+    copy."""
     copies = [1] * len(popularity)
     heap = [(-load, expert) for expert, load in enumerate(popularity)]
     heapify(heap)
@@ -87,7 +90,8 @@ def replicas(popularity: list[float], slots: int) -> list[int]:
 
 
 def packed(popularity: list[float], copies: list[int], dies: int, slots_per_die: int) -> list[list[int]]:
-    """Experts of each die: copies from the heaviest on, each to the least loaded die that has a slot."""
+    """Return the experts on each die: copies are placed from the heaviest down, each on the least loaded die with a
+    free slot."""
     slots = sorted(
         ((popularity[expert] / times, expert) for expert, times in enumerate(copies) for _ in range(times)),
         reverse=True,

@@ -1,9 +1,10 @@
-"""How operators share a die: one after another, or two microbatches side by side.
+"""How operators share a die: one after another, or two microbatches in parallel.
 
-Decode: one microbatch is on the attention path on its share of the cores while the other is on the expert path on the
-rest; they change places when both are through (the paper's two streams). HBM belongs to neither: when both read more
-than it gives, both are slowed. The paper tells the split for one batch and context; we balance the two streams for
-each. Prefill: two microbatches run through the same sequence; when both want one engine, one waits. Seconds.
+Decode: one microbatch runs the attention path on its share of the cores while the other runs the expert path on the
+rest; they swap when both have finished (the paper's two streams). HBM is shared: when both together read more than its
+bandwidth, both slow down. The paper gives the split of cores for one batch and context; here the two streams are
+balanced for each. Prefill: two microbatches run through the same sequence of operators; when both need one engine, one
+waits. Times are seconds.
 """
 
 from __future__ import annotations
@@ -14,14 +15,14 @@ from infer_workload.timing.operators import Operator
 
 
 def serial_s(operators: Sequence[Operator]) -> float:
-    """One after another on all cores."""
+    """Time of the operators one after another on all cores."""
     return sum([each.seconds() for each in operators])
 
 
 def side_by_side_s(first: Sequence[Operator], second: Sequence[Operator], cores: float, saturating: float) -> float:
-    """Both sequences at once: the first on that share of the cores, the second on the rest.
+    """Time of both sequences in parallel: the first on the share `cores` of the cores, the second on the rest.
 
-    `saturating` is the share of the vector cores that feeds the whole UB port.
+    `saturating` is the share of the vector cores that saturates the UB port.
     """
     rest = 1.0 - cores
     sending = min(1.0, rest / saturating)
@@ -31,9 +32,10 @@ def side_by_side_s(first: Sequence[Operator], second: Sequence[Operator], cores:
 
 
 def split(first: Sequence[Operator], second: Sequence[Operator], cores: int, saturating: float) -> int:
-    """Of `cores` matrix cores, those of the first sequence: as few as let it end no later than the second.
+    """Return how many of `cores` matrix cores the first sequence gets: the fewest with which it ends no later than the
+    second.
 
-    The vector cores are split alike. HBM that both want is left out here.
+    The vector cores are split in the same proportion. Contention for HBM is ignored here.
     """
     low, high = 1, cores - 1
     while low < high:
@@ -50,14 +52,15 @@ def split(first: Sequence[Operator], second: Sequence[Operator], cores: int, sat
 
 
 def paired_s(first: Sequence[Operator], second: Sequence[Operator], cores: int, saturating: float) -> float:
-    """Both sequences at once on the split of the cores that balances them."""
+    """Time of both sequences in parallel, with the split of the cores that balances them."""
     at = split(first, second, cores, saturating)
     most = side_by_side_s(first, second, at / cores, saturating)
     return min(most, side_by_side_s(first, second, (at - 1) / cores, saturating)) if at > 1 else most
 
 
 def _merged(one: list[tuple[float, float]], other: list[tuple[float, float]]) -> float:
-    """Walks both lists of (seconds alone, seconds of HBM in it); where they want more than all of HBM, both stretch."""
+    """Walk both lists of (seconds alone, HBM seconds within them); where both need more than all of HBM, stretch
+    both."""
     elapsed, a, b = 0.0, 0, 0
     left_a, left_b = one[0][0], other[0][0]
     while True:
@@ -82,12 +85,12 @@ def _merged(one: list[tuple[float, float]], other: list[tuple[float, float]]) ->
 
 
 def pipelined_s(operators: Sequence[Operator]) -> float:
-    """A layer's time for both of two equal microbatches that follow one another through the same operators.
+    """Time of a layer for two equal microbatches that follow one another through the same operators.
 
-    An engine serves one of them at a time. With demands D of the engines and C their sum, a microbatch that comes to an
-    engine finds the other there with probability D / C (mean value analysis of two customers); operators take fixed
-    times, so on average half of what it finds is left: C + sum(D * D) / 2C. No layer is faster than two microbatches
-    need on the busiest engine.
+    An engine serves one microbatch at a time. With engine demands D and their sum C, a microbatch that arrives at an
+    engine finds the other there with probability D / C (mean value analysis of two customers). Service times are fixed,
+    so on average half of the other's service remains: C + sum(D * D) / 2C. No layer is faster than two microbatches on
+    the busiest engine.
     """
     demands: dict[str, float] = {}
     for each in operators:

@@ -1,1 +1,1 @@
-"""Traces and generators of requests."""
+"""Request traces and request generators."""

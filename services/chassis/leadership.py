@@ -29,8 +29,8 @@ log = logging.getLogger(__name__)
 RENEWALS_A_LEASE = 5
 
 
-async def nobody() -> None:
-    """Announce a new leader to no one."""
+async def no_announcement() -> None:
+    """Do not announce a new leader."""
 
 
 class Leadership:
@@ -44,7 +44,7 @@ class Leadership:
         clock: Clock,
         *,
         lease_wall_s: float = 3.0,
-        announce: Callable[[], Awaitable[object]] = nobody,
+        announce: Callable[[], Awaitable[object]] = no_announcement,
     ) -> None:
         """`announce` sends some request to every neighbour, who thereby learns of the new leader."""
         self._name = name

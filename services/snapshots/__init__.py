@@ -1,5 +1,5 @@
-"""Snapshots: all that a stack knows at one moment, as one file.
+"""Snapshots: the whole state of a stack at one moment, in one file.
 
-It holds the database of each process and when it was taken, never a token or a key: those of the state folder into
-which it is restored stay, and a new folder makes its own.
+A snapshot holds each process's database and the time it was taken, but no token or key: a restore keeps those of the
+target state folder, and a new folder generates its own.
 """

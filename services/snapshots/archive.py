@@ -1,8 +1,8 @@
-"""The file of a snapshot: a zip archive with `manifest.json`, a SQLite database for each process, and the machine's
-file where it is none of the built-in ones.
+"""The snapshot file: a zip archive with `manifest.json`, a SQLite database for each process, and the machine's file
+unless the machine is a built-in one.
 
-The manifest says what each database is (its schema's revision, its size, its digest), so that `show` reads nothing
-else, and what is damaged or of another version is refused before anything is touched.
+The manifest gives each database's schema revision, size and digest. `show` reads only the manifest, and a damaged file
+or one from another version is rejected before any state is changed.
 """
 
 from __future__ import annotations
@@ -27,25 +27,25 @@ from services.chassis.database import Migrations
 from services.snapshots.machine_file import MACHINE
 
 FORMAT = 1
-"""Raised by whoever changes what a manifest or an archive means."""
+"""Version of the format. Increment it when the meaning of the manifest or the archive changes."""
 MANIFEST = "manifest.json"
 MIGRATED = ("resource", "link", "compute", "infer", "kube")
-"""The processes whose tables have revisions; agents.db has one table of documents."""
+"""The processes whose schemas have revisions; agents.db has a single table of documents."""
 _BLOCK_BYTES = 1 << 20
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
-"""What zipfile raises for a file that is damaged, encrypted, or compressed in a way that it does not know."""
+"""Exceptions of zipfile for a damaged or encrypted file, or one with an unknown compression method."""
 _NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
-"""Of SQLite's errors, those that are of the disk and not of what lies on it."""
+"""SQLite errors caused by the disk rather than by the file's contents."""
 
 
 class UnknownSnapshot(MatrixError):
-    """The file is no snapshot that this version can read."""
+    """The file is not a snapshot that this version can read."""
 
     status = 422
 
 
 class DatabaseFile(BaseModel):
-    """One database of a snapshot. `revision` is its schema's, "" where it has none."""
+    """One database of a snapshot. `revision` is its schema revision, "" if it has none."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -56,17 +56,18 @@ class DatabaseFile(BaseModel):
 
 def _of_the_catalogue(name: str) -> str:
     if name not in {process.name for process in PROCESSES}:
-        raise ValueError(f"there is no process {name[:100]!r}")
+        raise ValueError(f"unknown process {name[:100]!r}")
     return name
 
 
 ProcessName = Annotated[str, AfterValidator(_of_the_catalogue)]
-"""Databases are unpacked to files of these names, so no other may come from a file that somebody hands over."""
+"""Databases are unpacked to files with these names, so an untrusted file must not bring any other name."""
 Moment = Annotated[float, Field(ge=0, le=LATEST_S, allow_inf_nan=False)]
 
 
 class Manifest(BaseModel):
-    """What a snapshot is. Times in seconds since the epoch: `taken_wall_s` the wall's, `emulated_s` the stack's."""
+    """Description of a snapshot. Times are seconds since the epoch: `taken_wall_s` in wall-clock time, `emulated_s` in
+    the stack's emulated time."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -75,23 +76,23 @@ class Manifest(BaseModel):
     taken_wall_s: Moment
     emulated_s: Moment
     time_scale: float = Field(ge=0, le=100_000, allow_inf_nan=False)
-    """0: emulated time stood still."""
+    """0: emulated time was paused."""
     seed: int | None = None
     processes: tuple[ProcessName, ...]
     databases: dict[ProcessName, DatabaseFile] = {}
     topology: str | None = Field(None, pattern=rf"^([a-z0-9-]*|{MACHINE}\.[a-z]+)$")
-    """The machine: a built-in one by name ("": CloudMatrix384), or the member with its file. None: made by a version
-    that did not say."""
+    """The machine: the name of a built-in one ("": CloudMatrix384), or the archive member with its file. None: the
+    snapshot was made by a version that did not record it."""
 
     @property
     def machine_file(self) -> str | None:
-        """The member with the machine's file, where there is one."""
+        """The archive member with the machine's file, if there is one."""
         return self.topology if self.topology is not None and "." in self.topology else None
 
 
 def write(file: Path, manifest: Manifest, databases: Mapping[str, Path], machine: Path | None = None) -> Manifest:
-    """Replace `file` in one step, readable by its owner only. Returns the manifest with what each database is.
-    `machine`: the file that the manifest's `machine_file` names."""
+    """Write the snapshot and replace `file` atomically, readable by its owner only. Return the manifest with the
+    databases' descriptions. `machine` is stored as the manifest's `machine_file`."""
     file = file.expanduser().absolute()
     described = {name: _described(name, path) for name, path in databases.items()}
     complete = manifest.model_copy(update={"databases": described})
@@ -118,18 +119,19 @@ def write(file: Path, manifest: Manifest, databases: Mapping[str, Path], machine
 
 
 def read_manifest(file: Path) -> Manifest:
-    """What the snapshot is. Raises InvalidField where there is no file, UnknownSnapshot where it is none."""
+    """Return the snapshot's manifest. Raises InvalidField if the file does not exist, and UnknownSnapshot if it is not
+    a snapshot that this version can read."""
     if not file.is_file():
         raise InvalidField(f"there is no file {file}", field="FILE")
     try:
         with zipfile.ZipFile(file) as archive:
             text = archive.read(MANIFEST)
     except (*_UNREADABLE, KeyError, OSError) as wrong:
-        raise UnknownSnapshot(f"{file} is no snapshot: `matrixctl snapshot FILE` makes one") from wrong
+        raise UnknownSnapshot(f"{file} is not a snapshot: create one with `matrixctl snapshot FILE`") from wrong
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as wrong:
-        raise UnknownSnapshot(f"the manifest of {file} makes no sense: {_first(wrong)}") from wrong
+        raise UnknownSnapshot(f"the manifest of {file} is invalid: {_first(wrong)}") from wrong
     if manifest.format != FORMAT:
         raise UnknownSnapshot(
             f"{file} has format {manifest.format}, made by version {manifest.version}; this version reads {FORMAT}"
@@ -138,8 +140,8 @@ def read_manifest(file: Path) -> Manifest:
 
 
 def check_schemas(manifest: Manifest) -> list[str]:
-    """The databases that the services will migrate at their start. Raises UnknownSnapshot where one is of a version
-    that this one does not know."""
+    """Return the databases that the services will migrate when they start. Raises UnknownSnapshot if one has a schema
+    revision that this version does not know."""
     older = []
     for name, database in manifest.databases.items():
         if name not in MIGRATED:
@@ -147,9 +149,9 @@ def check_schemas(manifest: Manifest) -> list[str]:
         known, newest = Migrations(name, MetaData()).revisions()
         if database.revision not in known:
             raise UnknownSnapshot(
-                f"its {name} database has the tables of another version (revision {database.revision or 'none'}, "
-                f"made by {manifest.version}), which this one ({newest}) cannot read: restore it with the version that "
-                "made it"
+                f"its {name} database has the schema of another version (revision {database.revision or 'none'}, "
+                f"made by {manifest.version}), which this version ({newest}) cannot read: restore it with the version "
+                "that made it"
             )
         if database.revision != newest:
             older.append(name)
@@ -157,7 +159,7 @@ def check_schemas(manifest: Manifest) -> list[str]:
 
 
 def extract(file: Path, folder: Path) -> Manifest:
-    """Unpack the databases as `folder/NAME.db`, each compared with its digest, and the machine's file. Raises
+    """Unpack the databases to `folder/NAME.db`, verifying each digest, and the machine's file. Raises
     UnknownSnapshot."""
     manifest = read_manifest(file)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -175,13 +177,13 @@ def extract(file: Path, folder: Path) -> Manifest:
                 out.flush()
                 os.fsync(out.fileno())
             if digest.hexdigest() != entry.sha256:
-                raise UnknownSnapshot(f"{file} is damaged: its {name} database is not what was written")
+                raise UnknownSnapshot(f"{file} is damaged: its {name} database does not match its checksum")
     return manifest
 
 
 @contextmanager
 def reading(file: Path) -> Iterator[zipfile.ZipFile]:
-    """The archive, for its members. Raises UnknownSnapshot where one cannot be read or is not there."""
+    """Open the archive to read its members. Raises UnknownSnapshot if a member is missing or cannot be read."""
     try:
         with zipfile.ZipFile(file) as archive:
             yield archive
@@ -192,8 +194,8 @@ def reading(file: Path) -> Iterator[zipfile.ZipFile]:
 
 
 def settle(database: Path) -> None:
-    """Make one file of a copied database and its log, as SQLite would after a crash. Raises UnknownSnapshot where the
-    copy is not sound, OSError where the disk does not take it."""
+    """Merge a copied database and its write-ahead log into one file, as SQLite would after a crash. Raises
+    UnknownSnapshot if the copy is corrupt, and OSError if the disk cannot be written."""
     try:
         with closing(sqlite3.connect(database, isolation_level=None)) as connection:
             connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
@@ -209,12 +211,12 @@ def settle(database: Path) -> None:
 
 
 def names_in(folder: Path) -> Iterable[str]:
-    """The processes whose databases lie in a folder."""
+    """Return the names of the processes that have a database in the folder."""
     return sorted(file.stem for file in folder.glob("*.db"))
 
 
 def revision_of(database: Path) -> str:
-    """The revision of a database's tables, "" where it has none."""
+    """Return the schema revision of a database, "" if it has none."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
             return ""
@@ -229,7 +231,7 @@ def _described(name: str, database: Path) -> DatabaseFile:
 
 
 def _first(wrong: ValidationError) -> str:
-    """The first of the errors, with where it is."""
+    """Return the first validation error with its location."""
     found = wrong.errors()[0]
     return ": ".join(filter(None, (".".join(str(part)[:100] for part in found["loc"]), found["msg"])))
 

@@ -1,4 +1,4 @@
-"""What the file with a stack's machine is called, in its state folder and in a snapshot."""
+"""The name of the file with a stack's machine, in its state folder and in a snapshot."""
 
 MACHINE = "machine"
-"""But for its ending."""
+"""Without its extension."""

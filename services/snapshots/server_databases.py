@@ -1,8 +1,8 @@
-"""Databases of a server in a snapshot: each table copied into a SQLite file, and back.
+"""Copy a database server's tables into a snapshot's SQLite files, and back.
 
-So a snapshot is the same file whichever database a stack keeps its state in, and one taken on PostgreSQL can be
-restored to SQLite, and the other way round. Only tables as they are declared now are copied: the services have to run,
-or have run, in this version.
+A snapshot thus has the same format whichever database a stack uses: one taken on PostgreSQL can be restored to SQLite
+and vice versa. Only the current schema is copied, so this version of the services must be running or have run on the
+database.
 """
 
 from __future__ import annotations
@@ -20,17 +20,17 @@ from services.chassis.database import JSON, VERSION, DatabaseEngine, Migrations,
 from services.snapshots.archive import revision_of
 
 ROWS = 1000
-"""Rows that are read, and written, at a time."""
+"""Rows read and written per batch."""
 NAMES = ("resource", "link", "compute", "infer", "kube")
 
 
 def service_url(database: str, service: str) -> str:
-    """The URL of a service's database, of the template that `matrixctl up --database` was given."""
+    """Return a service's database URL from the template given to `matrixctl up --database`."""
     return database.replace("{service}", service)
 
 
 def migrations_of(service: str) -> Migrations:
-    """The tables of a service as they are declared."""
+    """Return a service's migrations, with its tables as currently declared."""
     if service == "kube":
         from matrixcontainer.kubeapi.storage.tables import metadata
 
@@ -40,8 +40,8 @@ def migrations_of(service: str) -> Migrations:
 
 
 def dump(service: str, url: str, file: Path) -> None:
-    """Copy a service's tables into a new SQLite file, all as of one moment. Raises InternalError where the tables are
-    not the present ones."""
+    """Copy a service's tables into a new SQLite file, as one consistent read. Raises InternalError if the database does
+    not have this version's schema."""
     migrations = migrations_of(service)
     _, newest = migrations.revisions()
     source = DatabaseEngine(_driver(url)).engine
@@ -53,7 +53,7 @@ def dump(service: str, url: str, file: Path) -> None:
             target.begin() as written,
         ):
             if not inspect(read).has_table(VERSION.name) or read.execute(select(VERSION)).scalar() != newest:
-                raise InternalError(f"the {service} database has not the tables of this version ({newest})")
+                raise InternalError(f"the {service} database does not have the schema of this version ({newest})")
             migrations.tables.create_all(written)
             VERSION.create(written)
             for table in (*migrations.tables.sorted_tables, VERSION):
@@ -64,8 +64,8 @@ def dump(service: str, url: str, file: Path) -> None:
 
 
 def load(database: str, folder: Path) -> None:
-    """Have the server's databases hold what the SQLite files in that folder do, and take those files away; a database
-    without a file becomes empty. Each changes over in one transaction."""
+    """Replace the contents of the server's databases with those of the SQLite files in the folder, and delete the
+    files. A database without a file becomes empty. Each database is replaced in one transaction."""
     for service in NAMES:
         file, engine = folder / f"{service}.db", DatabaseEngine(_driver(service_url(database, service)))
         migrations = migrations_of(service)
@@ -93,7 +93,7 @@ def load(database: str, folder: Path) -> None:
 
 @contextmanager
 def _answering(service: str) -> Iterator[None]:
-    """Raises Unavailable where the server goes away, or was never there."""
+    """Turn a lost or refused connection to the server into Unavailable."""
     try:
         yield
     except OperationalError as wrong:
@@ -107,7 +107,7 @@ def _copy(table: Table, read: Connection, written: Connection) -> None:
 
 
 def _set_sequences(table: Table, written: Connection) -> None:
-    """Numbers that the server deals out go on after the highest that is there."""
+    """Make the server's sequences continue after the highest number in the table."""
     for column in table.primary_key.columns:
         if isinstance(column.type, Integer) and len(table.primary_key.columns) == 1:
             sequence = written.execute(select(func.pg_get_serial_sequence(table.name, column.name))).scalar()

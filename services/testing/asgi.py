@@ -1,6 +1,6 @@
-"""An httpx transport into an ASGI application that streams, so that watches work without a network.
+"""A streaming httpx transport to an ASGI application, so that watches work without a network.
 
-httpx's own ASGI transport hands the answer over when the application has finished; a watch never does.
+httpx's own ASGI transport returns the response only when the application has finished, which a watch never does.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import httpx
 
 
 def scope_of(request: httpx.Request) -> dict[str, Any]:
-    """What an ASGI application is told of a request before its body."""
+    """Return the ASGI scope of a request."""
     return {
         "type": "http",
         "asgi": {"version": "3.0"},
@@ -32,7 +32,8 @@ def scope_of(request: httpx.Request) -> dict[str, Any]:
 
 
 class StreamingASGITransport(httpx.AsyncBaseTransport):
-    """Runs each request as a task; the body is handed on as it is sent. `down` refuses every call."""
+    """Runs each request as a task and streams the response body as it is sent. While `down` is set, every request fails
+    with ConnectError."""
 
     def __init__(self, app: Any) -> None:
         self.app = app
@@ -60,7 +61,7 @@ class StreamingASGITransport(httpx.AsyncBaseTransport):
         async def send(message: dict[str, Any]) -> None:
             if message["type"] == "http.response.start":
                 if started.done():
-                    return  # who asked went away meanwhile
+                    return  # the client has disconnected
                 started.set_result((message["status"], message.get("headers", [])))
             elif message["type"] == "http.response.body":
                 if message.get("body"):
@@ -89,7 +90,7 @@ class StreamingASGITransport(httpx.AsyncBaseTransport):
         return httpx.Response(status, headers=headers, stream=_Body(outbox, closed, task), request=request)
 
     def cut(self) -> None:
-        """End every open answer, as the end of a process does."""
+        """Abort every open response, as when a process dies."""
         for task in list(self._tasks):
             task.cancel()
 

@@ -1,4 +1,4 @@
-"""Clocks of a stack in one process: the event loop's own time, and threads that take none of it."""
+"""The clock of a stack in one process, which follows the event loop's time, and an executor that takes no time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from typing import Any
 from matrixcommon.model.clock import Steady
 
 EPOCH_S = 1_750_000_000.0
-"""Where the time of a stack that begins from nothing starts."""
+"""Emulated start time of a stack without earlier state."""
 
 
 class LoopClock(Steady):
-    """The running event loop's own time, from a fixed epoch: virtual where the loop is.
+    """The running event loop's time, counted from a fixed epoch: virtual if the loop's time is.
 
-    `time_scale` is that of the stack that this one is to behave like: what guards against slowness of the host has a
-    floor in wall time (`Clock.at_least_wall`), which is that many times as long in emulated time."""
+    `time_scale` is that of the stack to imitate: durations that guard against a slow host have a floor in wall time
+    (`Clock.at_least_wall`), which is that many times as long in emulated time."""
 
     def __init__(self, epoch_s: float = EPOCH_S, time_scale: float = 0.0) -> None:
-        """`time_scale` 0: a host that is never slow, without floors."""
+        """`time_scale` 0: the host is never slow, so there are no floors."""
         self._epoch_s = epoch_s
         self._time_scale = time_scale
 
@@ -38,7 +38,8 @@ class LoopClock(Steady):
 
 
 class AtOnce(Executor):
-    """Does what is submitted at once and where it stands: a virtual clock would run on while a thread works."""
+    """An executor that runs each submitted call immediately in the caller's thread: with a real thread, virtual time
+    would run on while it works."""
 
     def submit(self, fn: Callable[..., Any], /, *args: Any, **kwargs: Any) -> Future[Any]:
         done: Future[Any] = Future()

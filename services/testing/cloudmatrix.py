@@ -1,4 +1,4 @@
-"""CloudMatrix: a whole emulated supernode for one test, in its process and in virtual time.
+"""CloudMatrix: a whole emulated supernode for one test, in the test's process and in virtual time.
 
     async def test_my_operator_survives_a_lost_node(cloudmatrix):
         await cloudmatrix.apply("examples/deepseek-r1.yaml")
@@ -7,8 +7,8 @@
         await cloudmatrix.clock.advance("20m")
         assert cloudmatrix.cmi("deepseek-r1").condition("Ready")
 
-What it is asked to change goes over REST and the Kubernetes API, as from any client, and is acted on as time passes.
-Reading is immediate: `get` and `cmi` show what the embedded Kubernetes API holds at that moment.
+Changes go through REST and the Kubernetes API, as from any client, and take effect as time passes. Reads are immediate:
+`get` and `cmi` return the embedded Kubernetes API's current objects.
 """
 
 from __future__ import annotations
@@ -47,15 +47,15 @@ from services.testing.recorder import Recorder
 from services.testing.resources import Resource, served
 
 TIME_SCALE = 120.0
-"""As of `matrixctl up --time-scale`: reports and leases are that much rarer than on the machine, so that an hour of 48
-nodes costs about a second. A dead node is found within ten emulated minutes; with 1 it is found within one."""
+"""As in `matrixctl up --time-scale`: reports and leases are that much less frequent than on the real machine, so that
+an hour of 48 nodes costs about a second. A dead node is detected within ten emulated minutes; with 1, within one."""
 WITHIN = "1h"
 LOOK_S_MIN, LOOK_S_MAX = 1.0, 15.0
-"""How often a condition is looked at: often at first, less often of what takes long."""
+"""Bounds of the interval between checks of a condition, which grows with the time already waited."""
 
 
 class VirtualClock:
-    """The time of the emulated world, which passes only where a test lets it."""
+    """The time of the emulated world, which advances only when a test says so."""
 
     def __init__(self, world: CloudMatrix) -> None:
         self._world = world
@@ -65,19 +65,19 @@ class VirtualClock:
         return self._world.stack.clock.now()
 
     async def advance(self, duration: str | float) -> None:
-        """Let so much time pass: everything that falls due happens, in order. Raises InvalidField."""
+        """Advance time by `duration`; everything that falls due happens, in order. Raises InvalidField."""
         await self._world.recorder.sleep(seconds(duration))
 
     async def until(
         self, holds: Callable[[CloudMatrix], object], within: str | float = WITHIN, message: str = ""
     ) -> float:
-        """Let time pass until it holds of the world; returns how many seconds that took. Raises AssertionError, with
-        the last events, where it does not hold in time."""
+        """Advance time until `holds(world)` is true and return how many seconds that took. Raises AssertionError, with
+        the last events, if it does not become true within `within`."""
         began, within_s = self.now(), seconds(within, "within")
         while not holds(self._world):
             passed_s = self.now() - began
             if passed_s >= within_s:
-                raise AssertionError(f"not within {within}: {message or 'the condition'}\n{self._world.report()}")
+                raise AssertionError(f"not met within {within}: {message or 'the condition'}\n{self._world.report()}")
             await self._world.recorder.sleep(min(max(LOOK_S_MIN, passed_s / 20), LOOK_S_MAX, within_s - passed_s))
         return self.now() - began
 
@@ -88,7 +88,7 @@ class CloudMatrix:
     def __init__(
         self, *, seed: int = 1, time_scale: float = TIME_SCALE, snapshot: str | Path | Prepared | None = None
     ) -> None:
-        """`snapshot`: what to begin with, instead of a supernode whose nodes are enrolled and nothing else."""
+        """`snapshot`: the initial state, by default a supernode with enrolled nodes and nothing else."""
         self.seed, self.time_scale = seed, time_scale
         self.clock = VirtualClock(self)
         self._snapshot = snapshot
@@ -105,7 +105,7 @@ class CloudMatrix:
         start_from = _state_of(snapshot)
         with _not_collecting():
             async with AsyncExitStack() as life:
-                if not gc.get_freeze_count():  # else somebody keeps the collector off for longer than this world
+                if not gc.get_freeze_count():  # otherwise the caller has frozen the collector beyond this world's life
                     life.callback(_thaw)
                 folder = Path(tempfile.mkdtemp(prefix="cloudmatrix-", dir=_memory()))
                 life.callback(shutil.rmtree, folder, ignore_errors=True)
@@ -122,28 +122,29 @@ class CloudMatrix:
                 self._life = life.pop_all()
 
     def _client(self, name: str) -> httpx.AsyncClient:
-        """For the test: what it asks is told apart from what services ask each other."""
+        """A client for the test, so that its requests can be told from those between services."""
         if name == "kube":
             headers = {"Authorization": f"Bearer {ADMIN}"}
             return httpx.AsyncClient(base_url="http://kube", transport=self.way_to(name), headers=headers)
         return http_client(f"http://{name}", transport=self.way_to(name))
 
     def way_to(self, name: str) -> httpx.AsyncBaseTransport:
-        """How a test's requests get to a service, or to `kube`."""
+        """Return the transport of a test's requests to a service, or to `kube`."""
         return self.recorder.way_to(name)
 
     # -- Kubernetes ----------------------------------------------------------------------------------------------
 
     async def apply(self, manifest: str | Path | Mapping[str, Any]) -> list[dict[str, Any]]:
-        """Server-side apply a file of manifests, their text, or one as a dict; returns the objects as they were
-        answered. Raises InvalidField, or what the API refuses with."""
+        """Server-side apply a manifest file, manifest text, or one manifest as a dict. Return the resulting objects.
+        Raises InvalidField, or the API's error."""
         return [
             await self.kubernetes.apply(*self._addressed(document))
             for document in ([dict(manifest)] if isinstance(manifest, Mapping) else _documents(manifest))
         ]
 
     async def delete(self, kind: str, name: str, namespace: str = "default") -> None:
-        """Ask for its deletion; it is gone once its finalizers are, for which time has to pass. Raises NotFound."""
+        """Request the object's deletion. It disappears once its finalizers are removed, which takes emulated time.
+        Raises NotFound."""
         resource = served(self.stack.kube_api, kind)
         found = Kind(resource.api_version, resource.kind, resource.plural, resource.namespaced)
         answer = await self.kubernetes_http.delete(found.path(namespace, name))
@@ -152,21 +153,22 @@ class CloudMatrix:
         answer.raise_for_status()
 
     def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
-        """The object of that kind (as kubectl takes it: `cmi`, `pods`, `Deployment`), None where there is none."""
+        """Return the object, or None if it does not exist. `kind` is any name that kubectl accepts: `cmi`, `pods`,
+        `Deployment`."""
         return Resource(self.stack.kube_api, served(self.stack.kube_api, kind), name, namespace).find()
 
     def objects(self, kind: str, namespace: str | None = None) -> list[dict[str, Any]]:
-        """All objects of that kind, in that namespace or in all."""
+        """Return all objects of that kind, in that namespace or in all."""
         resource = served(self.stack.kube_api, kind)
         records = self.stack.kube_api.store.objects_of(resource.storage)
         return [record.obj for record in records if namespace in (None, record.key[1])]
 
     def resource(self, kind: str, name: str, namespace: str = "default") -> Resource:
-        """A handle that shows the object as it is whenever it is asked."""
+        """Return a handle that reads the object's current state on every access."""
         return Resource(self.stack.kube_api, served(self.stack.kube_api, kind), name, namespace)
 
     def cmi(self, name: str, namespace: str = "default") -> Resource:
-        """A CloudMatrixInstance."""
+        """Return a handle for a CloudMatrixInstance."""
         return self.resource("cloudmatrixinstances", name, namespace)
 
     def _addressed(self, document: dict[str, Any]) -> tuple[Kind, dict[str, Any]]:
@@ -189,16 +191,16 @@ class CloudMatrix:
     async def fault(
         self, kind: str, target: str, *, seed: int | None = None, name: str | None = None, **parameters: Any
     ) -> str:
-        """Break emulated hardware, of which the control plane has to find out by itself; returns the fault's name.
+        """Break emulated hardware and return the fault's name. The control plane has to detect the fault by itself.
 
-        `target`: a node, cabinet or switch, or a pattern such as `sn0-c03-*`, of whose nodes `seed` (that of the test
-        by default) chooses one. Kinds are those of `matrixctl fault kinds`. Raises InvalidField."""
+        `target` is a node, cabinet or switch, or a pattern such as `sn0-c03-*`, from whose nodes `seed` (by default the
+        test's) picks one. `matrixctl fault kinds` lists the kinds. Raises InvalidField."""
         if kind not in FAULT_KINDS:
-            raise InvalidField(f"there is no kind {kind!r}; there are {', '.join(sorted(FAULT_KINDS))}", field="kind")
+            raise InvalidField(f"unknown fault kind {kind!r}; kinds: {', '.join(sorted(FAULT_KINDS))}", field="kind")
         if any(sign in target for sign in "*?["):
             matching = [node for node in self.nodes() if fnmatchcase(node, target)]
             if not matching:
-                raise InvalidField(f"no node is like {target!r}", field="target")
+                raise InvalidField(f"no node matches {target!r}", field="target")
             target = random.Random(self.seed if seed is None else seed).choice(matching)
         self._faults += 1
         chosen = name or f"{kind}-{target}-{self._faults}".lower()
@@ -207,44 +209,44 @@ class CloudMatrix:
         return chosen
 
     async def repair(self, name: str) -> None:
-        """Take a fault away. Raises NotFound."""
+        """Remove a fault. Raises NotFound."""
         await call(self.http["agents"], "DELETE", at("faults", name))
 
     # -- its state -----------------------------------------------------------------------------------------------
 
     async def snapshot(self, file: str | Path) -> Manifest:
-        """All that the stack knows now, as a file that `matrixctl restore` reads too."""
+        """Write the stack's current state to a file, which `matrixctl restore` accepts too."""
         return prepared.write(Path(file), self.stack.state(), self.seed)
 
     async def record(self, file: str | Path) -> Recording:
-        """All that was asked of this world since it began, and what came of it, as a file that `replay` and
-        `matrixctl replay` take."""
+        """Write all requests to this world since it started, and the resulting events, to a file for `replay` or
+        `matrixctl replay`."""
         recording = self.recorder.recording(self.seed, self.time_scale)
         prepared.write(Path(file), self.recorder.began_with, self.seed)
         add_to_snapshot(Path(file), recording)
         return recording
 
     async def reset(self, snapshot: str | Path | Prepared | None = None) -> None:
-        """Begin again: with enrolled nodes and nothing else, or with what a snapshot holds. Handles and clients that
-        were taken before end with the stack they belong to; `cmi` and `http` lead to the new one."""
+        """Start over, with enrolled nodes and nothing else or from a snapshot. Handles and clients obtained earlier
+        belong to the old stack and stop working; `cmi` and `http` refer to the new one."""
         state = _state_of(snapshot)
         await self._life.aclose()
         await self._begin(state)
 
     def report(self, last: int = 12) -> str:
-        """The state of each instance and the newest Kubernetes events, as text: what a failure shows."""
+        """Return the state of each instance and the newest Kubernetes events as text, to be shown with a failure."""
         lines = []
         for body in self.objects("cloudmatrixinstances"):
             metadata, status = body["metadata"], body.get("status") or {}
             true = [each["type"] for each in status.get("conditions", []) if each["status"] == "True"]
             key = key_of(metadata["namespace"], metadata["name"])
-            lines.append(f"  cmi {key}: {status.get('state', 'not seen yet')}, true: {', '.join(true) or 'nothing'}")
+            lines.append(f"  cmi {key}: {status.get('state', 'no state yet')}, conditions: {', '.join(true) or 'none'}")
         events = sorted(self.objects("events"), key=lambda event: str(event.get("lastTimestamp") or ""))
         lines += [
             f"  {event.get('reason')} {event['involvedObject'].get('name')}: {event.get('message')}"
             for event in events[-last:]
         ]
-        return "\n".join(lines) or "  there are no instances and no events"
+        return "\n".join(lines) or "  no instances and no events"
 
 
 WORLDS_A_COLLECTION = 8
@@ -252,8 +254,9 @@ _thawed = count(1)
 
 
 def _thaw() -> None:
-    """A world has ended. What is frozen is never looked at, so each would stay in memory, some 20 MB; to look at all
-    that a process has takes as long as a start, so that is done once in several worlds."""
+    """Release the frozen objects of a world that has ended. The collector never visits frozen objects, so each world
+    would stay in memory (some 20 MB). A full collection takes as long as starting a world, so it runs once in
+    several."""
     gc.unfreeze()
     if next(_thawed) % WORLDS_A_COLLECTION == 0:
         gc.collect()
@@ -261,8 +264,8 @@ def _thaw() -> None:
 
 @contextmanager
 def _not_collecting() -> Iterator[None]:
-    """Without the garbage collector. It looks at what is made here only once the world has ended: looking again
-    and again at what stays takes half of the start and a tenth of what follows."""
+    """Disable the garbage collector and freeze what is created here until the world has ended: visiting these
+    long-lived objects repeatedly would take half of the start and a tenth of the time after it."""
     collecting = gc.isenabled()
     gc.disable()
     try:
@@ -281,7 +284,7 @@ async def _ended(task: asyncio.Task[None]) -> None:
 
 
 def _documents(manifest: str | Path) -> list[dict[str, Any]]:
-    """Of a file, or of text that is no file's name."""
+    """Return the documents of a manifest file, or of text that is not a file name."""
     text = str(manifest)
     if isinstance(manifest, Path) or ("\n" not in text and text.endswith((".yaml", ".yml", ".json"))):
         if not Path(manifest).is_file():
@@ -290,14 +293,14 @@ def _documents(manifest: str | Path) -> list[dict[str, Any]]:
     try:
         found = [document for document in parse_documents(text) if document]
     except NotYaml as wrong:
-        raise InvalidField(f"the manifest is no YAML: {wrong}", field="manifest") from wrong
+        raise InvalidField(f"the manifest is not valid YAML: {wrong}", field="manifest") from wrong
     if not found or not all(isinstance(document, dict) for document in found):
-        raise InvalidField("the manifest has no object in it", field="manifest")
+        raise InvalidField("the manifest contains no object", field="manifest")
     return found
 
 
 def _state_of(snapshot: str | Path | Prepared | None) -> Prepared | None:
-    """Raises InvalidField, UnknownSnapshot, Conflict for another machine."""
+    """Load a snapshot's state. Raises InvalidField, UnknownSnapshot, or Conflict if it is of another machine."""
     if snapshot is None or isinstance(snapshot, Prepared):
         return snapshot
     manifest = archive.read_manifest(Path(snapshot))
@@ -305,8 +308,8 @@ def _state_of(snapshot: str | Path | Prepared | None) -> Prepared | None:
     machine = manifest.topology or DEFAULT_FILE.stem
     if of_numbers(machine) and machine != DEFAULT_FILE.stem:
         raise Conflict(
-            f"{snapshot} is of another machine ({machine}) than is played in virtual time ({DEFAULT_FILE.stem}); on "
-            "real processes it begins with `matrixctl restore`, or `matrixctl replay --state DIR`"
+            f"{snapshot} is of another machine ({machine}) than virtual time supports ({DEFAULT_FILE.stem}); start it "
+            "on real processes with `matrixctl restore` or `matrixctl replay --state DIR`"
         )
     state = prepared.read(Path(snapshot))
     if state is None:
@@ -315,5 +318,5 @@ def _state_of(snapshot: str | Path | Prepared | None) -> Prepared | None:
 
 
 def _memory() -> str | None:
-    """A folder in memory, where the system has one: a test's databases need not outlive the machine."""
+    """Return an in-memory folder if the system has one: a test's databases need not survive a reboot."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -1,7 +1,7 @@
 """Cluster: the stack with CloudMatrix-Infer, the embedded Kubernetes API and the operator's actions, in one process.
 
-Kopf is left out (its own client wants real sockets): `tick` does what its handlers would, for every resource there is,
-in whatever order, so an action that is not idempotent shows.
+Kopf is left out, because its client needs real sockets. `tick` does what its handlers would, for every existing
+resource and in no particular order, so an action that is not idempotent is exposed.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ from services.testing.asgi import StreamingASGITransport
 from services.testing.stack import InProcessStack
 
 ADMIN = "admin"
-"""The token of who may do everything there, in this process only."""
+"""The administrator's token, valid in this process only."""
 
 
 class Cluster(InProcessStack):
@@ -78,7 +78,7 @@ class Cluster(InProcessStack):
         await super().__aexit__()
 
     async def restart_inference(self) -> None:
-        """Begin another life of CloudMatrix-Infer on what this one wrote."""
+        """Restart CloudMatrix-Infer on its database."""
         await self.restart("infer")
 
     async def _serve_kubernetes(self) -> None:
@@ -105,30 +105,30 @@ class Cluster(InProcessStack):
         return await list_all(self.http["link"], "/v1/slices")
 
     async def tick(self) -> None:
-        """Everything the operator does, once."""
+        """Run everything the operator does, once."""
         await self.reconcile_resources()
         await self.measure()
         await self.mirror()
         await self.scheduler.reconcile()
 
     async def reconcile_resources(self) -> None:
-        """Every resource of the operator's kinds, once."""
+        """Reconcile every resource of the operator's kinds, once."""
         for reconciler in self.operator.all:
             for body in (await self.kube.list(reconciler.kind))[0]:
                 await self._handle(reconciler, body)
 
     async def measure(self) -> None:
-        """What autoscalers read of deployments."""
+        """Measure deployments for the autoscalers."""
         await self.operator.infers.measure()
 
     async def mirror(self) -> None:
-        """The supernode's nodes and slices as Kubernetes shows them."""
-        for kind in MIRRORED:  # what the operator's watches of them bring
+        """Mirror the supernode's nodes and slices into Kubernetes."""
+        for kind in MIRRORED:  # the operator learns of these from its watches
             self.mirrors.see(kind, (await self.kube.list(kind, labels=MANAGED_OBJECTS))[0])
         await self.mirrors.reconcile()
 
     async def _handle(self, reconciler: Reconciler, body: dict[str, Any]) -> None:
-        """What Kopf does of a resource: hold it by a finalizer until, once deleted, nothing is left; retry refusals."""
+        """Do Kopf's part for a resource: add a finalizer, remove it when deletion is complete, retry after errors."""
         metadata = body["metadata"]
         name, namespace = metadata["name"], metadata.get("namespace")
         if not metadata.get("deletionTimestamp") and not metadata.get("finalizers"):

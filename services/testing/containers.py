@@ -5,8 +5,8 @@
         compute = stack.get_url("compute")
         stack.inject("node-down", "sn0-c00-n1")
 
-The image is that of the repository's Dockerfile. All processes are in the one container, kept by their supervisor. It
-is started once every one of them says on `/readyz` that it is ready.
+The image is that of the repository's Dockerfile. All processes run in the one container, under their supervisor.
+`start` returns when `/readyz` of every process reports ready.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ LOCAL = ("127.0.0.1", "localhost")
 
 
 class CloudMatrixContainer(DockerContainer):
-    """`with CloudMatrixContainer() as stack`. Raises TimeoutError, with what is missing, where it is not ready."""
+    """`with CloudMatrixContainer() as stack`. Raises TimeoutError, naming the processes that are not ready in time."""
 
     def __init__(self, image: str = "cloudmatrix", *, time_scale: float = TIME_SCALE, seed: int | None = None) -> None:
         words = [
@@ -59,9 +59,9 @@ class CloudMatrixContainer(DockerContainer):
         return self
 
     def _waiting(self) -> list[str]:
-        """The processes that are not ready."""
+        """Return the processes that are not ready."""
         found = []
-        with httpx.Client(verify=False, timeout=2.0, trust_env=False) as http:  # readiness is no secret
+        with httpx.Client(verify=False, timeout=2.0, trust_env=False) as http:  # readiness is not confidential
             for process in PROCESSES:
                 try:
                     ready = http.get(f"{self.get_url(process.name)}/readyz").is_success
@@ -71,30 +71,30 @@ class CloudMatrixContainer(DockerContainer):
         return found
 
     def get_url(self, service: str) -> str:
-        """Of a process, as it is reached from here. Raises InvalidField."""
+        """Return the URL of a process as seen from outside the container. Raises InvalidField."""
         if service not in BY_NAME:
-            raise InvalidField(f"there is no process {service!r}; there are {', '.join(BY_NAME)}", field="service")
+            raise InvalidField(f"unknown process {service!r}; processes: {', '.join(BY_NAME)}", field="service")
         process = BY_NAME[service]
         host = self.get_container_host_ip()
         return f"{process.scheme}://{host}:{self.get_exposed_port(process.port)}"
 
     def get_kubeconfig(self) -> str:
-        """The administrator's, with the address as it is from here."""
+        """Return the administrator's kubeconfig, with the server's address as seen from outside the container."""
         return readdressed(self._read("kubeconfig"), self.get_url("kube"))
 
     def get_token(self) -> str:
-        """A bearer token of the services that may do everything."""
+        """Return an administrator's bearer token for the services."""
         return self._read("admin-token").strip()
 
     def inject(self, kind: str, target: str, name: str = "", **parameters: Any) -> str:
-        """Break emulated hardware; returns the fault's name. Raises what the service refuses with."""
+        """Break emulated hardware and return the fault's name. Raises the service's error."""
         chosen = name or f"{kind}-{target}".lower()
         body = {"kind": kind, "target": target, "parameters": parameters}
         self._call("PUT", at("faults", chosen), json=body)
         return chosen
 
     def repair(self, name: str) -> None:
-        """Take a fault away. Raises NotFound."""
+        """Remove a fault. Raises NotFound."""
         self._call("DELETE", at("faults", name))
 
     def _call(self, method: str, path: str, **more: Any) -> None:
@@ -106,12 +106,13 @@ class CloudMatrixContainer(DockerContainer):
     def _read(self, name: str) -> str:
         code, output = self.exec(["cat", f"{STATE}/{name}"])
         if code:
-            raise Unavailable(f"{STATE}/{name} is not there yet")
+            raise Unavailable(f"{STATE}/{name} does not exist yet")
         return output.decode()
 
 
 def readdressed(kubeconfig: str, url: str) -> str:
-    """A kubeconfig with another server; one on another host is still asked for the certificate that it has."""
+    """Return the kubeconfig with another server URL. If its host is not this one, the certificate is still verified
+    against `localhost`."""
     document = yaml.safe_load(kubeconfig)
     for each in document["clusters"]:
         each["cluster"]["server"] = url

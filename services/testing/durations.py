@@ -11,10 +11,10 @@ _PARTS = re.compile(r"(\d+(?:\.\d+)?)(ms|[smhd])")
 
 
 def seconds(duration: str | float, field: str = "duration") -> float:
-    """As seconds. Raises InvalidField for what is no duration, or is below zero."""
+    """Convert a duration to seconds. Raises InvalidField if it is not a duration or is negative."""
     if isinstance(duration, int | float) and duration >= 0:
         return float(duration)
     parts = _PARTS.findall(str(duration))
     if parts and "".join(number + unit for number, unit in parts) == duration:
         return sum(float(number) * _UNITS_S[unit] for number, unit in parts)
-    raise InvalidField(f"{duration!r} is no duration such as 90s, 20m or 1h30m", field=field)
+    raise InvalidField(f"{duration!r} is not a duration such as 90s, 20m or 1h30m", field=field)

@@ -1,7 +1,7 @@
-"""The embedded Kubernetes API alone, on a real port: what envtest is to Go.
+"""The embedded Kubernetes API alone, on a real port, like Go's envtest.
 
-A process of its own, so a test's operator, in whatever language, shares nothing with it but the kubeconfig. It keeps
-what it is told in a folder in memory, acts on Deployments, Jobs and pods as a cluster would, and is gone with the test.
+It runs as a separate process, so a test's operator, in any language, shares only the kubeconfig with it. It keeps its
+state in an in-memory folder, runs Deployments, Jobs and pods as a cluster would, and ends with the test.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ LOOK_PERIOD_WALL_S = 0.01
 
 
 class KubernetesApi:
-    """`with KubernetesApi() as kubernetes`: `kubeconfig` is a file, `url` the server's, `client` reads and applies."""
+    """`with KubernetesApi() as kubernetes`: `kubeconfig` is a file, `url` the server's URL; `client` reads and applies
+    objects."""
 
     def __init__(self, folder: Path | None = None) -> None:
         memory = "/dev/shm" if Path("/dev/shm").is_dir() else None
@@ -36,7 +37,7 @@ class KubernetesApi:
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
-        """Raises InternalError where it does not answer in time, with the last line of its log."""
+        """Start the server. Raises InternalError, with the last line of its log, if it is not ready in time."""
         self.kubeconfig.unlink(missing_ok=True)
         log = self.folder / "kube.log"
         root = str(Path(__file__).resolve().parents[2])
@@ -55,18 +56,18 @@ class KubernetesApi:
             if self._process.poll() is not None or time.monotonic() > until:
                 lines = log.read_text(errors="replace").strip().splitlines()
                 self.stop()
-                raise InternalError(f"the Kubernetes API did not start: {lines[-1] if lines else 'it said nothing'}")
+                raise InternalError(f"the Kubernetes API did not start: {lines[-1] if lines else 'its log is empty'}")
             time.sleep(LOOK_PERIOD_WALL_S)
 
     def _answers(self) -> bool:
-        """The kubeconfig is written, whole, once the first connection would be answered."""
+        """Whether the server is ready. It writes the whole kubeconfig when it can accept its first connection."""
         try:
             return bool(self.kubeconfig.exists() and self.url and self.client.http.get("/readyz").is_success)
         except (httpx.HTTPError, KeyError, TypeError, yaml.YAMLError):
             return False
 
     def stop(self) -> None:
-        """End it, at once where it does not go when asked. Once is enough."""
+        """Terminate the server, and kill it if it does not exit in time. Further calls do nothing."""
         process, self._process = self._process, None
         if process is None:
             return
@@ -88,7 +89,7 @@ class KubernetesApi:
 
     @property
     def process_id(self) -> int | None:
-        """Of the server, while it runs."""
+        """The server's process id, None if it is not running."""
         return None if self._process is None else self._process.pid
 
     @property
@@ -100,6 +101,6 @@ class KubernetesApi:
         return Cluster(self.kubeconfig)
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        """Server-side apply objects, given as dicts. Raises what the API refuses with."""
+        """Server-side apply objects, given as dicts. Raises the API's error."""
         for each in objects:
             self.client.apply_object(each)

@@ -1,7 +1,7 @@
-"""A stack of real processes for tests: real ports, a kubeconfig, emulated time many times the wall's.
+"""A stack of real processes for tests: real ports, a kubeconfig, and emulated time many times faster than wall time.
 
-For operators in other languages, and for whatever wants sockets. It is the stack that `matrixctl up` starts, in a
-folder of its own; a test that wants a clean one resets it.
+For operators in other languages and any test that needs sockets. It is the stack that `matrixctl up` starts, in its own
+folder; a test that needs a clean one resets it.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class LiveStack:
         self._request = Request(scale=time_scale, seed=seed)
 
     def start(self) -> None:
-        """Raises InternalError that names the processes that are not ready in time."""
+        """Start the stack and wait for it. Raises InternalError naming the processes that are not ready in time."""
         for _ in until_ready(self.folder, start(self.folder, self._request.to_json()), READY_PATIENCE_WALL_S):
             pass
 
@@ -41,12 +41,11 @@ class LiveStack:
         halt(self.folder)
 
     def snapshot(self, file: str | Path) -> Manifest:
-        """All that the stack knows now, as a file."""
+        """Write the stack's current state to a file."""
         return snapshots.take(self.folder, Path(file)).manifest
 
     def reset(self, snapshot: str | Path | None = None) -> None:
-        """Begin again with nothing, or with what a snapshot holds; ready when it returns. Raises InvalidField,
-        UnknownSnapshot."""
+        """Start over, empty or from a snapshot; the stack is ready on return. Raises InvalidField, UnknownSnapshot."""
         if snapshot is None:
             self._request = snapshots.reset(self.folder)
         else:
@@ -69,44 +68,44 @@ class LiveStack:
         return self.folder.kubeconfig
 
     def url(self, service: str) -> str:
-        """Of a process, such as `compute` or `kube`. Raises InvalidField."""
+        """Return the URL of a process, such as `compute` or `kube`. Raises InvalidField."""
         stack = self.folder.read()
         if service not in BY_NAME or stack is None or service not in stack.children:
-            raise InvalidField(f"there is no process {service!r}; there are {', '.join(BY_NAME)}", field="service")
+            raise InvalidField(f"unknown process {service!r}; processes: {', '.join(BY_NAME)}", field="service")
         return stack.children[service].url
 
     @property
     def token(self) -> str:
-        """A bearer token that may do everything there."""
+        """An administrator's bearer token."""
         return self.folder.admin_token()
 
     @property
     def client(self) -> ApiClient:
-        """Calls the services; one that is away for a moment is asked again."""
+        """A client of the services, which retries a service that is briefly unavailable."""
         found = ApiClient.of(self.folder)
         found.patience_wall_s = PATIENCE_WALL_S
         return found
 
     @property
     def cluster(self) -> Cluster:
-        """Reads from and applies to the Kubernetes API."""
+        """A client of the Kubernetes API, to read and apply objects."""
         found = cluster_of(self.folder)
         found.patience_wall_s = PATIENCE_WALL_S
         return found
 
     def apply(self, *objects: dict[str, Any]) -> None:
-        """Server-side apply objects, given as dicts. Raises what the API refuses with."""
+        """Server-side apply objects, given as dicts. Raises the API's error."""
         cluster = self.cluster
         for each in objects:
             cluster.apply_object(each)
 
     def inject(self, kind: str, target: str, name: str = "", **parameters: Any) -> str:
-        """Break emulated hardware; returns the fault's name. Raises what the service refuses with."""
+        """Break emulated hardware and return the fault's name. Raises the service's error."""
         chosen = name or f"{kind}-{target}".lower()
         body = {"kind": kind, "target": target, "parameters": parameters}
         self.client.call("agents", "PUT", at("faults", chosen), body=body)
         return chosen
 
     def repair(self, name: str) -> None:
-        """Take a fault away. Raises NotFound."""
+        """Remove a fault. Raises NotFound."""
         self.client.call("agents", "DELETE", at("faults", name))

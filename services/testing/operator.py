@@ -1,7 +1,7 @@
-"""The operator of a stack in one process, paced by the stack's own clock: what `services/operator` does around Kopf.
+"""The operator of a stack in one process, paced by the stack's clock: what `services/operator` does around Kopf.
 
-Changes wake it, as they do there; between two runs it rests for as long as an operator beside a stack of that time
-scale would, so an hour in which nothing happens costs it next to nothing.
+Changes wake it, as there. Between two runs it pauses as long as a real operator would at that time scale, so an hour
+without changes costs almost nothing.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ OURS = "cloudmatrix.io"
 
 
 class Operator:
-    """`run` it beside a cluster."""
+    """The operator of a cluster; `run` it as a task beside the cluster."""
 
     def __init__(self, cluster: Cluster) -> None:
         self._cluster = cluster
@@ -48,7 +48,7 @@ class Operator:
         self._scheduler = every("scheduler", cluster.scheduler.reconcile, RESYNC_WALL_S, SCHEDULER_REST_WALL_S)
 
     async def run(self) -> None:
-        """Until it is cancelled."""
+        """Run until cancelled."""
         listeners = self._cluster.kube_api.store.listeners
         listeners.append(self._changed)
         try:

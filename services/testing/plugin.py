@@ -1,4 +1,4 @@
-"""The pytest plugin that comes with the package; pytest finds it by its entry point.
+"""The package's pytest plugin, which pytest loads through its entry point.
 
     cloudmatrix       a whole stack in this process, in virtual time; for tests that are coroutines
     kubernetes        the embedded Kubernetes API alone, on a real port
@@ -8,7 +8,7 @@
 
     @pytest.mark.cloudmatrix(seed=7, time_scale=1, snapshot="before.snapshot")
 
-says with what `cloudmatrix` begins. Nothing of the emulator is imported before one of these is asked for.
+sets how `cloudmatrix` starts. No module of the emulator is imported before a test uses one of these fixtures.
 """
 
 from __future__ import annotations
@@ -32,21 +32,19 @@ SETTINGS = ("seed", "time_scale", "snapshot")
 
 try:
     import pytest_asyncio
-except ImportError:  # only `cloudmatrix` needs it, and says so
+except ImportError:  # only `cloudmatrix` needs it
     _async_fixture: Any = pytest.fixture
 else:
     _async_fixture = pytest_asyncio.fixture
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    config.addinivalue_line(
-        "markers", "cloudmatrix(seed, time_scale, snapshot): with what the `cloudmatrix` fixture begins"
-    )
+    config.addinivalue_line("markers", "cloudmatrix(seed, time_scale, snapshot): how the `cloudmatrix` fixture starts")
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_pycollect_makeitem(collector: pytest.Collector, name: str, obj: object) -> None:
-    """A coroutine that asks for `cloudmatrix` is a test of pytest-asyncio's, whichever its mode is."""
+    """Mark a coroutine test that uses `cloudmatrix` for pytest-asyncio, whatever its mode."""
     if name.startswith("test") and inspect.iscoroutinefunction(obj) and MARKER in inspect.signature(obj).parameters:
         pytest.mark.asyncio(obj)
 
@@ -67,7 +65,7 @@ async def cloudmatrix(request: pytest.FixtureRequest) -> AsyncIterator[CloudMatr
 def _settings(marker: pytest.Mark | None) -> dict[str, Any]:
     given = dict(marker.kwargs) if marker is not None else {}
     if marker is not None and (marker.args or set(given) - set(SETTINGS)):
-        raise pytest.UsageError(f"@pytest.mark.cloudmatrix takes {', '.join(SETTINGS)}, each by its name")
+        raise pytest.UsageError(f"@pytest.mark.cloudmatrix takes only keyword arguments: {', '.join(SETTINGS)}")
     return given
 
 
@@ -82,7 +80,7 @@ def kubernetes() -> Iterator[KubernetesApi]:
 
 @pytest.fixture(scope="session")
 def cloudmatrix_live(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LiveStack]:
-    """A stack of real processes at 600 times the wall's pace, started once and shared by the session's tests."""
+    """A stack of real processes at 600 times wall-clock speed, started once and shared by the session's tests."""
     from services.testing.live import LiveStack
 
     with LiveStack(tmp_path_factory.mktemp("cloudmatrix") / "state") as stack:

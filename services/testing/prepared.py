@@ -1,10 +1,10 @@
-"""Prepared: a stack that has been started before, to be copied by those that come after it.
+"""Prepared: the state of a stack that was started once, from which later stacks are copied.
 
-The real code makes it: every service migrates its own database, every node proves what it is and enrols, then all of
-it is ended as a process is. A copy is thus a stack that starts again on what it had written, with its clock going on
-from there. Within a session it is kept in memory, and in a folder where the workers of a parallel run share one: the
-first of them makes it for all. What the pytest plugin starts with is kept in the user's cache as well, as a snapshot
-under a digest of the code that made it, so that a first test need not wait for an enrolment either.
+The real code creates it: every service migrates its database, every node attests and enrols, and then all of it is
+stopped like a process. A copy is thus a stack restarted on that state, with its clock continuing from there. Within a
+session the state is kept in memory, and if the workers of a parallel run share a folder, there too: the first worker
+creates it for all. The state that the pytest plugin starts from is also kept in the user's cache, as a snapshot under a
+digest of the code that made it, so that the first test need not wait for enrolment either.
 """
 
 from __future__ import annotations
@@ -42,15 +42,16 @@ PACKAGES = (
     "infer_workload",
 )
 Startable = AbstractAsyncContextManager[Any]
-"""A stack that is not started yet."""
+"""A stack that has not been started yet."""
 CACHED_MAX = 8
-"""Older ones go: each change of the code makes a new one."""
+"""Maximum number of cached states; the oldest are deleted. Each change of the code adds one."""
 
 
 @dataclass(frozen=True)
 class Prepared:
-    """What a stack had written when it was ended: its databases by file name, and how many seconds its clock had run
-    since the epoch of stacks in one process. `names`: what was made up in it, where starting it gives that."""
+    """The state of a stack when it was stopped: its databases by file name, and the seconds that its clock had run
+    since the epoch of stacks in one process. `names`: the mapping that entering the stack returned, if it returned
+    one."""
 
     files: dict[str, bytes]
     seconds: float
@@ -66,7 +67,7 @@ _shared: Path | None = None
 
 
 def share(folder: Path | None) -> None:
-    """From now on look there first, and leave there what is made here: for processes of one run."""
+    """Share prepared states through that folder from now on, among the processes of one test run."""
     global _shared
     _shared = folder
 
@@ -78,9 +79,8 @@ def prepared(
     *,
     cached: bool = False,
 ) -> Prepared:
-    """The one of this kind, made by starting and ending a stack of `make` the first time it is asked for. `loop` makes
-    an event loop, whose time is made virtual where it is asyncio's own. `cached`: look for it in the user's cache
-    first, and leave it there."""
+    """Return the prepared state of this kind, created on first use by starting and stopping the stack of `make`. `loop`
+    creates the event loop, whose time is made virtual if it is asyncio's own. `cached`: use the user's cache too."""
     if kind not in _made and not cached and _shared is not None:
         with _locked(_shared / hashlib.sha256(kind.encode()).hexdigest()[:24]) as file:
             if not file.exists():
@@ -101,14 +101,14 @@ def prepared(
 
 @contextmanager
 def _locked(file: Path) -> Iterator[Path]:
-    """The file, while no other process has it; the end of a process lets go of it."""
+    """Hold an exclusive lock on the file. The lock is released when the process ends."""
     with file.with_suffix(".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         yield file
 
 
 def read(file: Path) -> Prepared | None:
-    """A snapshot as a state to start from; None where there is no sound one."""
+    """Return a snapshot as a state to start from, or None if there is none or it is damaged."""
     if not file.is_file():
         return None
     with suppress(MatrixError, OSError), tempfile.TemporaryDirectory() as folder:
@@ -118,7 +118,7 @@ def read(file: Path) -> Prepared | None:
 
 
 def write(file: Path, state: Prepared, seed: int | None) -> Manifest:
-    """That state as a snapshot, by which a stack of real processes can be restored too."""
+    """Write the state as a snapshot, from which a stack of real processes can be restored too."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         state.lay_down(folder)
@@ -136,7 +136,7 @@ def write(file: Path, state: Prepared, seed: int | None) -> Manifest:
 
 
 def databases_in(folder: Path) -> dict[str, bytes]:
-    """Every database there as one file, as of now, also while services of this process write into them."""
+    """Return a consistent copy of every database in the folder, even while services of this process write to them."""
     found = {}
     for file in sorted(folder.glob("*.db")):
         with closing(sqlite3.connect(file)) as source, closing(sqlite3.connect(":memory:")) as copy:
@@ -146,7 +146,8 @@ def databases_in(folder: Path) -> dict[str, bytes]:
 
 
 def code_digest() -> str:
-    """Changes with every file of the packages: names, sizes and times of change, which is quick to read."""
+    """Return a digest of the names, sizes and modification times of the packages' files: it changes with the code and
+    is quick to compute."""
     root, digest = Path(__file__).resolve().parents[2], hashlib.sha256()
     for package in PACKAGES:
         for file in sorted((root / package).rglob("*")):
@@ -161,7 +162,7 @@ def _cache() -> Path:
 
 
 def _keep(file: Path, state: Prepared) -> None:
-    """A cache that cannot be written is none."""
+    """Store the state in the cache. A cache that cannot be written is ignored."""
     with suppress(OSError):
         file.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
         write(file, state, None)
@@ -170,7 +171,7 @@ def _keep(file: Path, state: Prepared) -> None:
 
 
 def _make(make: Callable[[Path], Startable], loop: Callable[[], asyncio.AbstractEventLoop]) -> Prepared:
-    """In a loop of its own, whose time is virtual whatever the asking test's is: it needs a thread of its own."""
+    """Create the state in a new event loop with virtual time, in its own thread since the caller's loop is running."""
     with ThreadPoolExecutor(1) as thread:
         return thread.submit(_start_and_end, make, loop).result()
 

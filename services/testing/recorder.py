@@ -1,4 +1,4 @@
-"""What a test asks of a world in this process, kept so that it can be asked again."""
+"""Record a test's requests to a world in this process, so that they can be replayed."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from services.testing.cluster import Cluster
 
 
 class Recorder:
-    """Of one life of a world, from the moment at which it was ready."""
+    """Records one life of a world, from the moment at which it was ready."""
 
     def __init__(self, stack: Cluster) -> None:
         self._stack = stack
@@ -23,12 +23,12 @@ class Recorder:
         self.actions: list[Action] = []
 
     async def sleep(self, seconds: float) -> None:
-        """Let time pass."""
+        """Advance time, and record that."""
         self.actions.append(Action(at_s=self.now_s(), sleep_s=seconds))
         await asyncio.sleep(seconds)
 
     def way_to(self, name: str) -> httpx.AsyncBaseTransport:
-        """The way to a service, or to `kube`, on which it is noted what may change something."""
+        """Return a transport to a service, or to `kube`, that records requests which may change state."""
         inner = self._stack.kube_http._transport if name == "kube" else self._stack.way_to(name)
         return _Noting(self, name, inner)
 
@@ -53,7 +53,7 @@ class Recorder:
         return Recording(about=about, actions=tuple(self.actions), events=tuple(events))
 
     def now_s(self) -> float:
-        """Emulated seconds since it began."""
+        """Emulated seconds since recording began."""
         return self._stack.clock.now() - self.began_s
 
 

@@ -1,7 +1,8 @@
 """Replay a recording in this process and in virtual time: an hour of it takes seconds.
 
-One that was made in virtual time gives the same events, each at the same moment and with everything in it, or the first
-that differs is shown: what changed between two versions of the code. One of a stack of processes is compared by object.
+A recording made in virtual time must give exactly the same events at the same moments; otherwise the first difference
+is returned, which shows what changed between two versions of the code. One from a stack of processes is compared by
+object.
 """
 
 from __future__ import annotations
@@ -18,13 +19,14 @@ from services.testing.cloudmatrix import CloudMatrix
 from services.testing.virtual_time import run_in_virtual_time
 
 LATER_S_MAX = 600.0
-"""What happened by itself on real processes may come that much later here; emulated seconds. Who comes first to a lease
-or a period differs, and a recording ends whenever somebody stops it."""
+"""How much later than in the recording of real processes an event may occur here; emulated seconds. The order in which
+leases and periods expire differs, and a recording ends whenever it is stopped."""
 LOOK_PERIOD_S = 10.0
 
 
 async def replay(file: Path) -> Difference | None:
-    """In a loop whose time is virtual, at the speed that was recorded: leases have floors in seconds of the wall.
+    """Replay in a loop with virtual time and return the first difference, or None. The recorded time scale is used,
+    because leases have floors in wall time.
 
     Raises InvalidField, UnknownSnapshot.
     """
@@ -56,6 +58,6 @@ async def _again(world: CloudMatrix, action: Action) -> httpx.Response | None:
 
 
 def replayed(file: Path) -> Difference | None:
-    """The same for who has no loop."""
+    """`replay` for a caller without an event loop."""
     found: Difference | None = run_in_virtual_time(lambda: replay(file))
     return found

@@ -1,4 +1,4 @@
-"""Objects of the embedded Kubernetes API in this process, read from its store without a request."""
+"""Handles for objects of the embedded Kubernetes API in this process, read from its store without a request."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from matrixcontainer.kubeapi.server import KubeApi
 
 
 def served(api: KubeApi, word: str) -> registry.Resource:
-    """The kind that kubectl would take this word for: its plural, singular, short name or kind, with `.group` or
-    without. Raises InvalidField."""
+    """Resolve a resource type as kubectl does: by plural, singular, short name or kind, with or without `.group`.
+    Raises InvalidField."""
     wanted, _, group = word.lower().partition(".")
     for each in api.core.registry.preferred():
         names = {each.plural, each.singular, each.kind.lower(), *each.short_names}
@@ -21,7 +21,7 @@ def served(api: KubeApi, word: str) -> registry.Resource:
 
 
 class Resource:
-    """One object, shown as it is whenever it is asked."""
+    """A handle for one object; every access reads its current state."""
 
     def __init__(self, api: KubeApi, kind: registry.Resource, name: str, namespace: str) -> None:
         self._api, self._kind = api, kind
@@ -35,7 +35,7 @@ class Resource:
         return self.find() is not None
 
     def body(self) -> dict[str, Any]:
-        """Raises NotFound."""
+        """The whole object. Raises NotFound."""
         found = self.find()
         if found is None:
             raise NotFound(f"there is no {self._kind.kind} {self.name}", field="name")
@@ -43,7 +43,7 @@ class Resource:
 
     @property
     def status(self) -> dict[str, Any]:
-        """Empty where there is no object, or nothing was said of it yet."""
+        """The object's status; empty if there is no object or it has no status yet."""
         return (self.find() or {}).get("status") or {}
 
     @property
@@ -51,7 +51,7 @@ class Resource:
         return str(self.status.get("state", ""))
 
     def condition(self, type: str) -> bool:
-        """Whether the condition is True, and of the generation that the object has now."""
+        """Whether the condition is True and was observed for the object's current generation."""
         found = self.conditions().get(type)
         if found is None or found["status"] != "True":
             return False
@@ -59,11 +59,11 @@ class Resource:
         return seen is None or seen >= self.body()["metadata"].get("generation", 0)
 
     def conditions(self) -> dict[str, dict[str, Any]]:
-        """By type."""
+        """The conditions by type."""
         return {each["type"]: each for each in self.status.get("conditions", [])}
 
     def members(self) -> list[str]:
-        """The nodes of an instance, by rank and without its spares."""
+        """The nodes of an instance in order of rank, without its spares."""
         members = [each for each in self.status.get("members", []) if each.get("role", "member") == "member"]
         return [str(each["node"]) for each in sorted(members, key=lambda each: each.get("rank", 0))]
 

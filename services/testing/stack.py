@@ -1,8 +1,8 @@
-"""InProcessStack: resource, link, compute and the agents in one process, over ASGI, in the event loop's own time.
+"""InProcessStack: resource, link, compute and the agents in one process, over ASGI, in the event loop's time.
 
-Under a loop whose time is virtual an hour of it costs seconds. Every service has a database file of its own, so any of
-them can be stopped in the middle of anything and started again on what it had written, which is what `kill` does.
-A stack continues from a copy of one that has enrolled its nodes (`prepared`) unless it is asked to begin from nothing.
+In a loop with virtual time, an hour costs seconds. Every service has its own database file, so each can be killed at
+any point (`kill`) and started again on its database (`start`). A stack continues from a copy of one whose nodes are
+enrolled (`prepared`), unless it is told to start from nothing.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ AGENTS = ("resource", "link")
 
 
 class Seat:
-    """Where one service runs: its present life, if it has one, and the way to it."""
+    """One service's slot in the stack: its transport, and its current life if it is running."""
 
     def __init__(self) -> None:
         self.transport = StreamingASGITransport(None)
@@ -52,8 +52,8 @@ class Seat:
 
 
 class InProcessStack:
-    """`async with InProcessStack(folder) as stack`: everything up, nodes enrolled. With `tokens` everybody has to show
-    one."""
+    """`async with InProcessStack(folder) as stack`: all services up and nodes enrolled. With `tokens` every request
+    needs a token."""
 
     resource_client: type[ResourceClient] = ResourceClient
     link_client: type[LinkClient] = LinkClient
@@ -74,10 +74,11 @@ class InProcessStack:
         start_from: Prepared | None = None,
         cached: bool = False,
     ) -> None:
-        """`topology`: a file in which its supernode is drawn; `spec`: one with other numbers than the published ones.
-        Both are always begun with from nothing. `settings`: more of them, by service. `time_scale`: as of LoopClock.
-        `start_from`: the state to go on from, instead of enrolled nodes and nothing else, which `cached` looks for in
-        the user's cache. On a folder that a stack has run in, this one is that stack's next life."""
+        """`topology`: a file with the supernode's topology; `spec`: a file with numbers other than the published ones.
+        A stack with either always starts from nothing. `settings`: more settings, by service. `time_scale`: see
+        LoopClock. `start_from`: the state to continue from, by default enrolled nodes and nothing else; with `cached`
+        that default is looked for in the user's cache. In a folder that another stack has used, this one continues that
+        stack."""
         self.folder = folder
         self.from_nothing = from_nothing or bool(topology or spec) or any(folder.glob("*.db"))
         self.topology, self.spec = topology, spec
@@ -103,7 +104,7 @@ class InProcessStack:
         self.memory: FleetStore | None = None
 
     def way_to(self, name: str) -> httpx.AsyncBaseTransport:
-        """How requests to a service get there."""
+        """Return the transport of requests to a service."""
         return self.seats[name].transport
 
     async def __aenter__(self) -> InProcessStack:
@@ -117,8 +118,8 @@ class InProcessStack:
         return self
 
     def before(self) -> Prepared:
-        """What this stack continues from: what one with these services and this seed had written once its nodes were
-        enrolled."""
+        """Return the state that this stack continues from: `start_from`, or that of a stack with these services and
+        this seed once its nodes were enrolled."""
         kind = type(self)
         services = "infer" in self.services
         return self.start_from or prepared(
@@ -128,14 +129,14 @@ class InProcessStack:
         )
 
     def continue_from_copy(self) -> None:
-        """Lay it down, with the clock going on from there."""
+        """Write `before()` into the folder and let the clock continue from there."""
         before = self.before()
         before.lay_down(self.folder)
         self.epoch_s = EPOCH_S + before.seconds - asyncio.get_running_loop().time()
         self.clock = LoopClock(self.epoch_s, self.time_scale)
 
     def state(self) -> Prepared:
-        """What it has written until now."""
+        """Return the stack's current state."""
         return Prepared(databases_in(self.folder), self.clock.now() - EPOCH_S)
 
     async def __aexit__(self, *_: object) -> None:
@@ -146,8 +147,8 @@ class InProcessStack:
         validators.release()
 
     def token(self, role: str, project: str, nodes: str = "") -> str:
-        """The token of that role, known to every service. It is made once: a file that grows by one at each request is
-        read again by all of them each time."""
+        """Return a token of that role, known to every service. It is created once, because all services reload the
+        token file whenever it changes."""
         assert self.tokens is not None
         asked = role, project, nodes
         if asked not in self._tokens:
@@ -159,7 +160,7 @@ class InProcessStack:
         return all(node.state == "Available" for node in await self.resource.nodes())
 
     async def _heard(self) -> bool:
-        """Nodes that are broken say nothing."""
+        """Whether every agent of a responsive node has reported. Broken nodes do not report."""
         assert self.fleet is not None
         responsive = [name for name, node in self.fleet.nodes.items() if node.responsive]
         return all(self.fleet.agent(kind, name).sequence > 1 for kind in AGENTS for name in responsive)
@@ -167,7 +168,7 @@ class InProcessStack:
     # -- lives ---------------------------------------------------------------------------------------------------
 
     async def start(self, name: str) -> None:
-        """Begin a life of this service on what its last one wrote."""
+        """Start this service on its database."""
         seat = self.seats[name]
         app = self._build(name, seat)
         seat.life = AsyncExitStack()
@@ -176,7 +177,7 @@ class InProcessStack:
         seat.transport.down = False
 
     async def kill(self, name: str) -> None:
-        """End it at once: open requests and watches are cut, nothing is reported."""
+        """Stop it immediately: open requests and watches are cut off, and nothing is reported."""
         seat = self.seats[name]
         seat.transport.down = True
         seat.transport.cut()
@@ -185,7 +186,7 @@ class InProcessStack:
             seat.life = None
 
     async def kill_quietly(self, name: str) -> None:
-        """End a service's tasks and go on answering: nothing happens by itself any more."""
+        """Stop a service's background tasks while it still answers requests."""
         life, self.seats[name].life = self.seats[name].life, None
         if life is not None:
             await life.aclose()
@@ -226,11 +227,11 @@ class InProcessStack:
         return compute_main.build(of_compute, clock, seat.database, neighbours, inference, asked)
 
     def clock_of(self, name: str) -> LoopClock:
-        """By which a service tells the time."""
+        """Return a service's clock."""
         return self.clock
 
     def database_of(self, name: str) -> DatabaseEngine:
-        """What a service keeps its state in."""
+        """Return a service's database."""
         return sharing_statements(DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}"))
 
     # -- waiting -------------------------------------------------------------------------------------------------
@@ -238,9 +239,10 @@ class InProcessStack:
     async def until(
         self, holds: Callable[[], Awaitable[bool]], sentence: str, within_s: float = 3600, every_s: float = 0
     ) -> float:
-        """Wait until it holds; returns how long that took (seconds of the loop). Fails past the limit.
+        """Wait until `holds()` is true and return how long that took (seconds of the loop). Raises AssertionError after
+        `within_s`.
 
-        Looks every `every_s`; without it each second at first, and a third as often at what takes long."""
+        Checks every `every_s`, by default every second for the first ten seconds and then every three."""
         loop = asyncio.get_running_loop()
         started = loop.time()
         while True:
@@ -249,6 +251,6 @@ class InProcessStack:
                     return loop.time() - started
             except Exception as wrong:
                 if loop.time() - started > within_s:
-                    raise AssertionError(f"not within {within_s} s: {sentence}") from wrong
-            assert loop.time() - started <= within_s, f"not within {within_s} s: {sentence}"
+                    raise AssertionError(f"not met within {within_s} s: {sentence}") from wrong
+            assert loop.time() - started <= within_s, f"not met within {within_s} s: {sentence}"
             await asyncio.sleep(every_s or (1 if loop.time() - started < 10 else 3))

@@ -1,7 +1,7 @@
-"""Statements are compiled once in a process of tests, however many databases there are.
+"""Compile SQL statements once per test process, however many databases it opens.
 
-SQLAlchemy keeps what it compiles with the engine that it was for, and each life of a service has an engine of its own:
-some 300 statements a stack, a thirtieth of what its story takes.
+SQLAlchemy caches compiled statements per engine, and each life of a service has a new engine: some 300 statements per
+stack, a thirtieth of a scenario test's time.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ _compiled: LRUCache[Any, Any] = LRUCache(COMPILED_MAX)
 
 
 def sharing_statements(database: DatabaseEngine) -> DatabaseEngine:
-    """The same, with the statements that others have compiled; before it was connected to. A statement is found by the
-    dialect that it was compiled for, so they have one."""
+    """Let the database use the shared cache of compiled statements, and return it. To be called before the first
+    connection. Statements are cached per dialect object, so the databases share that as well."""
     engine = database.engine
     engine.dialect = _dialects.setdefault(engine.dialect.name, engine.dialect)
     engine.update_execution_options(compiled_cache=_compiled)

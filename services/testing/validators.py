@@ -1,9 +1,9 @@
-"""What FastAPI makes of types is made once in a process of tests, however many services begin in it.
+"""Cache what FastAPI derives from type annotations, once per test process, however many services start in it.
 
-A service builds some 70 routes, and each parameter and body of a route a validator: half of the time that it takes to
-start. Of the same annotation the validator is the same, so services that are started over and over share them. So is
-the signature of a function that is made anew each time from the same code. What is worked out of a parameter's
-declaration at each request is worked out once, too.
+A service builds some 70 routes with a validator for each parameter and body, which takes half of its start-up time. The
+same annotation gives the same validator, so services that are started repeatedly share them. The same holds for the
+signature of a function that is created anew from the same code. What FastAPI derives from a parameter's declaration at
+each request is cached too.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def _signature(call: Callable[..., Any]) -> Signature:
 
 _analyze = utils.analyze_param
 _analyzed: dict[tuple[Any, ...], tuple[Any, Any, utils.ParamDetails]] = {}
-"""With the annotation and the default that it is of: by whose identity it is found, so they have to stay."""
+"""Keyed by identity of the annotation and the default, which are stored too so that their identities stay valid."""
 
 
 def _parameter(*, param_name: str, annotation: Any, value: Any, path_param_names: set[str]) -> utils.ParamDetails:
@@ -59,13 +59,13 @@ def _parameter(*, param_name: str, annotation: Any, value: Any, path_param_names
     if found := _analyzed.get(key):
         return found[2]
     details = _analyze(param_name=param_name, annotation=annotation, value=value, path_param_names=path_param_names)
-    if details.depends is None:  # what depends on a function is of one service
+    if details.depends is None:  # a parameter that depends on a function belongs to one service
         _analyzed[key] = annotation, value, details
     return details
 
 
 _worked_out: dict[tuple[Any, ...], tuple[Any, Any]] = {}
-"""What FastAPI works out of a parameter's declaration at each request, with the declaration that it is of."""
+"""What FastAPI derives from a parameter's declaration at each request, stored with that declaration."""
 
 
 def _once(work_out: Callable[..., Any]) -> Callable[..., Any]:
@@ -83,7 +83,7 @@ _places: dict[CodeType, Any] = {}
 
 
 def _place(call: Callable[..., Any]) -> Any:
-    """Where a function stands in its source, which FastAPI reads for each that answers."""
+    """Return a function's source location, which FastAPI looks up for every endpoint."""
     if not isinstance(call, FunctionType):
         return _place_of(call)
     if (found := _places.get(call.__code__)) is None:
@@ -92,7 +92,7 @@ def _place(call: Callable[..., Any]) -> Any:
 
 
 def install() -> None:
-    """From now on, in this process."""
+    """Install the caches in this process."""
     if utils.analyze_param is _parameter:
         return
     for name in ("_get_param_model", "_get_param_aliases", "field_annotation_is_sequence"):
@@ -104,9 +104,8 @@ def install() -> None:
 
 
 def release() -> None:
-    """To be called once a stack has ended. FastAPI remembers of thousands of functions whether they are coroutines; by
-    these functions every service that had them would stay in memory, and be gone through at each collection of garbage.
-    """
+    """Clear the caches once a stack has ended. FastAPI caches for thousands of functions whether they are coroutines;
+    through these functions every ended service would stay in memory and be visited by each garbage collection."""
     _worked_out.clear()
     for remembered in vars(models).values():
         if hasattr(remembered, "cache_clear"):

@@ -1,9 +1,8 @@
-"""Virtual time in an event loop: an hour of sleeping costs what is done in it, and nothing else.
+"""Virtual time in an event loop: an hour of sleeping costs only the work done in it.
 
-Time stands while anybody has something to do, and then goes to the next moment for which something is scheduled. What
-would run in a thread runs at once, so the same callbacks come in the same order each time. Sockets are looked at
-whenever there is nothing else to do, but nobody waits for them while something is scheduled: what is to share this time
-has to be in this process.
+Time stands still while any callback is ready, and then jumps to the next scheduled one. Work for a thread runs
+immediately in the loop, so callbacks run in the same order every time. Sockets are polled when nothing else is ready,
+but never waited for while something is scheduled: everything that shares this time must be in this process.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import Any
 
 
 class _Timer(asyncio.TimerHandle):
-    """Of those that are due at the same moment, who was set first comes first, whoever else has set one meanwhile."""
+    """A timer that orders timers due at the same moment by when they were set."""
 
     __slots__ = ("number",)
 
@@ -29,7 +28,7 @@ class _Timer(asyncio.TimerHandle):
 
 
 class VirtualTime:
-    """The time of one loop, in seconds from `start`."""
+    """The virtual time of one loop, in seconds, beginning at `start`."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, start: float = 0.0) -> None:
         self.seconds = start
@@ -41,7 +40,7 @@ class VirtualTime:
         return self.seconds
 
     def select(self, timeout: float | None = None) -> list[Any]:
-        """In place of the selector's: None is waited for truly, since nothing is scheduled."""
+        """Replaces the selector's `select`. With timeout None it really waits, because nothing is scheduled."""
         if timeout is None:
             return self._poll(None)
         if not (ready := self._poll(0)) and timeout > 0:
@@ -68,9 +67,10 @@ class VirtualTime:
 
 @contextmanager
 def virtual_time(loop: asyncio.AbstractEventLoop) -> Iterator[VirtualTime]:
-    """The loop's time is virtual within, from 0 on. Raises TypeError for a loop that is not asyncio's own."""
+    """Make the loop's time virtual inside the `with` block, from 0 on. Raises TypeError for a loop that is not
+    asyncio's own."""
     if not isinstance(loop, asyncio.SelectorEventLoop):
-        raise TypeError(f"virtual time needs an event loop of asyncio's own, which {type(loop).__name__} is not")
+        raise TypeError(f"virtual time needs asyncio's own event loop, not {type(loop).__name__}")
     of: Any = loop
     virtual = VirtualTime(loop)
     before = of._selector.select
@@ -84,6 +84,6 @@ def virtual_time(loop: asyncio.AbstractEventLoop) -> Iterator[VirtualTime]:
 
 
 def run_in_virtual_time(main: Callable[[], Any]) -> Any:
-    """Run the coroutine that `main` makes to its end, in a loop of its own; what is left running is cancelled."""
+    """Run the coroutine that `main` returns to completion in a new loop, and cancel tasks that are still running."""
     with asyncio.Runner(loop_factory=asyncio.SelectorEventLoop) as runner, virtual_time(runner.get_loop()):
         return runner.run(main())

@@ -41,7 +41,7 @@ def changed(folder, base, tmp_path, **fields):
         ({"layers": {"value": 0, "source": "x"}}, "layers", "a whole number of at least 1"),
         ({"layers": {"value": 6.5, "source": "x"}}, "layers", "a whole number"),
         ({"layers": {"value": "many", "source": "x"}}, "layers", "a whole number"),
-        ({"layers": {"value": 61}}, "layers", "the source not empty"),
+        ({"layers": {"value": 61}}, "layers", "a source that is not empty"),
         ({"layer": {"value": 61, "source": "x"}}, "layer", "no such field"),
         ({"attention": {"value": "sparse", "source": "x"}}, "attention", "latent or grouped"),
         ({"kv_heads": {"value": 7, "source": "x"}}, "kv_heads", "a divisor of the 128 heads"),
@@ -51,8 +51,8 @@ def changed(folder, base, tmp_path, **fields):
         ({"layers": {"value": float("inf"), "source": "x"}}, "layers", "a whole number"),
         ({"layers": {"value": float("nan"), "source": "x"}}, "layers", "a whole number"),
         ({"parameters_total": {"value": 10**400, "source": "x"}}, "parameters_total", "a number"),
-        ({"name": ["deepseek-r1"]}, "name", "a word is accepted"),
-        ({"name": 7}, "name", "a word is accepted"),
+        ({"name": ["deepseek-r1"]}, "name", "must be a string that is not empty"),
+        ({"name": 7}, "name", "must be a string that is not empty"),
     ],
 )
 def test_a_model_with_an_error_is_refused_with_the_field(tmp_path, fields, named, accepted):
@@ -139,7 +139,7 @@ def test_a_constant_of_nothing_is_refused_or_served_with(tmp_path, field):
 
 
 def test_an_unknown_name_is_refused_with_those_there_are():
-    with pytest.raises(UnknownDataFile, match="there are deepseek-r1"):
+    with pytest.raises(UnknownDataFile, match="available: deepseek-r1"):
         read_model("gpt")
     with pytest.raises(UnknownDataFile, match="atlas-800i-a2, atlas-950, cloudmatrix384"):
         entries("abacus")

@@ -184,7 +184,7 @@ async def test_a_deployment_that_loads_for_longer_than_it_may_is_listed_as_stuck
     (stuck,) = found
     assert (stuck["name"], stuck["state"], stuck["reason"]) == ("r1", "Loading", "DeadlineExceeded")
     assert stuck["seconds"] > DEPLOYMENT_STATES.states["Loading"].deadline_s
-    assert "weights load" in stuck["message"]
+    assert "loading weights" in stuck["message"]
     stage.app.state.serving.live["r1"].layout.loading.serves_from = stage.clock.now()
     await stage.until("Serving")
     assert (await stage.http.get("/v1/stuck")).json()["items"] == []
@@ -283,11 +283,11 @@ async def test_a_drain_belongs_to_who_asked_for_it(serving):
     assert (made["by"], made["nodes"], made["absent"]) == ("move-one-1", [NODES[0]], [])
     for more in ({}, {"by": "move-one-2"}):
         refused = await drain(409, NODES[1], **more)
-        assert (refused["field"], refused["detail"]) == ("nodes", f"{NODES[0]} drain for move-one-1")
+        assert (refused["field"], refused["detail"]) == ("nodes", f"already draining {NODES[0]} for move-one-1")
     again = (await drain(200, NODES[0], by="repair-one-2", deadlineS=5))["drain"]
     assert (again["by"], again["deadlineAt"]) == ("repair-one-2", made["deadlineAt"]), "whoever came before is over"
     assert (await drain(200, NODES[0]))["drain"]["by"] == "repair-one-2", "who has no name takes it from nobody"
-    assert (await drain(409, NODES[1], by="move-one-1"))["detail"] == f"{NODES[0]} drain for repair-one-2"
+    assert (await drain(409, NODES[1], by="move-one-1"))["detail"] == f"already draining {NODES[0]} for repair-one-2"
     refused = await drain(409, *NODES[1:], by="repair-one-2", keepServing=True)
     assert (refused["reason"], refused["field"]) == ("InsufficientCapacity", "nodes")
     while (shown := await serving.until("Serving"))["drain"]["state"] != "Drained":

@@ -78,9 +78,9 @@ def test_sources_are_those_of_the_machines_own_file():
 @pytest.mark.parametrize(
     ("words", "named"),
     [
-        (("--model", "gpt"), "there are deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b [field --model]"),
-        (("--machine", "abacus"), "there are atlas-800i-a2, atlas-950, cloudmatrix384 [field --machine]"),
-        (("--ep", "1"), "a die has 64 [field --ep]"),
+        (("--model", "gpt"), "available: deepseek-r1, deepseek-v3, kimi-k2, llama-3.1-70b, qwen3-235b [field --model]"),
+        (("--machine", "abacus"), "available: atlas-800i-a2, atlas-950, cloudmatrix384 [field --machine]"),
+        (("--ep", "1"), "HBM per die, which has 64 GB [field --ep]"),
     ],
 )
 def test_what_cannot_be_is_refused_with_the_field(capsys, words, named):

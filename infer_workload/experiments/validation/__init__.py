@@ -1,1 +1,2 @@
-"""How the timing model stands to what has been published: the fit, predictions with intervals, and what is left out."""
+"""Validation of the timing model against published figures: the fit, predictions with intervals, leave-one-out tests
+and ablations."""

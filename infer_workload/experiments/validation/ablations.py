@@ -1,9 +1,10 @@
-"""What each mechanism of the paper is worth, as the model predicts it.
+"""Ablations: the model's prediction of what each of the paper's mechanisms gains.
 
-The paper measured these by switching one thing off; its outcomes were not used for anything in this package, so this is
-a prediction to be compared with them by whoever has them. Inputs are those the paper states: decode with 4K of KV at
-64, 96 and 128 requests an NPU, prefill of 16,384 tokens an NPU, one draft token at 70 % acceptance, prompts of 4K
-reused to up to 90 % with blocks over UB or VPC, a model of 671 GB for eight instances from a store of 2.5 GB/s.
+The paper measured these by switching one mechanism off. Its results are used nowhere in this package, so these are
+predictions that can be compared with them. The inputs are those that the paper states: decode with 4K of KV cache at
+64, 96 and 128 requests per NPU, prefill of 16,384 tokens per NPU, one draft token at 70 % acceptance, prompts of 4K of
+which up to 90 % is reused in blocks over UB or VPC, and a model of 671 GB loaded by eight instances from a store of
+2.5 GB/s.
 """
 
 from __future__ import annotations
@@ -26,7 +27,7 @@ RATE, SECONDS = "tokens/s/NPU", "s"
 
 @dataclass(frozen=True)
 class Effect:
-    """One mechanism at one point, without it and with it: a rate, or seconds that are better when fewer."""
+    """One mechanism at one operating point, without it and with it: a rate, or seconds or GB, where less is better."""
 
     mechanism: str
     point: str
@@ -40,7 +41,7 @@ class Effect:
 
 
 def effects(calibration: Calibration) -> list[Effect]:
-    """All of them."""
+    """Return the predicted effects of all mechanisms."""
     return [
         *_decode_microbatch(calibration),
         *_prefill_microbatch(calibration),
@@ -100,7 +101,8 @@ def _context_cache(current: Calibration) -> list[Effect]:
 
 
 def _reused(current: Calibration, reuse: float, plane: str) -> tuple[float, float]:
-    """Prompt tokens served a second and NPU when that share of each comes from the cache, and the time of a chunk."""
+    """Return (prompt tokens per second and NPU, seconds per chunk) when that share of each prompt comes from the
+    cache."""
     timing, fabric, model = prefill_timing(32, current), whole_fabric(PAPER_DIES), load_model()
     prompts = current.prefill_tokens_per_npu * 16 // CONTEXT
     cached = round(CONTEXT * reuse / BLOCK) * BLOCK
@@ -111,7 +113,8 @@ def _reused(current: Calibration, reuse: float, plane: str) -> tuple[float, floa
 
 
 def _model_cache(current: Calibration) -> list[Effect]:
-    """Eight instances of two nodes start at once, or again; without a pool each loads from the store for itself."""
+    """Eight instances of two nodes start at once, with a cold and a warm pool; without a pool each loads the model from
+    the store by itself."""
     model, fabric, instances = load_model(), whole_fabric(PAPER_DIES), 8
     experts = prefill_timing(32, current).layout.experts_per_die
     size = model.parameters_total * model.weight_bytes

@@ -1,9 +1,9 @@
-"""Least squares for the few constants that no source tells.
+"""Least-squares fit of the few constants that no source gives.
 
-Unknowns are fitted to operator tables, the decode row at 50 ms and both prefill rows, each weighted by how far it may
-be off, and to what is known of the unknowns beforehand (`PRIORS`, rows like the others). There are fewer unknowns than
-rows. The covariance of the solution, from those weights, is where the intervals of `intervals` come from. Gauss-Newton
-steps, damped as Levenberg and Marquardt do, derivatives by differences.
+The unknowns are fitted to the operator tables, the decode row at 50 ms and both prefill rows, each weighted by its
+uncertainty, and to prior knowledge of the unknowns (`PRIORS`, treated as further rows). There are fewer unknowns than
+rows. The intervals in `intervals` derive from the covariance of the solution under those weights. The solver is
+Levenberg-Marquardt with derivatives by central differences.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Vector = NDArray[np.floating[Any]]
 
 @dataclass(frozen=True)
 class Unknown:
-    """A constant to be fitted: where the search begins, and what bounds it physically."""
+    """A constant to fit: its starting value and physical bounds."""
 
     name: str
     start: float
@@ -51,7 +51,7 @@ UNKNOWNS: tuple[Unknown, ...] = (
 
 @dataclass(frozen=True)
 class Prior:
-    """What is known of an unknown before the fit; a row of it."""
+    """Prior knowledge of an unknown; one more row of the fit."""
 
     name: str
     value: float
@@ -66,16 +66,17 @@ PRIORS: tuple[Prior, ...] = (
 
 FITTED_ROWS: tuple[Published, ...] = tuple(row for row in PUBLISHED if row.role == FITTED)
 NUDGE = 0.02
-"""Differences are taken that far to both sides: the drawn imbalance is smooth only on that scale."""
+"""Relative step of the central differences: the drawn imbalance is smooth only on that scale."""
 
 
 class NoSolution(ArithmeticError):
-    """The search does not settle."""
+    """The fit does not converge, or is underdetermined."""
 
 
 @dataclass(frozen=True)
 class Fit:
-    """A solution: the calibration with it, covariance of the unknowns, derivatives of the weighted residuals."""
+    """A solution: the fitted calibration, the covariance of the unknowns, and the Jacobian of the weighted
+    residuals."""
 
     calibration: Calibration
     covariance: Vector
@@ -92,7 +93,7 @@ class Fit:
 
 
 def residuals(rows: Sequence[Published], calibration: Calibration) -> Vector:
-    """Each row's and each prior's error in units of how far it may be off."""
+    """Return the error of each row and prior in units of its uncertainty."""
     of_rows = [(row.predicted(calibration) / row.value - 1.0) / row.sigma for row in rows]
     of_priors = [(getattr(calibration, prior.name) - prior.value) / prior.sigma for prior in PRIORS]
     return np.array(of_rows + of_priors)
@@ -106,9 +107,9 @@ def with_values(calibration: Calibration, values: Vector) -> Calibration:
 def solve(
     rows: Sequence[Published] = FITTED_ROWS, start: Calibration | None = None, calibration: Calibration | None = None
 ) -> Fit:
-    """The constants that meet those rows best, from `start` or from scratch.
+    """Fit the constants to those rows, starting from `start` or from the default values.
 
-    Raises NoSolution where there are more unknowns than rows or the search does not settle.
+    Raises NoSolution if there are not more rows and priors than unknowns, or if the fit does not converge.
     """
     current = calibration or load_calibration()
     if len(UNKNOWNS) >= len(rows) + len(PRIORS):
@@ -133,11 +134,11 @@ def solve(
         if gained < 1e-7:
             slopes = jacobian(rows, current, at)
             return Fit(with_values(current, at), np.linalg.inv(slopes.T @ slopes), slopes, tuple(rows))
-    raise NoSolution("the fit does not settle")
+    raise NoSolution("the fit does not converge")
 
 
 def jacobian(rows: Sequence[Published], calibration: Calibration, at: Vector) -> Vector:
-    """Derivatives of the residuals, a column for each unknown."""
+    """Return the derivatives of the residuals, a column for each unknown."""
     columns = []
     for index, value in enumerate(at):
         nudge = np.zeros_like(at)
@@ -149,7 +150,7 @@ def jacobian(rows: Sequence[Published], calibration: Calibration, at: Vector) ->
 
 
 def left_out(fit: Fit) -> list[tuple[Published, float]]:
-    """Each fitted row with what the model says of it when it is fitted to the others alone. Raises NoSolution."""
+    """Return each fitted row with the model's prediction of it when fitted to the other rows. Raises NoSolution."""
     found = []
     for row in fit.rows:
         others = [other for other in fit.rows if other is not row]

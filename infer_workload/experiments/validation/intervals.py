@@ -1,10 +1,10 @@
-"""How sure a prediction is: the interval that should have the published value in it nine times of ten.
+"""The 90 % interval of a prediction: it should contain the published value nine times out of ten.
 
-Three things make it wide. The fitted constants are uncertain, by the covariance of the fit. The published figure is, by
-the row's `sigma`. And inputs are: each with a `range` in the files of constants, or in the row itself, may lie
-anywhere. When a general input changes, the fit is solved again (to first order), so that what the fitted rows settle
-stays settled. Contributions add as squares, those upwards and downwards apart; a range counts as uniform from its
-nominal value on.
+Its width has three sources. The fitted constants are uncertain, by the covariance of the fit. The published figure is
+uncertain, by the row's `sigma`. And inputs are uncertain: each one with a `range`, in the files of constants or in the
+row itself, may lie anywhere in it. When a general input changes, the fit is solved again (to first order), so that the
+fitted rows stay matched. Contributions are added in quadrature, upwards and downwards separately; a range counts as a
+uniform distribution from its nominal value to its end.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from infer_workload.experiments.validation.settings import A2, on_a2
 from infer_workload.timing.calibration import MACHINE, Calibration, entries
 
 NINE_OF_TEN = 1.645
-"""Standard deviations to each side of a normal distribution."""
+"""Standard deviations on each side of the mean that contain 90 % of a normal distribution."""
 
 
 @dataclass(frozen=True)
 class Interval:
-    """A prediction and where the published value should be."""
+    """A prediction and the interval in which the published value should lie."""
 
     predicted: float
     low: float
@@ -38,7 +38,7 @@ class Interval:
 
 
 def ranges(machine: str = MACHINE) -> list[tuple[str, float, float]]:
-    """Constants that may lie elsewhere: (name, low, high)."""
+    """Return the uncertain constants that are not fitted: (name, low, high)."""
     fitted = {unknown.name for unknown in UNKNOWNS}
     found = []
     for name, entry in entries(machine).items():
@@ -50,14 +50,14 @@ def ranges(machine: str = MACHINE) -> list[tuple[str, float, float]]:
 
 @dataclass(frozen=True)
 class Shifted:
-    """One general input at one end of its range, with the fit solved again for it."""
+    """One general input moved to one end of its range, and the calibration with the fit solved again for it."""
 
     name: str
     calibration: Calibration
 
 
 def shifted(fit: Fit) -> list[Shifted]:
-    """Both ends of every range of the machine that was fitted."""
+    """Return the shifted calibrations for both ends of every range of the fitted machine."""
     found = []
     before = residuals(fit.rows, fit.calibration)
     for name, *ends in ranges():
@@ -71,7 +71,7 @@ def shifted(fit: Fit) -> list[Shifted]:
 
 
 def interval(row: Published, fit: Fit, moves: Sequence[Shifted]) -> Interval:
-    """What the model says of `row`, and how sure it is."""
+    """Return the model's prediction of `row` with its 90 % interval."""
     nominal = row.predicted(_placed(row, fit.calibration))
     slopes = _slopes(row, fit)
     variance = float(slopes @ fit.covariance @ slopes) + (row.sigma * nominal) ** 2
@@ -102,7 +102,7 @@ def _slopes(row: Published, fit: Fit) -> Vector:
 
 
 def _placed(row: Published, calibration: Calibration, **changes: float) -> Calibration:
-    """The constants on the row's machine."""
+    """Return the constants of the row's machine."""
     return on_a2(calibration, **changes) if row.machine == A2 else calibration
 
 

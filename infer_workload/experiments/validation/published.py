@@ -1,10 +1,10 @@
-"""Every published figure of this workload that the model can speak of, once each.
+"""Every published figure of this workload that the model can predict, once each.
 
-TPOT and throughput of a row are one figure, and what the model takes as an input (peaks, the efficiencies of MLA and of
-matrix products, payloads) is none. `FITTED` rows are those the constants of `fitted.yaml` come from; the model meets
-all others unprepared. `RECALLED` rows are predictions too, of figures that no opened source confirms, and do not count
-in means. Codes of sources are as in `timing/calibration.yaml`. `inputs` are what the source leaves open about a row, as
-(nominal, low, high, why).
+TPOT and throughput of one row count as one figure; inputs of the model (peaks, the efficiencies of MLA and of matrix
+products, payloads) do not count. The constants of `fitted.yaml` are fitted to the `FITTED` rows; all others are
+predicted without having been used. `RECALLED` rows are predictions as well, of figures that no source consulted
+confirms, and are left out of means. Source codes are those of `timing/calibration.yaml`. `inputs` are the conditions of
+a row that its source does not state, as (nominal, low, high, reason).
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Input = tuple[float, float, float, str]
 
 @dataclass(frozen=True)
 class Published:
-    """One figure. `sigma` is how far it may be off, as a share: reading, rounding, and what the row does not tell."""
+    """One figure. `sigma` is its relative uncertainty: reading from a plot, rounding, and unstated conditions."""
 
     section: str
     name: str
@@ -179,4 +179,4 @@ NOT_PREDICTED: Mapping[str, str] = {
     "H800 and H100 rows (P)": "other machines",
     "accuracy benchmarks (P)": "nothing is computed",
 }
-"""Published figures that are not in the table, and why."""
+"""Published figures that are not in the table, with the reason."""

@@ -1,4 +1,5 @@
-"""The published set-ups as timings: decode pools, prefill instances and exchanges of given size on a whole fabric."""
+"""The published set-ups as timing models: decode pools, prefill instances and exchanges of given size on a fault-free
+fabric."""
 
 from __future__ import annotations
 
@@ -20,14 +21,14 @@ A2 = "atlas-800i-a2"
 
 @lru_cache(maxsize=64)
 def whole_fabric(dies: int, machine: Calibration | None = None) -> Fabric:
-    """A healthy fabric for that many dies, nobody else on it; of a CloudMatrix384 where no machine is given."""
+    """Return a fault-free, otherwise idle fabric for that many dies, by default of a CloudMatrix384."""
     current = machine or load_calibration()
     nodes = -(-dies // current.dies_per_node)
     return Fabric.healthy((f"sn0-c{at // 4:02d}-n{at % 4}" for at in range(nodes)), machine=current)
 
 
 def exchange(dies: int, calibration: Calibration, model: ServedModel | None = None) -> Exchange:
-    """The exchange among so many dies as the machine has it."""
+    """Return the exchange among that many dies on that machine."""
     fabric = whole_fabric(dies, calibration)
     return exchange_among(fabric, calibration, tuple(fabric.nodes), dies, model or load_model())
 
@@ -35,7 +36,7 @@ def exchange(dies: int, calibration: Calibration, model: ServedModel | None = No
 def decode_timing(
     dies: int, calibration: Calibration, options: StepOptions | None = None, model: ServedModel | None = None
 ) -> DecodeTiming:
-    """A decode pool of that many dies on a whole fabric."""
+    """Return the timing of a decode pool of that many dies on a fault-free fabric."""
     served = model or load_model()
     layout = lay_experts(dies, served)
     return DecodeTiming(served, calibration, exchange(dies, calibration, served), layout, options or StepOptions())
@@ -48,27 +49,29 @@ def prefill_timing(
     microbatch: bool | None = None,
     model: ServedModel | None = None,
 ) -> PrefillTiming:
-    """A prefill instance of that many dies on a whole fabric, one redundant expert a die."""
+    """Return the timing of a prefill instance of that many dies on a fault-free fabric, with one redundant expert per
+    die."""
     served = model or load_model()
     layout = lay_experts(dies, served, redundant_per_die=1)
     return PrefillTiming(served, calibration, exchange(dies, calibration, served), layout, balanced, microbatch)
 
 
 def tpot_ms(timing: DecodeTiming, batch_per_npu: float, context: float) -> float:
-    """Time per output token when each request keeps `context` tokens; an NPU has two dies."""
+    """Time per output token when each request has a context of `context` tokens; an NPU has two dies."""
     requests = batch_per_npu / 2
     return 1e3 * timing.exact_step_s(requests, requests * context) / timing.tokens_per_step
 
 
 def prefill_rate(timing: PrefillTiming, prompt: int = 4096) -> float:
-    """Tokens a second and NPU with the paper's batch of 16,384 tokens an NPU."""
+    """Tokens per second and NPU with the paper's batch of 16,384 tokens per NPU."""
     per_npu = timing.calibration.prefill_tokens_per_npu
     npus = timing.layout.dies // 2
     return per_npu / timing.exact_chunk_s([(prompt, 0)] * (per_npu * npus // prompt))
 
 
 def rate_within(step_s: Callable[[float], float], tokens_per_step: float, tpot_s: float) -> float:
-    """Tokens a second when the batch is as large as keeps the time per token: `step_s` of a (fractional) batch."""
+    """Tokens per second with the largest batch that keeps the time per token within `tpot_s`. `step_s` takes a
+    (fractional) batch."""
     low, high = 1.0, 1024.0
     for _ in range(30):
         middle = (low + high) / 2
@@ -77,7 +80,7 @@ def rate_within(step_s: Callable[[float], float], tokens_per_step: float, tpot_s
 
 
 def on_a2(calibration: Calibration, **changes: float) -> Calibration:
-    """The Atlas 800I A2 with the fitted values of `calibration`; its own rates may be changed."""
+    """Return the Atlas 800I A2 with the fitted values of `calibration`, and with `changes` to its own constants."""
     fitted = {
         name: getattr(calibration, name)
         for name in ("exchange_start_us", "vector_gbps", "launch_us", "sequence_skew", "straggle_share")
@@ -86,7 +89,7 @@ def on_a2(calibration: Calibration, **changes: float) -> Calibration:
 
 
 def a2_decode_rate(machine: Calibration, context: float, tpot_s: float = 0.1, microbatch: bool = False) -> float:
-    """Tokens a second and card of four servers."""
+    """Decode tokens per second and card on four servers."""
     cards, model = 32, load_model()
     timing = DecodeTiming(
         model, machine, exchange(cards, machine), lay_experts(cards, model), StepOptions(microbatch=microbatch)
@@ -95,7 +98,7 @@ def a2_decode_rate(machine: Calibration, context: float, tpot_s: float = 0.1, mi
 
 
 def a2_prefill_rate(machine: Calibration, microbatch: bool = False) -> float:
-    """Tokens a second and card of two servers: eight prompts of 2,048 tokens at once, two cards for each."""
+    """Prefill tokens per second and card on two servers: eight prompts of 2,048 tokens at once, two cards for each."""
     cards, prompts, model = 16, 8, load_model()
     timing = PrefillTiming(
         model, machine, exchange(cards, machine), lay_experts(cards, model), microbatch=microbatch,

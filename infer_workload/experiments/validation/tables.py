@@ -1,4 +1,4 @@
-"""The comparison as text, for a terminal, and its figures as a table for the documentation."""
+"""Print the validation as text for a terminal, and its figures as a Markdown table for the documentation."""
 
 from __future__ import annotations
 
@@ -7,12 +7,10 @@ from infer_workload.experiments.validation.validation import Compared, Validatio
 
 
 def text(found: Validation) -> str:
-    """Everything, in sections."""
-    return "\n".join([
-        *figures_lines(found), "", *_summary(found), "", *_left_out(found), "",
-        *_fit(found), "", *_ablations(found), "",
-        "Published and not in the table:", *(f"  {name}: {why}" for name, why in NOT_PREDICTED.items()), "",
-    ])  # fmt: skip
+    """Return the whole validation as text, in sections."""
+    return "\n".join([ *figures_lines(found), "", *_summary(found), "", *_left_out(found), "", *_fit(found), "",
+    *_ablations(found), "", "Published figures that are not in the table:", *(f"  {name}: {why}" for name, why in
+    NOT_PREDICTED.items()), "", ])  # fmt: skip
 
 
 def figures_lines(found: Validation) -> list[str]:
@@ -48,7 +46,7 @@ def _summary(found: Validation) -> list[str]:
 def _left_out(found: Validation) -> list[str]:
     now = found.summary()
     return [
-        "Each fitted row from the others: mean error "
+        "Each fitted row predicted from the others: mean error "
         f"{now['left_out_mean_error']:.1%}, worst {now['left_out_worst_error']:.1%}",
         *(
             f"  {each.name:40}{each.published:10,.1f}{each.predicted:10,.1f}{each.error:+8.1%}"
@@ -71,7 +69,7 @@ def _fit(found: Validation) -> list[str]:
 
 def _ablations(found: Validation) -> list[str]:
     return [
-        "What each mechanism is worth, predicted; the published outcomes are not used and not known here:",
+        "Predicted gain of each mechanism; the published results are not used:",
         f"  {'mechanism':26}{'point':26}{'without':>10}{'with':>10}{'change':>9}",
         *(
             f"  {each.mechanism:26}{each.point:26}{_short(each.without):>10}{_short(each.with_it):>10}{each.gain:+9.1%}"
@@ -86,7 +84,7 @@ def _short(value: float) -> str:
 
 
 def markdown(found: Validation) -> str:
-    """The figures as a table of the documentation, and the sentence about them."""
+    """Return the figures as the table in the documentation, followed by the summary."""
     lines = [
         "| figure | published | model | 90 % interval | error | nothing fitted | role | source |",
         "| --- | --- | --- | --- | --- | --- | --- | --- |",

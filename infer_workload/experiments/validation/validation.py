@@ -1,7 +1,7 @@
-"""The whole comparison as one value: each published figure beside the prediction, and what it is worth.
+"""The whole validation as one value: each published figure beside its prediction, with interval and errors.
 
-`validate` predicts with the constants as they are in the files, takes intervals from the fit solved anew, leaves each
-fitted row out in turn, and predicts with published efficiencies alone.
+`validate` predicts with the constants in the files, computes intervals from a new fit, leaves out each fitted row in
+turn, and predicts from published efficiencies alone.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from infer_workload.timing.calibration import Calibration, load_calibration
 
 @dataclass(frozen=True)
 class Compared:
-    """One published figure and the model's answer."""
+    """One published figure and the model's prediction."""
 
     section: str
     name: str
@@ -39,13 +39,13 @@ class Compared:
 
     @property
     def inside(self) -> bool:
-        """Whether the published value lies in the interval."""
+        """Whether the published value lies inside the interval."""
         return self.low <= self.published <= self.high
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A fitted row that is predicted from the others."""
+    """A fitted row as predicted by a fit to the other rows."""
 
     name: str
     unit: str
@@ -66,13 +66,14 @@ class Validation:
     fit: Fit
     ablations: list[Effect]
     attention_cores: int
-    """Matrix cores the model gives the attention stream at batch 96 and 4K; the paper gives 16."""
+    """Matrix cores that the model assigns to the attention stream at batch 96 and 4K; 16 in the paper."""
 
     def errors(self, role: str) -> list[float]:
         return [abs(each.error) for each in self.figures if each.role == role]
 
     def summary(self) -> dict[str, float]:
-        """Mean and worst errors by role, shares inside the interval, leave-one-out and fitless errors."""
+        """Return mean and worst errors by role, shares inside the interval, and errors of leave-one-out and without
+        fit."""
         predicted = [each for each in self.figures if each.role == PREDICTED]
         counted = [each for each in self.figures if each.role in (FITTED, PREDICTED)]
         bare = [abs(each.without_fit / each.published - 1.0) for each in counted]
@@ -92,7 +93,7 @@ class Validation:
         }
 
     def document(self) -> dict[str, Any]:
-        """The same as JSON would have it."""
+        """Return everything as a JSON document."""
         return {
             "figures": [
                 {**vars(each), "error": each.error, "inside_interval": each.inside} for each in self.figures
@@ -119,7 +120,8 @@ def _mean(values: Sequence[float]) -> float:
 
 
 def without_fit(calibration: Calibration) -> Calibration:
-    """What published numbers alone say: nothing starts or is issued, vector operators run at what HBM gives."""
+    """Return the calibration from published numbers alone: starting and issuing take no time, and vector operators run
+    at the rate of HBM."""
     changes: dict[str, Any] = {
         "exchange_start_us": 0.0, "dispatch_issue_us": 0.0, "exchange_growth_us": 0.0, "launch_us": 0.0,
         "vector_gbps": calibration.hbm_gbps * calibration.memory_efficiency,
@@ -129,7 +131,7 @@ def without_fit(calibration: Calibration) -> Calibration:
 
 
 def validate() -> Validation:
-    """Compare. Raises NoSolution where a fold of the fit does not settle."""
+    """Compare the model with all published figures. Raises NoSolution if a fold of the fit does not converge."""
     current = load_calibration()
     bare, fit = without_fit(current), solve(start=current)
     moves = shifted(fit)

@@ -87,7 +87,7 @@ class DeploymentOnFabric:
             self._lose(self._lost_state(), why or f"instance {self.spec.instance} has no network slices")
             return
         booting = frozenset() if up is None else frozenset(fabric.nodes) - up
-        booted = (self.booting - booting) & own.everybody
+        booted = (self.booting - booting) & own.all_nodes
         previous, self.beside = self.beside, beside
         self.booting = booting
         self.handover.follow(fabric)
@@ -113,7 +113,7 @@ class DeploymentOnFabric:
         self.handover.yields = yields
         if yields and self.engine is not None:
             self._change_roles(now, ROLE_CHANGE_S)
-        elif self.fabric is not None and before & self.fabric.everybody:  # it keeps these after all
+        elif self.fabric is not None and before & self.fabric.all_nodes:  # it keeps these after all
             self._follow(now)
 
     def take_contention(self, contention: MeasuredContention, now: float) -> bool:

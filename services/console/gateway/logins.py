@@ -43,7 +43,7 @@ class LoginLinks:
         """The token, once. Raises NotFound."""
         left = self._left.pop(_digest(code), None)
         if left is None or left.until <= self._wall():
-            raise NotFound("this link was used already or has expired; `matrixctl console` makes a new one")
+            raise NotFound("this link has been used or is older than a minute; `matrixctl console` makes a new one")
         return left.token
 
 

@@ -1,8 +1,8 @@
-"""The picture: one JSON document with everything that the page shows live, made for one audience.
+"""The picture: one JSON document with everything that the page shows live, built for one audience.
 
-An audience is a project, or EVERY_PROJECT for those who see all. Hardware is in every picture; the holder's name only
-in the holder's and EVERY_PROJECT's, to others it is TAKEN. The document contains no null, so that a merge patch can
-express removals.
+An audience is a project, or EVERY_PROJECT for those who may view all. Hardware is in every picture. A node's holder is
+named only to the holder's project and to EVERY_PROJECT; others see TAKEN. The document contains no null, so that a
+merge patch can express removals.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ FIELDS = {of: tuple(field.name for field in fields(of)) for of in (InstanceState
 
 
 class Picture:
-    """What one audience may see of what is known. Of two documents in a row, what comes from unchanged sources is the
-    same object, which a difference of the two passes over."""
+    """The part of the collected state that one audience may see. Parts from unchanged sources are the same object in
+    consecutive documents, so that computing the difference can skip them."""
 
     def __init__(self, known: Collector, audience: str) -> None:
         self._known, self._audience = known, audience
@@ -29,7 +29,7 @@ class Picture:
         self._kept: dict[str, tuple[Any, Any]] = {}
 
     def document(self) -> dict[str, Any]:
-        """As it is now."""
+        """Return the current document."""
         known, drawing = self._known, self._drawing
         drawing.follow()
         services, asked, instances = known.services, known.asked_version, known.instances.version
@@ -48,7 +48,7 @@ class Picture:
         }
 
     def _part(self, name: str, source: Any, make: Callable[[Collector, str], dict[str, Any]]) -> dict[str, Any]:
-        """What is made of that state of its source, once."""
+        """Return a part of the document, rebuilt only if its source has changed."""
         kept = self._kept.get(name)
         if kept is None or kept[0] != source:
             kept = self._kept[name] = source, make(self._known, self._audience)
@@ -56,7 +56,7 @@ class Picture:
 
 
 def _as_document(record: InstanceState | Event) -> dict[str, Any]:
-    """Its fields, as they are: all of them are plain values (`dataclasses.asdict` would copy each)."""
+    """Return a record's fields without copying: all are plain values (`dataclasses.asdict` would copy each)."""
     return {name: getattr(record, name) for name in FIELDS[type(record)]}
 
 
@@ -77,7 +77,7 @@ def _instances(known: Collector, audience: str) -> dict[str, Any]:
 
 
 def _capacity(known: Collector, audience: str) -> dict[str, Any]:
-    """The largest block of free nodes in one cabinet, in one supernode and in all, and by supernode."""
+    """Return the largest block of free nodes in one cabinet, in one supernode, in all, and by supernode."""
     if not known.capacity:
         return {}
     return {
@@ -92,7 +92,7 @@ def _capacity(known: Collector, audience: str) -> dict[str, Any]:
 
 
 def _alerts(known: Collector, audience: str) -> dict[str, Any]:
-    """What somebody should look at, by what it is about."""
+    """Return what needs attention, by subject."""
     found: dict[str, Any] = {}
     for service, answers in known.services.items():
         if not answers:
@@ -114,7 +114,8 @@ def _alerts(known: Collector, audience: str) -> dict[str, Any]:
 
 
 def _events(known: Collector, audience: str) -> dict[str, Any]:
-    """The newest, by a name of their own. Texts of physical events may name a holder: only who sees all has them."""
+    """Return the newest events by a unique name. Texts of physical events may name a holder, so only EVERY_PROJECT gets
+    them."""
     seen: list[tuple[str, Event]] = [
         (f"{source}/{name}", event)
         for source, mirror in known.events.items()

@@ -92,19 +92,19 @@ class Uplink:
         while True:
             try:
                 # When the clock's speed changes, leases are renewed at once.
-                everybody = self._clock.now() >= due_at or self._clock.changes != changes
+                whole_fleet = self._clock.now() >= due_at or self._clock.changes != changes
                 changes = self._clock.changes
                 reachable = list(self._reachable())
-                batch = reachable if everybody else [node for node in reachable if node in self._news]
+                batch = reachable if whole_fleet else [node for node in reachable if node in self._news]
                 self._news.clear()
                 self._wake.clear()
                 self._remember()
-                if everybody:
+                if whole_fleet:
                     trial = batch[:REPORTS_A_CALL] if self.pace.untried and len(batch) > REPORTS_A_CALL else []
                     self.pace.begin(-(-len(trial + batch) // REPORTS_A_CALL))
                     await self._send(trial, self.pace.sent)  # sent again below, with a lease based on the cost of this
-                await self._send(batch, self.pace.sent if everybody else lambda: None)
-                if everybody:
+                await self._send(batch, self.pace.sent if whole_fleet else lambda: None)
+                if whole_fleet:
                     due_at, self.reported = self.pace.end(), True
                 refusal = ""
             except MatrixError as refused:

@@ -1,11 +1,11 @@
-"""EmulatedTraffic: the load that workloads put on the emulated ports, what of it gets through, and the ports' counters.
+"""EmulatedTraffic: the load that workloads put on the emulated ports, the part that gets through, and port counters.
 
-A load is what a workload does: so much from each NPU of a slice's members to the others, in a pattern. It goes by what
-is in the switches' tables, not by what anybody requested: a node without a table sends nothing, stripes and detours say
-over which sub-planes and L2 chips, and a port that carries less than it says is found out by the bytes. Rates are
-the fabric core's, guarantee plus share by the floors and weights in the tables
-(`matrixlink/fabric/contention`). UB and RoCE are lossless: what is too much waits at the sender, and only what goes
-into a port that carries nothing is dropped. A load that comes in bursts is told what a burst gets beside the others.
+A load describes a workload's traffic: a rate from each NPU of a slice's members to the others, in a pattern. It follows
+the tables in the switches, not what was requested: a node without a table sends nothing, stripes and detours select the
+sub-planes and L2 chips, and a port that carries less than it reports shows in the byte counters. Rates come from the
+fabric core: guarantee plus share, by the floors and weights in the tables (`matrixlink/fabric/contention`). UB and RoCE
+are lossless: excess traffic waits at the sender, and only traffic into a port that carries nothing is dropped. For a
+load that comes in bursts, `burst` gives the bandwidth of one burst beside the other traffic.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ Floats = NDArray[np.float64]
 
 @dataclass
 class Rates:
-    """What moves now, GB/s: by node and port, by slice and node (sent, received, dropped), and by offer (sent,
+    """Current rates in GB/s: by node and port, by slice and node (sent, received, dropped), and by offer (sent,
     dropped)."""
 
     sent: Floats
@@ -47,7 +47,7 @@ class Rates:
 
 
 class EmulatedTraffic:
-    """Loads by name on these nodes, and their counters on the emulated clock."""
+    """The loads on these nodes by name, and the port counters that they produce in emulated time."""
 
     def __init__(self, nodes: Mapping[NodeName, EmulatedNode], spec: SupernodeSpec, clock: Clock) -> None:
         self.loads: dict[str, Load] = {}
@@ -59,10 +59,10 @@ class EmulatedTraffic:
         self._due = False
         self._ports: SharedPorts | None = None
         self._offered: dict[str, list[int]] = {}
-        """By load, the numbers of its offers."""
+        """Indices of each load's offers."""
         self._bursts: dict[str, Burst] = {}
         self._groups: tuple[object, PortGroups] | None = None
-        """The ports as they were last, with the condition of the nodes that they follow from."""
+        """The last computed port groups, with the state of the nodes that they were computed from."""
         self._names: list[str] = []
         ports = len(port_order(spec).outward)
         self._sent, self._received, self._dropped = (np.zeros((0, ports)) for _ in range(3))
@@ -72,7 +72,7 @@ class EmulatedTraffic:
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def change_nodes(self, nodes: Mapping[NodeName, EmulatedNode]) -> None:
-        """Other nodes from now on; those that stay go on counting."""
+        """Replace the set of nodes. Nodes that remain keep their counters."""
         self._count()
         self._lay_out(nodes)
         self._rates = self._seen = None
@@ -108,7 +108,7 @@ class EmulatedTraffic:
         self.settle()
 
     def loads_of(self, load: Load) -> dict[str, dict[str, Table]]:
-        """By slice that a load goes by, the tables of the nodes that have power."""
+        """Return the tables of powered nodes, by each slice that the load uses."""
         current: dict[str, dict[str, Table]] = defaultdict(dict)
         only = None if load.members is None else {*load.members, *load.aims()}
         for name, node in zip(self._names, self._nodes, strict=True):
@@ -122,12 +122,12 @@ class EmulatedTraffic:
     # -- time ---------------------------------------------------------------------------------------------------------
 
     def settle(self) -> None:
-        """Count what moved up to now. To be called when anything changed, at the moment it did; what moves from now on
-        is worked out once when all that changes in this moment has."""
+        """Update the counters up to now. Call it whenever something changes, at that moment; the new rates are computed
+        once, after all changes of this moment."""
         self._count()
         if self._state() != self._seen:
             self._rates = None
-            with suppress(RuntimeError):  # without a loop whoever asks next works it out
+            with suppress(RuntimeError):  # without an event loop, the next reader computes the rates
                 if self.loads and not self._due:
                     asyncio.get_running_loop().call_soon(self._work_due)
                     self._due = True
@@ -137,7 +137,7 @@ class EmulatedTraffic:
         self.rates()
 
     def rates(self) -> Rates | None:
-        """What moves now; None where nobody offers anything."""
+        """Return the current rates, or None if there is no load."""
         self._due = False
         self._count()
         state = self._state()
@@ -147,9 +147,9 @@ class EmulatedTraffic:
 
     def _count(self) -> None:
         if self._due:
-            return  # everything that changes in this moment counts as one change
+            return  # all changes at this moment count as one
         now = self._clock.now()
-        if self._rates is None and self.loads:  # worked out late: it holds since the last change
+        if self._rates is None and self.loads:  # computed late: the rates apply since the last change
             self._rates, self._seen = self._work_out(), self._state()
         took_s, self._until = now - self._until, now
         rates = self._rates
@@ -165,7 +165,8 @@ class EmulatedTraffic:
                 current[node] = [had + gbps * took_s for had, gbps in zip(before, each, strict=True)]
 
     def _state(self) -> object:
-        """All that rates depend on, cheap to compare: tables are replaced and never changed."""
+        """Return everything that the rates depend on. It is cheap to compare, since tables are replaced, never
+        mutated."""
         if not self.loads:
             return None
         return (
@@ -177,7 +178,7 @@ class EmulatedTraffic:
         )
 
     def read(self, node: str) -> CounterSample | None:
-        """A node's counters now; None where nothing ever moved."""
+        """Return a node's current counters, or None if it never had any traffic."""
         self.rates()
         at = self._index[node]
         slices = {slice: current[at] for slice, current in self._slices.items() if at in current}
@@ -217,7 +218,7 @@ class EmulatedTraffic:
         return found
 
     def _port_groups(self) -> PortGroups:
-        """The ports as they are: other loads and other tables leave them as they were."""
+        """Return the current port groups, which depend neither on loads nor on tables."""
         condition = [
             (node.supernode, node.powered, tuple(node.ports.items()), tuple(node.silent.items()))
             for node in self._nodes
@@ -227,7 +228,7 @@ class EmulatedTraffic:
         return self._groups[1]
 
     def _offers(self, load: Load) -> list[Offer]:
-        """What a load offers, slice by slice."""
+        """Return a load's offers, one for each slice."""
         senders = None if load.members is None else set(load.members)
         return [
             Offer(
@@ -238,13 +239,13 @@ class EmulatedTraffic:
         ]  # fmt: skip
 
     def moving(self, name: str) -> tuple[float, float]:
-        """What a load sends now over all of its senders, and what of it is dropped, GB/s."""
+        """Return (sent, dropped) of a load over all of its senders now, in GB/s."""
         rates = self.rates()
         own = [rates.offers[number] for number in self._offered.get(name, ())] if rates is not None else []
         return sum(sent for sent, _ in own), sum(dropped for _, dropped in own)
 
     def burst(self, name: str) -> Burst | None:
-        """What a load gets that comes all at once, beside what others send now; None for one that does not."""
+        """Return the bandwidth that a burst of this load gets beside current traffic; None if it has no bursts."""
         load = self.loads[name]
         if not load.bursts:
             return None
@@ -275,7 +276,7 @@ class EmulatedTraffic:
         dropped: Floats,
         groups: PortGroups,
     ) -> None:
-        """Add a load's pieces to what their slice and their groups of ports carry."""
+        """Add a load's pieces to the traffic of their slice and of their port groups."""
         by_node = slices.setdefault(pieces.slice, {})
         from_dead = groups.group_gbps[pieces.source, pieces.group] <= 0
         dead = np.where(from_dead, pieces.source, pieces.target)

@@ -223,7 +223,7 @@ def test_windows_turn_and_what_is_set_aside_counts(stage_usage):
     message = "limit small allows 100 tokens per minute: 60 used or reserved, 60 more requested"
     assert refused.value.message == message
     second, _ = service.admit(ACCOUNT, 40)
-    with pytest.raises(RateLimitExceeded, match="at once"):
+    with pytest.raises(RateLimitExceeded, match="in flight"):
         service.admit(ACCOUNT, 0)
     first.charge(10, clock.now())
     first.end()
@@ -270,7 +270,7 @@ async def test_a_limit_that_is_set_counts_the_requests_that_run_then(stage_usage
         service.ensure("small", UsageLimitRequest(tokens_per_minute=300, requests_per_minute=9, requests_in_flight=2))
         used = {name: each.used for name, each in service.view("small").used.items()}
         assert used == {"tokensPerMinute": 220, "requestsPerMinute": 2, "requestsInFlight": 2}
-        with pytest.raises(RateLimitExceeded, match="at once"):
+        with pytest.raises(RateLimitExceeded, match="in flight"):
             service.admit(ACCOUNT, 1)
     await waits.end(5, 10, 0)
     await runs.end(7, 10, 0)

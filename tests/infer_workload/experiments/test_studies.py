@@ -59,8 +59,8 @@ def test_a_trial_is_written_as_the_options_that_make_it_again(capsys):
         ({"generate": "5", "ub_share": "0"}, "--ub-share", "greater than 0"),
         ({"generate": "5", "cache_plane": "rdma"}, "--cache-plane", "'ub' or 'vpc'"),
         ({"generate": "5", "colour": "red"}, "colour", "unknown parameter .*; the parameters are generate, rate"),
-        ({"generate": "5", "model": "gpt"}, "--model", "no model named 'gpt'; there are deepseek-r1, .*kimi-k2"),
-        ({"generate": "5", "machine": "abacus"}, "--machine", "there are atlas-800i-a2, atlas-950, cloudmatrix384"),
+        ({"generate": "5", "model": "gpt"}, "--model", "no model named 'gpt'; available: deepseek-r1, .*kimi-k2"),
+        ({"generate": "5", "machine": "abacus"}, "--machine", "available: atlas-800i-a2, atlas-950, cloudmatrix384"),
         (
             {"generate": "5", "machine": A2, "cache_plane": "ub"},
             "--cache-plane",
@@ -126,7 +126,7 @@ def test_a_loss_on_a_machine_without_ub_is_recovered_from():
     [
         ("heads: {value: 3, source: x}", "mine.yaml: name: missing"),
         ("{", "mine.yaml: not YAML"),
-        ("colour: {value: 3, source: x}", "mine.yaml: colour: there is no such field"),
+        ("colour: {value: 3, source: x}", "mine.yaml: colour: no such field"),
     ],
 )
 def test_a_model_file_with_an_error_is_refused_with_its_field(tmp_path, text, says, capsys):

@@ -220,7 +220,7 @@ def test_a_line_that_is_no_request_says_in_its_own_words_what_is_wrong(line: str
     ("words", "says", "field"),
     [
         ("what-if nothing --generate 5", "unknown what-if 'nothing'; choose from lose-a-node", "NAME"),
-        ("run --generate 5 --model gone.yaml", "no file gone.yaml; there are deepseek-r1", "--model"),
+        ("run --generate 5 --model gone.yaml", "no file gone.yaml; available: deepseek-r1", "--model"),
         ("run --generate 5 --nodes 1", "the instance has 1 usable node, the pools need 2", "--nodes"),
         ("run --generate 5 --html same --csv ./same", "--html writes to same too", "--csv"),
         ("sweep --generate 5 --over rate=nan", "finite number", "--rate"),

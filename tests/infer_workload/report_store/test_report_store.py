@@ -122,10 +122,10 @@ def test_a_project_keeps_so_many_reports_and_bytes_and_others_have_their_own(fre
     store = ReportStore(records, reports_max=2, bytes_max=3000)
     store.ensure("red/a", asked, "somebody")
     store.ensure("red/b", asked, "somebody")
-    with pytest.raises(QuotaExceeded, match=r"keeps 2 reports.*report delete NAME --project red"):
+    with pytest.raises(QuotaExceeded, match=r"has 2 reports.*report delete NAME --project red"):
         store.ensure("red/c", asked, "somebody")
     store.ensure("red/b", large, "somebody")
-    with pytest.raises(QuotaExceeded, match="of at most 3,000"):
+    with pytest.raises(QuotaExceeded, match="more than the maximum of 3,000"):
         store.ensure("red/a", large, "somebody")
     assert store.content("red/a").document == RUN, "a refusal leaves what was kept"
     store.ensure("blue/c", asked, "somebody")

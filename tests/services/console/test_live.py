@@ -127,7 +127,7 @@ async def test_nobody_has_more_than_a_share_of_the_streams(alone):
         refused = await alone.client(mine).get("/live")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
         assert refused.json()["reason"] == "TooManyRequests"
-        assert "viewer-of-red has 20 streams open" in refused.json()["detail"]
+        assert "viewer-of-red has 20 open streams" in refused.json()["detail"]
         async with alone.live(yours) as frames:
             assert frames.answer.status_code == 200
             assert (await frames.next())[0] == "now"

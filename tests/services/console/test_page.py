@@ -246,9 +246,9 @@ def test_ports_that_are_old_are_said_to_be(open_page: Any) -> None:
     go(page, "/nodes/sn0-c00-n0")
     page.locator(".port-row").first.wait_for()
     away = True
-    page.get_by_role("alert").get_by_text("these are as they were before").wait_for()
+    page.get_by_role("alert").get_by_text("showing the last known state").wait_for()
     away = False
-    expect(page.get_by_text("these are as they were before")).to_have_count(0)
+    expect(page.get_by_text("showing the last known state")).to_have_count(0)
 
 
 def test_switches_of_another_supernode_are_not_shown_as_the_chosen_ones(open_page: Any) -> None:

@@ -194,8 +194,8 @@ async def test_its_next_life_undoes_what_it_has_done(bench: Bench) -> None:
 @pytest.mark.parametrize(
     ("request_", "field", "why"),
     [
-        (strike("service-paused", "beta"), "target", "carries these faults out"),
-        (strike("service-paused", "gamma"), "target", "alpha, beta do"),
+        (strike("service-paused", "beta"), "target", "injects these faults itself"),
+        (strike("service-paused", "gamma"), "target", "running are alpha, beta"),
         (strike("database-readonly", "alpha"), "kind", "has no SQLite file"),
     ],
 )

@@ -54,7 +54,7 @@ def test_the_same_events_come_again(tmp_path: Path) -> None:
 
 async def test_a_snapshot_is_no_recording(cloudmatrix: CloudMatrix, tmp_path: Path) -> None:
     await cloudmatrix.snapshot(tmp_path / "a.snapshot")
-    with pytest.raises(UnknownSnapshot, match="is a snapshot and no recording"):
+    with pytest.raises(UnknownSnapshot, match="is a snapshot, not a recording"):
         await asyncio.to_thread(recordings.read, tmp_path / "a.snapshot")
 
 

@@ -63,10 +63,10 @@ def test_a_machine_lies_nowhere_else(mine: Path, named: str) -> None:
     manifest = archive.read_manifest(mine).model_dump_json().replace("machine.yaml", named)
     with zipfile.ZipFile(mine, "w") as other:
         other.writestr(MANIFEST, manifest)
-    with pytest.raises(UnknownSnapshot, match="makes no sense"):
+    with pytest.raises(UnknownSnapshot, match="is invalid"):
         archive.read_manifest(mine)
 
 
 async def test_virtual_time_plays_no_other_machine_and_says_so(mine: Path) -> None:
-    with pytest.raises(Conflict, match=r"is of another machine \(machine.yaml\) than is played in virtual time"):
+    with pytest.raises(Conflict, match=r"is of another machine \(machine.yaml\) than virtual time supports"):
         await CloudMatrix(snapshot=mine).__aenter__()

@@ -93,17 +93,17 @@ async def test_a_seed_chooses_among_nodes(cloudmatrix: CloudMatrix) -> None:
 
 async def test_a_failure_shows_what_is_there(cloudmatrix: CloudMatrix) -> None:
     await cloudmatrix.apply(INSTANCE)
-    with pytest.raises(AssertionError, match=r"not within 30s: no such luck\n  cmi llm: (.|\n)*"):
+    with pytest.raises(AssertionError, match=r"not met within 30s: no such luck\n  cmi llm: (.|\n)*"):
         await cloudmatrix.clock.until(lambda world: False, within="30s", message="no such luck")
 
 
 REFUSED = [
-    (lambda world: world.fault("node-dwon", "sn0-c00-n0"), "there is no kind 'node-dwon'"),
-    (lambda world: world.fault("node-down", "sn9-*"), "no node is like 'sn9-\\*'"),
+    (lambda world: world.fault("node-dwon", "sn0-c00-n0"), "unknown fault kind 'node-dwon'"),
+    (lambda world: world.fault("node-down", "sn9-*"), "no node matches 'sn9-\\*'"),
     (lambda world: world.apply("missing.yaml"), "there is no file missing.yaml"),
-    (lambda world: world.apply("kind: [\n"), "the manifest is no YAML"),
+    (lambda world: world.apply("kind: [\n"), "the manifest is not valid YAML"),
     (lambda world: world.apply({"apiVersion": "v1", "kind": "Pony"}), "the API serves no kind 'Pony'"),
-    (lambda world: world.clock.advance("soon"), "'soon' is no duration such as 90s"),
+    (lambda world: world.clock.advance("soon"), "'soon' is not a duration such as 90s"),
     (lambda world: world.reset("nowhere.snapshot"), "there is no file nowhere.snapshot"),
 ]
 
@@ -119,7 +119,7 @@ async def test_a_snapshot_of_another_schema_is_refused(tmp_path: Path, monkeypat
         async with CloudMatrix() as world:
             await world.snapshot(tmp_path / "a.snapshot")
             monkeypatch.setattr(archive.Migrations, "revisions", lambda self: ({"v9_0001"}, "v9_0001"))
-            with pytest.raises(MatrixError, match="database has the tables of another version"):
+            with pytest.raises(MatrixError, match="database has the schema of another version"):
                 await world.reset(tmp_path / "a.snapshot")
             assert world.nodes(), "the world ended with the refusal"
 

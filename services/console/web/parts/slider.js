@@ -1,5 +1,5 @@
 // @ts-check
-// The last ten minutes, frame by frame: they are kept in this tab, so going back asks nobody anything.
+// The last ten minutes, frame by frame: they are kept in this tab, so going back sends no requests.
 import { live } from "../core/live.js";
 import { h, say, set, put } from "./dom.js";
 import { duration } from "./format.js";
