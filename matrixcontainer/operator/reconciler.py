@@ -123,31 +123,35 @@ class Reconciler(ABC):
                 if body is None:
                     return None
                 with contextlib.suppress(StaleRead):
-                    try:
-                        with continued(trace_context_of(body), f"reconcile {self.kind.kind}", resource=key):
-                            again_s = await self.converge(key, body)
-                            late_s = self._unanswered_delay(key, body) if again_s is None else None
-                            if body["metadata"].get("deletionTimestamp"):
-                                await self._report_deleting(body, again_s is not None, late_s is not None)
-                                if again_s is late_s is None:
-                                    self._note_cleaned_up(body["metadata"]["uid"])
-                            return late_s if again_s is None else again_s
-                    except StaleRead:
-                        raise
-                    except asyncio.CancelledError:
-                        self.unanswered.note(key)
-                        raise
-                    except MatrixError as refused:
-                        if isinstance(refused, Unavailable) and was_sent(refused):
-                            self.unanswered.note(key)
-                        name_field(refused, self.sent_as)
-                        passes = refused.retryable or isinstance(refused, Conflict)
-                        if not body["metadata"].get("deletionTimestamp"):
-                            await self.report_refusal(key, body, refused, passes)
-                            if not passes:
-                                return None
-                        raise
+                    return await self._reconcile_read(key, body)
         raise StaleRead(f"{self.kind.kind} {key} changes faster than it can be reported")
+
+    async def _reconcile_read(self, key: str, body: dict[str, Any]) -> float | None:
+        """Reconcile the resource as just read. Raises StaleRead if it has changed since."""
+        try:
+            with continued(trace_context_of(body), f"reconcile {self.kind.kind}", resource=key):
+                again_s = await self.converge(key, body)
+                late_s = self._unanswered_delay(key, body) if again_s is None else None
+                if body["metadata"].get("deletionTimestamp"):
+                    await self._report_deleting(body, again_s is not None, late_s is not None)
+                    if again_s is None and late_s is None:
+                        self._note_cleaned_up(body["metadata"]["uid"])
+                return late_s if again_s is None else again_s
+        except StaleRead:
+            raise
+        except asyncio.CancelledError:
+            self.unanswered.note(key)
+            raise
+        except MatrixError as refused:
+            if isinstance(refused, Unavailable) and was_sent(refused):
+                self.unanswered.note(key)
+            name_field(refused, self.sent_as)
+            passes = refused.retryable or isinstance(refused, Conflict)
+            if not body["metadata"].get("deletionTimestamp"):
+                await self.report_refusal(key, body, refused, passes)
+                if not passes:
+                    return None
+            raise
 
     async def clean_up(self, key: str, body: dict[str, Any]) -> float | None:
         """Delete what a deleted resource leaves behind, in case its finalizer was removed before that was done.

@@ -140,7 +140,10 @@ async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(t
             ({"nodes": 1, "preemption": "Always"}, "spec.preemption"),
             ({"nodes": 1, "leaseS": 0}, "spec.leaseS"),
             ({"nodes": 1, "network": {"ub": {"floorGbpsPerNpu": 5, "ceilingGbpsPerNpu": 1}}}, "ceilingGbpsPerNpu"),
-            ({"nodes": 1, "network": {"ub": {"qosClass": "BestEffort", "floorGbpsPerNpu": 5}}}, "BestEffort promises"),
+            (
+                {"nodes": 1, "network": {"ub": {"qosClass": "BestEffort", "floorGbpsPerNpu": 5}}},
+                "BestEffort guarantees",
+            ),
         ]:
             with pytest.raises(InvalidField, match=field):
                 await cluster.apply_resource(INSTANCE, "bad", spec)

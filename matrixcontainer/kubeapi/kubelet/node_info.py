@@ -18,7 +18,7 @@ class NodeFacts:
     address: str = ""
     labels: dict[str, str] = field(default_factory=dict)
     taints: list[dict[str, Any]] = field(default_factory=list)
-    allocatable: dict[str, int] = field(default_factory=dict)  # thousandths
+    allocatable: dict[str, int] = field(default_factory=dict)  # milli-units
 
     @property
     def evicting(self) -> list[dict[str, Any]]:

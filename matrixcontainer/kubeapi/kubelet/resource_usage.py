@@ -21,7 +21,7 @@ from typing import Any
 from matrixcontainer.kubeapi.meta.quantities import milli
 
 Obj = dict[str, Any]
-Usage = dict[str, int]  # resource: thousandths
+Usage = dict[str, int]  # resource: milli-units
 
 USAGE_ANNOTATION = "metrics.cloudmatrix.io/"
 CUSTOM = "custom.metrics.cloudmatrix.io/"
