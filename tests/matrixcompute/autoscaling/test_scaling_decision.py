@@ -96,8 +96,8 @@ def test_what_comes_back_from_zero_is_in_whole_blocks_within_the_bounds(policy, 
     [
         (BOTH, Observation(4, 4, metrics={"queued": 0.0}), "kvUsage has no value"),
         (BOTH, Observation(4, 4), "queued, kvUsage have no value"),
-        (a_policy(), Observation(4, 4), "nothing that is served there says how much work comes in"),
-        (a_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little to go by"),
+        (a_policy(), Observation(4, 4), "no deployment on the target reports its incoming work"),
+        (a_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little data"),
     ],
 )
 def test_whoever_does_not_shrink_says_which_signal_is_silent(policy, seen, silent):
