@@ -16,7 +16,7 @@ WORK = {
     "prefillBacklogNodeSeconds": 1.0, "prefillInstanceNodes": 1, "promptS": 2.0, "decodeNodes": 1.5, "cachingNodes": 3,
 }  # fmt: skip
 LAID_OUT = {"roles": {"n0": "prefill", "n1": "decode", "n2": "decode"}}
-NOT_READY = Undecidable(Reason.TARGET_NOT_READY, "instance one is Pending; it is sized when it is Active")
+NOT_READY = Undecidable(Reason.TARGET_NOT_READY, "instance one is Pending; it is sized once it is Active")
 
 
 def situation(pools: bool = False, **found: Any) -> Situation:

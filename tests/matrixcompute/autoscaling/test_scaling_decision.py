@@ -114,9 +114,9 @@ def instance(state="Active", **shape):
     ("there", "parked", "reason", "message"),
     [
         (None, False, Reason.TARGET_NOT_FOUND, "there is no instance one"),
-        (instance("Stopped", power="Off"), False, Reason.TARGET_NOT_READY, "instance one is to be switched off; it is sized when it is Active again"),
-        (instance("Suspended", suspend=True), False, Reason.TARGET_NOT_READY, "instance one is to be suspended; it is sized when it is Active again"),
-        (instance("Pending"), False, Reason.TARGET_NOT_READY, "instance one is Pending; it is sized when it is Active"),
+        (instance("Stopped", power="Off"), False, Reason.TARGET_NOT_READY, "instance one is switched off by its spec; it is sized once it is Active again"),
+        (instance("Suspended", suspend=True), False, Reason.TARGET_NOT_READY, "instance one is suspended by its spec; it is sized once it is Active again"),
+        (instance("Pending"), False, Reason.TARGET_NOT_READY, "instance one is Pending; it is sized once it is Active"),
     ],
 )  # fmt: skip
 def test_a_policy_says_what_its_target_is_not(there, parked, reason, message):
