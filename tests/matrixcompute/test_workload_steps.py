@@ -237,7 +237,7 @@ async def test_a_move_that_is_not_wanted_or_has_lost_its_successor_is_rolled_bac
     with pytest.raises(StaleGeneration):
         await step(Work(inference=Inference(drain=drain()), generation=2))
     lost = [member(A), member(C, role="successor", agent="Lost", ready=False)]
-    with pytest.raises(Conflict, match="has to be repaired before it moves"):
+    with pytest.raises(Conflict, match="have to be repaired before the move"):
         await step(Work(inference=Inference(drain=drain()), neighbours=Neighbours(lost)))
 
 
