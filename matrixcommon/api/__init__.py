@@ -1,4 +1,4 @@
-"""How REST is spoken: lists and watches, fast paths, the client, who may see a project.
+"""The REST conventions: lists and watches, fast paths, the client, and who may see a project.
 
-It decides nothing about any resource.
+It knows no particular resource.
 """

@@ -1,4 +1,4 @@
-"""Timed behaviour as data: stages with delays; and the clock of a running stack, whose speed may change.
+"""Timed behaviour as data, in stages with delays; and the clock of a running stack, whose speed may change.
 
-Stages keep no time: clocks are handed in.
+Stages keep no time of their own: the clock is passed in.
 """

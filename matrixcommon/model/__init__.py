@@ -1,4 +1,4 @@
-"""Words that every service shares: names of hardware, planes, quantities, errors, states, clocks, API models.
+"""The types that all services share: hardware names, planes, quantities, errors, states, clocks, API models.
 
-It does no input or output.
+No input or output.
 """

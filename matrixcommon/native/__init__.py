@@ -1,4 +1,4 @@
-"""Packages compiled to machine code: found, loaded, built.
+"""Finding, loading and building packages that are compiled to machine code.
 
-It names no package; each says for itself what is compiled.
+It names no package; each package declares what is compiled.
 """

@@ -1,1 +1,1 @@
-"""What a process shows of itself: metrics as they are declared, and the trace that what it does belongs to."""
+"""A process's telemetry: the declaration of metrics, and the trace context of the work it does."""

@@ -1,4 +1,4 @@
-"""The workflow engine: steps done and undone across restarts, for whichever service.
+"""The workflow engine: runs and undoes steps across restarts, for any service.
 
-It knows no workflow and no resource by name.
+It knows no particular workflow or resource.
 """

@@ -1,11 +1,11 @@
 """WorkflowRunner: carries workflows to their end, across a crash at any point.
 
-A step that raises StepPending is asked again at the next nudge, one that raises StepAgain has the workflow continue
-from an earlier step. The names of a workflow's steps and how many of them are done are durable; after a crash the
-runner takes up every open workflow at the step it had reached, by name, so a release with other steps resumes what an
-earlier one began. What this release does not know is stuck: left as it is until one does. A step that is refused for
-good rolls the workflow back: what was done is undone, last first, and the refusal is kept as the operation's error. A
-cancelled workflow is rolled back likewise.
+A step that raises StepPending is tried again at the next nudge; one that raises StepAgain makes the workflow continue
+from an earlier step. The names of a workflow's steps and the number of finished ones are durable. After a crash the
+runner resumes every open workflow at the step it had reached, by name, so a release with other steps can resume what an
+earlier one began. A workflow or step unknown to this release is stuck, and left alone until a release knows it. A final
+refusal rolls the workflow back: finished steps are undone, last first, and the refusal becomes the operation's error. A
+cancelled workflow is rolled back the same way.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from matrixcommon.workflows.workflow import WAIT_S, C, Step, StepAgain, StepFunc
 
 log = logging.getLogger(__name__)
 
-NEXT_RELEASE, TRY_AGAIN = "it resumes in a release that does", "`:resume` has it tried again"
+NEXT_RELEASE, TRY_AGAIN = "it resumes in a release that does", "`:resume` retries it"
 
 WAIT_FLOOR_WALL_S = 0.5
 ATTEMPT_FLOOR_WALL_S = 60.0
-"""An attempt is given as long on the wall at least: a slow machine is no neighbour that hangs."""
+"""The shortest time limit of an attempt, in wall time, so that a slow machine is not taken for a service that hangs."""
 
 
 @dataclass
 class _Run:
-    """One workflow's task, and what wakes it: news of its own target, or of one that its step waits for."""
+    """One workflow's task, and what wakes it: news of its target, or of a target that its step waits for."""
 
     target: str
     task: asyncio.Task[None] = field(init=False)
@@ -54,18 +54,18 @@ class _Run:
     undoing: bool = False
     """Whether a step is being undone right now."""
     waiting: bool = False
-    """Whether it waits for news, or for the time of its next attempt: a safe point."""
+    """Whether it waits for news or for its next attempt, which is a safe point."""
     state: str = ""
-    """The workflow's, as its task knows it."""
+    """The workflow's state, as its task knows it."""
     parent: str = ""
-    """The trace context in which it was asked for (W3C), where that was traced."""
+    """The trace context of the request (W3C), if it was traced."""
 
     def awake(self) -> None:
         self.waiting = False
         self.wake.set()
 
     def stop(self) -> None:
-        """The workflow was overtaken. An undo under way comes to its end: half undone, nobody would undo the rest."""
+        """The workflow was superseded. An undo under way is finished, since nobody would undo the rest of it."""
         if self.undoing:
             self.awake()
         else:
@@ -73,7 +73,7 @@ class _Run:
 
 
 class WorkflowRunner(Generic[C, R]):
-    """Runs every open workflow in a task of its own, one per target at a time."""
+    """Runs each open workflow in its own task, one per target at a time."""
 
     def __init__(
         self,
@@ -91,15 +91,15 @@ class WorkflowRunner(Generic[C, R]):
         self._log = WorkflowLog(host, clock)
         self._runs: dict[str, _Run] = {}
         self._stuck: set[str] = set()
-        """What this release cannot resume, so that it is said once in each life of the process."""
+        """The workflows that this release cannot resume, so that each is logged once per process."""
         self._rest_at = math.inf
-        """From when on workflows stop at their next safe point, since they are drained (s, emulated)."""
+        """When workflows stop at their next safe point because of a drain (s, emulated)."""
         self.wake: Callable[[], None] = lambda: None
-        """Has `resume` called soon: a workflow has ended, or come to rest, while workflows are drained."""
+        """Causes `resume` to be called soon: a workflow has ended, or come to rest, during a drain."""
 
     def open(self, session: Session, verb: str, target: ResourceRow, about: dict[str, str] | None = None) -> R:
-        """Write a workflow down in the caller's transaction; `resume` starts it, where the engine is drained once it no
-        longer is. Ends the ones before."""
+        """Store a workflow in the caller's transaction, and end earlier ones over the target. `resume` starts it;
+        during a drain, only once that has ended."""
         now = self._clock.now()
         self.overtake(session, target, verb)
         attempt = int(now * 1000)
@@ -129,12 +129,12 @@ class WorkflowRunner(Generic[C, R]):
         return self._host.under_way(session, target)
 
     def overtake(self, session: Session, target: ResourceRow, by: str) -> None:
-        """End what is under way over a target, in the caller's transaction: it is to be something else by now."""
+        """End the workflows under way over a target, in the caller's transaction; a newer one supersedes them."""
         for earlier in self.under_way(session, target):
             overtake(earlier, by, self._clock.now())
 
     def resume(self) -> int:
-        """Start a task for every open workflow that has none: new ones, and those a crash left; how many run."""
+        """Start a task for every open workflow without one: new, or left by a crash. Returns how many run."""
         rows = self._store.records.found(self._host.row, self._open)
         drains = self._store.records.found(self._host.drains, self._drains)
         found = {row.name: row.target for row in rows}
@@ -163,7 +163,7 @@ class WorkflowRunner(Generic[C, R]):
 
     @property
     def _resting(self) -> bool:
-        """Whether a drain's grace is over: nothing goes beyond the safe point it has reached."""
+        """Whether a drain's grace is over, so that no workflow goes past its safe point."""
         return self._clock.now() >= self._rest_at
 
     def _open(self, session: Session) -> list[R]:
@@ -184,17 +184,17 @@ class WorkflowRunner(Generic[C, R]):
 
     @property
     def busy(self) -> bool:
-        """Whether any workflow is on its way, and does not wait for something."""
+        """Whether any workflow is running and not waiting for something."""
         return any(not (run.task.done() or run.waiting) for run in self._runs.values())
 
     def nudge(self, target: str | None = None) -> None:
-        """Something of this target, or of whatever target, changed: a step that waits for it looks again."""
+        """This target, or any target, has changed: steps that wait for it try again."""
         for run in self._runs.values():
             if target is None or target == run.target or target in run.on:
                 run.awake()
 
     async def run(self) -> None:
-        """For ever; at the end of it no workflow is carried any further."""
+        """Run until cancelled, then stop all workflow tasks."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -209,7 +209,7 @@ class WorkflowRunner(Generic[C, R]):
         self._stuck.clear()
 
     async def _carry(self, name: str, run: _Run, before: Collection[asyncio.Task[None]]) -> None:
-        """Carry a workflow to its end, once the tasks of those it has overtaken have ended."""
+        """Carry a workflow to its end, once the tasks of those it supersedes have ended."""
         if before:
             await asyncio.wait(before)
         RESOURCE.set(f"operations/{name}")

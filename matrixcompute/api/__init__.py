@@ -1,4 +1,4 @@
 """The routes of MatrixCompute.
 
-They decide nothing: they call the verbs and show what comes of it.
+They decide nothing: they call the verbs and return the results.
 """

@@ -1,4 +1,4 @@
-"""How many members something should have.
+"""How many members an instance or a pool should have.
 
-A pure decision on what is observed, a policy, and what the decision itself remembers.
+A pure decision from an observation, a policy and the decision's own stored state.
 """

@@ -1,9 +1,9 @@
-"""recommend: how many members there are to be. Pure: the same observation, policy and memory give the same answer.
+"""recommend: how many members a target should have. Pure: the same observation, policy and state give the same answer.
 
-Each signal proposes a size, as HPA computes it; the largest counts. The floors of schedules and of the forecast raise
-it, whole blocks round it up, windows and rates hold it back, and the bounds come last. A signal that says nothing
-forbids shrinking. Members that start, or that recovery replaces, count as there: what they are to do is not asked for
-twice.
+Each signal proposes a size as the HPA computes it, and the largest proposal wins. Schedules and the forecast raise it
+to their floors, whole blocks round it up, windows and rates hold it back, and the bounds apply last. A signal without a
+value forbids shrinking. Members that are starting, or being replaced by recovery, count as present, so that their work
+is not asked for twice.
 """
 
 from __future__ import annotations
@@ -20,39 +20,40 @@ from matrixcompute.autoscaling.forecast import KEPT_S, SAMPLES_MIN, SMOOTHED_S, 
 from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingPolicySpec, ScalingState, Schedule
 
 TICK_S = 15.0
-"""How often it is looked, as HPA does; what is asked for now is asked for again a tick later at the earliest."""
+"""The interval between decisions (s), as the HPA's; a request is repeated a tick later at the earliest."""
 WINDOW_S = 30.0
-"""Over which the metrics that a policy names are measured. The work that comes in is that of each look: the decision
-itself takes means of what it was shown."""
+"""The window over which a policy's metrics are measured (s). Incoming work is measured per tick instead, since the
+decision averages it itself."""
 SPARED_S = 1200.0
-"""One block fewer must have been enough for so long: the noise of a constant load releases nobody."""
+"""One block fewer must have been enough for this long (s), so that the noise of a constant load releases no nodes."""
 FORECAST_TOLERANCE = 0.05
-"""A forecast that asks for so much more than there is is within its own error."""
+"""A forecast that exceeds the present size by no more than this share is within its own error."""
 WORKED_OFF_S, WORKED_OFF_SHARE = 30.0, 0.4
-"""Where a forecast covers the load, what waits all the same is worked off in so long, or in that share of the time in
-which it piles up: until a member that is asked for now serves. In a time that does not grow with it, a start of minutes
-asks for many times the members that are missing."""
+"""If a forecast covers the load, a remaining backlog is cleared in this time (s), or in this share of the time in which
+it builds up, that is, until a member requested now serves. With a fixed time, a start of several minutes would ask for
+many times the missing members."""
 BACKLOG_SHARE = 0.3
-"""Where a forecast covers the load, what waits asks for more from that share of the time it may wait; rules are judged
-by it too, for bursts within a tick are not in what they are judged by."""
+"""If a forecast covers the load, a backlog asks for more members above this share of the allowed wait. Forecast rules
+are scored with it too, because bursts within a tick are not in their data."""
 CAUTION, CAUTION_MAX = 20.0, 0.5
-"""Headroom on top of the forecast for each part of the last hour that waited for too long, and the most: one in a
-hundred late asks for a fifth more."""
+"""Headroom on top of the forecast, per share of the last hour's work that waited too long, and its maximum: one in a
+hundred late adds a fifth."""
 KEPT_S_MIN = 120.0
-"""What is asked for by the own signals counts for at least so long; no change under constant load."""
+"""A recommendation from the built-in signals stays in the window for at least this long (s), so that constant load
+causes no change."""
 LEARNT_S = 1800.0
-"""With a forecast the size that was found is kept until so much has been seen, half of what is remembered: before that
-nothing says what comes back. A window of the policy's own goes before it."""
+"""With a forecast, the size found at the beginning is kept until this much has been observed (s), half of what is
+remembered, because before that no recurring load can be known. A window in the policy takes precedence."""
 
 
 @dataclass(frozen=True)
 class Observation:
-    """What is known of the members at one moment. A metric that is not there says nothing.
+    """What is known of the members at one moment. A missing metric has no value.
 
-    `members` are those that belong to it, whatever they are doing; `load` is the work that comes in, in members that
-    it would keep busy, `backlog` what waits, in seconds of one member; `start_s` how long a member takes to serve, and
-    `stays_s` how long a request stays with it: what comes in counts as a mean over half of
-    that, as the requests that are there on the mean have stayed so long.
+    `members`: all that belong to the target, in any state. `load`: incoming work, as the number of members it would
+    keep busy. `backlog`: waiting work, in seconds of one member. `start_s`: how long a new member takes to serve.
+    `stays_s`: how long a request stays on a member; the load is averaged over half of that, which is how long the
+    requests present have stayed on average.
     """
 
     members: int
@@ -63,39 +64,39 @@ class Observation:
     start_s: float = 60.0
     stays_s: float = SMOOTHED_S
     queues: bool = False
-    """Work waits for a member and is then served at full speed (prompts), instead of sharing those there are."""
+    """Work queues for a member and then runs at full speed (prompts), instead of sharing the members."""
     least: int = 1
-    """With fewer it cannot serve, or is below its own floor."""
+    """The fewest members with which it can serve and is not below its own floor."""
     idle_s: float | None = None
-    """Since when nothing has come in or run."""
+    """How long nothing has come in or run (s)."""
     waiting: int = 0
-    """Requests that wait for what is scaled to zero."""
+    """Requests that wait for a target scaled to zero."""
     spares: int = 0
-    """Nodes that it holds beside the members, booted or booting."""
+    """Nodes that it holds in addition to its members, booted or booting."""
     boot_s: float = 0.0
-    """How long a free node takes to be there, before it starts."""
+    """How long a free node takes to boot and join, before `start_s` begins (s)."""
     join_s: float = 0.0
-    """The same of a spare."""
+    """The same for a spare (s)."""
     returns_to: int = 1
-    """Members that it had before it was scaled to zero."""
+    """The number of members before it was scaled to zero."""
 
 
 @dataclass(frozen=True)
 class Recommendation:
-    """A size, what is to be remembered with it, and why."""
+    """A size, the reason for it, and the state for the next decision."""
 
     replicas: int
     state: ScalingState
     reason: Reason
     message: str
     forecast: int | None = None
-    """The floor that the forecast makes, or would make."""
+    """The floor that the forecast sets, or would set in Preview."""
     pools: PoolSizes | None = None
-    """Of each role, where these are sized."""
+    """The size of each pool, if the policy sizes pools."""
 
 
 def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> Recommendation:
-    """The size for this moment. `state` stays as it is; the recommendation has the next one."""
+    """The size for this moment. `state` is not changed; the recommendation has the next one."""
     if (switched := to_or_from_zero(seen, policy, state, now)) is not None:
         return switched
     policy = policy.model_copy(
@@ -104,8 +105,8 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     state = state.model_copy()
     if seen.load is not None:
         state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load)]
-        # What comes late raises the forecast's headroom, so only what a forecast was there for: neither what waits for
-        # members that start, nor what the size could not serve that was found at the beginning.
+        # Late work raises the forecast's headroom, so only work that a forecast could have covered counts: not work
+        # that waits for starting members, nor work that the size found at the beginning could not serve.
         waits = seen.queues and seen.ready == seen.members and len(state.loads) >= SAMPLES_MIN
         late = waits and seen.backlog > policy.objective.backlog_seconds * seen.ready
         state.missed = [each for each in state.missed if each[0] > now - KEPT_S] + [(now, seen.load)] * late
@@ -131,7 +132,7 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
     if scheduled > wanted:
         wanted, reason = scheduled, Reason.SCHEDULE_FLOOR
     if policy.forecasts == "Auto" and predicted is not None and predicted > wanted:
-        wanted = predicted  # never less than the policy's least, which is then what asks for it
+        wanted = predicted  # at least minReplicas; if it equals that, minReplicas is the reason
         reason = Reason.FORECAST_FLOOR if predicted > policy.min_replicas else Reason.TOO_FEW_REPLICAS
     blocks = whole(wanted, policy.block)
     if blocks != wanted and blocks == seen.members:
@@ -160,9 +161,9 @@ def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState,
 def to_or_from_zero(
     seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation | None:
-    """KEDA's own switch beside the rule: to zero after the cooldown period without a request, back when one waits.
+    """KEDA's switch beside the HPA's rule: to zero after the cooldown period without a request, back when one waits.
 
-    None where the rule decides. What was learnt of the load says nothing of the time after zero.
+    None if the HPA's rule decides. The state is reset at zero, since the load learnt so far says nothing about later.
     """
     floor = schedule_floor(policy.schedules, now)
     if seen.members == 0:
@@ -177,21 +178,19 @@ def to_or_from_zero(
     if policy.min_replicas or floor or seen.idle_s is None or seen.idle_s < policy.cooldown_period or not settled:
         return None
     reason = Reason.SCALE_TARGET_DEACTIVATED
-    message = (
-        f"{counted(seen.members, 'node')}, nothing has come in for {seen.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
-    )
+    message = f"{counted(seen.members, 'node')}, no request for {seen.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
     return Recommendation(0, ScalingState(), reason, message)
 
 
 def scaled(state: ScalingState, policy: ScalingPolicySpec, change: int, now: float) -> ScalingState:
-    """The memory once the size has changed by so many."""
+    """The state after the size has changed by `change` members."""
     state = state.model_copy()
     remember(state, policy.behavior, change, now)
     return state
 
 
 def schedule_floor(schedules: list[Schedule], now: float) -> int:
-    """The highest floor of those that hold at this moment; 0 where none does."""
+    """The highest minimum of the schedules in force at `now`; 0 if none is."""
     moment = datetime.fromtimestamp(now, UTC)
     return max((each.min_replicas for each in schedules if _holds(each, moment)), default=0)
 
@@ -209,7 +208,7 @@ def _holds(schedule: Schedule, moment: datetime) -> bool:
 
 
 def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> int | None:
-    """HPA's rule; None where the metric says nothing."""
+    """The HPA's rule; None if the metric has no value."""
     value, target = seen.metrics.get(metric.object.metric.name), metric.object.target
     if value is None:
         return None
@@ -227,9 +226,9 @@ def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> 
 
 
 def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen: bool) -> int:
-    """What comes in at the utilization that is aimed at, and what will wait when a member that starts now serves.
+    """Members for the load at the target utilization, and for the backlog at the time a member started now serves.
 
-    `load` is a mean: of one look's load a burst would be thought to last for the whole start.
+    `load` is an average; with the load of one tick, a burst would be taken to last for the whole start.
     """
     until_s = seen.start_s + TICK_S
     starting = seen.members - seen.ready
@@ -244,7 +243,7 @@ def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen
 
 
 def _kept(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
-    """What is left of the size that there was when it began to look; 0 once enough has been seen since."""
+    """The size found at the beginning, or what is left of it; 0 once enough has been observed since."""
     if policy.forecasts != "Auto" or policy.metrics or seen.load is None:
         return 0
     state.began = state.began or (now, seen.members)
@@ -254,13 +253,13 @@ def _kept(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now
 
 
 def _spared(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, members: int) -> bool:
-    """Whether so many would have been enough for the most that came lately."""
+    """Whether `members` would have been enough for the highest recent load."""
     most = highest(state.loads, SPARED_S, max(SMOOTHED_S, seen.stays_s / 2))
     return most <= members * policy.utilization
 
 
 def _enough(needs: float, seen: Observation, policy: ScalingPolicySpec, up: float) -> int:
-    """Members for so much; one fewer must not be too few the next moment."""
+    """The number of members that `needs` calls for, within the tolerances, so that the next decision does not flap."""
     if needs > seen.members:
         return ceil(needs - 1e-9) if needs > seen.members * (1 + up) else seen.members
     return min(seen.members, ceil(needs * (1 + tolerances(policy.behavior)[0]) - 1e-9))
@@ -283,46 +282,46 @@ def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observ
 
 
 def _silent(policy: ScalingPolicySpec, proposals: Sequence[int | None], predicted: int | None) -> str:
-    """Which signals say nothing; empty where all speak."""
+    """Which signals have no value, in words; empty if all have one."""
     if policy.metrics:
         named = zip(policy.metrics, proposals, strict=True)
         silent = [metric.object.metric.name for metric, proposal in named if proposal is None]
         return f"{', '.join(silent)} {'has' if len(silent) == 1 else 'have'} no value" if silent else ""
     if None in proposals:
-        return "nothing that is served there says how much work comes in"
-    return "the forecast has too little to go by" if policy.forecasts == "Auto" and predicted is None else ""
+        return "no deployment on the target reports its incoming work"
+    return "the forecast has too little data" if policy.forecasts == "Auto" and predicted is None else ""
 
 
 def _message(why: str, seen: Observation, asked: int, size: int) -> str:
     there = counted(seen.members, "node") + ("" if seen.ready == seen.members else f", {seen.ready} ready")
-    work = "" if seen.load is None else f"; the work of {seen.load:.1f} nodes comes in, {seen.backlog:.0f} s of it wait"
+    work = "" if seen.load is None else f"; load of {seen.load:.1f} nodes, backlog of {seen.backlog:.0f} node-seconds"
     change = "stays" if size == seen.members else f"goes to {size}"
     return f"{there}{work}; {asked} proposed, {change}: {why}"
 
 
 SENTENCES: dict[Reason, str] = {
-    Reason.DESIRED_WITHIN_RANGE: "as many as the signals ask for",
+    Reason.DESIRED_WITHIN_RANGE: "the size matches the signals",
     Reason.ABOVE_TARGET: "the signals ask for more",
     Reason.BELOW_TARGET: "the signals ask for fewer",
-    Reason.SCHEDULE_FLOOR: "a schedule asks for no fewer",
-    Reason.FORECAST_FLOOR: "the forecast asks for more by the time a node that starts now serves",
+    Reason.SCHEDULE_FLOOR: "a schedule sets a higher minimum",
+    Reason.FORECAST_FLOOR: "the forecast asks for more by the time a node started now would serve",
     Reason.WHOLE_BLOCKS: "nodes come in whole blocks",
-    Reason.SCALE_UP_STABILIZED: "the lowest recommendation of the window counts",
-    Reason.SCALE_DOWN_STABILIZED: "the highest recommendation of the window counts",
-    Reason.SCALE_UP_LIMIT: "it may not grow faster",
-    Reason.SCALE_DOWN_LIMIT: "it may not shrink faster",
-    Reason.TOO_MANY_REPLICAS: "maxReplicas",
-    Reason.TOO_FEW_REPLICAS: "minReplicas",
-    Reason.PENDING_MEMBERS: "members that start or are replaced count as there",
-    Reason.METRIC_UNAVAILABLE: "it does not shrink before every signal has a value",
+    Reason.SCALE_UP_STABILIZED: "the stabilization window's lowest recommendation applies",
+    Reason.SCALE_DOWN_STABILIZED: "the stabilization window's highest recommendation applies",
+    Reason.SCALE_UP_LIMIT: "its scale-up policies allow no faster growth",
+    Reason.SCALE_DOWN_LIMIT: "its scale-down policies allow no faster shrinking",
+    Reason.TOO_MANY_REPLICAS: "limited by maxReplicas",
+    Reason.TOO_FEW_REPLICAS: "limited by minReplicas",
+    Reason.PENDING_MEMBERS: "members that are starting or being replaced count as present",
+    Reason.METRIC_UNAVAILABLE: "it does not shrink until every signal has a value",
     Reason.SERVICE_UNAVAILABLE: "CloudMatrix-Infer does not answer, so it does not shrink",
     Reason.TARGET_NOT_FOUND: "there is no such target",
     Reason.TARGET_NOT_READY: "the target is not in a state to be scaled",
     Reason.CHANGE_UNDER_WAY: "the last change is still under way",
     Reason.DRAINING: "requests run on nodes that are to leave",
     Reason.REFUSED: "the change was refused",
-    Reason.SPARES_COVER: "spares stand for nodes that were to be there ahead",
-    Reason.ROLES_REBALANCED: "nodes change their role, and nothing has to be allocated",
+    Reason.SPARES_COVER: "warm spares cover the nodes that would be added in advance",
+    Reason.ROLES_REBALANCED: "nodes change roles, so nothing has to be allocated",
     Reason.SCALE_TARGET_DEACTIVATED: "the cooldown period is over",
     Reason.SCALE_TARGET_ACTIVATED: "a request waits, or a schedule asks for it",
 }

@@ -76,9 +76,7 @@ def is_resource(owner: str) -> bool:
 class ScaleTarget(ApiModel):
     """The resource to scale."""
 
-    kind: Literal["CloudMatrixInstance"] = Field(
-        "CloudMatrixInstance", description="an instance; its number of nodes is scaled"
-    )
+    kind: Literal["CloudMatrixInstance"] = Field("CloudMatrixInstance", description="an instance, scaled by nodes")
     name: str = Field(min_length=1, max_length=127, description="its name, in the policy's project")
 
     REFERENCES: ClassVar = ("name",)
@@ -149,22 +147,13 @@ class ScalingRules(ApiModel):
     """How fast the size may change in one direction."""
 
     stabilization_window_seconds: int | None = Field(
-        None,
-        ge=0,
-        le=3600,
-        description="scaling up uses the lowest recommendation of this window, scaling down the highest",
+        None, ge=0, le=3600, description="up: the lowest recommendation of this window applies; down: the highest"
     )
     select_policy: Literal["Max", "Min", "Disabled"] = Field(
-        "Max",
-        description="the policy that applies: the one allowing the largest change (Max), the smallest (Min), or "
-        "no scaling in this direction (Disabled)",
+        "Max", description="apply the policy that allows the largest (Max) or smallest change (Min), or never scale"
     )
-    policies: list[ScalingRate] = Field(
-        default_factory=empty_list, max_length=16, description="rate limits; by default the HPA's"
-    )
-    tolerance: float | None = Field(
-        None, ge=0, le=1, description="no change while the ratio of metric to target is within this of 1"
-    )
+    policies: list[ScalingRate] = Field(default_factory=empty_list, max_length=16, description="by default the HPA's")
+    tolerance: float | None = Field(None, ge=0, le=1, description="no change while metric/target is within this of 1")
 
 
 class Behavior(ApiModel):
@@ -257,9 +246,7 @@ class ScalingPolicySpec(ApiModel):
     The spec of a ScalingPolicy is generated from this class.
     """
 
-    project: str = Field(
-        "default", min_length=1, max_length=63, description="the project that owns it; cannot be changed"
-    )
+    project: str = Field("default", min_length=1, max_length=63, description="the owning project; cannot be changed")
     scale_target_ref: ScaleTarget = Field(description="what to scale; nothing else may control its size")
     min_replicas: int = Field(
         1, ge=0, le=REPLICAS_MAX, description="the fewest nodes; 0 allows scaling to zero when no requests come"
@@ -279,9 +266,7 @@ class ScalingPolicySpec(ApiModel):
     )
     objective: Objective = Field(Objective(), description="targets for the built-in signals")
     behavior: Behavior = Field(Behavior(), description="how fast the size may change")
-    schedules: list[Schedule] = Field(
-        default_factory=empty_list, max_length=32, description="minimum sizes at certain hours"
-    )
+    schedules: list[Schedule] = Field(default_factory=empty_list, max_length=32, description="minimum sizes by hour")
     warm_spares: int = Field(
         0, ge=0, le=48, description="how many of the target's spares count as nodes that are kept in advance of load"
     )

@@ -1,4 +1,4 @@
-"""The two neighbours, MatrixResource and MatrixLink, as MatrixCompute asks them.
+"""Clients of MatrixResource and MatrixLink, with the calls that MatrixCompute makes.
 
-It keeps nothing.
+They keep no state.
 """

@@ -1,4 +1,4 @@
 """The verbs over instances.
 
-It does no long work itself: it begins workflows.
+They do no long work themselves: they open workflows.
 """

@@ -1,4 +1,4 @@
-"""DisruptionBudgets: ensure and delete. Maintenances follow them from their next look."""
+"""DisruptionBudgets: ensure and delete. Maintenances follow a change from their next check."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class DisruptionBudgets:
         self._store = store
 
     def ensure(self, name: str, body: DisruptionBudgetRequest) -> DisruptionBudgetView:
-        """Have this budget. What is out already stays out."""
+        """Create or change a budget. Nodes that are out already stay out."""
         checked_resource_name(name)
         with self._store.transaction() as session:
             row = session.get(DisruptionBudgetRow, name)
@@ -27,6 +27,6 @@ class DisruptionBudgets:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """It limits nothing any more."""
+        """Delete a budget, and with it its limit."""
         with self._store.transaction() as session:
             session.delete(find(session, DisruptionBudgetRow, name))

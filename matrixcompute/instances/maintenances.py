@@ -1,4 +1,4 @@
-"""Maintenances: ensure, pause, resume, abort, delete. What is asked is checked against the machine as it is."""
+"""Maintenances: ensure, pause, resume, abort, delete. Requests are checked against the machine as it is."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.store import ComputeStore
 
 NAME_LENGTH_MAX = 51
-"""So that `maintenance-NAME`, the owner of its cordons, is still a legal name."""
+"""The limit that keeps `maintenance-NAME`, the owner of its cordons, a legal name."""
 CHANGEABLE = {"not_before", "deadline", "budget", "reason", "labels"}
-"""What of one that has begun may still change."""
+"""The fields of a maintenance that may change after it has begun."""
 
 ALREADY = {"pause": ("Paused",), "resume": ("Scheduled", "Running"), "abort": ("Aborting", "Aborted")}
-"""States in which what a verb asks for is so."""
+"""The states in which a verb has nothing to do."""
 
 
 class Maintenances:
-    """The verbs over maintenances. `wake` has them looked at at once."""
+    """The verbs over maintenances. `wake` runs the reconciler at once."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
         self._store = store
@@ -39,11 +39,11 @@ class Maintenances:
     async def ensure(
         self, name: str, body: MaintenanceRequest, *, if_match: str | None = None, validate_only: bool = False
     ) -> MaintenanceView:
-        """Have this maintenance. Until it has begun all of it may change, afterwards when it ends and its budget. Asked
-        again for the same it finds it, whatever has become of its target.
+        """Create or change a maintenance. Before it has begun every field may change, afterwards only times, budget,
+        reason and labels. A repeated request finds it, whatever has become of its target.
 
-        Raises InvalidField for a deadline in the past, a target that is not there and one of which nothing can be
-        worked on; Conflict where an open one works on the same.
+        Raises InvalidField for a deadline in the past, or a target that does not exist or cannot be worked on; Conflict
+        if another open maintenance works on the same nodes.
         """
         checked_resource_name(name)
         if len(name) > NAME_LENGTH_MAX:
@@ -78,21 +78,21 @@ class Maintenances:
         now = self._clock.now()
         if body.ends_at <= now:
             raise InvalidField(
-                f"deadline {body.deadline} has passed; name a moment after {timestamp(now)}", field="deadline"
+                f"deadline {body.deadline} has passed; give a time after {timestamp(now)}", field="deadline"
             )
         self._check_overlap(session, name, units)
         if row is None:
             row = MaintenanceRow(name=name, state="Scheduled", generation=1, units=[], conditions=[])
             session.add(row)
         elif not row.open:
-            raise Conflict(f"maintenance {name!r} is {row.state}; delete it, or take another name", field="name")
+            raise Conflict(f"maintenance {name!r} is {row.state}; delete it, or use another name", field="name")
         else:
             before = row.request
             differs = {field for field in type(body).model_fields if getattr(body, field) != getattr(before, field)}
             fixed = sorted(type(body).model_fields[each].alias or each for each in differs - CHANGEABLE)
             if fixed and any(unit.state != "Pending" for unit in row.progress()):
                 raise Conflict(
-                    f"{', '.join(fixed)} cannot change once it has begun; abort it and have another", field=fixed[0]
+                    f"{', '.join(fixed)} cannot change once it has begun; abort it and create another", field=fixed[0]
                 )
             row.generation += bool(differs - {"labels"})
         row.write(_continued(row.progress(), units))
@@ -111,7 +111,7 @@ class Maintenances:
                 )
 
     async def _units(self, target: MaintenanceTarget) -> list[MaintenanceUnit]:
-        """What is worked on."""
+        """The units of a target: its nodes, or the switch."""
         field = f"target.{target.kind}"
         if target.kind == "switch":
             if not await self._neighbours.knows_switch(target.name):
@@ -126,7 +126,7 @@ class Maintenances:
             raise InvalidField(f"there is no {target} in the inventory{shown}", field=field)
         if all(node.desired_state in KEPT_OUT for node in nodes):
             raise InvalidField(
-                f"{target} selects nothing that can be worked on: {nodes[0].name} is {nodes[0].state}; "
+                f"{target} has no node that can be worked on: {nodes[0].name} is {nodes[0].state}; "
                 "recover or enrol it first",
                 field=field,
             )
@@ -136,7 +136,7 @@ class Maintenances:
         ]
 
     def pause(self, name: str) -> MaintenanceView:
-        """Begin with nothing more; what is under way comes to its end."""
+        """Begin no new node; finish those under way."""
         return self._ask(name, "pause")
 
     def resume(self, name: str) -> MaintenanceView:
@@ -144,7 +144,7 @@ class Maintenances:
         return self._ask(name, "resume")
 
     def abort(self, name: str) -> MaintenanceView:
-        """Bring back what is under way, lift its cordons, and end. What is done stays done."""
+        """Bring back the nodes under way, lift its cordons, and end. Finished work stays done."""
         return self._ask(name, "abort")
 
     def _ask(self, name: str, verb: str) -> MaintenanceView:
@@ -156,7 +156,7 @@ class Maintenances:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """Forget one that is over, or has not begun. Raises Conflict for one under way."""
+        """Delete a maintenance that is over or has not begun. Raises Conflict for one under way."""
         with self._store.transaction() as session:
             row = find(session, MaintenanceRow, name)
             if row.open and any(unit.state != "Pending" for unit in row.progress()):
@@ -165,8 +165,8 @@ class Maintenances:
 
 
 def _continued(before: list[MaintenanceUnit], selected: list[MaintenanceUnit]) -> list[MaintenanceUnit]:
-    """What its target selects now, each as far as it was: a cabinet may have got another node meanwhile. What was begun
-    and is selected no longer stays, so that it is brought to an end."""
+    """The units of the target as it is now, with their progress; a cabinet may have got another node. Units that have
+    begun but are no longer in the target stay, so that they are finished."""
     known, names = {unit.name: unit for unit in before}, {unit.name for unit in selected}
     left = [unit for unit in before if unit.name not in names and unit.state != "Pending"]
     return sorted([*(known.get(unit.name, unit) for unit in selected), *left], key=lambda unit: unit.name)

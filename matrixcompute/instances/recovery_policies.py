@@ -1,4 +1,4 @@
-"""RecoveryPolicies: ensure and delete. One policy is for an instance, one for the others of a project."""
+"""RecoveryPolicies: ensure and delete. A policy applies to one instance, or to all others of a project."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ class RecoveryPolicies:
         self._store = store
 
     def ensure(self, name: str, body: RecoveryPolicyRequest) -> RecoveryPolicyView:
-        """Have this policy; what is under way follows it from its next look. Raises Conflict where another one is for
-        the same instance, or for the project's others."""
+        """Create or change a policy. Repairs under way follow it from their next check. Raises Conflict if another
+        policy applies to the same instance, or to the project's others."""
         checked_resource_name(name)
         if body.instance is not None:
             checked_resource_name(body.instance, field="instance")
@@ -28,7 +28,7 @@ class RecoveryPolicies:
             other = policy_for(session, target)
             if other is not None and other.name != name:
                 whom = f"instance {name_of(body.instance)!r}" if body.instance else "the project's instances"
-                raise Conflict(f"recovery policy {name_of(other.name)!r} is for {whom} already", field="instance")
+                raise Conflict(f"recovery policy {name_of(other.name)!r} already applies to {whom}", field="instance")
             row = session.get(RecoveryPolicyRow, name)
             if row is None:
                 row = RecoveryPolicyRow(name=name, project=body.project, state="Active", generation=1)
@@ -38,6 +38,6 @@ class RecoveryPolicies:
         return row.view()
 
     def delete(self, name: str) -> None:
-        """The rules hold again as they are in the table, or as the project's policy says."""
+        """Delete a policy. The project's policy applies instead, or else the rules as they are in the table."""
         with self._store.transaction() as session:
             session.delete(find(session, RecoveryPolicyRow, name))

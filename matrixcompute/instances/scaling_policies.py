@@ -1,4 +1,4 @@
-"""ScalingPolicies: ensure and delete. One policy owns the scale of an instance, which may come after it."""
+"""ScalingPolicies: ensure and delete. An instance has at most one policy, which may be created before it."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRo
 
 
 class ScalingPolicies:
-    """The verbs over scaling policies. `wake` has them looked at at once."""
+    """The verbs over scaling policies. `wake` runs the reconciler at once."""
 
     def __init__(self, store: ComputeStore, instance_service: InstanceService) -> None:
         self._store = store
@@ -24,15 +24,15 @@ class ScalingPolicies:
         self.wake: Callable[[], None] = lambda: None
 
     def ensure(self, name: str, body: ScalingPolicyRequest) -> ScalingPolicyView:
-        """Have this policy. Raises Conflict where another one owns the target's scale. A change keeps what has been
-        observed, so that it counts from the next look."""
+        """Create or change a policy. Raises Conflict if another one scales the target. A change keeps the observations
+        so far, and applies from the next tick."""
         checked_resource_name(name)
         target = body.scale_target_ref.name
         with self._store.transaction() as session:
             owner = self._store.policy_of(session, target)
             if owner is not None and owner.name != name:
                 raise Conflict(
-                    f"scaling policy {name_of(owner.name)!r} owns the scale of {name_of(target)!r} already",
+                    f"scaling policy {name_of(owner.name)!r} already scales {name_of(target)!r}",
                     field="scaleTargetRef.name",
                 )
             row = session.get(ScalingPolicyRow, name)
@@ -40,7 +40,9 @@ class ScalingPolicies:
                 row = ScalingPolicyRow(name=name, project=body.project, state="Active", generation=1)
                 session.add(row)
             elif row.target != target:
-                raise Conflict("a policy keeps its target; delete it and make another", field="scaleTargetRef.name")
+                raise Conflict(
+                    "the target of a policy cannot change; delete it and create another", field="scaleTargetRef.name"
+                )
             row.declare(body)
             row.target = target
             if (instance := session.get(InstanceRow, target)) is not None:
@@ -48,15 +50,15 @@ class ScalingPolicies:
         return row.view()
 
     def generations(self) -> dict[str, int]:
-        """Of each policy, by name: what differs has been asked for, here or of another replica."""
+        """The generation of each policy, by name. A difference shows a change, made here or through another replica."""
         with self._store.reading() as session:
             rows = session.execute(select(ScalingPolicyRow.name, ScalingPolicyRow.generation))
             return {row.name: row.generation for row in rows}
 
     def delete(self, name: str) -> None:
-        """Let go of the target: it stays as large as it is, and comes back where it was scaled to zero. What
-        drains for it serves on, unless that is leaving already, and the pools of deployments are as their specs have
-        them again: the orphan collector sees to both."""
+        """Delete a policy. The target keeps its size, or comes back if it was scaled to zero. Nodes that drain for the
+        policy keep serving unless they are leaving already, and deployments return to the pools of their specs; the
+        orphan collector does both."""
         with self._store.transaction() as session:
             row = find(session, ScalingPolicyRow, name)
             if (instance := session.get(InstanceRow, row.target)) is not None:

@@ -64,10 +64,10 @@ class InstanceService:
         if_match: str | None = None,
         validate_only: bool = False,
     ) -> InstanceView:
-        """Create an instance or change its shape. With `validate_only` MatrixResource is asked too: would it fit?
+        """Create an instance or change its shape. With `validate_only`, MatrixResource is asked whether it would fit.
 
-        Where it shrinks, `leaving` names the members that go first; whoever drained them names them. Raises Conflict
-        when they are no members, or not as many as go.
+        If it shrinks, `leaving` names the members to remove, as whoever drained them knows. Raises Conflict if they are
+        not members, or not as many as have to go.
         """
         checked_resource_name(name)
         if len(name_of(name)) > INSTANCE_NAME_LENGTH_MAX:
@@ -100,8 +100,8 @@ class InstanceService:
         if_match: str | None = None,
         validate_only: bool = False,
     ) -> InstanceView:
-        """Change some fields of its shape, as that is when they are written: what another replica has been asked for
-        meanwhile stays."""
+        """Change some fields of the shape as it is at the time of writing, so that changes made through other replicas
+        are kept."""
         planned: AllocationView | None = None
         if validate_only:
             with self._store.reading() as session:
@@ -123,7 +123,7 @@ class InstanceService:
         return instance.view()
 
     async def _planned(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
-        """Where it would lie; what is held stays as far as it can."""
+        """The allocation it would have. The present allocation stays as far as possible."""
         allocation = active_or_none(await self._neighbours.find_allocation(name))
         with self._store.reading() as session:
             row = session.get(InstanceRow, name)
@@ -165,7 +165,7 @@ class InstanceService:
             return
         if request.floor > request.nodes:
             raise InvalidField(
-                f"nodes is {request.nodes}, and minNodes {request.floor}: fewer go with another minNodes",
+                f"nodes is {request.nodes}, but minNodes is {request.floor}: lower minNodes too",
                 field="nodes",
             )
         if leaving:
@@ -188,25 +188,25 @@ class InstanceService:
         if instance.state in SETTLED or below_floor(instance) or (request.suspend and instance.state == "Failed"):
             self._workflows.open_change(session, instance)
         elif instance.state == "Suspended" and request.suspend:
-            instance.observed_generation = instance.generation  # it has nothing that a changed shape could change
+            instance.observed_generation = instance.generation  # it has nothing to change
         elif instance.state in ("Suspended", "Failed"):
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
 
     def resize(self, session: Session, instance: InstanceRow, nodes: int, leaving: Sequence[str] = ()) -> None:
-        """Another number of nodes, in the caller's transaction; whoever calls wakes the runner once it is committed."""
+        """Change the number of nodes, in the caller's transaction. The caller wakes the runner after the commit."""
         self._changed(session, instance, instance.shape.model_copy(update={"nodes": nodes}), list(leaving))
 
     def suspend(self, session: Session, instance: InstanceRow) -> None:
-        """Give its nodes and slices back and keep its spec, in the caller's transaction."""
+        """Release its nodes and slices but keep its spec, in the caller's transaction."""
         self._changed(session, instance, instance.shape.model_copy(update={"suspend": True}), [])
 
     def unsuspend(self, session: Session, instance: InstanceRow, nodes: int | None = None) -> None:
-        """Have it again, with so many nodes, in the caller's transaction."""
+        """Provision a suspended instance again, with `nodes` nodes, in the caller's transaction."""
         size = instance.shape.nodes if nodes is None else max(nodes, instance.shape.min_nodes or 1)
         self._changed(session, instance, instance.shape.model_copy(update={"suspend": False, "nodes": size}), [])
 
     def delete(self, name: str) -> InstanceView:
-        """Give everything back and forget the instance. Overtakes whatever was under way; asked again, it continues."""
+        """Release everything and delete the instance. Supersedes any operation under way. Idempotent."""
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
             if instance.state != "Deleting":
@@ -217,7 +217,7 @@ class InstanceService:
     async def renew(
         self, name: str, lease_s: float, *, if_match: str | None = None, validate_only: bool = False
     ) -> InstanceView:
-        """Let an instance's lease start again, for this long. Raises Conflict where it has none."""
+        """Restart an instance's lease with this length. Raises Conflict if it has none."""
         with self._store.reading() as session:
             instance = self._store.instance(session, name)
             check_etag(instance, if_match)
@@ -231,7 +231,7 @@ class InstanceService:
         return view if validate_only else instance.view()
 
     def retry(self, name: str) -> InstanceView:
-        """Try now what was refused, instead of when its time comes."""
+        """Retry now what was refused, instead of waiting for the backoff."""
         with self._store.transaction() as session:
             instance = self._store.instance(session, name)
             instance.retry_at, instance.refused_generation = 0.0, None
@@ -256,9 +256,9 @@ class InstanceService:
         return instance.view()
 
     def relocate(self, name: str, about: dict[str, str]) -> bool:
-        """Move one member to a node that is named, as a defragmentation asks: `about` is a `RelocateRequest`.
+        """Move one member to a named node for a defragmentation; `about` is a `RelocateRequest`.
 
-        False while something else is under way, or when the instance is to be something else than it is.
+        Returns False while another operation is under way, or while the instance's spec differs from its shape.
         """
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
@@ -278,11 +278,11 @@ def _size(request: InstanceRequest) -> str:
 
 
 def _check_leaving(instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
-    """That these members, and no others, go with this change."""
+    """Raises Conflict unless exactly these members leave with this change."""
     members = {member["node"] for member in instance.members or [] if member["role"] == "member"}
     strangers = sorted(set(leaving) - members)
     if strangers:
-        raise Conflict(f"{', '.join(strangers)} cannot leave: no member of {instance.name!r}", field="leaving")
+        raise Conflict(f"{', '.join(strangers)} cannot leave: not a member of {instance.name!r}", field="leaving")
     if len(set(leaving)) != len(members) - request.nodes:
         goes = len(members) - request.nodes
         few = f"{goes} of its {len(members)} members go" if goes > 0 else f"none of its {len(members)} members goes"

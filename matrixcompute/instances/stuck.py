@@ -1,7 +1,7 @@
-"""What does not get on: its operation cannot be resumed, or a passing state has outlived its deadline.
+"""What is stuck: its operation cannot be resumed, or it has been in a transitional state past the deadline.
 
-While members of an instance drain the deadline of its state stands still: a drain may be given as much as a day, and
-what takes longer than that is stuck by the deadline of its step.
+While members of an instance drain, the deadline of its state is suspended: a drain may be given up to a day, and a
+longer one is stuck by the deadline of its step.
 """
 
 from __future__ import annotations
@@ -18,24 +18,24 @@ from matrixcompute.store.scenarios import ScenarioRunRow, runs_begun
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 
 DRAINS = (("drain_members", "startedAt", ("finishedAt", "undoneAt")), ("await_loaded", "undoStartedAt", ("undoneAt",)))
-"""The steps of an operation that wait for drains, the second where it is undone, and what is noted of their beginning
-and their end."""
+"""The steps of an operation that wait for drains (the second while it is undone), with the trace fields of their start
+and end."""
 
 
 def stuck_instances(store: ComputeStore, session: Session, now: float) -> list[StuckView]:
-    """By name. What no release at hand can resume is listed at once: no deadline makes a difference to it."""
+    """The stuck instances, by name. An operation that this release cannot resume is listed at once."""
     operations = {each.target: each for each in store.open_operations(session)}
     found = (_stuck(row, operations.get(row.name), now) for row in store.instances(session))
     return [view for view in found if view is not None]
 
 
 def stuck_maintenances(session: Session, now: float) -> list[StuckView]:
-    """Those that bring back what is under way for longer than that may take, with what they wait for."""
+    """Maintenances that have been bringing nodes back past the deadline, with what they wait for."""
     return [_overdue(row, now) for row in open_maintenances(session) if row.overdue(now)]
 
 
 def stuck_scenario_runs(session: Session, now: float) -> list[StuckView]:
-    """Those that roll back what they did for longer than that may take."""
+    """Scenario runs that have been rolling back past the deadline."""
     return [_overdue(row, now) for row in runs_begun(session) if row.overdue(now)]
 
 
@@ -55,7 +55,7 @@ def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> Stuc
     elif INSTANCE_STATES.stuck(row.state, since + drained_s, now):
         deadline_s = INSTANCE_STATES.states[row.state].deadline_s
         reason, message = "DeadlineExceeded", f"{row.state} for longer than {deadline_s:g} s"
-        message += f", beside {drained_s:.0f} s in which members drained" if drained_s else ""
+        message += f", not counting {drained_s:.0f} s of draining" if drained_s else ""
     else:
         return None
     return StuckView(
@@ -69,8 +69,8 @@ def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> Stuc
 
 
 def _drained_s(trace: Trace, since: float, now: float) -> float:
-    """How long an operation has waited for drains since then. Of a drain that was begun again, for who failed later,
-    only the end of the first is known: all until then counts."""
+    """How long an operation has waited for drains since `since` (s). Of a drain that was repeated for a later failure
+    only the end of the first is known, so all time until then counts."""
     drained_s, counted = 0.0, since
     for step, start, ends in DRAINS:
         entry = trace.get(step, {})

@@ -1,4 +1,4 @@
-"""What an instance is made of, and its states.
+"""The composition of an instance, its states and its conditions.
 
 Pure.
 """

@@ -1,4 +1,4 @@
-"""What the neighbours showed of one instance, and what its conditions say of it. Pure."""
+"""What MatrixResource and MatrixLink showed of one instance, and the conditions that follow from it. Pure."""
 
 from __future__ import annotations
 
@@ -23,21 +23,21 @@ Aspect = tuple[str, bool, str, str]
 
 
 class ObservedSlice(SliceSummary):
-    """One of an instance's slices, with the nodes that it joins; the instance shows those as its own members."""
+    """One of an instance's slices, with the nodes it connects, which are not shown with the slice."""
 
-    members: tuple[str, ...] = Field((), exclude=True, description="the nodes that it joins")
+    members: tuple[str, ...] = Field((), exclude=True, description="the nodes it connects")
 
 
 @dataclass(frozen=True)
 class Observed:
-    """What the neighbours showed of one instance at one moment."""
+    """What MatrixResource and MatrixLink showed of one instance at one moment."""
 
     allocation: AllocationView | None
     slices: tuple[ObservedSlice, ...]
 
     @property
     def joined(self) -> bool:
-        """Whether on every plane its slices join just the members of its allocation."""
+        """Whether on every plane its slices connect exactly the members of its allocation."""
         if self.allocation is None:
             return False
         members = sorted(member.node for member in self.allocation.members if member.role == "member")
@@ -63,14 +63,14 @@ class Observed:
 
 
 def ready_members(state: str, bound: bool, power: str, members: Iterable[tuple[str, bool]]) -> int:
-    """How many members of an allocation are ready to serve; `members`: the role of each, and whether it is ready."""
+    """How many members of an allocation are ready to serve. `members`: (role, ready) of each."""
     if state == "Releasing" or not bound or power == "Off":
         return 0
     return sum(ready for role, ready in members if role == "member")
 
 
 def programmed_planes(slices: Sequence[SliceSummary]) -> set[Plane]:
-    """The planes whose every slice is programmed on all its members."""
+    """The planes on which every slice is programmed on all its members."""
     return {each.plane for each in slices} - {each.plane for each in slices if not each.programmed}
 
 
@@ -86,9 +86,9 @@ def conditions_of(
     generation: int,
     now: float,
 ) -> list[dict[str, Any]]:
-    """The conditions of an instance, each true to what agents reported. `nodes`, `spares`: as many as it is to have
-    now; it may have fewer, members down to the floor of its `shape`. `recovery`: None while nobody has judged what is
-    broken; Degraded stays as it was then."""
+    """The conditions of an instance, from what agents reported. `nodes`, `spares`: the numbers it should have now; it
+    may have fewer, with members down to the floor of its `shape`. `recovery`: None before recovery has been decided,
+    which leaves Degraded unchanged."""
     allocation = active_or_none(observed.allocation)
     missing = max(0, nodes - allocation.nodes) if allocation is not None else 0
     wanted = allocation.nodes + missing if allocation is not None else nodes
@@ -109,14 +109,14 @@ def conditions_of(
 
 
 def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, state: str) -> Aspect | None:
-    """None where it stays as it was."""
+    """None leaves the condition unchanged."""
     if allocation is not None:
         size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
         return "Scheduled", True, "Reserved", f"{size} are committed"
     if not any(each["type"] == "Scheduled" for each in before):
         return "Scheduled", False, "Pending", "nodes are being chosen"
     if state in ("Deleting", "Suspending", "Suspended"):
-        return "Scheduled", False, "Released", "nodes are given back"
+        return "Scheduled", False, "Released", "nodes are being released"
     return None
 
 
@@ -137,7 +137,7 @@ def _links_ready(observed: Observed) -> Aspect:
 
 def _qos_satisfied(observed: Observed) -> Aspect:
     if planes := _planes_below_floor(observed):
-        return "QosSatisfied", False, "FloorsBroken", f"floors are not kept on {', '.join(planes)}"
+        return "QosSatisfied", False, "FloorsBroken", f"links cannot keep the floors on {', '.join(planes)}"
     if observed.links_ready:
         return "QosSatisfied", True, "FloorsKept", "floors are admitted on every link"
     return "QosSatisfied", False, "Waiting", "waiting for routes"
@@ -160,7 +160,7 @@ def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int,
         has = f"it has {wanted - missing} of {wanted} members, and its floor is {floor}"
         return "Degraded", True, "MembersMissing", f"{has}: there was no node for the others"
     if _planes_below_floor(observed):
-        return "Degraded", True, "FloorsBroken", "what was promised cannot be kept"
+        return "Degraded", True, "FloorsBroken", "links cannot keep the promised floors"
     return "Degraded", False, "Whole", "nothing is broken"
 
 
@@ -173,8 +173,8 @@ def _ready(observed: Observed, allocation: AllocationView | None, state: str, wa
 
 
 def why_not_ready(state: str, lacking: Sequence[str]) -> tuple[str, str]:
-    """Reason and message of an instance that is not Ready: that it is on its way; `lacking` is what conditions say is
-    missing of one that is where it is to be."""
+    """Reason and message of an instance that is not Ready: its state, or for an Active one what is `lacking`, as the
+    messages of other conditions."""
     if state == "Active" and lacking:
         return NOT_SERVING, "; ".join(lacking)
     return state, f"the instance is {state}"
@@ -185,18 +185,18 @@ def _planes_below_floor(observed: Observed) -> list[str]:
 
 
 NAMED_MAX = 4
-"""So many members are named that are not heard: a cabinet's."""
+"""How many silent members are named: as many as a cabinet has."""
 
 
 def _stages(allocation: AllocationView | None) -> str:
-    """How many of the members are at which stage, and what is said of those that are kept out."""
+    """How many members are at which stage, why others are kept out, and which are silent."""
     waiting = [each for each in allocation.members if each.role == "member" and not each.ready] if allocation else []
     at = Counter(each.stage for each in waiting if each.stage is not None and not each.gone)
     texts = [f"{count} at {stage}" for stage, count in at.items()]
     texts += [f"{each.node} is {each.state}: {each.message}" for each in waiting if each.gone and each.message]
     if silent := [each.node for each in waiting if each.agent != "Connected" and not (each.gone and each.message)]:
         more = f" and {len(silent) - NAMED_MAX} more" if len(silent) > NAMED_MAX else ""
-        texts.append(f"not heard: {', '.join(silent[:NAMED_MAX])}{more}")
+        texts.append(f"agent silent: {', '.join(silent[:NAMED_MAX])}{more}")
     return f" ({'; '.join(texts)})" if texts else ""
 
 

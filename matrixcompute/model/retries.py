@@ -1,8 +1,8 @@
-"""When what was refused is tried again, and whose turn it is among those that wait for room.
+"""When a refused request is retried, and which of the instances that wait for room ask next.
 
-To try costs the services what it costs, however fast emulated time is and however many wait. So there is a floor in
-time of the wall; of those that ask for the same one asks, since what it is refused the others would be too; and few ask
-at a time. Kubernetes' scheduler backs off by each pod, Borg scores one task of an equivalence class.
+An attempt costs the services the same, however fast emulated time runs and however many instances wait. So the backoff
+has a floor in wall time; of instances with equal specs only one asks, since the others would be refused too; and few
+ask at a time. The Kubernetes scheduler backs off per pod; Borg scores one task per equivalence class.
 """
 
 from __future__ import annotations
@@ -13,28 +13,27 @@ from dataclasses import dataclass
 from matrixcommon.model.clock import Clock
 
 RETRY_S, RETRY_FLOOR_WALL_S = 30.0, 3.0
-"""A refused spec is tried again this much later."""
+"""The delay before a refused spec is retried."""
 SHAPE_WALL_S = 0.1
-"""The more shapes wait, the longer each of them rests: as if one were tried after the other, for so long each."""
+"""Wall time per waiting shape: the more shapes wait, the longer each backs off, as if they were tried in turn."""
 ASKING_MAX = 8
-"""So many ask for room at a time, of those that were refused before."""
+"""How many previously refused instances may ask for room at a time."""
 
 
 def due_at(retry_at: float, clock: Clock, floor_wall_s: float = RETRY_FLOOR_WALL_S) -> float:
-    """When it is tried again (s, emulated), at the present speed; `retry_at` is RETRY_S after it was refused, or 0 for
-    at once."""
+    """When to retry (s, emulated), at the present speed. `retry_at`: RETRY_S after the refusal, or 0 for at once."""
     return retry_at - RETRY_S + clock.at_least_wall(RETRY_S, floor_wall_s) if retry_at else 0.0
 
 
 class Refusals:
-    """Who was refused lately, by name, and is not asked about again yet. Another life of the process asks at once."""
+    """The names refused recently that are backing off. Not stored: after a restart they are retried at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._retry_at: dict[str, float] = {}
 
     def note(self, name: str) -> None:
-        """It was refused now. Whose time has come is forgotten."""
+        """Record a refusal now, and forget those whose retry is due."""
         kept = {each: at for each, at in self._retry_at.items() if self.rests(each)}
         self._retry_at = kept | {name: self._clock.now() + RETRY_S}
 
@@ -47,7 +46,7 @@ class Refusals:
 
 @dataclass(frozen=True)
 class Waiting:
-    """An instance that was refused. `shape`: what it asks for, and whose it is, the same for all that are alike."""
+    """An instance that was refused. `shape`: its project and spec as text, equal for instances that ask the same."""
 
     name: str
     shape: str
@@ -56,8 +55,8 @@ class Waiting:
 
 
 def whose_turn(waiting: Iterable[Waiting], asking: Collection[str], clock: Clock) -> set[str]:
-    """Who asks for room now, by name: of each shape the one that was refused the longest ago, the highest priority
-    first. `asking`: the shapes of those that ask already."""
+    """The names of the instances that ask for room now: of each shape the one refused longest ago, by descending
+    priority. `asking`: the shapes that are being asked for already."""
     alike: dict[str, list[Waiting]] = {}
     for each in waiting:
         alike.setdefault(each.shape, []).append(each)

@@ -1,4 +1,4 @@
-"""The states of an instance: few, external, each with its sentence. The table of moves is the only way between them."""
+"""The states of an instance, what each means, and the table of allowed transitions."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ INSTANCE_STATES = StateMachine(
     states=[
         State(
             "Pending",
-            "accepted; its nodes are not committed (or were revoked), and the condition Scheduled says why",
+            "accepted; its nodes are not allocated, or were revoked, and the condition Scheduled says why",
         ),
-        State("Provisioning", "nodes and slices are committed; agents deploy and program", 3600),
+        State("Provisioning", "nodes and slices are committed; agents deploy the nodes and program routes", 3600),
         State("Active", "every member and route has been reported ready"),
-        State("Updating", "moving to a changed shape, or restarting; what was there keeps running", 3600),
-        State("Repairing", "a member is lost or faulty and is being replaced", 3600),
+        State("Updating", "changing to a new shape, or restarting; what was there keeps running", 3600),
+        State("Repairing", "a member is lost or faulty and is being repaired or replaced", 3600),
         State("Stopping", "its nodes stop their work and are switched off", 1800),
-        State("Stopped", "its nodes are switched off and kept, and so is what links promise it"),
+        State("Stopped", "its nodes are switched off; it keeps them and its guaranteed bandwidth"),
         State("Starting", "its nodes are switched on, boot and join again", 3600),
-        State("Suspending", "its slices are withdrawn, and its nodes are cleaned and given back", 1800),
-        State("Suspended", "it has neither nodes nor slices, until `suspend` ends"),
+        State("Suspending", "its slices are withdrawn, and its nodes are cleaned and released", 1800),
+        State("Suspended", "it has neither nodes nor slices until `suspend` is false"),
         State(
             "Failed",
-            "it cannot be had as it is specified: `:retry`, change or delete it; or has fewer members left than its "
-            "floor, keeps those, and continues when there are nodes",
+            "its spec cannot be satisfied: `:retry`, change or delete it; or it has fewer members left than its floor, "
+            "keeps those, and is repaired when nodes come free",
         ),
-        State("Deleting", "routes are cleared, nodes cleaned, everything is given back", 3600),
+        State("Deleting", "routes are cleared, nodes cleaned, and everything is released", 3600),
     ],
     moves={
         "Pending": ["Provisioning", "Suspending", "Deleting"],
@@ -48,12 +48,12 @@ SETTLED = ("Active", "Stopped")
 """Stable states in which an instance has its nodes."""
 
 HOLDING = ("Active", "Updating", "Repairing", "Stopping", "Stopped", "Starting")
-"""States in which an instance has its nodes; who finds none then has lost them."""
+"""States in which an instance has its nodes; if it has none, they were lost."""
 
 UNREADY = ("Pending", "Suspending", "Suspended", "Failed", "Deleting")
-"""States in which it serves nobody, whatever of it is still there."""
+"""States in which it does not serve, whatever it still has."""
 
 
 def settled_state(power: str) -> str:
-    """The stable state of an instance whose nodes stand as they are to."""
+    """The stable state of an instance whose nodes are powered as specified."""
     return "Stopped" if power == "Off" else "Active"

@@ -1,1 +1,1 @@
-"""Workflows over instances, as the engine carries them: what their steps are given, and how one is opened."""
+"""Workflows over instances: the context that their steps get, and how a workflow is opened."""

@@ -1,4 +1,4 @@
-"""Periodic work that brings instances to what is asked of them.
+"""Periodic work that brings instances to their specs.
 
-It adds no verb of its own.
+It adds no verbs of its own.
 """

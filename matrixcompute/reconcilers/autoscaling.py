@@ -1,10 +1,10 @@
-"""Autoscaling: each policy looks at its target and what is served there, decides, and has the target resized.
+"""Autoscaling: for each policy, observe the target and its deployments, decide, and resize the target.
 
-A decision, its memory and the change of the target's spec are one transaction: a crash finds all of them or none, and
-the next look continues there. The pools that were decided are a column of the policy; each look has the deployment
-converge to it. Shrinking takes several looks: who would leave is written down and drained first, and the target is
-resized when nothing runs there any more. To zero the pools go before the nodes, so that a request that comes in between
-waits and brings both back. Without CloudMatrix-Infer nothing shrinks.
+A decision, its state and the change of the target's spec are one transaction, so a crash leaves all of them or none,
+and the next tick continues from there. The decided pools are a column of the policy, and every tick makes the
+deployments converge to it. Shrinking takes several ticks: the leaving nodes are recorded and drained first, and the
+target is resized once nothing runs on them. On the way to zero the pools go before the nodes, so a request that arrives
+in between waits and brings both back. Without CloudMatrix-Infer nothing shrinks.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class AutoscalingReconciler:
         self._status = ScalingStatus(store, clock)
 
     async def reconcile(self) -> str:
-        """Look at every policy once. What goes wrong with one is written into it and keeps none of the others."""
+        """Process every policy once. An error of one is recorded in its status and does not stop the others."""
         policies = self._store.records.found(ScalingPolicyRow, self._store.scaling_policies)
         names = [row.name for row in policies]
         changed = 0
@@ -114,8 +114,7 @@ class AutoscalingReconciler:
         return seen
 
     def _notice_return(self, name: str) -> None:
-        """A target that was scaled to zero and that somebody has brought back, or made again, is sized like any."""
-
+        """Resume normal sizing of a target that was scaled to zero and has since been unsuspended or recreated."""
         with self._store.reading() as session:
             row = session.get(ScalingPolicyRow, name)
             if row is None or not row.parked:
@@ -140,8 +139,8 @@ class AutoscalingReconciler:
     def _decide(
         self, name: str, seen: Observation | PoolsObservation, away: str, changing: bool
     ) -> Recommendation | None:
-        """Decide and write it down; a larger target, or other pools, are asked for in the same transaction. None where
-        the policy or what was observed has changed meanwhile."""
+        """Decide, store the decision, and request a larger target or other pools in the same transaction. None if the
+        policy or the observed size has changed meanwhile."""
         now, pools = self._clock.now(), seen if isinstance(seen, PoolsObservation) else None
         whole = seen.whole if isinstance(seen, PoolsObservation) else seen
         with self._store.transaction() as session:
@@ -154,8 +153,8 @@ class AutoscalingReconciler:
             least, most = bounds(policy)
             if most < max(least, policy.block):
                 raise Conflict(
-                    f"nodes come {policy.block} at a time, in blocks of the policy and of the target's placement: no "
-                    f"number of those is between minReplicas, {policy.min_replicas}, and maxReplicas, "
+                    f"nodes come {policy.block} at a time, in blocks of the policy and of the target's placement, but "
+                    f"no multiple of that is between minReplicas, {policy.min_replicas}, and maxReplicas, "
                     f"{policy.max_replicas}"
                 )
             memory = session.get(ScalingMemoryRow, name)
@@ -190,7 +189,7 @@ class AutoscalingReconciler:
         pools: PoolsObservation | None,
         now: float,
     ) -> ScalingState:
-        """Have what needs no drain before it: more nodes, or the same ones in other pools. Returns the memory."""
+        """Apply a change that needs no drain: more nodes, or other pools on the same nodes. Returns the next state."""
         state, nodes = found.state, 0 if row.parked else instance.shape.nodes
         if found.replicas < nodes:
             return state
@@ -214,7 +213,7 @@ class AutoscalingReconciler:
     # -- the pools -----------------------------------------------------------------------------------------------------
 
     async def _converge(self, name: str, served: Views) -> None:
-        """Have the deployments follow the pools that are written down; their own specs where none are."""
+        """Make the deployments converge to the stored pools, or to their own specs if none are stored."""
         with self._store.reading() as session:
             row = session.get(ScalingPolicyRow, name)
             if row is None:
@@ -240,7 +239,8 @@ class AutoscalingReconciler:
     async def _to_zero(
         self, name: str, target: str, found: Recommendation, seen: Observation | PoolsObservation, served: Views
     ) -> bool:
-        """The pools first, which a request refuses; then the nodes. What comes in between waits for both."""
+        """Scale the pools to zero, which is refused while requests run, then suspend the target. A request that arrives
+        in between waits for both to return."""
         try:
             for each, view in served.items():
                 await self._rescale(name, each, view, ZERO)
@@ -266,7 +266,7 @@ class AutoscalingReconciler:
     # -- shrinking -----------------------------------------------------------------------------------------------------
 
     async def _shrink(self, name: str, target: str, found: Recommendation, served: Views) -> bool:
-        """Have those drained who leave; resize once nothing runs there. Whether it was resized."""
+        """Drain the leaving nodes, and resize once nothing runs on them. Returns whether the target was resized."""
         if self._withdraw_refused(name, target, found):
             return True
         leaving = await self._leaving(name, target, found.replicas)
@@ -305,8 +305,7 @@ class AutoscalingReconciler:
         return True
 
     def _withdraw_refused(self, name: str, target: str, found: Recommendation) -> bool:
-        """Nodes that were asked for and never came: they are no longer asked for, before anybody leaves. Whether there
-        were any."""
+        """Before any node leaves, withdraw the request for nodes that were refused. Returns whether there were any."""
         now = self._clock.now()
         with self._store.transaction() as session:
             row, instance = session.get(ScalingPolicyRow, name), session.get(InstanceRow, target)
@@ -324,8 +323,8 @@ class AutoscalingReconciler:
         return True
 
     async def _leaving(self, name: str, target: str, nodes: int) -> list[str] | None:
-        """Who leaves, written down before anybody is drained; None while a change is under way. Nobody has to where
-        members are missing anyway."""
+        """Return the members that will leave, and record them before any drain starts. None while another change is in
+        progress; an empty list if missing members make up for it."""
         with self._store.reading() as session:
             row, instance = session.get(ScalingPolicyRow, name), session.get(InstanceRow, target)
             if row is None or instance is None:
@@ -353,10 +352,11 @@ class AutoscalingReconciler:
         return leaving
 
     async def _end_drain(self, name: str, served: Views, draining: list[str]) -> None:
-        """End a drain: the target keeps its nodes. What drains for somebody else meanwhile, a repair say, continues."""
+        """End this policy's drain, so that the target keeps its nodes. A drain of another owner, such as a repair,
+        continues."""
         for each, view in served.items():
             drain = view.get("drain") or {}
-            # One from before policies named themselves bears no name.
+            # Drains by earlier releases, where policies did not name themselves, have no owner.
             if drain.get("by") == owner_of(name) or (not drain.get("by") and drain.get("nodes") == sorted(draining)):
                 await self._reached.undrain(each)
         with self._store.transaction() as session:
@@ -365,5 +365,5 @@ class AutoscalingReconciler:
 
 
 def _changing(served: Views) -> bool:
-    """Whether pools have yet to become what was asked for last."""
+    """Whether a deployment is still changing to the pools requested last."""
     return any((view.get("scale") or {}).get("state") == "Changing" for view in served.values())

@@ -1,7 +1,7 @@
-"""Moves members of instances as approved defragmentations ask: the move under way, where it is an instance's.
+"""Carry out moves of approved defragmentations: the current move, if it is of an instance's member.
 
-MatrixResource says which move is next and sees by itself when it has been made. What cannot be moved is reported to it,
-so that the plan does not wait for ever.
+MatrixResource says which move is next, and notices by itself when it is done. A move that cannot be made is reported to
+it, so that the plan does not wait forever.
 """
 
 from __future__ import annotations
@@ -16,12 +16,12 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.defragmentations import MoveRefused, MoveView
 
 PASSING = ("Conflict", "StaleGeneration")
-"""Refusals that may not come again: a newer spec, a repair that goes first, a node that was not free yet."""
+"""Refusals that may be temporary: a newer spec, a repair that goes first, a node that is not free yet."""
 TRIES = 5
 
 
 class DefragmentationExecutor:
-    """`look` once per period and whenever a defragmentation changes."""
+    """`reconcile` once per period and whenever a defragmentation changes."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, instance_service: InstanceService) -> None:
         self._store = store
@@ -29,7 +29,7 @@ class DefragmentationExecutor:
         self._instance_service = instance_service
 
     async def reconcile(self) -> str:
-        """Begin the moves that are ours and next. Returns a sentence about what it did."""
+        """Begin the current moves that are of instances. Returns a summary."""
         begun = 0
         for plan in await self._neighbours.defragmentations("state=Running"):
             move = next((each for each in plan.moves if each.state == "Moving" and each.by == "MatrixCompute"), None)
@@ -43,7 +43,7 @@ class DefragmentationExecutor:
         return f"{begun} moves begun"
 
     def _refusal(self, move: MoveView, about: dict[str, str]) -> MoveRefused | None:
-        """What stood in the way when it was tried, unless it may be worth another try."""
+        """Why a move failed, unless another attempt is worth while; None to try it."""
         with self._store.reading() as session:
             wanted = select(OperationRow).where(OperationRow.target == move.allocation, OperationRow.verb == RELOCATE)
             tried = [row for row in session.scalars(wanted.order_by(OperationRow.version)) if row.parameters == about]

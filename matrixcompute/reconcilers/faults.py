@@ -1,5 +1,5 @@
-"""Keeps the table of detected faults as MatrixResource shows the nodes: node by node as they change, and all of them
-where a change may have been missed."""
+"""Keep the table of detected faults in line with the nodes as MatrixResource shows them: node by node as they change,
+and all of them when a change may have been missed."""
 
 from __future__ import annotations
 
@@ -17,21 +17,22 @@ from matrixresource.contract.nodes import NodeView
 
 
 class FaultReconciler:
-    """`take` with every change of a node and `reconcile_changed` soon after; `reconcile` on a period and after a break.
+    """Call `take` for every change of a node and `reconcile_changed` soon after; `reconcile` periodically, and after
+    the watch was interrupted.
 
-    Nodes fail together: what is written of them is one transaction, and who repairs need not wait for four.
+    Nodes fail together, so their changes are written in one transaction, and repairs need not wait for several.
     """
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane) -> None:
         self._store = store
         self._neighbours = neighbours
         self._faulty: set[str] | None = None
-        """The nodes that have faults in the table, so that news of the others costs nothing; None: not read yet."""
+        """The nodes with faults in the table, so that changes of other nodes cost nothing; None: not read yet."""
         self._changed: dict[str, NodeView] = {}
 
     async def reconcile(self) -> str:
-        """Look at all nodes; what stands in the table of others is gone. Returns a sentence about what is there."""
-        self._changed.clear()  # older than what is asked for now
+        """Update the table from all nodes, and delete rows of nodes that no longer exist. Returns a summary."""
+        self._changed.clear()  # older than what is read now
         nodes = await self._neighbours.nodes()
         with self._store.transaction() as session:
             rows = self._rows(session)
@@ -42,7 +43,7 @@ class FaultReconciler:
         return f"{len(faulty)} nodes have faults"
 
     def take(self, event: WatchEvent) -> bool:
-        """One node has changed; whether that matters here."""
+        """Take a change of one node. Returns whether it may affect the table."""
         node = NodeView.from_stored(event.view)
         if event.type == "DELETED":
             node = node.model_copy(update={"faults": [], "agent": "Connected"})
@@ -52,7 +53,7 @@ class FaultReconciler:
         return matters
 
     async def reconcile_changed(self) -> str:
-        """Write down what was taken in since."""
+        """Write the changes taken since the last call."""
         nodes, self._changed = self._changed, {}
         if nodes:
             with self._store.transaction() as session:
@@ -63,7 +64,7 @@ class FaultReconciler:
         return f"{len(nodes)} nodes have changed"
 
     def _rows(self, session: Session, nodes: Sequence[str] | None = None) -> dict[str, dict[str, FaultRow]]:
-        """By node and name."""
+        """The rows by node and name; of all nodes, or of those given."""
         wanted = select(FaultRow) if nodes is None else select(FaultRow).where(FaultRow.node.in_(nodes))
         found: dict[str, dict[str, FaultRow]] = defaultdict(dict)
         for row in session.scalars(wanted):
@@ -71,7 +72,7 @@ class FaultReconciler:
         return dict(found)
 
     def _write(self, session: Session, node: NodeView, before: Mapping[str, FaultRow]) -> bool:
-        """Whether it has any now. Only of a node that may have some it matters who holds it."""
+        """Write the faults of one node. Returns whether it has any now. The holder is read only if it may have some."""
         asked = node.allocation is not None and may_have_faults(node)
         holder = session.get(InstanceRow, node.allocation) if asked else None
         found = detect(node, instance=holder is not None)
@@ -84,7 +85,7 @@ class FaultReconciler:
                 row = FaultRow(name=name, node=node.name, component=fault.component, code=fault.code)
                 session.add(row)
             elif fault.code == NODE_LOST:
-                since = row.since  # the node may have changed in other ways meanwhile
+                since = row.since  # `updated_at` of the node may have moved for another reason
             row.state = "Active" if fault.active else "Inactive"
             row.level, row.action, row.since = fault.level, fault.action, since
             row.message, row.raised_by = fault.message, fault.raised_by

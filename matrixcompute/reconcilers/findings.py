@@ -1,4 +1,4 @@
-"""What one look at all instances has before it, and what it calls for."""
+"""The input of one pass over all instances, and its findings."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from matrixresource.contract.allocations import AllocationView
 
 @dataclass
 class Findings:
-    """What one look at all instances calls for beside what it wrote down: workflows that were opened, losses, members
-    and spares that are to go elsewhere, instances that wait for room, and instances of which something is new."""
+    """What one pass over all instances calls for, beyond what it recorded: workflows opened, losses, members and spares
+    that have to move, instances that wait for room, and instances that changed."""
 
     opened: int = 0
     turns: set[str] = field(default_factory=set)
-    """Of those that wait for room, who asks for it."""
+    """The instances that may ask for room now, among those that wait for it."""
     losses: dict[str, AllocationLoss] = field(default_factory=dict)
     to_leave: dict[str, list[str]] = field(default_factory=dict)
     to_restore: list[str] = field(default_factory=list)
@@ -32,8 +32,8 @@ class Findings:
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What a look has from others: `versions` that instances had before they were asked, allocations and slices by
-    instance, domains that drain, and nodes that are out of service."""
+    """What one pass has read from other services: allocations and slices by instance, draining domains, and nodes out
+    of service. `versions`: of the instances' rows, from before that was read."""
 
     versions: Mapping[str, int]
     allocations: Mapping[str, AllocationView]
@@ -46,13 +46,13 @@ OF_ONE_INSTANCE = (Conflict, InvalidField, LookupError, ValueError, TypeError, A
 
 
 def concerns_one(wrong: Exception) -> bool:
-    """Whether that is what nobody foresaw about one instance: an illegal move, a row that makes no sense. Not that a
-    database or another service is away, nor that somebody else leads: that is the same for all of them."""
+    """Whether an error is specific to one instance, such as an illegal transition or an inconsistent row. A database or
+    service that is unavailable, or the loss of leadership, concerns all instances."""
     return isinstance(wrong, OF_ONE_INSTANCE) and not isinstance(wrong, StaleLeader)
 
 
 class NotUnderstood(Exception):
-    """Looking at one instance failed."""
+    """Reconciling one instance failed."""
 
     def __init__(self, instance: str, cause: Exception) -> None:
         super().__init__(instance)

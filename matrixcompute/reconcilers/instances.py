@@ -1,5 +1,5 @@
-"""Reconciling: look at what the neighbours show, write it into each instance, open the workflow the difference calls
-for."""
+"""Reconcile instances: observe MatrixResource and MatrixLink, record what they show in each instance, and open the
+workflow that the difference from its spec calls for."""
 
 from __future__ import annotations
 
@@ -46,12 +46,12 @@ T = TypeVar("T")
 
 
 def shape_of(instance: InstanceRow) -> str:
-    """What it asks for, and whose it is: the same text for all that are alike."""
+    """The instance's project and spec as text: equal for instances that ask for the same."""
     return f"{instance.project} {json.dumps(instance.spec, sort_keys=True)}"
 
 
 class InstanceReconciler:
-    """`reconcile` once per period, and whenever a neighbour reports a change."""
+    """`reconcile` once per period, and whenever MatrixResource or MatrixLink reports a change."""
 
     def __init__(
         self,
@@ -62,7 +62,7 @@ class InstanceReconciler:
         policy: RecoveryPolicy,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called after a workflow was opened, for the runner to take it up at once."""
+        """`wake` is called after a workflow was opened, so that the runner begins it at once."""
         self._store = store
         self._neighbours = neighbours
         self._runner = runner
@@ -76,12 +76,12 @@ class InstanceReconciler:
         self._passed_over = PassedOver(clock)
 
     def hear(self, event: WatchEvent | None) -> bool:
-        """Take in what a watch of the allocations says, None after a break of it. Whether somebody has just failed or
-        was revoked, so that looking cannot wait."""
+        """Take an event of the watch of allocations (None: the watch was interrupted). Returns whether a member has
+        just failed or an allocation was revoked, so that reconciling must not wait."""
         return self._news.take(event)
 
     async def reconcile(self) -> str:
-        """Look at everything once: write down what is seen, and open the workflows that it calls for."""
+        """Observe all instances once, record what is observed, and open the workflows that it calls for."""
         versions = self._store.instance_versions()
         if not versions:
             return "no instances"
@@ -90,7 +90,7 @@ class InstanceReconciler:
             self._neighbours.allocations(),
             self._neighbours.slices(),
             self._neighbours.draining(),
-            self._out_of_service(heard),  # with the rest, where it is known to matter
+            self._out_of_service(heard),  # fetched along with the rest if known to be needed
         )
         allocations = {each.key: each for each in found}
         broken = any(broken_members(each.members) for each in allocations.values())
@@ -102,7 +102,7 @@ class InstanceReconciler:
             try:
                 findings = self._look(around, passed_over)
                 break
-            except NotUnderstood as wrong:  # nothing of the look is written: all the others are looked at again
+            except NotUnderstood as wrong:  # nothing was written: start again with all other instances
                 log.error("an instance is passed over", extra={"instance": wrong.instance}, exc_info=wrong.cause)
                 passed_over[wrong.instance] = wrong.cause
                 self._passed_over.note(wrong.instance, wrong.cause, around)
@@ -114,8 +114,8 @@ class InstanceReconciler:
         )
 
     def _look(self, around: Surroundings, passed_over: Mapping[str, Exception]) -> Findings:
-        """Write down what is seen of every instance, and open workflows, in one transaction. Raises NotUnderstood for
-        the first one for which that fails and that is not passed over."""
+        """Record what is observed of every instance, and open workflows, in one transaction. Raises NotUnderstood for
+        the first instance that fails and is not passed over."""
         findings, now = Findings(), self._clock.now()
         with self._store.transaction() as session:
             busy = {workflow.target for workflow in self._store.open_operations(session)}
@@ -125,10 +125,10 @@ class InstanceReconciler:
             policies = policies_by_target(session)
             for instance in instances:
                 if instance.version != around.versions.get(instance.name):
-                    findings.changed.append(instance.name)  # what was seen may be older than what was written since
+                    findings.changed.append(instance.name)  # the observation may be older than the row
                     continue
                 if instance.name in passed_over:
-                    why = f"it is not looked after, by a fault of this program: {passed_over[instance.name]}"
+                    why = f"it is skipped because of an internal error: {passed_over[instance.name]}"
                     self._store.record_event(session, instance.name, InternalError.__name__, why, now, "Warning")
                     continue
                 policy = policy_of(instance.name, policies, self._policy)
@@ -149,7 +149,7 @@ class InstanceReconciler:
         findings: Findings,
         busy: bool,
     ) -> None:
-        """The same for one of them; `busy`: a workflow carries it."""
+        """The same for one instance. `busy`: a workflow is under way for it."""
         observed = Observed(around.allocations.get(instance.name), tuple(around.slices.get(instance.name, ())))
         members = observed.allocation.members if observed.allocation is not None else ()
         tried = self._tried(session, instance, members) if broken_members(members) else []
@@ -164,7 +164,7 @@ class InstanceReconciler:
             self._decide(session, instance, observed, recovery, around.draining, findings)
 
     def _turns(self, instances: Sequence[InstanceRow], asking: Collection[str]) -> set[str]:
-        """Who of those that wait for room asks for it now; `asking` are targets of workflows that have no nodes yet."""
+        """Which of the instances that wait for room may ask now. `asking`: targets of workflows without nodes yet."""
         waiting = [
             Waiting(each.name, shape_of(each), each.shape.priority, each.retry_at)
             for each in instances
@@ -177,8 +177,8 @@ class InstanceReconciler:
         return await self._neighbours.out_of_service() if matters else []
 
     def _tried(self, session: Session, instance: InstanceRow, members: Sequence[MemberView]) -> list[RungTried]:
-        """What the repair before has begun about the failures there are, where that was refused or overtaken: nothing
-        is tried twice about one failure."""
+        """The rungs that the previous repair began for the present failures, if it was refused or superseded, so that
+        no rung is tried twice for one failure."""
         before = session.get(OperationRow, instance.operation) if instance.operation else None
         since = {each.node: from_timestamp(each.failed_at) for each in members if each.failed_at is not None}
         tried = before.rungs_tried if before is not None and before.recovery is None else []
@@ -187,7 +187,7 @@ class InstanceReconciler:
     def _tried_before(
         self, session: Session, instance: InstanceRow, members: Sequence[MemberView], recovery: Recovery
     ) -> bool:
-        """Whether the repair before was of the same failure, and did not come to its end: it is one repair, however
+        """Whether the previous repair was for the same failure and did not finish. It counts as one repair, however
         often it is tried."""
         before = session.get(OperationRow, instance.operation or "")
         if before is None or before.verb != REPAIR or before.state == "Done":
@@ -197,7 +197,7 @@ class InstanceReconciler:
         return not again and {*recovery.concerned} <= {*(before.parameters or {}).get("nodes", "").split(", ")}
 
     def _note_down(self, instance: InstanceRow, observed: Observed) -> None:
-        """Note since when an instance lacks a member, and that it does no longer where nobody had to repair it."""
+        """Record since when an instance lacks a member, or that it no longer does although nothing was repaired."""
         members, down = observed.allocation.members if observed.allocation is not None else [], instance.down
         broken = [member.node for member, _ in broken_members(members) if member.role == "member"]
         if broken:
@@ -213,8 +213,8 @@ class InstanceReconciler:
             instance.down_time = after.wire()
 
     async def _act_on(self, findings: Findings, allocations: Collection[AllocationView]) -> int:
-        """What needs the neighbours, asked once everything is written down; how many workflows were opened in all. What
-        is refused of one instance keeps none of the others, and is looked at again."""
+        """Act on findings that need calls to other services, after everything is recorded. Returns how many workflows
+        were opened in all. A refusal for one instance does not stop the others, and is retried."""
         opened = findings.opened
         for name, loss in findings.losses.items():
             opened += await self._asked(name, self._preemption.give_up(name, loss, allocations))
@@ -223,7 +223,7 @@ class InstanceReconciler:
         for name in findings.to_restore:
             if restored := await self._asked(name, self._room.restore(name)):
                 opened += restored
-                break  # the others ask when it has taken its nodes
+                break  # the others ask once it has taken its nodes
         for name, broken in findings.to_repair.items():
             opened += await self._asked(name, self._room.repair(name, *broken))
         for name, lacking in findings.to_start.items():

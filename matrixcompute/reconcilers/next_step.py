@@ -1,4 +1,4 @@
-"""What an instance needs next that no workflow carries: decided from what was seen of it, and nothing is changed."""
+"""next_step: decide what to do about an instance that has no workflow under way, from what was observed. Pure."""
 
 from __future__ import annotations
 
@@ -22,38 +22,38 @@ UNSCHEDULED = ("Pending", "Provisioning")
 
 
 class NextStep(Enum):
-    """What is done about an instance: first what opens a workflow, then what asks the neighbours, then what notes."""
+    """What to do about an instance. First steps that open a workflow, then requests to MatrixResource, then notes."""
 
     DELETE = "delete it"
-    SUSPEND = "give its nodes back"
-    CREATE = "have nodes"
-    RESUME = "take up the workflow that ended without a word"
+    SUSPEND = "release its nodes"
+    CREATE = "allocate its nodes"
+    RESUME = "resume the workflow that ended without a result"
     CHANGE = "bring it to its spec"
     REPAIR = "repair its members"
-    FINISH_MOVE = "finish a move that was abandoned"
-    RESTORE_SLICES = "have the slices of its present shape back"
-    REPAIR_BELOW_FLOOR = "ask for nodes in place of those that it lacks to its floor"
-    START = "ask for nodes in place of broken ones, and start it"
-    RESTORE_MEMBERS = "ask for the members that it goes without"
+    FINISH_MOVE = "finish an abandoned move"
+    RESTORE_SLICES = "restore the slices of its present shape"
+    REPAIR_BELOW_FLOOR = "request replacements for the members it lacks to its floor"
+    START = "request replacements for broken nodes, and start it"
+    RESTORE_MEMBERS = "request its missing members"
     REPLACE_SPARES = "replace its spares"
-    HOLD = "say why nothing is done about what failed"
-    SETTLE = "note that nothing is under way"
+    HOLD = "record why nothing is done about the failure"
+    SETTLE = "record that nothing is under way"
     WAIT = "nothing yet"
 
 
 @dataclass(frozen=True)
 class Situation:
-    """An instance that no workflow carries, with what was seen of it."""
+    """An instance without a workflow under way, and what was observed of it."""
 
     instance: InstanceRow
     observed: Observed
     recovery: Recovery
     rests: bool
-    """Whether it was refused, and is not tried again yet."""
+    """Whether it was refused and its retry is not due yet."""
     has_turn: bool
-    """Whether it asks for room now, of those that wait for it."""
+    """Whether it is its turn to ask for room, among the instances that wait."""
     may_restore: bool
-    """Whether members that it goes without may be asked for."""
+    """Whether its missing members may be requested now."""
     last_operation: Callable[[], OperationRow | None]
 
     @property
@@ -62,27 +62,27 @@ class Situation:
 
     @property
     def changed(self) -> bool:
-        """Whether its spec asks for something else than it is."""
+        """Whether its spec differs from its present shape."""
         return self.instance.generation != self.instance.observed_generation
 
     @property
     def repair(self) -> bool:
-        """Whether something of it is to be repaired. What broke of one that is switched off is replaced when it starts,
-        whatever else is asked of it until then."""
+        """Whether a member or spare has to be repaired. Broken nodes of a stopped instance are replaced when it starts,
+        whatever else is requested before."""
         return self.recovery.action in ("replace", "repair") and self.instance.state != "Stopped"
 
     @property
     def whole(self) -> bool:
-        """Whether everything that it takes is still there, its slices join the members that it has, and its nodes are
-        switched on or off as they are to be: a restart that was abandoned may have left them off."""
+        """Whether its allocation is bound, its slices join exactly its members, and its nodes are powered as specified;
+        an abandoned restart may have left them off."""
         allocation = self.observed.allocation
         powered = allocation is not None and allocation.power == self.instance.shape.power
         return allocation is not None and allocation.bound and powered and self.observed.joined
 
     @property
     def can_be_less(self) -> bool:
-        """Whether one that is below its floor is asked to be what it can be with the members that work: off, without
-        nodes, or smaller. That may have been asked for while it was being repaired."""
+        """Whether an instance below its floor has a new spec that its working members can satisfy: off, suspended, or
+        smaller. The spec may have changed during the repair."""
         instance = self.instance
         shape, current = instance.shape, instance.last_active or instance.shape
         if not self.changed or (self.rests and instance.retry_at < math.inf):
@@ -94,8 +94,8 @@ class Situation:
 
     @property
     def repair_refused(self) -> bool:
-        """Whether what it waits after is a repair. One that ended well leaves `retry_at` to the change that was refused
-        before it; one that is forgotten by now may be one that waits for `:retry`."""
+        """Whether the refusal that it waits after was a repair's. After a repair that succeeded, `retry_at` belongs to
+        the change refused before it; an operation no longer on record may be a repair that waits for `:retry`."""
         before = self.last_operation()
         if before is None:
             return name_of(self.instance.operation or "").startswith(REPAIR)
@@ -103,7 +103,7 @@ class Situation:
 
     @property
     def lacks_slices(self) -> bool:
-        """Whether the slices of its present shape are to come back while a changed one waits."""
+        """Whether the slices of its present shape have to be restored while a changed shape waits."""
         if self.instance.state != "Active" or not self.changed or self.observed.allocation is None:
             return False
         if self.observed.joined or any(each.state == "Withdrawing" for each in self.observed.slices):
@@ -114,12 +114,12 @@ class Situation:
 
 
 def waits_for_room(instance: InstanceRow) -> bool:
-    """Whether it was refused and is to be tried again by itself."""
+    """Whether it was refused and is retried automatically."""
     return instance.state == "Pending" and 0 < instance.retry_at < math.inf
 
 
 def next_step(seen: Situation) -> NextStep:
-    """What is done about an instance."""
+    """Decide what to do about an instance."""
     state = seen.instance.state
     if state == "Deleting":
         return NextStep.DELETE
@@ -145,14 +145,14 @@ def next_step(seen: Situation) -> NextStep:
 
 
 def _of_suspended(seen: Situation) -> NextStep:
-    """Of one that is to have nothing, or had nothing until now."""
+    """For an instance that is suspended, or about to be suspended or resumed."""
     if seen.instance.state != "Suspended":
         return NextStep.SUSPEND
     return NextStep.WAIT if seen.instance.shape.suspend else NextStep.CREATE
 
 
 def _of_failed(seen: Situation) -> NextStep:
-    """Of one that has Failed: only what is below its floor leaves that by itself."""
+    """For a Failed instance: only one below its floor leaves that state by itself."""
     if not below_floor(seen.instance):
         return NextStep.WAIT
     if seen.can_be_less:
@@ -160,12 +160,12 @@ def _of_failed(seen: Situation) -> NextStep:
     if seen.recovery.action == "hold":
         return NextStep.WAIT
     if not seen.repair:
-        return NextStep.CHANGE  # who was lost is back
+        return NextStep.CHANGE  # the lost members are back
     return NextStep.WAIT if seen.rests or seen.observed.allocation is None else NextStep.REPAIR_BELOW_FLOOR
 
 
 def _of_settled(seen: Situation) -> NextStep:
-    """Of one that has its nodes, none of which has to be repaired."""
+    """For an instance that has its nodes, with none to repair."""
     instance, allocation = seen.instance, seen.observed.allocation
     if instance.state == "Active" and instance.reduced(allocation) and not seen.rests and seen.may_restore:
         return NextStep.RESTORE_MEMBERS

@@ -1,9 +1,9 @@
-"""Frees what no instance owns: allocations and slices that bear an instance's name and outlived it, slices of an
-instance that has no nodes, memory that caches had on nodes of one that is gone, though another may have its name now.
-Withdraws drains of operations that have ended and of scaling policies that are gone or want others to leave, and sizes
-of pools by a policy that is gone.
+"""Release what no instance owns: allocations and slices labelled with an instance that no longer exists, slices of an
+instance without nodes, and cache memory on nodes of a deleted instance, even if another has its name now. Withdraw
+drains of operations that have ended, drains of scaling policies that are gone or drain other nodes by now, and pool
+sizes of a policy that is gone.
 
-A thing is let go only when it was ownerless on two looks in a row, so that one that is just being made is left alone.
+Something is released only if it had no owner in two passes in a row, so that what is just being created is left alone.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from matrixresource.contract.allocations import CACHING_ON_LABEL, of_former
 
 
 class OrphanCollector:
-    """`look` once per period."""
+    """`reconcile` once per period."""
 
     def __init__(
         self, store: ComputeStore, neighbours: ControlPlane, clock: Clock, inference: Inference | None = None
@@ -39,7 +39,7 @@ class OrphanCollector:
         self._unwanted: dict[str, OwnedDrain] = {}
 
     async def reconcile(self) -> str:
-        """Release what was ownerless last time too. Returns a sentence about what it did."""
+        """Release what had no owner in the last pass either. Returns a summary."""
         withdrawn, unscaled = await self._withdraw_drains(), await self._withdraw_scales()
         slices, allocations = await self._neighbours.slice_owners(), await self._neighbours.allocations()
         marked = [("slice", key, owner) for key, owner in slices.items()]
@@ -50,10 +50,11 @@ class OrphanCollector:
             instances = {row.name: timestamp(row.created_at) for row in self._store.instances(session)}
             busy = {row.target for row in self._store.open_operations(session)}
         found = {each for each in marked if each[2] not in instances}
-        # One of which the admission arrived after its instance had given everything up: its floors stay booked.
+        # A slice whose admission arrived after its instance had released everything keeps its floors booked.
         having = busy | {each.key for each in allocations}
         found |= {each for each in marked if each[0] == "slice" and each[2] not in having}
-        # CloudMatrix-Infer does so itself, unless it is away. Nodes that somebody else put together are none of ours.
+        # CloudMatrix-Infer releases its cache memory itself, unless it is down. Allocations without our label are not
+        # ours.
         since = instances | {each.key: each.created_at for each in allocations}
         for each in allocations:
             owner = each.labels.get(CACHING_ON_LABEL)
@@ -68,31 +69,30 @@ class OrphanCollector:
             released += 1
             await (self._neighbours.withdraw(name) if kind == "slice" else self._neighbours.release(name))
             with self._store.transaction() as session:
-                text = f"{kind} {name_of(name)} was left behind and is given back"
+                text = f"released {kind} {name_of(name)}, which was left without an owner"
                 self._store.record_event(session, owner, "OrphanReleased", text, self._clock.now(), "Warning")
         self._suspects = found
         return f"{released} orphans released, {withdrawn} drains withdrawn, {unscaled} sizes of pools withdrawn"
 
     def _wanted_since(self, owner: str, instances: Mapping[str, str], busy: Collection[str]) -> bool:
-        """Whether an owner is made, or has a workflow, that was not there at the look: what bears its name is its own
-        by now."""
+        """Whether the owner was created, or began a workflow, since the pass began, and so owns what has its name."""
         with self._store.reading() as session:
             row = session.get(InstanceRow, owner)
             made = row is not None and timestamp(row.created_at) != instances.get(owner)
             return made or (owner not in busy and bool(self._store.open_operations(session, owner)))
 
     async def _withdraw_drains(self) -> int:
-        """Those that nobody wants any more. A process that is away keeps them until the next look."""
+        """Withdraw drains without an owner. If CloudMatrix-Infer is down, they stay until the next pass."""
         if self._inference is None:
             return 0
         try:
             drains = await self._inference.drains()
             with self._store.reading() as session:
                 wanted = {owner_of(row.name): {*(row.draining or [])} for row in self._store.scaling_policies(session)}
-                # The operator ends those of its resources by itself: MatrixCompute does not know what these ask for.
+                # The operator ends drains of its resources itself; MatrixCompute does not know their specs.
                 known = {key: each for key, each in drains.items() if not is_resource(each.by)}
                 left = {key: each for key, each in known.items() if not self._wanted(session, each, wanted)}
-            # Who drained for a policy may just have left, and CloudMatrix-Infer has yet to see it.
+            # Nodes drained for a policy may just have left, before CloudMatrix-Infer has noticed.
             over = [key for key, each in left.items() if not is_policy(each.by) or self._unwanted.get(key) == each]
             self._unwanted = left
             for key in over:
@@ -102,8 +102,8 @@ class OrphanCollector:
         return len(over)
 
     def _wanted(self, session: Session, drain: OwnedDrain, policies: Mapping[str, Collection[str]]) -> bool:
-        """Whether somebody wants a drain: an operation that is open (one that has ended well has none left), or a
-        policy. Where the target is being resized, its policy has done with it, and who drained is leaving."""
+        """Whether a drain has an owner: an open operation (one that succeeded leaves none), or a policy. While the
+        target is being resized its policy no longer lists the drain, but the drained nodes are leaving."""
         if not is_policy(drain.by):
             row = session.get(OperationRow, drain.by)
             return row is not None and row.state in OPEN
@@ -120,7 +120,7 @@ class OrphanCollector:
         )
 
     async def _withdraw_scales(self) -> int:
-        """How large pools are to be by policies that are no more: they are as their deployments say again."""
+        """Withdraw pool sizes set by policies that are gone, so that deployments return to their own specs."""
         if self._inference is None:
             return 0
         try:

@@ -1,7 +1,7 @@
-"""What MatrixResource revoked or wants back.
+"""Handle allocations that MatrixResource revoked, and members in domains that drain.
 
-Who was preempted yields and waits, whose lease ended is deleted, and who lies in a domain that drains moves out of it,
-as far as there is room.
+A preempted instance yields its slices and waits, one whose lease ended is deleted, and members in a draining domain
+move out as far as there is room.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from matrixresource.contract.allocations import AllocationView
 
 
 class PreemptionReconciler:
-    """Notes what calls for it while the instances are looked at, and opens it when each was asked about again."""
+    """Records losses and leavers during a pass, and opens their workflows after checking each again."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, workflows: WorkflowStarter, clock: Clock) -> None:
         self._store = store
@@ -32,14 +32,14 @@ class PreemptionReconciler:
         self._workflows = workflows
         self._clock = clock
         self._refusals = Refusals(clock)
-        """Of members that could not leave."""
+        """Instances whose members could not leave."""
 
     # -- what was revoked ---------------------------------------------------------------------------------------
 
     def loss(
         self, instance: InstanceRow, allocation: AllocationView | None, everybody: Iterable[AllocationView]
     ) -> AllocationLoss | None:
-        """What became of an instance's nodes, if that calls for something else than the workflow under way."""
+        """Why an instance lost its nodes, if that calls for something other than the workflow under way."""
         leased = instance.shape.lease_s is not None
         loss = diagnose_loss(instance.name, allocation, everybody, instance.expires_at, self._clock.now(), leased)
         if loss is None or instance.state == "Deleting":
@@ -48,7 +48,7 @@ class PreemptionReconciler:
         return loss if ended or instance.state in HOLDING or below_floor(instance) else None
 
     async def give_up(self, name: str, loss: AllocationLoss, everybody: Iterable[AllocationView]) -> int:
-        """Open what a loss calls for, when it still is one: between two looks a workflow may have taken nodes."""
+        """Open the workflow that a loss calls for, if it is still one; a workflow may have taken nodes meanwhile."""
         allocation = await self._neighbours.find_allocation(name)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
@@ -70,9 +70,9 @@ class PreemptionReconciler:
     def look_for_leavers(
         self, instance: InstanceRow, observed: Observed, draining: Sequence[str], findings: Findings
     ) -> None:
-        """Note the members of a settled instance, which no workflow carries, that stand in a domain that drains; its
-        spares there when none does. Those of one whose changed spec was refused too: who asks for more than there is
-        keeps nobody from working on what he has."""
+        """Record the members in a draining domain of a settled instance without a workflow, or its spares there if no
+        members are left. An instance whose changed spec was refused is included: a request for more than there is must
+        not block work on the nodes it has."""
         if observed.allocation is None or instance.state not in SETTLED:
             return
         if self._refusals.rests(instance.name):
@@ -85,7 +85,7 @@ class PreemptionReconciler:
             findings.gone_spares += [(instance.name, node) for node in spares]
 
     async def leave(self, name: str, nodes: Sequence[str]) -> int:
-        """Move whoever can leave a domain that drains; say who cannot, and why."""
+        """Move the members that can leave a draining domain; record an event for the others, with the reason."""
         allocation = await self._neighbours.find_allocation(name)
         with self._store.reading() as session:
             row = self._store.instance(session, name)
@@ -107,6 +107,8 @@ class PreemptionReconciler:
                 return 0
             waits = instance.generation != instance.observed_generation
             about = {BESIDE: str(instance.generation)} if waits and instance.applied is not None else None
-            self._store.record_event(session, name, "Draining", f"{', '.join(leaving)} move out of what drains", now)
+            self._store.record_event(
+                session, name, "Draining", f"moving {', '.join(leaving)} out of a draining domain", now
+            )
             self._workflows.open(session, MOVE, instance, "Updating", "Draining", about)
         return 1

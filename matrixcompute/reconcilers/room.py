@@ -1,7 +1,7 @@
-"""Instances that have too few members for want of nodes: each look asks MatrixResource whether there is room by now.
+"""Instances that are short of members because nodes were lacking: ask MatrixResource whether there is room now.
 
-One in its degraded shape has the missing members back, one that is below its floor is repaired. Asking changes nothing,
-so that no workflow is opened, refused and shown for every look.
+An instance in degraded shape gets its missing members back; one below its floor is repaired. The question changes
+nothing, so that no workflow is opened, refused and listed for every attempt.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from matrixresource.contract.allocations import AllocationView
 
 
 class RoomReconciler:
-    """`restore`, `repair` and `start` for one instance each, which no workflow carries."""
+    """`restore`, `repair` and `start`, each for one instance without a workflow under way."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, workflows: WorkflowStarter, clock: Clock) -> None:
         self._store = store
@@ -33,11 +33,11 @@ class RoomReconciler:
         self._refusals = Refusals(clock)
 
     def due(self, name: str) -> bool:
-        """Whether to ask for members that an instance goes without."""
+        """Whether it is time to ask for an instance's missing members."""
         return not self._refusals.rests(name)
 
     async def restore(self, name: str) -> int:
-        """Have members back that it goes without, as many as there is room for; then spares. How many workflows were
+        """Restore missing members, as many as there is room for, and then spares. Returns how many workflows were
         opened."""
         self._refusals.note(name)
         allocation = await self._neighbours.find_allocation(name)
@@ -64,7 +64,7 @@ class RoomReconciler:
     async def repair(
         self, name: str, allocation: AllocationView, recovery: Recovery, tried: Sequence[RungTried], stops: bool
     ) -> int:
-        """Repair one that is below its floor, where that could help by now. How many workflows were opened."""
+        """Repair an instance below its floor if that can help now. Returns how many workflows were opened."""
         helps = await self._helps(name, allocation, recovery)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
@@ -77,8 +77,8 @@ class RoomReconciler:
         return 1
 
     async def start(self, name: str, allocation: AllocationView, recovery: Recovery) -> int:
-        """Start one that has lost members while it was switched off, where enough work or there are nodes for others:
-        tried all the same, its nodes would be switched on and off. How many workflows were opened."""
+        """Start an instance that lost members while it was off, if enough of them work or replacements are free;
+        otherwise an attempt would switch its nodes on and off for nothing. Returns how many workflows were opened."""
         helps = await self._helps(name, allocation, recovery)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
@@ -91,7 +91,7 @@ class RoomReconciler:
         return 1
 
     async def _helps(self, name: str, allocation: AllocationView, recovery: Recovery) -> bool:
-        """Whether enough members work, or there is a node for any that does not."""
+        """Whether enough members work, or there is a replacement for at least one that does not."""
         with self._store.reading() as session:
             floor = self._store.instance(session, name).shape.floor
         members = [each.node for each in allocation.members if each.role == "member"]

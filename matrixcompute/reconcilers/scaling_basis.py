@@ -1,4 +1,4 @@
-"""What a scaling policy decides from: the target and its deployments, as one look found them. Nothing is changed."""
+"""What a scaling policy decides from: the target and its deployments, as one tick found them. Pure."""
 
 from __future__ import annotations
 
@@ -74,11 +74,11 @@ def decision_basis(seen: Situation) -> Observation | PoolsObservation | Undecida
     if seen.policy.pools is None or not seen.nodes:
         return whole
     if len(seen.served) != 1:
-        text = f"pools are sized of one deployment, and {len(seen.served)} are served on {name_of(seen.target)}"
+        text = f"pools need exactly one deployment on {name_of(seen.target)}, which has {len(seen.served)}"
         return Undecidable(Reason.REFUSED if seen.served else Reason.METRIC_UNAVAILABLE, text)
     ((deployment, view),) = seen.served.items()
     sizes = sizes_now(seen.sizes, seen.nodes, view)
     if sizes is None:
-        text = f"deployment {name_of(deployment)} has no pools yet: it is not laid out"
+        text = f"deployment {name_of(deployment)} has no pools yet, because it has no layout"
         return Undecidable(Reason.METRIC_UNAVAILABLE, text)
     return pools_observed(whole, sizes, view, seen.statistics[deployment])

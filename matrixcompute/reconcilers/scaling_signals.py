@@ -1,6 +1,7 @@
-"""What CloudMatrix-Infer says of a scaling policy's target, as its decision wants to know it.
+"""Turn CloudMatrix-Infer's statistics of a scaling policy's target into the observation that it decides from.
 
-What one deployment does not say is not known of any: a sum with a part missing would shrink what loads.
+A value that one deployment does not report is unknown for the whole target, since a partial sum would shrink a target
+that is under load.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from matrixcompute.autoscaling.pools import PoolsObservation
 from matrixcompute.clients.inference import Inference
 
 Statistics = Mapping[str, dict[str, Any]]
-"""Of each deployment on the target, by key."""
+"""The statistics of each deployment on the target, by key."""
 
 
 async def statistics_of(
@@ -28,7 +29,7 @@ async def statistics_of(
 
 
 def observed(observation: Observation, statistics: Statistics, policy: ScalingPolicyRequest) -> Observation:
-    """With what the deployments do: metrics, work, and since when they have had nothing to do."""
+    """The observation with what the deployments report: metrics, work, and how long they have been idle."""
     named = {each.object.described_object.name for each in policy.metrics} - {""}
     metrics: dict[str, float] = {}
     for each, shown in statistics.items():
@@ -58,7 +59,7 @@ def observed(observation: Observation, statistics: Statistics, policy: ScalingPo
 def pools_observed(
     whole: Observation, sizes: PoolSizes, view: Mapping[str, Any], shown: Mapping[str, Any]
 ) -> PoolsObservation:
-    """The roles of the one deployment that is served there; `sizes` are those that were decided last."""
+    """The observation by pool, of the target's only deployment. `sizes`: the pools decided last."""
     work = shown.get("work")
     plays = Counter(view.get("roles", {}).values())
     prefill, decode = (
@@ -86,7 +87,7 @@ def pools_observed(
 
 
 def sizes_now(decided: PoolSizes | None, nodes: int, view: Mapping[str, Any]) -> PoolSizes | None:
-    """The pools of a target of so many nodes: as decided, else as they are laid out; None where neither says."""
+    """The pools of a target of `nodes` nodes: as decided, else as laid out; None if neither is known."""
     if decided is not None and decided.nodes == nodes:
         return decided
     plays = Counter(view.get("roles", {}).values())
@@ -96,18 +97,18 @@ def sizes_now(decided: PoolSizes | None, nodes: int, view: Mapping[str, Any]) ->
 
 
 def numbers(statistics: Mapping[str, Any]) -> dict[str, float]:
-    """The figures of a deployment's statistics and of its work, by their names."""
+    """The numeric statistics of a deployment, including those of its work, by name."""
     flat = {**statistics, **(statistics.get("work") or {})}
     return {name: float(value) for name, value in flat.items() if isinstance(value, int | float) and value is not True}
 
 
 def spares_of(members: Iterable[dict[str, object]]) -> int:
-    """Nodes that an instance has beside its members."""
+    """The number of an instance's spares."""
     return sum(each["role"] == "spare" for each in members)
 
 
 def _waiting(statistics: Mapping[str, Any]) -> int:
-    """Requests that wait for what is scaled to zero; built-in load counts as one."""
+    """Requests that wait for a deployment scaled to zero; built-in load counts as one."""
     return int(statistics.get("activationQueue", 0)) + (
         statistics.get("state") == "Idle" and statistics.get("load") is not None
     )

@@ -1,4 +1,4 @@
-"""What a scaling policy shows: its decisions, its conditions, and an event for each change."""
+"""The status of scaling policies: decisions, conditions, and an event for each change."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingPolicyRo
 
 DECISIONS_KEPT = 10
 WAITING = (Reason.DRAINING, Reason.CHANGE_UNDER_WAY)
-"""Why what was decided is not done yet."""
+"""Reasons for which a decision is not carried out yet."""
 LIMITS = (Reason.TOO_MANY_REPLICAS, Reason.TOO_FEW_REPLICAS, Reason.SCALE_UP_LIMIT, Reason.SCALE_DOWN_LIMIT)
 UNMEASURED = (Reason.METRIC_UNAVAILABLE, Reason.SERVICE_UNAVAILABLE)
 UNABLE = (Reason.TARGET_NOT_FOUND, Reason.TARGET_NOT_READY, Reason.REFUSED)
-ABLE = ("ReadyForNewScale", "the target has the size that was decided last, or is on its way to it")
+ABLE = ("ReadyForNewScale", "the target has the last decided size, or is changing to it")
 
 
 class ScalingStatus:
-    """Of the policies in a store."""
+    """Writes the status of the policies in a store."""
 
     def __init__(self, store: ComputeStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
 
     def write(self, session: Session, row: ScalingPolicyRow, current: int, found: Recommendation) -> None:
-        """What was decided, if that is news: into the status, the conditions, and for a change into an event."""
+        """Record a decision, if it is new, in the status and conditions, and a change of size as an event too."""
         now, desired, reason, message = self._clock.now(), found.replicas, found.reason, found.message
         why = (str(reason), message) if reason in UNABLE else refusal(session.get(InstanceRow, row.target))
         row.set_condition("AbleToScale", why is None, *(why or ABLE), now)
@@ -58,7 +58,7 @@ class ScalingStatus:
             self._store.record_event(session, row.target, reason, text, now)
 
     def decided_already(self, row: ScalingPolicyRow, current: int, found: Recommendation) -> bool:
-        """Whether that was decided before, and what it waits for is shown: it is no news while it waits."""
+        """Whether the same was decided before and the status shows what it waits for, so that it is not news."""
         if row.reason not in WAITING:
             return False
         decided = next((each for each in reversed(row.decisions or []) if each["reason"] not in WAITING), None)
@@ -69,7 +69,7 @@ class ScalingStatus:
         return (last.current_replicas, last.desired_replicas, last.reason, last.desired_pools) == now
 
     def note(self, name: str, reason: Reason, message: str) -> None:
-        """That nothing is changed, and why."""
+        """Record that nothing is changed, and why."""
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 instance = session.get(InstanceRow, row.target)
@@ -79,4 +79,4 @@ class ScalingStatus:
                 pools = None if last is None else last.desired_pools
                 self.write(session, row, nodes, Recommendation(desired, ScalingState(), reason, message, pools=pools))
                 if reason == Reason.DRAINING and row.message != message:
-                    row.message = message  # fewer requests run there by now
+                    row.message = message  # the number of requests there has changed

@@ -1,4 +1,4 @@
-"""What keeps a scaling policy from sizing its target: it cannot be decided about, or what was decided was refused."""
+"""What keeps a scaling policy from sizing its target: nothing can be decided, or the decided size was refused."""
 
 from __future__ import annotations
 
@@ -11,27 +11,27 @@ SCALABLE = ("Active", "Updating", "Repairing")
 
 
 def unable(target: str, instance: InstanceRow | None, parked: bool) -> tuple[Reason, str] | None:
-    """Why nothing can be decided about a target now."""
+    """Why nothing can be decided about a target now: reason and message; None if it can."""
     name = name_of(target)
     if instance is None:
         return Reason.TARGET_NOT_FOUND, f"there is no instance {name}"
     if parked and instance.shape.suspend:
-        return None  # what is scaled to zero can be brought back at any time
+        return None  # a target scaled to zero can be brought back at any time
     if instance.shape.suspend or instance.shape.power == "Off":
         asked = "suspended" if instance.shape.suspend else "switched off"
-        return Reason.TARGET_NOT_READY, f"instance {name} is to be {asked}; it is sized when it is Active again"
+        return Reason.TARGET_NOT_READY, f"instance {name} is {asked} by its spec; it is sized once it is Active again"
     if instance.state not in SCALABLE:
-        return Reason.TARGET_NOT_READY, f"instance {name} is {instance.state}; it is sized when it is Active"
+        return Reason.TARGET_NOT_READY, f"instance {name} is {instance.state}; it is sized once it is Active"
     return None
 
 
 def refusal(instance: InstanceRow | None) -> tuple[str, str] | None:
-    """Reason and message, where a target was asked for another shape and has not got it: it is tried again."""
+    """Reason and message, if a target's changed size was refused and is being retried; else None."""
     if instance is None or instance.state != "Active" or instance.last_active is None:
         return None
     present, desired = instance.last_active.nodes, instance.shape.nodes
     found = instance.find_condition("Progressing")
     if present == desired or found is None or found["status"] != "False" or found["reason"] == "Settled":
         return None
-    text = f"{name_of(instance.name)} has {present} of the {desired} nodes that were asked for: {found['message']}"
+    text = f"{name_of(instance.name)} has {present} nodes and asked for {desired}: {found['message']}"
     return found["reason"], text

@@ -1,4 +1,4 @@
-"""Fault scenarios: one file that says what fails, what has to happen, and how it is known that the fault happened.
+"""Fault scenarios: one file says what fails, what has to happen, and how to tell that the fault took effect.
 
-It asks the services over REST as any client would, and is told nothing else of them.
+The runner uses the services over REST, as any client would, and knows nothing else of them.
 """

@@ -1,4 +1,4 @@
-"""Tables of MatrixCompute and the questions asked of them.
+"""The tables of MatrixCompute and their queries.
 
-It decides nothing.
+They decide nothing.
 """

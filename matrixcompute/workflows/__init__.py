@@ -1,4 +1,4 @@
 """Long work as lists of steps: create, resize, move, replace, delete.
 
-It keeps no state but the engine's.
+It keeps no state outside the workflow engine's.
 """

@@ -1,4 +1,4 @@
-"""The workflows over an instance, each a list of steps before it is code."""
+"""The workflows over an instance, each declared as a list of steps."""
 
 from __future__ import annotations
 
@@ -39,16 +39,16 @@ from matrixcompute.workflows import (
 
 
 def _hopeless(refused: MatrixError) -> bool:
-    """Whether no waiting helps. Whom it is to lie near to may still come."""
+    """Whether waiting cannot help. An instance named in an affinity may still appear."""
     return refused.final and not (refused.field or "").startswith(("affinity", "antiAffinity"))
 
 
 def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     instance.enter("Failed" if _hopeless(refused) else "Pending", now)
-    # Who cancelled it does not want it tried again: it waits for `:retry` or another shape.
+    # A cancelled creation is not retried: it waits for `:retry` or another shape.
     instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
-        instance.expires_at = None  # what it held is given back, and with it the lease
+        instance.expires_at = None  # its nodes are released, and the lease with them
     for condition in ("Scheduled", "Progressing"):
         instance.set_condition(condition, False, refused.reason, refused.message, now)
 
@@ -81,7 +81,8 @@ def _restore_refused(session: Session, instance: InstanceRow, refused: MatrixErr
 
 
 def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    """The watcher opens it again. Of who yields, what is left is revoked when it is created anew, or as an orphan."""
+    """The reconciler opens it again. What a yielding instance has left is released when it is created again, or as an
+    orphan."""
     instance.retry_at = 0.0
 
 
@@ -91,17 +92,17 @@ TO_ACTIVE = (Step(steps.program_routes), Step(repairing_steps.await_ready), Step
 """How every workflow that brings an instance to a shape ends."""
 
 DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
-"""As long as a drain may be asked for (a day), and somewhat more."""
+"""The deadline covers the longest drain (a day), and somewhat more."""
 
 DRAINING_S = 97_200.0
-"""A workflow in which members drain may take as long as that, and two hours like any other."""
+"""The deadline of a workflow in which members drain: that, and the two hours of any other workflow."""
 
 DRAINED = (
     Step(workload_steps.await_loaded, undo=workload_steps.leave_successors),
     Step(workload_steps.tell_workload, undo=workload_steps.withdraw_drains),
     DRAIN,
 )
-"""Before members give their places up: what is served there uses the successors, then drains."""
+"""Before members leave: the workload uses the successors, then drains the members."""
 
 CREATE_INSTANCE = Workflow(
     "create-instance",
@@ -114,7 +115,7 @@ CREATE_INSTANCE = Workflow(
     refused=_waits_for_room,
     committed_at="mark_active",
 )
-"""Refused anywhere, everything before it is given back."""
+"""If any step is refused, everything is released."""
 
 SCALE_INSTANCE = Workflow(
     "scale-instance",
@@ -127,17 +128,17 @@ SCALE_INSTANCE = Workflow(
     refused=_kept_as_it_was,
     committed_at="mark_active",
 )
-"""A changed shape; the rest works on."""
+"""Change the shape; everything else keeps running."""
 
 STOP_INSTANCE = replace(SCALE_INSTANCE, verb=STOP)
-"""The nodes that there are are switched off and kept; what else the spec changes is taken up after it."""
+"""The present nodes are switched off and kept; other changes of the spec follow afterwards."""
 
 START_INSTANCE = replace(
     SCALE_INSTANCE,
     verb=START,
     steps=(SCALE_INSTANCE.steps[0], Step(repairing_steps.make_startable), *SCALE_INSTANCE.steps[1:]),
 )
-"""The other way round. What broke while the nodes were off is replaced before they are switched on."""
+"""Nodes that broke while off are replaced before anything is switched on."""
 
 RESTART_INSTANCE = Workflow(
     RESTART,
@@ -145,7 +146,7 @@ RESTART_INSTANCE = Workflow(
     refused=_kept_as_it_was,
     committed_at="mark_active",
 )
-"""Off and on again, on the nodes it has."""
+"""Power-cycle the present nodes."""
 
 MOVE_INSTANCE = Workflow(
     MOVE,
@@ -165,8 +166,8 @@ MOVE_INSTANCE = Workflow(
     refused=_kept_as_it_was,
     committed_at="cut_over",
 )
-"""Make before break: until `cut_over` a refusal leaves everything where it was. A move leaves the lease as it is;
-another one is requested in place after it."""
+"""Make before break: until `cut_over` a refusal leaves everything where it was. A move does not change the lease; a
+changed lease is requested in place afterwards."""
 
 RELOCATE_MEMBER = Workflow(
     RELOCATE,
@@ -185,7 +186,7 @@ RELOCATE_MEMBER = Workflow(
     refused=_kept_as_it_was,
     committed_at="cut_over",
 )
-"""A move of one member to a node that a defragmentation names; what breaks on the way is repaired first."""
+"""Move one member to a node that a defragmentation names. If something breaks meanwhile, it is repaired first."""
 
 REPLACE_NODE = Workflow(
     REPAIR,
@@ -207,7 +208,7 @@ REPLACE_NODE = Workflow(
     refused=_repair_refused,
     retired={"begin_repair": "fence_nodes"},
 )
-"""Its parts are measured by the ends of its steps: `recovery.times`."""
+"""`recovery.times` measures the parts of a recovery by the ends of these steps."""
 
 RESTORE_MEMBERS = Workflow(
     RESTORE,
@@ -224,7 +225,7 @@ RESTORE_MEMBERS = Workflow(
     refused=_restore_refused,
     committed_at="mark_active",
 )
-"""Members that an instance goes without are had back, since there is room; what is there serves meanwhile."""
+"""Bring back missing members, now that there is room; the present ones keep serving."""
 
 RESTORE_SLICES_OF = Workflow(
     RESTORE_SLICES,
@@ -232,30 +233,29 @@ RESTORE_SLICES_OF = Workflow(
     refused=_kept_as_it_was,
     committed_at="mark_active",
 )
-"""Slices that somebody withdrew, of an instance whose changed spec waits or was refused: it has those of the shape that
-it has."""
+"""Readmit withdrawn slices of an instance whose changed spec waits or was refused, in its present shape."""
 
 DELETE_INSTANCE = Workflow(
     "delete-instance",
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_deleted)),
     refused=_taken_up_again,
 )
-"""Clear the routes, clean and release the nodes, forget the instance. Deletion is never given up."""
+"""Clear the routes, clean and release the nodes, delete the instance. Deletion is never abandoned."""
 
 YIELD_TO_OTHERS = Workflow(
     YIELD_CAPACITY,
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_pending)),
     refused=_taken_up_again,
 )
-"""An instance whose nodes were revoked gives up what is left of it, and waits until there is room for it again. Slices
-first: until their floors are free, who took the nodes may not get its own."""
+"""An instance whose nodes were revoked releases the rest and waits until there is room again. Slices go first: until
+their floors are free, the preemptor may not get its own."""
 
 SUSPEND_INSTANCE = Workflow(
     SUSPEND,
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_suspended)),
     refused=_taken_up_again,
 )
-"""Everything is given back, and the spec is kept. Who runs on it has been scaled to zero before."""
+"""Release everything and keep the spec. The workload has been scaled to zero before."""
 
 WORKFLOWS = {
     workflow.verb: workflow

@@ -1,7 +1,7 @@
-"""The degraded shape: an instance for whose lost members there are no other nodes continues with those it has, as long
-as they are at least its floor. When there is room again, `restoring_steps` have the missing ones back.
+"""The degraded shape: if there are no nodes for lost members, an instance continues with the others, down to its floor.
+When there is room again, `restoring_steps` bring the missing ones back.
 
-How many it goes without is nowhere written down: it is what its allocation lacks of the shape that was active last.
+The number of missing members is not stored: it is what the allocation lacks of the last active shape.
 """
 
 from __future__ import annotations
@@ -21,10 +21,11 @@ from matrixresource.contract.allocations import AllocationView
 async def continue_without(
     work: StepContext, allocation: AllocationView, nodes: Collection[str], full: MatrixError
 ) -> bool:
-    """Let these members go, for which there is no other node, unless they still serve; whether any were.
+    """Release those of `nodes`, members without a replacement, that no longer serve. Returns whether any were released.
 
-    Where blocks are to be whole, the others of theirs go with them. Raises BelowFloor where too few would be left, and
-    `full` where nobody may go: its recovery policy leaves `degrade` out, or another size is being brought about.
+    Where blocks have to be whole, the rest of a broken block goes too. Returns False if no member may go: all still
+    serve, the recovery policy leaves `degrade` out, or the size is being changed. Raises BelowFloor if too few would be
+    left; `full` says why there is no node.
     """
     members = [each for each in allocation.members if each.role == "member"]
     dead = {each.node for each in members if each.node in nodes and not still_serves(each, recovery_rules())}
@@ -41,7 +42,7 @@ async def continue_without(
             field="minNodes",
         )
     gone = sorted({each.node for each in members} - kept)
-    # Spares that are missing wait until members are not: a node that comes free is wanted as one.
+    # Missing spares wait until no member is missing, since a node that comes free is needed as a member first.
     spares = sum(each.role == "spare" for each in allocation.members)
     shape = work.shape.model_copy(update={"nodes": len(kept), "spares": min(spares, work.shape.spares)})
     after = await work.neighbours.reserve(work.instance, without(compose(work.instance, shape), gone))

@@ -1,4 +1,4 @@
-"""Who is to leave a domain or a node that drains, and how many of them can at once. What runs there continues until it
+"""Which members have to leave a draining domain or node, and how many can at once. They keep running until they have
 moved."""
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matrixresource.contract.allocations import AllocationRequest, AllocationVie
 
 
 def lying_in(members: Iterable[MemberView], domains: Sequence[str], role: str = "member") -> list[str]:
-    """The nodes of `members` in that role that drain or stand in one of these cabinets or supernodes, in rank order."""
+    """The nodes of `members` with that role that drain or are in one of these cabinets or supernodes, in rank order."""
     inside = [
         each
         for each in members
@@ -26,9 +26,9 @@ def lying_in(members: Iterable[MemberView], domains: Sequence[str], role: str = 
 async def who_can_leave(
     neighbours: ControlPlane, name: str, request: AllocationRequest, nodes: Sequence[str]
 ) -> tuple[list[str], MatrixError | None]:
-    """As many of these members as there is room for elsewhere, all together where that goes, and what keeps the others.
+    """The members among `nodes` for which there is room elsewhere, all at once if possible, and what blocks the others.
 
-    Nothing is changed: each is asked of MatrixResource as a move that is only planned.
+    Changes nothing: MatrixResource only plans each move.
     """
     leaving: list[str] = []
     refused: MatrixError | None = None
@@ -46,8 +46,8 @@ async def who_can_leave(
 
 
 def shrunk(request: AllocationRequest, present: AllocationView | None, leaving: Sequence[str]) -> AllocationRequest:
-    """The spec with who leaves where it shrinks: those that are named, else who is broken, before any that works; in
-    whole blocks with the others of theirs, where enough are left. Who else goes is left to MatrixResource."""
+    """The request, with the members that leave if it shrinks: those in `leaving`, or else broken members before working
+    ones, together with the rest of their blocks if enough remain. MatrixResource chooses any others."""
     nodes = request.nodes or 0
     if present is None or present.nodes <= nodes or leaving:
         return without(request, leaving)
@@ -61,5 +61,5 @@ def shrunk(request: AllocationRequest, present: AllocationView | None, leaving: 
 
 
 def without(request: AllocationRequest, nodes: Iterable[str]) -> AllocationRequest:
-    """The same spec, elsewhere than on these nodes."""
+    """The same request, excluding these nodes."""
     return request.model_copy(update={"exclude_nodes": [NodeName(node) for node in nodes]})

@@ -1,4 +1,4 @@
-"""The steps that workflows end with: what has been reached is written down, with the state it puts the instance in."""
+"""The last steps of workflows: record the result, and the state of the instance that follows from it."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matrixcompute.workflows.steps import current_allocation
 
 
 async def mark_active(work: StepContext) -> None:
-    """The spec that this workflow carried is fulfilled: said together with the members and slices that fulfil it."""
+    """Record that this workflow's spec is fulfilled, together with the members and slices that fulfil it."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     observed = Observed(allocation, tuple(await work.neighbours.slices_of(work.instance)))
@@ -29,7 +29,7 @@ async def mark_active(work: StepContext) -> None:
         instance.observed_generation = done
         instance.applied = work.shape.wire()
         if is_true(instance.conditions or [], "Preempted"):
-            instance.set_condition("Preempted", False, "Returned", "it has its place again", now, done)
+            instance.set_condition("Preempted", False, "Returned", "it has nodes again", now, done)
         instance.observe(observed, plan, now)
         of = f"{allocation.nodes} of " if instance.lacks(allocation) else ""
         verb = "is" if work.shape.nodes == 1 else "are"
@@ -42,7 +42,7 @@ async def mark_active(work: StepContext) -> None:
 
 
 def _note_recovery(work: StepContext, session: Session, instance: InstanceRow, now: float) -> None:
-    """What the recovery that ends here took, kept once with its operation and with the instance."""
+    """Record how long the recovery that ends here took, once, with its operation and the instance."""
     operation = find(session, OperationRow, work.operation)
     if operation.recovery is not None:
         return  # repeated after a crash
@@ -62,7 +62,7 @@ def _note_recovery(work: StepContext, session: Session, instance: InstanceRow, n
 
 
 async def mark_pending(work: StepContext) -> None:
-    """Nothing is held any more: it is to be created again, now or when there is room."""
+    """Everything is released; the instance is created again now, or when there is room."""
     with work.store.transaction() as session:
         instance = work.store.instance(session, work.instance)
         instance.expires_at = None
@@ -71,7 +71,7 @@ async def mark_pending(work: StepContext) -> None:
 
 
 async def mark_suspended(work: StepContext) -> None:
-    """Nothing is held any more, and nothing is to be until `suspend` ends."""
+    """Everything is released, and stays so until `suspend` is false."""
     with work.store.transaction() as session:
         instance, now = work.store.instance(session, work.instance), work.clock.now()
         if instance.state == "Suspended":
@@ -84,7 +84,7 @@ async def mark_suspended(work: StepContext) -> None:
 
 
 async def mark_deleted(work: StepContext) -> None:
-    """Nothing is left to give back: the instance is gone."""
+    """Everything is released: delete the instance."""
     with work.store.transaction() as session:
         if (instance := session.get(InstanceRow, work.instance)) is not None:  # else repeated after a crash
             work.store.record_event(session, work.instance, "Deleted", "everything was given back", work.clock.now())

@@ -1,6 +1,6 @@
-"""What a workflow notes of the members it brings: where they come from, and how long they were waited for.
+"""What a workflow records about the members it adds: where they come from, and how long they took.
 
-The wait is kept with the instance, where its scaling policy finds it at every look without reading operations.
+The wait is stored with the instance, where the scaling policy finds it at every tick without reading operations.
 """
 
 from __future__ import annotations
@@ -15,13 +15,13 @@ from matrixcompute.store.store import InstanceRow, OperationRow
 from matrixresource.contract.allocations import AllocationView
 
 COMMITTED, READY = "reserve_nodes", "await_ready"
-"""The steps between whose ends members are waited for."""
+"""The wait for members lasts from the end of the first step to the end of the second."""
 CREATE = "create-instance"
 
 
 def note_source(work: StepContext, before: AllocationView | None, after: AllocationView) -> None:
-    """Where the members come from that were just committed. Asked again after a crash there is nothing to see of it any
-    more, and such a wait is left out."""
+    """Record where the members just committed come from. If the step is repeated after a crash that can no longer be
+    seen, and the wait is left out."""
     if before is None or after.nodes <= before.nodes:
         return
     roles = {member.node: member.role for member in before.members}
@@ -33,7 +33,7 @@ def note_source(work: StepContext, before: AllocationView | None, after: Allocat
 
 
 def note_wait(work: StepContext, session: Session, instance: InstanceRow) -> None:
-    """How long the members that this workflow brought were waited for; nothing where it brought none."""
+    """Record how long the members that this workflow added took, if it added any."""
     operation = find(session, OperationRow, work.operation)
     trace = operation.trace or {}
     source: Source | None = trace.get(COMMITTED, {}).get("source")

@@ -1,4 +1,4 @@
-"""Steps that see to members that broke: fenced, repaired in place or replaced, and waited for."""
+"""Steps for broken members: fence them, repair them in place or replace them, and wait for the result."""
 
 from __future__ import annotations
 
@@ -30,52 +30,52 @@ NODES_ARE = {"On": "active", "Off": "off"}
 
 
 async def begin_rungs(work: StepContext) -> None:
-    """Begin the first rung for every member that failed; the later ones follow while its end is waited for."""
+    """Begin the first rung for every failed member. Later rungs are begun by the steps that wait."""
     plan = await recovery(work, await current_allocation(work))
     raise_on_hold(plan)
     if later := {node for node, _, _ in plan.begin} - work.informed():
-        raise StepAgain(fence_nodes.__name__, f"{', '.join(sorted(later))} failed meanwhile")
+        raise StepAgain(fence_nodes.__name__, f"{', '.join(sorted(later))} failed during the repair")
     await _begin_rungs(work, plan)
 
 
 async def _begin_rungs(work: StepContext, plan: Recovery) -> None:
-    """Ask for what is due before it is written down: asked twice, an agent does it once, and what was written down and
-    never asked for would count as tried."""
+    """Request the rungs that are due before recording them: an agent carries out a repeated request once, whereas a
+    rung that was recorded but never requested would count as tried."""
     for node, rung, why in plan.begin:
         if rung != REPLACE:
-            with contextlib.suppress(Conflict, NotFound):  # nobody serves there any more: the next look decides
+            with contextlib.suppress(Conflict, NotFound):  # no longer a member: decided again at the next attempt
                 await work.neighbours.repair(work.instance, node, rung)
         work.note_rung(RungTried(node=node, rung=rung, at=work.clock.now(), why=why))
 
 
 async def fence_nodes(work: StepContext) -> None:
-    """Keep newcomers off what is broken, so that nothing comes to lie there before a health check has passed. That is
-    also who lifts it: nobody has to remember, and a node that was only silent is back with its first report.
+    """Cordon broken nodes, so that nothing is placed there before a health check has passed. The health check also
+    lifts the cordon, so nobody has to remember it, and a node that was only silent is back with its first report.
 
-    Where several nodes of a cabinet are out, all of it is isolated first, whoever has its nodes: which of them failed
-    is found out later, by the same checks.
+    If several nodes of a cabinet are out, the whole cabinet is isolated first, whoever holds its nodes; the same checks
+    find out later which of them failed.
     """
     allocation, out = await asyncio.gather(current_allocation(work), work.neighbours.out_of_service())
     plan = await recovery(work, allocation, out)
     raise_on_hold(plan)
     domains = suspect_domains(plan.nodes, out)
     if plan.nodes:
-        with contextlib.suppress(NotFound):  # the topology has none of them any more, so nobody comes there
+        with contextlib.suppress(NotFound):  # they are no longer in the topology, so nothing is placed there
             await work.neighbours.cordon_all(plan.nodes, RECOVERY, cabinets=domains)
     if domains:
-        message = f"several nodes of {', '.join(domains)} are out: all of it is isolated until it is checked"
+        message = f"several nodes of {', '.join(domains)} are out; the whole domain is isolated until it is checked"
         work.record_event("DomainLost", message, warning=True)
 
 
 async def replace_members(work: StepContext) -> None:
-    """Replace what is broken, as far as there are nodes for it, and continue without the rest as far as that goes.
-    Refused when nothing could be done.
+    """Replace broken members as far as there are nodes, and continue without the rest down to the floor. Raises if
+    neither is possible.
 
-    Who failed after a repair had begun with the others is fenced and told first: the steps after this one see to it.
+    Members that failed after the repair began are fenced and drained first: later steps go back for that.
     """
     allocation = await work.neighbours.find_allocation(work.instance)
     if allocation is None:
-        raise NotFound(f"instance {work.instance} has no allocation any more")
+        raise NotFound(f"instance {work.instance} no longer has an allocation")
     plan = await recovery(work, allocation)
     raise_on_hold(plan)
     later = {node for node, _, _ in plan.begin}
@@ -91,7 +91,7 @@ async def replace_members(work: StepContext) -> None:
             full = why
             left.append(node)
     for node, successor in replaced:
-        work.record_event("NodeReplaced", f"{node} ({plan.reason}) gave its place to {successor}", warning=True)
+        work.record_event("NodeReplaced", f"{node} ({plan.reason}) was replaced by {successor}", warning=True)
     if full is None:
         return
     try:
@@ -99,14 +99,14 @@ async def replace_members(work: StepContext) -> None:
     except BelowFloor:
         if not replaced:
             raise
-        return  # who was replaced is bound and connected first; the steps after this one look again
+        return  # the replacements are bound and connected first; later steps decide again
     if not replaced and not degraded:
         raise full
 
 
 async def make_startable(work: StepContext) -> None:
-    """Of one that is switched off, replace what broke before anything is switched on. Refused where too few members
-    would work: its nodes would be switched on and off again."""
+    """Replace broken nodes of a stopped instance before anything is switched on. Raises BelowFloor if too few members
+    would work, since its nodes would only be switched on and off again."""
     plan = await recovery(work, await current_allocation(work))
     if not plan.nodes:
         return
@@ -130,7 +130,7 @@ def _replacement(before: list[MemberView], after: list[MemberView], node: str) -
 
 
 async def await_nodes(work: StepContext) -> None:
-    """Until every member is active, whether it can be reached or not; heals on the way what breaks on the way."""
+    """Wait until every member is active, reachable or not; repair what breaks meanwhile."""
     allocation = await whole_allocation(work)
     members = [member for member in allocation.members if member.role == "member"]
     ready = sum(member.ready for member in members)
@@ -139,20 +139,20 @@ async def await_nodes(work: StepContext) -> None:
 
 
 async def await_ready(work: StepContext) -> None:
-    """Until every member is active and every route programmed; heals on the way what breaks on the way.
+    """Wait until every member is active and every route programmed; repair what breaks meanwhile.
 
-    Of one that is switched off, what is broken is not waited for: it is replaced when the instance starts.
+    An instance that stops does not wait for broken nodes, which are replaced when it starts.
     """
     stops = name_of(work.operation).startswith(STOP)
     allocation = await (current_allocation(work) if stops else whole_allocation(work))
     slices = await work.neighbours.slices_of(work.instance)
     if not Observed(allocation, tuple(slices)).joined:
-        # One was withdrawn, or a member replaced, by somebody; while any is going, none can be admitted again.
+        # A slice was withdrawn or a member replaced by somebody else. None can be admitted while one is withdrawing.
         if not any(each.state == "Withdrawing" for each in slices):
             await admit_slices(work)
             await program_routes(work)
-        raise StepPending("its slices do not join its members, and are admitted again")
-    if any(each.state == "Admitted" for each in slices):  # admitted again, and its programming was never heard of
+        raise StepPending("its slices do not connect its members and are being admitted again")
+    if any(each.state == "Admitted" for each in slices):  # readmitted, but programming was never requested
         await program_routes(work)
     broken = {member.node for member, _ in broken_members(allocation.members)}  # none but of one that stops
     members = [member for member in allocation.members if member.role == "member" and member.node not in broken]
@@ -166,8 +166,8 @@ async def await_ready(work: StepContext) -> None:
 
 
 async def whole_allocation(work: StepContext) -> AllocationView:
-    """The allocation, of which nothing is broken; else that is replaced, and StepPending raised. Who fails while a
-    repair is under way joins it: the repair begins again with the step that fences, and asks for nothing twice."""
+    """The allocation, if nothing in it is broken; else replace that and raise StepPending. A member that fails during a
+    repair joins it: the repair resumes at the fencing step, and repeats no request."""
     allocation = await current_allocation(work)
     plan = await recovery(work, allocation)
     raise_on_hold(plan)
@@ -184,14 +184,14 @@ async def whole_allocation(work: StepContext) -> AllocationView:
 
 
 async def recovery(work: StepContext, allocation: AllocationView, out: Sequence[str] | None = None) -> Recovery:
-    """What to do about the members that broke. Who else is `out` matters, and is asked, only where somebody did."""
+    """Decide what to do about broken members. The nodes that are `out` are read only if there are any."""
     if out is None:
         out = await work.neighbours.out_of_service() if broken_members(allocation.members) else []
     return plan_recovery(allocation.members, out, work.recovery_policy(), work.rungs(), work.clock.now())
 
 
 def raise_on_hold(plan: Recovery) -> None:
-    """Raise StepPending while nothing may be done, or Conflict where nothing more may be at all."""
+    """Raise StepPending while nothing may be done now, or Conflict if every allowed rung is exhausted."""
     if plan.action == "hold":
         raise Conflict(plan.message) if plan.reason == EXHAUSTED else StepPending(plan.message)
 

@@ -1,4 +1,4 @@
-"""The steps that bring an instance in its degraded shape back to its size, as far as there is room for it."""
+"""The steps that bring an instance in degraded shape back to full size, as far as there is room."""
 
 from __future__ import annotations
 
@@ -18,13 +18,13 @@ from matrixresource.contract.allocations import AllocationView
 async def room_for(
     neighbours: ControlPlane, name: str, shape: InstanceRequest, present: AllocationView, wanted: int
 ) -> int:
-    """With how many members it would find room, more than it has and `wanted` at most, and nobody preempted for it;
-    as many as it has where there is none. Nothing is changed."""
+    """The largest number of members, up to `wanted`, for which there is room without preemption; the present number if
+    there is no room for more. Changes nothing."""
     for nodes in range(wanted, present.nodes, -1):
         request = compose(name, shape.model_copy(update={"nodes": nodes, "spares": present.spares}))
         try:
             planned = await neighbours.reserve(name, request, validate_only=True)
-        except (Conflict, InvalidField):  # of blocks, only some sizes are any
+        except (Conflict, InvalidField):  # with blocks, only some sizes are valid
             continue
         if not planned.preempts:
             return nodes
@@ -32,7 +32,7 @@ async def room_for(
 
 
 async def take_spares(neighbours: ControlPlane, name: str, shape: InstanceRequest) -> None:
-    """The spares that were left out while members were missing, if there are any."""
+    """Allocate the spares that were left out while members were missing, if nodes are free."""
     request = compose(name, shape)
     with contextlib.suppress(Conflict):
         if not (await neighbours.reserve(name, request, validate_only=True)).preempts:
@@ -40,18 +40,18 @@ async def take_spares(neighbours: ControlPlane, name: str, shape: InstanceReques
 
 
 async def take_members(work: StepContext) -> None:
-    """Commit nodes for members it goes without, as many as there was room for."""
+    """Commit nodes for missing members, as many as there was room for."""
     size = {name: int(work.parameters[name]) for name in ("nodes", "spares")}
     allocation = await work.neighbours.reserve(
         work.instance, compose(work.instance, work.shape.model_copy(update=size))
     )
     coming = {*steps.nodes_of(allocation, {"member"})} - {*work.parameters["members"].split()}
     of = f"{allocation.nodes} of {work.shape.nodes} members"
-    work.record_event("Restoring", f"there is room: {', '.join(sorted(coming))} make it {of}")
+    work.record_event("Restoring", f"adding {', '.join(sorted(coming))}, for {of}")
 
 
 async def give_members_back(work: StepContext) -> None:
-    """Go back to the members it had before, and to slices over those."""
+    """Undo: go back to the previous members, and to slices over those."""
     allocation = active_or_none(await work.neighbours.find_allocation(work.instance))
     if allocation is None:
         return

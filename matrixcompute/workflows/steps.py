@@ -1,5 +1,4 @@
-"""Steps that take, join and give back nodes and slices. Each ensures one thing, and may be asked for it any number of
-times."""
+"""Steps that allocate, connect and release nodes and slices. Each ensures one thing and is idempotent."""
 
 from __future__ import annotations
 
@@ -23,14 +22,14 @@ from matrixcompute.workflows.new_members import note_source
 from matrixresource.contract.allocations import AllocationView
 
 RESTORE_S = 120.0
-"""How long what was given up is waited for when a change is undone (s, emulated): nodes are cleaned in half of it."""
+"""How long to wait for released nodes when a change is undone (s, emulated); cleaning takes half of it."""
 
 
 async def reserve_nodes(work: StepContext) -> None:
-    """Commit the nodes; grows and shrinks what is already held. What is still being released is waited for."""
+    """Commit the nodes, or grow or shrink the present allocation. Waits for one that is still being released."""
     before = await work.neighbours.find_allocation(work.instance)
     if before is not None and active_or_none(before) is None:
-        raise StepPending("the nodes it had before are being cleaned")
+        raise StepPending("its previous nodes are being cleaned")
     request = compose(work.instance, as_far_as_there_is(work.shape, work.applied(), before))
     if before is not None and before.nodes > work.shape.nodes:
         request = shrunk(request, before, work.leaving())
@@ -42,7 +41,7 @@ async def reserve_nodes(work: StepContext) -> None:
     work.record_event("Scheduled", f"{size} {where}" + (f"; {grew}" if grew else ""))
     preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
     if preempted:
-        work.record_event("Preempting", f"{named(preempted, project_of(work.instance))} of lower priority made way")
+        work.record_event("Preempting", f"preempting {named(preempted, project_of(work.instance))} of lower priority")
 
 
 async def restore_shape(work: StepContext) -> None:
@@ -54,7 +53,7 @@ async def restore_shape(work: StepContext) -> None:
         await _have(work, as_far_as_there_is(applied, applied, present), present)
     except Conflict as refused:
         if work.clock.now() - work.undone_since(reserve_nodes.__name__) < RESTORE_S:
-            raise StepPending(f"what it had before is waited for: {refused.message}") from None
+            raise StepPending(f"waiting for the nodes and bandwidth it had before: {refused.message}") from None
         await _keep_what_there_is(work, applied, present, refused)
 
 
@@ -69,15 +68,15 @@ async def _have(work: StepContext, shape: InstanceRequest, present: AllocationVi
 async def _keep_what_there_is(
     work: StepContext, applied: InstanceRequest, present: AllocationView, refused: Conflict
 ) -> None:
-    """Others have taken what was given up already. It continues as it was with the members that it has, or else as it
-    was changed: that was active last from now on, and what it had before is asked for as any larger shape is."""
+    """Others have taken what the instance gave up. Continue with the previous shape and the present members, or else
+    with the changed shape. That becomes its last active shape, and the rest is requested as for any larger shape."""
     fewer = {"nodes": present.nodes, "min_nodes": applied.min_nodes and min(applied.min_nodes, present.nodes)}
     for shape in (applied.model_copy(update=fewer), work.shape):
         try:
             await _have(work, shape, present)
         except Conflict:
             continue
-        message = f"it keeps {counted(shape.nodes, 'member')}, and not what it had before: {refused.message}"
+        message = f"it could not be restored and keeps {counted(shape.nodes, 'member')}: {refused.message}"
         with work.store.transaction() as session:
             work.store.instance(session, work.instance).applied = shape.wire()
             work.store.record_event(session, work.instance, "NotRestored", message, work.clock.now(), "Warning")
@@ -86,13 +85,13 @@ async def _keep_what_there_is(
 
 
 async def release_nodes(work: StepContext) -> None:
-    """Give every node back; waits until the agents have cleaned them."""
+    """Release every node, and wait until the agents have cleaned them."""
     if not await work.neighbours.release(work.instance):
         raise StepPending("nodes are being cleaned")
 
 
 async def admit_slices(work: StepContext) -> None:
-    """A slice on each plane for the current members, each within what every link has."""
+    """Admit a slice on each plane for the current members, within the capacity of every link."""
     await admit(work, work.shape, {"member"})
 
 
@@ -103,13 +102,13 @@ async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> N
     except InsufficientBandwidth:
         if going := await _still_going(work, allocation):
             raise StepPending(
-                f"{named(going, project_of(work.instance))} made way and has yet to give up its floors", on=going
+                f"{named(going, project_of(work.instance))} was preempted and has not released its floors yet", on=going
             ) from None
         raise
 
 
 async def _admitted(work: StepContext, wanted: Sequence[SliceSpec]) -> None:
-    """Exactly these slices, as promised; one in a supernode that has no member any more is withdrawn first."""
+    """Admit exactly these slices; first withdraw those in supernodes without members."""
     names = {spec.name for spec in wanted}
     for name in await work.neighbours.owned_slices(work.instance):
         if name not in names:
@@ -126,7 +125,7 @@ def nodes_of(allocation: AllocationView, roles: Collection[str]) -> list[str]:
 
 
 async def _still_going(work: StepContext, allocation: AllocationView) -> list[str]:
-    """Whom it preempted, as far as their slices are still there though their nodes are gone."""
+    """The preempted instances whose nodes are gone but whose slices still exist."""
     return [
         name
         for name in allocation.preempts
@@ -135,14 +134,14 @@ async def _still_going(work: StepContext, allocation: AllocationView) -> list[st
 
 
 async def withdraw_slices(work: StepContext) -> None:
-    """Take every slice back; waits until agents have cleared the routes."""
+    """Withdraw every slice, and wait until agents have cleared the routes."""
     gone = [await work.neighbours.withdraw(name) for name in await work.neighbours.owned_slices(work.instance)]
     if not all(gone):
         raise StepPending("routes are being cleared")
 
 
 async def bind_nodes(work: StepContext) -> None:
-    """Have the agents deploy members and prepare spares, or switch them off where the shape says so."""
+    """Have the agents deploy members and prepare spares, or switch them off if the shape says so."""
     try:
         await work.neighbours.bind(work.instance, work.shape.power)
     except (NotFound, Conflict):
@@ -157,7 +156,7 @@ async def switch_off(work: StepContext) -> None:
 
 
 async def await_off(work: StepContext) -> None:
-    """Until every member is off; one that is lost or faulty is not waited for: it is replaced when the rest is on."""
+    """Wait until every member is off, except lost or faulty ones, which are replaced once the others are on."""
     allocation = await current_allocation(work)
     broken = {member.node for member, _ in broken_members(allocation.members)}
     waiting = [m.node for m in allocation.members if m.role == "member" and not m.ready and m.node not in broken]
@@ -172,7 +171,7 @@ async def program_routes(work: StepContext) -> None:
 
 
 async def current_allocation(work: StepContext) -> AllocationView:
-    """The allocation. Raises Preempted or InsufficientCapacity when it was revoked meanwhile."""
+    """The allocation. Raises Preempted or InsufficientCapacity if it was revoked meanwhile."""
     allocation = await work.neighbours.find_allocation(work.instance)
     lost = diagnose_loss(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
     if lost is not None:

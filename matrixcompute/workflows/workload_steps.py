@@ -1,9 +1,8 @@
-"""The steps that ask the workload: to drain members before they are moved or repaired, and whether it serves again.
+"""Steps that involve the workload: drain members before they are moved or repaired, and wait until it serves again.
 
-What is asked of CloudMatrix-Infer is the drain that scaling in uses (decision 163), by the name of the operation: asked
-twice it continues, and one whose operation has ended is withdrawn (`reconcilers/orphan_collector.py`). No workload
-keeps an instance from being moved or repaired: a deployment that does not answer, or does not drain in time, is not
-waited for any longer.
+They use the same drain of CloudMatrix-Infer as scaling in (decision 163), owned by the operation: repeated requests
+continue it, and the drain of an operation that has ended is withdrawn (`reconcilers/orphan_collector.py`). A workload
+cannot prevent a move or repair: if a deployment does not answer or drain in time, the operation goes ahead.
 """
 
 from __future__ import annotations
@@ -29,20 +28,20 @@ from matrixcompute.workflows.moving_steps import still_wanted
 from matrixresource.contract.allocations import AllocationView
 
 AGAIN_S = 3.0
-"""How often a workload is looked at (s, emulated)."""
+"""The interval at which a workload is checked (s, emulated)."""
 ANSWERS = 3
-"""How often CloudMatrix-Infer may fail to answer a step; then what it served is taken to be gone with it."""
+"""How often CloudMatrix-Infer may fail to answer a step before its workload is taken to be gone with it."""
 SERVE_S = 300.0
 """How long a workload may take to use nodes it got (s, emulated). ASSUMPTION: several times what executors, graphs and
 weights take by the calibration. Then the operation continues without it."""
 RETURNING = ("Loading", "Unavailable")
 """States from which a deployment serves again once its instance is whole."""
 GRACE_S = 30.0
-"""How much longer than a drain's deadline it is waited for: CloudMatrix-Infer ends it at that, and has to say so."""
+"""How long to wait past a drain's deadline: CloudMatrix-Infer ends the drain at the deadline, and has to report it."""
 
 
 async def await_loaded(work: StepContext) -> None:
-    """Until what is served on the instance uses the successors too: the replacement is ready before the drain."""
+    """Wait until the workload uses the successors too, so that they are ready before the members drain."""
     if work.inference is None:
         return
     await still_wanted(work)
@@ -60,8 +59,8 @@ async def await_loaded(work: StepContext) -> None:
 
 
 async def leave_successors(work: StepContext) -> None:
-    """A move is given up: what began to use the successors drains them, before they leave. Nobody waits for that where
-    something has broken, or where the workload does not answer."""
+    """Undo a move: drain the successors that the workload has begun to use, before they leave. Not waited for if
+    something has broken, or if the workload does not answer."""
     allocation = active_or_none(await work.neighbours.find_allocation(work.instance))
     drain_s = work.recovery_policy().drain_s
     if work.inference is None or allocation is None or drain_s <= 0:
@@ -80,14 +79,14 @@ async def leave_successors(work: StepContext) -> None:
     running = {name: drain for name, drain in running.items() if drain.get("state") == "Draining"}
     until = max((from_timestamp(drain["deadlineAt"]) for drain in running.values()), default=0.0)
     if running and work.clock.now() < until + GRACE_S:
-        raise StepPending(f"{_requests(running)} run on {', '.join(coming)}", again_s=AGAIN_S)
+        raise StepPending(f"{_requests(running)} still on {', '.join(coming)}", again_s=AGAIN_S)
 
 
 async def tell_workload(work: StepContext) -> None:
-    """Ask what is served there to drain the members that are about to be moved or repaired, by a deadline.
+    """Ask the workload to drain the members that are about to be moved or repaired, by a deadline.
 
-    Those that cannot finish anything are not asked for, nor is one that is to be replaced and for which there is no
-    node: it serves meanwhile.
+    Members that cannot finish their work are left out, and so is a member that cannot be replaced because there is no
+    node: it keeps serving meanwhile.
     """
     notice, plan = await _notice(work)
     before = set() if plan is None else work.informed()
@@ -116,7 +115,7 @@ async def _tell(
 
 
 async def _replaceable(work: StepContext, node: str) -> bool:
-    """Whether there is another node for a member; nothing is changed."""
+    """Whether there is another node for a member. Changes nothing."""
     try:
         await work.neighbours.replace(work.instance, node, "NodeUnhealthy", validate_only=True)
     except InsufficientCapacity as full:
@@ -128,7 +127,7 @@ async def _replaceable(work: StepContext, node: str) -> bool:
 async def _ask_to_drain(
     work: StepContext, inference: Inference, name: str, view: dict[str, Any], notice: DrainNotice, keep_serving: bool
 ) -> None:
-    """Beside those that it drains for this operation already."""
+    """Ask a deployment to drain the notice's nodes, in addition to those it already drains for this operation."""
     asked = {"deadlineS": notice.deadline_s, "by": work.operation, "keepServing": keep_serving}
     nodes = ", ".join(notice.nodes)
     draining = [node for each in _own_drains(work, {name: view}).values() for node in each["nodes"]]
@@ -146,8 +145,8 @@ async def _ask_to_drain(
 async def _drain(
     inference: Inference, name: str, view: Mapping[str, Any], nodes: list[str], asked: Mapping[str, Any]
 ) -> dict[str, Any]:
-    """One for a scaling policy or a CloudMatrixInstance is ended first: they do not shrink what is moved or repaired,
-    and ask again after."""
+    """Drain nodes of a deployment. A drain of a scaling policy or a CloudMatrixInstance is ended first; those do not
+    shrink an instance that is being moved or repaired, and ask again afterwards."""
     by = (view.get("drain") or {}).get("by") or ""
     if is_policy(by) or is_resource(by):
         await inference.undrain(name)
@@ -155,8 +154,8 @@ async def _drain(
 
 
 async def withdraw_drains(work: StepContext) -> None:
-    """Nothing is taken: have the workload use these nodes again. Where it does not answer, the orphan collector does
-    that later."""
+    """Undo: no node is taken, so have the workload use these nodes again. If it does not answer, the orphan collector
+    does that later."""
     if work.inference is not None:
         with contextlib.suppress(Unavailable):
             for name, drain in (await work.inference.drains()).items():
@@ -165,13 +164,13 @@ async def withdraw_drains(work: StepContext) -> None:
 
 
 async def drain_members(work: StepContext) -> None:
-    """Until nothing runs any more on what was asked to drain, or its deadline has passed. A member that is lost
-    meanwhile is not waited for; a successor that is ends the move before anybody has left."""
+    """Wait until nothing runs on the draining members, or the deadline has passed. A member lost meanwhile is not
+    waited for; the loss of a successor ends the move before any member has left."""
     if work.inference is None:
         return
     await still_wanted(work)
     notice, plan = await _notice(work)
-    if plan is not None:  # who failed since then is told first
+    if plan is not None:  # members that failed since have to be notified first
         notice = replace(notice, nodes=tuple(node for node in notice.nodes if node in work.informed()))
     if not notice.nodes:
         return
@@ -185,16 +184,16 @@ async def drain_members(work: StepContext) -> None:
     nodes = ", ".join(notice.nodes)
     if running and not late:
         until = max(each["deadlineAt"] for each in running.values())
-        raise StepPending(f"{_requests(running)} run on {nodes}, until {until} at most", again_s=AGAIN_S)
+        raise StepPending(f"{_requests(running)} still on {nodes}, until {until} at most", again_s=AGAIN_S)
     if running:
         work.record_event("DrainDeadline", f"{_listed(work, running)} did not drain {nodes} in time", warning=True)
     elif drains:
-        work.record_event("Drained", f"nothing runs any more on {nodes}")
+        work.record_event("Drained", f"no requests are left on {nodes}")
 
 
 async def await_serving(work: StepContext) -> None:
-    """Until what is served on the instance follows its fabric and uses every member: those that were drained and stay
-    are handed back first. What never served is not waited for."""
+    """Wait until the workload follows the instance's fabric and uses every member; drained members that stay are
+    returned to it first. A deployment that never served is not waited for."""
     if work.inference is None or work.shape.power == "Off":
         return
     allocation = await repairing_steps.whole_allocation(work)
@@ -202,7 +201,7 @@ async def await_serving(work: StepContext) -> None:
         deployments = await work.inference.deployments_on(work.instance)
         waiting = await _following(work, work.inference, allocation, deployments) if deployments else ""
     except Unavailable:
-        return  # a process that is away serves nothing
+        return  # CloudMatrix-Infer is down, so nothing serves
     if waiting:
         _await_workload(work, "await_serving", f"{waiting} every member")
 
@@ -210,8 +209,8 @@ async def await_serving(work: StepContext) -> None:
 async def _following(
     work: StepContext, inference: Inference, allocation: AllocationView, deployments: Mapping[str, dict[str, Any]]
 ) -> str:
-    """What is waited for. Members that were drained for this operation and stay are to be used again, once it is known
-    to the deployment which nodes have left."""
+    """What is still waited for, in words. Drained members that stay are returned to the workload once the deployment
+    knows which nodes have left."""
     generation = await work.neighbours.fabric_generation(work.instance)
     if behind := [name for name, view in deployments.items() if view["fabricGeneration"] != generation]:
         return f"{_listed(work, behind)} has yet to see"
@@ -229,7 +228,7 @@ async def _undrain(inference: Inference, name: str) -> None:
 
 
 async def _notice(work: StepContext) -> tuple[DrainNotice, Recovery | None]:
-    """Whom this operation drains; of a repair with its plan."""
+    """The members that this operation drains; for a repair, with its plan."""
     allocation = await steps.current_allocation(work)
     if work.rungs() is None:
         return notice_of_move(allocation.members, work.recovery_policy().drain_s), None
@@ -239,7 +238,7 @@ async def _notice(work: StepContext) -> tuple[DrainNotice, Recovery | None]:
 
 
 def _own_drains(work: StepContext, deployments: Mapping[str, dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    """By deployment, the drains that this operation asked for."""
+    """The drains that this operation owns, by deployment."""
     drains = {name: view.get("drain") or {} for name, view in deployments.items()}
     return {name: drain for name, drain in drains.items() if drain.get("by") == work.operation}
 
@@ -247,8 +246,8 @@ def _own_drains(work: StepContext, deployments: Mapping[str, dict[str, Any]]) ->
 def _not_ready(
     deployments: Mapping[str, dict[str, Any]], nodes: set[str], about_to: Collection[str] = ("Loading",)
 ) -> str:
-    """Which deployments that serve, or are in a state from which they are `about_to`, do not use some of these nodes
-    yet; "" where none."""
+    """Which deployments do not use all of these `nodes` yet, in words, among those that serve or are in a state
+    `about_to` serve; "" if none."""
     starting = [name_of(name) for name, view in deployments.items() if view["state"] in about_to]
     serving = {name_of(name): view for name, view in deployments.items() if view["state"] in ("Serving", "Degraded")}
     without = [name for name, view in serving.items() if not nodes <= {*view["readyNodes"]}]
@@ -256,17 +255,17 @@ def _not_ready(
 
 
 def _check_answers(work: StepContext, step: str, away: Unavailable) -> None:
-    """Fail for as long as it is worth trying again; then nobody is asked, and the operation continues."""
+    """Raise `away` while a retry is worth while; after that, continue the operation without the workload."""
     if work.failures(step) < ANSWERS:
         raise away
     work.record_event("NotDrained", f"CloudMatrix-Infer does not answer: {away.message}", warning=True)
 
 
 def _await_workload(work: StepContext, step: str, waiting: str) -> None:
-    """Raise StepPending until the workload has had its time; then it is not waited for any longer."""
+    """Raise StepPending until the workload has had its time; after that, continue without it."""
     if work.clock.now() - work.since(step) < SERVE_S:
         raise StepPending(waiting, again_s=AGAIN_S)
-    work.record_event("NotServingYet", f"{waiting}: not waited for any longer", warning=True)
+    work.record_event("NotServingYet", f"{waiting}; continuing without it", warning=True)
 
 
 def _requests(drains: Mapping[str, dict[str, Any]]) -> str:

@@ -215,7 +215,7 @@ async def test_no_answer_is_asked_for_again_a_few_times(step):
 @pytest.mark.parametrize(
     ("sentence", "view", "took_s", "pending", "events"),
     [
-        ("something runs there", {"drain": drain()}, 0.0, "3 requests run on", []),
+        ("something runs there", {"drain": drain()}, 0.0, "3 requests still on", []),
         ("nothing does any more", {"drain": drain("Drained")}, 0.0, None, ["Drained"]),
         ("somebody has withdrawn it", {"drain": None}, 0.0, None, []),
         ("it is another's", {"drain": drain(by="move-instance-one-2")}, 0.0, None, []),
@@ -237,7 +237,7 @@ async def test_a_move_that_is_not_wanted_or_has_lost_its_successor_is_rolled_bac
     with pytest.raises(StaleGeneration):
         await step(Work(inference=Inference(drain=drain()), generation=2))
     lost = [member(A), member(C, role="successor", agent="Lost", ready=False)]
-    with pytest.raises(Conflict, match="has to be repaired before it moves"):
+    with pytest.raises(Conflict, match="have to be repaired before the move"):
         await step(Work(inference=Inference(drain=drain()), neighbours=Neighbours(lost)))
 
 
@@ -322,7 +322,7 @@ async def test_a_move_that_is_given_up_drains_the_successors_it_used(sentence, v
     work = Work(inference=Inference(**view), neighbours=Neighbours([member(A), member(B, rank=1), coming]))
     work.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(work.clock.now() + 600)}
     if waits:
-        with pytest.raises(StepPending, match=f"3 requests run on {C}"):
+        with pytest.raises(StepPending, match=f"3 requests still on {C}"):
             await leave_successors(work)
         work.clock.at += 600 + GRACE_S
     await leave_successors(work)

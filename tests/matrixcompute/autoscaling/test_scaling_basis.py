@@ -16,7 +16,7 @@ WORK = {
     "prefillBacklogNodeSeconds": 1.0, "prefillInstanceNodes": 1, "promptS": 2.0, "decodeNodes": 1.5, "cachingNodes": 3,
 }  # fmt: skip
 LAID_OUT = {"roles": {"n0": "prefill", "n1": "decode", "n2": "decode"}}
-NOT_READY = Undecidable(Reason.TARGET_NOT_READY, "instance one is Pending; it is sized when it is Active")
+NOT_READY = Undecidable(Reason.TARGET_NOT_READY, "instance one is Pending; it is sized once it is Active")
 
 
 def situation(pools: bool = False, **found: Any) -> Situation:
@@ -39,17 +39,17 @@ def situation(pools: bool = False, **found: Any) -> Situation:
         (
             "pools of none",
             situation(pools=True, served={}, statistics={}),
-            Undecidable(Reason.METRIC_UNAVAILABLE, "pools are sized of one deployment, and 0 are served on one"),
+            Undecidable(Reason.METRIC_UNAVAILABLE, "pools need exactly one deployment on one, which has 0"),
         ),
         (
             "pools of two",
             situation(pools=True, served={"a": LAID_OUT, "b": LAID_OUT}),
-            Undecidable(Reason.REFUSED, "pools are sized of one deployment, and 2 are served on one"),
+            Undecidable(Reason.REFUSED, "pools need exactly one deployment on one, which has 2"),
         ),
         (
             "pools that are not laid out",
             situation(pools=True, served={"chat": {"roles": {}}}),
-            Undecidable(Reason.METRIC_UNAVAILABLE, "deployment chat has no pools yet: it is not laid out"),
+            Undecidable(Reason.METRIC_UNAVAILABLE, "deployment chat has no pools yet, because it has no layout"),
         ),
     ],
     ids=lambda value: value if isinstance(value, str) else "",

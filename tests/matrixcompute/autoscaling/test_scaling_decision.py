@@ -96,8 +96,8 @@ def test_what_comes_back_from_zero_is_in_whole_blocks_within_the_bounds(policy, 
     [
         (BOTH, Observation(4, 4, metrics={"queued": 0.0}), "kvUsage has no value"),
         (BOTH, Observation(4, 4), "queued, kvUsage have no value"),
-        (a_policy(), Observation(4, 4), "nothing that is served there says how much work comes in"),
-        (a_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little to go by"),
+        (a_policy(), Observation(4, 4), "no deployment on the target reports its incoming work"),
+        (a_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little data"),
     ],
 )
 def test_whoever_does_not_shrink_says_which_signal_is_silent(policy, seen, silent):
@@ -114,9 +114,9 @@ def instance(state="Active", **shape):
     ("there", "parked", "reason", "message"),
     [
         (None, False, Reason.TARGET_NOT_FOUND, "there is no instance one"),
-        (instance("Stopped", power="Off"), False, Reason.TARGET_NOT_READY, "instance one is to be switched off; it is sized when it is Active again"),
-        (instance("Suspended", suspend=True), False, Reason.TARGET_NOT_READY, "instance one is to be suspended; it is sized when it is Active again"),
-        (instance("Pending"), False, Reason.TARGET_NOT_READY, "instance one is Pending; it is sized when it is Active"),
+        (instance("Stopped", power="Off"), False, Reason.TARGET_NOT_READY, "instance one is switched off by its spec; it is sized once it is Active again"),
+        (instance("Suspended", suspend=True), False, Reason.TARGET_NOT_READY, "instance one is suspended by its spec; it is sized once it is Active again"),
+        (instance("Pending"), False, Reason.TARGET_NOT_READY, "instance one is Pending; it is sized once it is Active"),
     ],
 )  # fmt: skip
 def test_a_policy_says_what_its_target_is_not(there, parked, reason, message):

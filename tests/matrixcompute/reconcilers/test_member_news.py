@@ -73,9 +73,9 @@ NONE_LEFT = False, "NotServing", "0 of 2 members are active", 0
 HEARD: list[tuple[str, WatchEvent | None, bool, tuple[bool, str, str, int]]] = [
     ("nothing new", event(6), False, READY),
     ("a break of the watch", None, False, READY),
-    ("a member is lost", event(6, members=LOST), True, (False, "NotServing", f"1 of 2 members are active (not heard: {NODES[0]})", 1)),
+    ("a member is lost", event(6, members=LOST), True, (False, "NotServing", f"1 of 2 members are active (agent silent: {NODES[0]})", 1)),
     ("a member is not heard", event(6, members=[member(NODES[0], agent="Stale", ready=False), WELL[1]]), False,
-     (False, "NotServing", f"1 of 2 members are active (not heard: {NODES[0]})", 1)),
+     (False, "NotServing", f"1 of 2 members are active (agent silent: {NODES[0]})", 1)),
     ("it was preempted", event(6, state="Releasing"), True, NONE_LEFT),
     ("its nodes are gone", event(6, "DELETED"), True, NONE_LEFT),
     ("it goes on with one", event(6, nodes=1, members=WELL[1:]), False, (True, "Ready", "serves with 1 of 2 nodes", 1)),

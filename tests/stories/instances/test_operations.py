@@ -121,7 +121,7 @@ async def test_a_cancelled_shrink_has_its_nodes_back_unless_others_took_them(tmp
             )
             events = (await stack.get("compute", "/v1/events?filter=instance%3Done&pageSize=500")).json()["items"]
             assert [each["message"].split(":")[0] for each in events if each["reason"] == "NotRestored"] == [
-                "it keeps 3 members, and not what it had before"
+                "it could not be restored and keeps 3 members"
             ]
             await stack.check()
             await stack.apply("other", 40)
