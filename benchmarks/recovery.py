@@ -216,7 +216,7 @@ def started(operation: dict[str, Any]) -> str:
 
 
 def settled(stack: Processes) -> bool:
-    """Every node works, and the instance has its spares."""
+    """Whether every node works and the instance has its spares."""
     nodes = stack.of["resource"].items("nodes")
     for node in nodes:
         if node["state"] == "Quarantined" and node["agent"] == "Connected":

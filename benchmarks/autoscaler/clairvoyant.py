@@ -30,7 +30,7 @@ PRICES_S = (0.02, 20.0)
 
 
 def static_peak(trace: Trace, step: int = 1) -> tuple[int, int]:
-    """The smallest pools of constant size that meet the objective. Prefill comes first: it does not depend on decode."""
+    """The smallest pools of constant size that meet the objective. Prefill is first, as it does not need decode."""
     most = -(-64 // step)
     prefill = step * _least(most, lambda n: _missed(constant(trace, n * step, 64), 0))
     return prefill, step * _least(most, lambda n: _missed(constant(trace, prefill, n * step), 1))
