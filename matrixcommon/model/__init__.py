@@ -1,4 +1,4 @@
-"""Words that every service shares: names of hardware, planes, quantities, errors, states, clocks, API models.
+"""Concepts that every service shares: names of hardware, planes, quantities, errors, states, clocks, API models.
 
-It does no input or output.
+It performs no I/O.
 """
