@@ -1,4 +1,4 @@
-"""Transactions, the change log, groups of commits and cached tables over SQLAlchemy.
+"""Transactions, the change log, group commit and cached tables over SQLAlchemy.
 
-It defines no table of a service.
+It defines no service's tables.
 """
