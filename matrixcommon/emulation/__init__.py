@@ -1,4 +1,4 @@
 """Timed behaviour as data: stages with delays; and the clock of a running stack, whose speed may change.
 
-Stages keep no time: clocks are handed in.
+Stages do not keep time; clocks are passed in.
 """

@@ -1,4 +1,4 @@
 """Packages compiled to machine code: found, loaded, built.
 
-It names no package; each says for itself what is compiled.
+It names no package; each declares for itself what is compiled.
 """

@@ -1,1 +1,1 @@
-"""What a process shows of itself: metrics as they are declared, and the trace that what it does belongs to."""
+"""Telemetry of a process: declarations of its metrics, and the trace contexts that its work belongs to."""

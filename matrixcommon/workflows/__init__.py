@@ -1,4 +1,4 @@
-"""The workflow engine: steps done and undone across restarts, for whichever service.
+"""The workflow engine: durable workflows whose steps are done and undone across restarts, for any service.
 
-It knows no workflow and no resource by name.
+It knows no particular workflow or resource.
 """

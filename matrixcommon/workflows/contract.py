@@ -1,4 +1,4 @@
-"""What is asked and shown of operations: workflows, as users see them."""
+"""The wire shapes of operations: workflows as users see them."""
 
 from __future__ import annotations
 
@@ -11,35 +11,35 @@ from matrixcommon.model.resource_model import ApiModel, OperationView, ResourceV
 
 
 class StepView(ApiModel):
-    """One step of an operation: how far it is, how often it failed, and what it said last."""
+    """One step of an operation: its state, how often it failed, and its last message."""
 
     name: str
     state: Literal["Waiting", "Running", "Done", "Undoing", "Undone", "Failed", "Cancelled"]
     attempts: int = Field(0, description="how often it failed")
     started_at: str | None = None
-    finished_at: str | None = Field(None, description="when it was done, or undone")
-    message: str = Field("", description="what it waits for, or why it failed last")
+    finished_at: str | None = Field(None, description="when it was done or undone")
+    message: str = Field("", description="what it waits for, or why its last attempt failed")
 
 
 class OperationRecord(ResourceView, OperationView):
-    """An operation as it is listed: everything a resource has, and where the work is."""
+    """An operation: the fields of every resource, and the progress of its steps."""
 
     message: str = ""
     steps: list[StepView] = Field(default_factory=empty_list)
 
 
 class AbandonRequest(ApiModel):
-    """Why an operation is given up: kept with it, and in the events of what it was over."""
+    """Why an operation is abandoned; kept with it and in the events of its target."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"reason": "its node is being scrapped"},)
 
-    reason: str = Field(min_length=1, max_length=200, description="why, for whoever looks at it later")
+    reason: str = Field(min_length=1, max_length=200, description="why, for those who look at it later")
 
 
 class WorkflowDrainRequest(ApiModel):
-    """The service's workflows come to rest, before an upgrade say: none begins while there is a drain. Those under way
-    run to their end; what still runs after `graceSeconds` (emulated) stops at its next safe point, between two
-    attempts, and continues from there once no drain is left."""
+    """Bring the service's workflows to rest, before an upgrade for example. No workflow starts while there is a drain.
+    Those in progress continue; any still running after `graceSeconds` (emulated) stops at its next safe point, between
+    two attempts, and continues from there when no drain is left."""
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"reason": "release 8", "graceSeconds": 600},)
 
@@ -48,10 +48,10 @@ class WorkflowDrainRequest(ApiModel):
 
 
 class WorkflowDrainView(ResourceView):
-    """How far a drain is: Draining while any workflow runs, then Drained. Each count is of workflows."""
+    """The progress of a drain: Draining while any workflow runs, then Drained. The counts are of workflows."""
 
     reason: str = ""
     grace_s: float = Field(alias="graceSeconds")
-    running: int = Field(description="under way; Drained when there is none")
+    running: int = Field(description="in progress; the drain is Drained when there are none")
     resting: int = Field(description="stopped at a safe point; they continue when the drain is deleted")
-    waiting: int = Field(description="asked for meanwhile; they begin when the drain is deleted")
+    waiting: int = Field(description="requested meanwhile; they start when the drain is deleted")

@@ -1,11 +1,11 @@
-"""WorkflowRunner: carries workflows to their end, across a crash at any point.
+"""WorkflowRunner: runs workflows to completion, across a crash at any point.
 
-A step that raises StepPending is asked again at the next nudge, one that raises StepAgain has the workflow continue
-from an earlier step. The names of a workflow's steps and how many of them are done are durable; after a crash the
-runner takes up every open workflow at the step it had reached, by name, so a release with other steps resumes what an
-earlier one began. What this release does not know is stuck: left as it is until one does. A step that is refused for
-good rolls the workflow back: what was done is undone, last first, and the refusal is kept as the operation's error. A
-cancelled workflow is rolled back likewise.
+A step that raises StepPending is called again at the next nudge; StepAgain makes the workflow continue from an earlier
+step. The names of a workflow's steps and how many of them are done are durable; after a crash the runner resumes every
+open workflow at the step it had reached, by name, so a release with different steps resumes what an earlier one
+started. A workflow or step that this release does not know is stuck: left as it is for a release that does. A step that
+is refused for good rolls the workflow back: completed steps are undone, last first, and the refusal becomes the
+operation's error. A cancelled workflow is rolled back likewise.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ NEXT_RELEASE, TRY_AGAIN = "it resumes in a release that does", "`:resume` has it
 
 WAIT_FLOOR_WALL_S = 0.5
 ATTEMPT_FLOOR_WALL_S = 60.0
-"""An attempt is given as long on the wall at least: a slow machine is no neighbour that hangs."""
+"""The least wall time for an attempt, so that a slow machine is not taken for a hanging service."""
 
 
 @dataclass
 class _Run:
-    """One workflow's task, and what wakes it: news of its own target, or of one that its step waits for."""
+    """One workflow's task, and what wakes it: a change of its own target, or of one that its step waits for."""
 
     target: str
     task: asyncio.Task[None] = field(init=False)
@@ -54,18 +54,18 @@ class _Run:
     undoing: bool = False
     """Whether a step is being undone right now."""
     waiting: bool = False
-    """Whether it waits for news, or for the time of its next attempt: a safe point."""
+    """Whether it waits for a nudge or for the time of its next attempt, which is a safe point."""
     state: str = ""
-    """The workflow's, as its task knows it."""
+    """The workflow's state as its task knows it."""
     parent: str = ""
-    """The trace context in which it was asked for (W3C), where that was traced."""
+    """The trace context of the request that started it (W3C); "" if that was not traced."""
 
     def awake(self) -> None:
         self.waiting = False
         self.wake.set()
 
     def stop(self) -> None:
-        """The workflow was overtaken. An undo under way comes to its end: half undone, nobody would undo the rest."""
+        """Stop an overtaken workflow. An undo in progress is completed, since nobody would finish it later."""
         if self.undoing:
             self.awake()
         else:
@@ -91,20 +91,20 @@ class WorkflowRunner(Generic[C, R]):
         self._log = WorkflowLog(host, clock)
         self._runs: dict[str, _Run] = {}
         self._stuck: set[str] = set()
-        """What this release cannot resume, so that it is said once in each life of the process."""
+        """Workflows that this release cannot resume or has given up, so that each is reported once per process."""
         self._rest_at = math.inf
-        """From when on workflows stop at their next safe point, since they are drained (s, emulated)."""
+        """When drained workflows begin to stop at their next safe point (s, emulated)."""
         self.wake: Callable[[], None] = lambda: None
-        """Has `resume` called soon: a workflow has ended, or come to rest, while workflows are drained."""
+        """Schedules a call of `resume`; used when a workflow ends or comes to rest during a drain."""
 
     def open(self, session: Session, verb: str, target: ResourceRow, about: dict[str, str] | None = None) -> R:
-        """Write a workflow down in the caller's transaction; `resume` starts it, where the engine is drained once it no
-        longer is. Ends the ones before."""
+        """Record a new workflow in the caller's transaction, and end earlier ones of the same target. `resume` starts
+        it, during a drain only once that has ended."""
         now = self._clock.now()
         self.overtake(session, target, verb)
         attempt = int(now * 1000)
         while session.get(self._host.row, name := _named(verb, target, attempt)) is not None:
-            attempt += 1  # two of a kind in one millisecond
+            attempt += 1  # two with the same verb and target in one millisecond
         row: R = shape_of(self._host.row).made(
             name=name,
             project=target.project,
@@ -125,16 +125,17 @@ class WorkflowRunner(Generic[C, R]):
         return row
 
     def under_way(self, session: Session, target: ResourceRow) -> list[R]:
-        """The workflows over a target that have not ended."""
+        """The workflows of a target that have not ended."""
         return self._host.under_way(session, target)
 
     def overtake(self, session: Session, target: ResourceRow, by: str) -> None:
-        """End what is under way over a target, in the caller's transaction: it is to be something else by now."""
+        """End a target's workflows in progress, in the caller's transaction: something else is wanted of it now."""
         for earlier in self.under_way(session, target):
             overtake(earlier, by, self._clock.now())
 
     def resume(self) -> int:
-        """Start a task for every open workflow that has none: new ones, and those a crash left; how many run."""
+        """Start a task for every open workflow that has none: new ones, and those left by a crash. Return how many
+        run."""
         rows = self._store.records.found(self._host.row, self._open)
         drains = self._store.records.found(self._host.drains, self._drains)
         found = {row.name: row.target for row in rows}
@@ -151,7 +152,7 @@ class WorkflowRunner(Generic[C, R]):
             elif name not in found:
                 run.stop()
             elif run.state not in ("", states[name]) or (self._resting and run.waiting):
-                run.awake()  # cancelled where another replica was asked, or to come to rest
+                run.awake()  # cancelled through another replica, or due to rest
         idle = startable - self._runs.keys() - self._stuck
         for name in (each for each in found if each in idle):
             before = [each.task for at, each in self._runs.items() if each.target == found[name] and at not in found]
@@ -163,7 +164,7 @@ class WorkflowRunner(Generic[C, R]):
 
     @property
     def _resting(self) -> bool:
-        """Whether a drain's grace is over: nothing goes beyond the safe point it has reached."""
+        """Whether the grace period of a drain is over: no workflow continues beyond its next safe point."""
         return self._clock.now() >= self._rest_at
 
     def _open(self, session: Session) -> list[R]:
@@ -179,22 +180,22 @@ class WorkflowRunner(Generic[C, R]):
                 row.running, row.resting, row.waiting = running, resting, waiting
 
     async def reconcile(self) -> str:
-        """`resume`, for a watcher."""
+        """Call `resume` and describe the result, for use as a reconciler."""
         return f"{self.resume()} workflows under way"
 
     @property
     def busy(self) -> bool:
-        """Whether any workflow is on its way, and does not wait for something."""
+        """Whether any workflow is running and not waiting for something."""
         return any(not (run.task.done() or run.waiting) for run in self._runs.values())
 
     def nudge(self, target: str | None = None) -> None:
-        """Something of this target, or of whatever target, changed: a step that waits for it looks again."""
+        """Tell that this target, or any target if None, has changed: steps that wait for it are called again."""
         for run in self._runs.values():
             if target is None or target == run.target or target in run.on:
                 run.awake()
 
     async def run(self) -> None:
-        """For ever; at the end of it no workflow is carried any further."""
+        """Run until cancelled, then stop all workflows' tasks."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -209,7 +210,7 @@ class WorkflowRunner(Generic[C, R]):
         self._stuck.clear()
 
     async def _carry(self, name: str, run: _Run, before: Collection[asyncio.Task[None]]) -> None:
-        """Carry a workflow to its end, once the tasks of those it has overtaken have ended."""
+        """Run a workflow to its end, once the tasks of those it has overtaken have ended."""
         if before:
             await asyncio.wait(before)
         RESOURCE.set(f"operations/{name}")
@@ -242,7 +243,7 @@ class WorkflowRunner(Generic[C, R]):
             await self._run(name, workflow, work, run)
         except StaleLeader as refused:
             log.warning("another replica carries it on", extra={"workflow": name, "why": refused.message})
-        self.nudge(run.target)  # who waits for its end
+        self.nudge(run.target)  # for workflows that wait for its end
         if self._rest_at < math.inf:
             self.wake()
 
@@ -291,7 +292,7 @@ class WorkflowRunner(Generic[C, R]):
                 await self._pause(run, self._retry.delay_s(failed))
 
     async def _attempt(self, step: Step[C], function: StepFunction[C], work: C) -> None:
-        """One call of a step, for as long as an attempt may take. Raises Unavailable when it takes longer."""
+        """Call a step once. Raises Unavailable if it takes longer than an attempt may."""
         most_s = self._clock.at_least_wall(step.attempt_s, ATTEMPT_FLOOR_WALL_S)
         try:
             async with asyncio.timeout(self._clock.wall_s(most_s)) as attempt:
@@ -315,13 +316,13 @@ class WorkflowRunner(Generic[C, R]):
         run.waiting = False
 
     def _give_up(self, name: str, reason: str, message: str, way_out: str = NEXT_RELEASE) -> None:
-        """It is not tried again in this life of the process, unless somebody asks for that."""
+        """Mark a workflow as stuck. This process does not retry it unless it is resumed explicitly."""
         self._stuck.add(name)
         self._log.stuck(name, reason, f"{message}; {way_out}")
 
 
 def asked_in(row: WorkflowRow) -> str:
-    """The trace context that a workflow was asked for in, kept with its first step."""
+    """The trace context of the request that started a workflow, kept with its first step."""
     return str((row.trace or {}).get(row.steps[0], {}).get("traceparent", ""))
 
 
