@@ -54,7 +54,7 @@ def _read(text: str, source: str) -> Stages:
     try:
         document = parse_yaml(text)
     except NotYaml as wrong:
-        raise InvalidField(f"{source} is no YAML: {wrong}", field="stages") from wrong
+        raise InvalidField(f"{source} is not valid YAML: {wrong}", field="stages") from wrong
     return read_stages(document, source)
 
 

@@ -9,7 +9,7 @@ HTTP edge turns it into an RFC 9457 problem document, and the client turns that 
     ├── Forbidden               the token's role may not do this                    403
     ├── NotFound                                                                    404
     ├── MethodNotAllowed        the path does not support this method               405
-    ├── Conflict                an illegal transition, or the name is taken         409
+    ├── Conflict                an illegal transition, or the name has another spec 409
     │   ├── InsufficientCapacity    does not fit; `blocking` lists what is in the way
     │   │   └── ExceedsDomain           would not fit even if the whole cabinet or supernode it must be in were free
     │   ├── BelowFloor              an instance has fewer members left than its floor, and none can be added

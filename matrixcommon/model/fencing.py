@@ -34,7 +34,7 @@ class Fence:
     def stale(self, newest: int) -> StaleLeader:
         """The refusal to use when a leader of generation `newest` is known."""
         return StaleLeader(
-            f"{self.name} of generation {self.generation} leads no more: generation {newest} has taken over",
+            f"{self.name} of generation {self.generation} no longer leads: generation {newest} has taken over",
             field=HEADER,
         )
 
@@ -50,5 +50,5 @@ def parse_fence(token: str) -> Fence:
     """Parse the header's value. Raises Malformed."""
     found = _TOKEN.fullmatch(token)
     if found is None:
-        raise Malformed(f"{token[:80]!r} is no fencing token: it is NAME/GENERATION", field=HEADER)
+        raise Malformed(f"{token[:80]!r} is not a fencing token: write NAME/GENERATION", field=HEADER)
     return Fence(found[1], int(found[2]))

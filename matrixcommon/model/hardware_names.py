@@ -72,7 +72,7 @@ SUPERNODE = re.compile(r"sn(0|[1-9]\d{0,2})")
 def checked_supernode_name(name: str) -> str:
     """Return the name if a new supernode may have it. Raises InvalidField."""
     if not SUPERNODE.fullmatch(name):
-        raise InvalidField(f"{name[:80]!r} is no name of a supernode; they are sn0 to sn999", field="name")
+        raise InvalidField(f"{name[:80]!r} is not the name of a supernode; use sn0 to sn999", field="name")
     return name
 
 
@@ -141,7 +141,7 @@ def checked_resource_name(text: str, field: str = "name") -> str:
     project, slash, name = text.rpartition("/")
     if not RESOURCE_NAME.fullmatch(name) or (slash and not RESOURCE_NAME.fullmatch(project)):
         raise InvalidField(
-            f"{text[:80]!r} is no name: use 1 to 63 lower-case letters, digits and '-', "
+            f"{text[:80]!r} is not a valid name: use 1 to 63 lower-case letters, digits and '-', "
             "starting and ending with a letter or digit",
             field=field,
         )

@@ -159,7 +159,7 @@ class ChangeLog:
         if rv < floor:
             raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
         if rv > newest:
-            raise Gone(f"the journal has come to {newest}; {rv} is ahead of it: list again and watch from there")
+            raise Gone(f"the journal ends at {newest}; {rv} is ahead of it: list again and watch from there")
         rows = [each for each in found if each.rv is not None]
         return [Change(each.rv, each.kind, each.name, each.type, each.body) for each in rows], newest
 

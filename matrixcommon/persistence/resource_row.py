@@ -204,9 +204,9 @@ def check_etag(row: ResourceRow | None, if_match: str | None) -> None:
         return
     if if_match is ABSENT:  # identity: a client's text could be equal to it
         if row is not None:
-            raise PreconditionFailed(f"there is one already, version {row.etag}", field="If-None-Match")
+            raise PreconditionFailed(f"it exists already, as version {row.etag}", field="If-None-Match")
         return
     wanted = {tag.strip().removeprefix("W/") for tag in if_match.split(",")}
     if row is None or ("*" not in wanted and row.etag not in wanted and f"{row.version}" not in wanted):
-        current = "no such resource" if row is None else f"version {row.etag}"
-        raise PreconditionFailed(f"If-Match asks for {if_match}, there is {current}", field="If-Match")
+        current = "there is no such resource" if row is None else f"the resource is at version {row.etag}"
+        raise PreconditionFailed(f"If-Match requires {if_match}, but {current}", field="If-Match")

@@ -290,7 +290,7 @@ def _documents(manifest: str | Path) -> list[dict[str, Any]]:
     try:
         found = [document for document in parse_documents(text) if document]
     except NotYaml as wrong:
-        raise InvalidField(f"the manifest is no YAML: {wrong}", field="manifest") from wrong
+        raise InvalidField(f"the manifest is not valid YAML: {wrong}", field="manifest") from wrong
     if not found or not all(isinstance(document, dict) for document in found):
         raise InvalidField("the manifest has no object in it", field="manifest")
     return found

@@ -101,7 +101,7 @@ REFUSED = [
     (lambda world: world.fault("node-dwon", "sn0-c00-n0"), "there is no kind 'node-dwon'"),
     (lambda world: world.fault("node-down", "sn9-*"), "no node is like 'sn9-\\*'"),
     (lambda world: world.apply("missing.yaml"), "there is no file missing.yaml"),
-    (lambda world: world.apply("kind: [\n"), "the manifest is no YAML"),
+    (lambda world: world.apply("kind: [\n"), "the manifest is not valid YAML"),
     (lambda world: world.apply({"apiVersion": "v1", "kind": "Pony"}), "the API serves no kind 'Pony'"),
     (lambda world: world.clock.advance("soon"), "'soon' is no duration such as 90s"),
     (lambda world: world.reset("nowhere.snapshot"), "there is no file nowhere.snapshot"),
