@@ -1,4 +1,4 @@
-"""How REST is spoken: lists and watches, fast paths, the client, who may see a project.
+"""REST conventions: lists and watches, fast paths, the client, access to projects.
 
-It decides nothing about any resource.
+It decides nothing about any particular resource.
 """

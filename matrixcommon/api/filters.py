@@ -1,9 +1,9 @@
-"""Which resources of a list: the terms of a filter, held against what the kind declares, and asked of what it shows.
+"""Filters of lists: parsed, checked against the fields that the kind declares, and evaluated on views.
 
     state=Available AND cabinet!=sn0-c03
     agent.status=Lost AND labels.app.kubernetes.io/name=search AND members.node=sn0-c03-n1
 
-Of a list, one entry that is so will do.
+A field that is a list equals a value if any of its entries does; so `!=` requires that none does.
 """
 
 from __future__ import annotations
@@ -18,21 +18,21 @@ from matrixcommon.api.declared_fields import demand_field
 from matrixcommon.model.errors import InvalidField
 
 Term = tuple[list[str], str, bool]
-"""A field of a view (its path), a text, and whether the field is to be another than that."""
+"""The path of a field in the view, a text, and whether the field must differ from it (`!=`)."""
 
 ANOTHER_TERM = re.compile(r"(,\s*|\s+(and|or)\s+|\s*(&&|\|\|)\s*)[A-Za-z][\w.]*!?=|\s(and|or)$", re.IGNORECASE)
-"""What would be the next term, were it not joined as nobody here joins terms, or missing after its AND; without quotes
-it is in no value."""
+"""What looks like a next term joined by something other than ` AND `, or a trailing AND or OR; an unquoted value must
+not contain it."""
 
 
 def parse_filter(text: str | None, view: type[BaseModel] | None = None) -> Callable[[dict[str, Any]], bool]:
-    """A filter as a predicate over what is shown; raises InvalidField where it cannot be read, or names a field that
+    """A filter as a predicate on views in wire form. Raises InvalidField if it cannot be parsed or names a field that
     the view does not declare."""
     return predicate(filter_terms(text, view))
 
 
 def filter_terms(text: str | None, view: type[BaseModel] | None) -> tuple[Term, ...]:
-    """Raises InvalidField where it cannot be read, or names a field that the view does not declare."""
+    """Parse a filter. Raises InvalidField if it cannot be parsed or names a field that the view does not declare."""
     terms = tuple(_read_terms(text)) if text else ()
     for path, _, _ in terms:
         demand_field(view, path, "filter")
@@ -56,7 +56,7 @@ def _read_terms(text: str) -> Iterator[Term]:
         yield path.split("."), value.strip('"'), negated
 
 
-# ---- what is shown
+# ---- evaluation
 
 
 def everything(view: dict[str, Any]) -> bool:
@@ -79,7 +79,7 @@ def _has(view: dict[str, Any], path: list[str], text: str) -> bool:
 
 
 def _values_at(view: Any, path: list[str]) -> Iterator[Any]:
-    """All that is there: in lists, of every entry."""
+    """All values at a path; through lists, those of every entry."""
     if isinstance(view, list):
         for each in view:
             yield from _values_at(each, path)
@@ -94,7 +94,7 @@ def _values_at(view: Any, path: list[str]) -> Iterator[Any]:
 
 
 def field_at(view: dict[str, Any], path: list[str]) -> Any:
-    """The first value that is there; None where there is none."""
+    """The first value at a path; None if there is none."""
     return next(_values_at(view, path), None)
 
 

@@ -1,4 +1,4 @@
-"""The query of every list: which resources, in which order, which page of them, or a watch of them."""
+"""The query parameters of every list: filter, order, page, or a watch."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ from matrixcommon.api.filters import Term, everything, filter_terms, predicate
 from matrixcommon.model.errors import InvalidField
 
 PAGE_SIZE_MAX = 1000
-"""The most that one page shows. Who asks for as many gets a token with them where there are more."""
+"""The maximum page size. If there are more items, the page has a token for the next one."""
 
 
 @dataclass
 class ListParams:
-    """The query of every list."""
+    """The parsed query of a list."""
 
     page_size: int
     page_token: str | None
@@ -32,21 +32,21 @@ class ListParams:
     resource_version: int | None
     caller: Caller | None = None
     terms: tuple[Term, ...] = ()
-    """Of the filter."""
+    """The terms of the filter."""
     unchecked: tuple[tuple[str, str], ...] = ()
-    """(parameter, field) of what is filtered and ordered by, where the kind has no declared view to know them from."""
+    """(parameter, field) of the filter and order, if the kind declares no view to check the fields against."""
     path: str = ""
     query: tuple[tuple[str, str], ...] = ()
-    """As they were sent, in order of their names."""
+    """The parameters as sent, sorted by name."""
 
     def seen(self, item: dict[str, Any]) -> dict[str, Any] | None:
-        """The item as its reader may see it, where it may at all; whatever the filter."""
+        """The item as the caller may see it, or None if it may not; regardless of the filter."""
         if self.caller is None:
             return item
         return self.caller.hide(item) if _visible(self.caller, item) else None
 
     def show(self, item: dict[str, Any]) -> dict[str, Any] | None:
-        """The same, where the filter lets it pass."""
+        """The same, or None if the filter does not match."""
         seen = self.seen(item)
         return seen if seen is not None and self.matches(seen) else None
 
@@ -56,14 +56,14 @@ class ListParams:
         return self.matches is not everything
 
     def refuse_pages(self) -> None:
-        """Of a watch. Raises InvalidField for what only a page has."""
+        """Check the parameters of a watch. Raises InvalidField for those that only pages have."""
         for name, _ in self.query:
             if name in ("pageSize", "pageToken", "orderBy"):
                 raise InvalidField(f"a watch has neither pages nor an order: leave {name} out", field=name)
 
     @property
     def digest(self) -> str:
-        """Of what decides which resources the list has, and in which order; a page's token is good for that alone."""
+        """A hash of everything that determines the list's items and order; page tokens are valid only for the same."""
         decides = [each for each in self.query if each[0] not in ("pageSize", "pageToken")]
         return hashlib.sha256(repr((self.path, decides)).encode()).hexdigest()[:12]
 
@@ -72,13 +72,13 @@ class ListParams:
         return not self.selects and (self.caller is None or self.caller.sees_all)
 
     def narrowed(self, **fields: str | None) -> ListParams:
-        """The same, of the resources alone in which each of the fields that are not None is that."""
+        """The same, restricted to resources whose fields equal the given values; None does not restrict."""
         terms = self.terms + tuple(([name], value, False) for name, value in fields.items() if value is not None)
         return replace(self, terms=terms, matches=predicate(terms))
 
 
 def _visible(caller: Caller, item: dict[str, Any]) -> bool:
-    """Whether a list shows this item at all."""
+    """Whether lists show this item to the caller."""
     scope, project = caller.rule.scope, item.get("project")
     if scope is Scope.NODE and caller.principal.role == "agent":
         return caller.principal.reports_for(item.get("node") or item["name"])
@@ -90,7 +90,7 @@ def _visible(caller: Caller, item: dict[str, Any]) -> bool:
 
 
 class ListQuery(BaseModel):
-    """As it is sent. One parameter to FastAPI, which looks at each of every route."""
+    """The query as sent. A single parameter to FastAPI, which inspects every parameter of every route."""
 
     model_config = ConfigDict(alias_generator=to_camel)
 
@@ -98,16 +98,14 @@ class ListQuery(BaseModel):
     page_token: str | None = None
     filter: Annotated[
         str | None,
-        Field(description="terms joined by AND: field=value or field!=value; of a list, one entry that is so"),
+        Field(description="terms field=value or field!=value, joined by AND; a list equals a value if any entry does"),
     ] = None
-    order_by: Annotated[str | None, Field(description="fields joined by ',', each with ' desc' where it goes down")] = (
-        None
-    )
+    order_by: Annotated[str | None, Field(description="fields joined by ',', each with ' desc' for descending")] = None
     watch: Annotated[
         bool,
         Field(
-            description="server-sent events instead of a page: what is there and a bookmark, or the changes after "
-            "`resourceVersion`; what comes to match `filter` is ADDED, what no longer does is DELETED"
+            description="server-sent events instead of a page: the present items and a bookmark, or the changes after "
+            "`resourceVersion`; an item that begins to match `filter` is ADDED, one that ceases to is DELETED"
         ),
     ] = False
     resource_version: Annotated[int | None, Field(ge=0)] = None
@@ -120,10 +118,10 @@ async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -
 
 
 def list_params(query: ListQuery, caller: Caller | None, path: str, sent: Iterable[tuple[str, str]]) -> ListParams:
-    """What a query means to who `sent` it there. Raises InvalidField."""
+    """Interpret a query that the caller `sent` to that path. Raises InvalidField."""
     view = caller.rule.view if caller is not None else None
     if query.resource_version is not None and not query.watch:
-        raise InvalidField("a list is of now: give resourceVersion with watch=true", field="resourceVersion")
+        raise InvalidField("resourceVersion needs watch=true: a list shows the present", field="resourceVersion")
     ordered = [path.split(".") for path, _ in order_fields(query.order_by)] if query.order_by else []
     for field in ordered:
         demand_field(view, field, "orderBy")
@@ -149,17 +147,22 @@ def list_params(query: ListQuery, caller: Caller | None, path: str, sent: Iterab
 Params = Annotated[ListParams, Depends(_list_params)]
 IfMatch = Annotated[str | None, Header(alias="If-Match")]
 IfNoneMatch = Annotated[
-    str | None, Header(alias="If-None-Match", description="`*`: only where there is none of that name yet, else 412")
+    str | None, Header(alias="If-None-Match", description="`*`: only if there is none of that name yet, else 412")
 ]
 IdempotencyKey = Annotated[
     str | None,
-    Header(alias="Idempotency-Key", min_length=1, max_length=200, description="sent twice, one thing is made"),
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        description="repeated requests with the same key create one resource",
+    ),
 ]
 ValidateOnly = Annotated[bool, Query(alias="validateOnly", description="run everything but the commit")]
 
 
 def order_fields(text: str | None) -> list[tuple[str, bool]]:
-    """`state, name desc` as its fields, and whether each goes down. Raises InvalidField."""
+    """Parse `state, name desc` into fields, each with whether it is descending. Raises InvalidField."""
     found = []
     for part in (text or "name").split(","):
         field, _, direction = part.strip().partition(" ")

@@ -1,9 +1,8 @@
-"""What may stand in the query of a request: what its route declares, each once, and nothing else; and that a body is
-read.
+"""Strict query parameters: only those that the route declares, each once; and no body that the route does not read.
 
-A parameter that nobody reads would be passed over, and `?validateonly=true` commit what was only to be tried. So a
-name that the route and its dependencies do not declare is refused before the handler runs, with what is taken instead;
-whoever may not ask is not told. So is a body that the route does not read: what stands in it belongs into the query.
+An unknown parameter would be ignored, so that `?validateonly=true` would commit what should only be validated. So after
+authorization and before the handler runs, a name that neither the route nor its dependencies declare is refused, with
+the names that are accepted. So is a body that the route does not read: its content belongs in the query.
 """
 
 from __future__ import annotations
@@ -21,17 +20,17 @@ from matrixcommon.api.declared_fields import wire_fields
 from matrixcommon.model.errors import Malformed
 
 NAMED_MAX = 5
-"""Unknown parameters that a refusal names: a query may have thousands, and finding what each meant takes a while."""
+"""How many unknown parameters a refusal names: a query may have thousands, and finding close matches is slow."""
 
 
 class QueryParameters:
-    """Of the routes of one router: what each takes, worked out when a query is first sent to it."""
+    """The parameters that each route of a router accepts, computed when a query is first sent to it."""
 
     def __init__(self) -> None:
         self._taken: dict[tuple[str, str], dict[str, bool]] = {}
 
     async def refuse_unknown(self, request: Request) -> None:
-        """Of every route. Raises Malformed."""
+        """A dependency of every route. Raises Malformed for unknown or repeated parameters."""
         if not request.scope["query_string"]:
             return
         taken, sent = self._of(request), request.query_params
@@ -42,7 +41,7 @@ class QueryParameters:
             _refuse_repeated(name for name in sent if not taken[name] and names.count(name) > 1)
 
     async def refuse_unread_body(self, request: Request) -> None:
-        """Of every route. Raises Malformed."""
+        """A dependency of every route. Raises Malformed for a body that the route does not read."""
         headers = request.headers
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
             return
@@ -51,7 +50,7 @@ class QueryParameters:
             raise Malformed(f"{asked} reads no body; {_known(self._of(request))} in the query", field="body")
 
     def _of(self, request: Request) -> dict[str, bool]:
-        """What the route of a request takes, and whether several times."""
+        """The parameters that the request's route accepts, with whether each may be repeated."""
         route = request.scope["route"]
         asked = request.scope["method"], route.path
         if (taken := self._taken.get(asked)) is None:
@@ -60,7 +59,7 @@ class QueryParameters:
 
 
 def refuse_parameters(unknown: Iterable[str], taken: Iterable[str] = ()) -> None:
-    """Raises Malformed where there are any, with the first few."""
+    """Raise Malformed that names the first few unknown parameters, if there are any."""
     lines = []
     for name in islice(unknown, NAMED_MAX):
         near = get_close_matches(name[:40], taken, 1)
@@ -76,7 +75,7 @@ def refuse_parameters(unknown: Iterable[str], taken: Iterable[str] = ()) -> None
 
 
 def says_something(body: bytes | None) -> bool:
-    """Whether there is anything in a body: many clients send `{}` where they have nothing to say."""
+    """Whether a body has content: many clients send `{}` for an empty one."""
     return body is not None and body.strip() not in (b"", b"{}")
 
 
@@ -85,18 +84,18 @@ def _known(taken: Iterable[str]) -> str:
 
 
 def _refuse_repeated(names: Iterable[str]) -> None:
-    """Raises Malformed for the first of them: of two values one would be passed over."""
+    """Raise Malformed for the first name, if any: one of its values would be ignored."""
     for name in names:
-        raise Malformed(f"{name!r} may be given once", field=f"query.{name}")
+        raise Malformed(f"{name!r} may be given only once", field=f"query.{name}")
 
 
 def declared_names(dependant: Dependant) -> Iterator[str]:
-    """Of the parameters that a route and its dependencies take of the query."""
+    """The names of the query parameters of a route and its dependencies."""
     return (name for name, _ in _declared(dependant))
 
 
 def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
-    """The same, each with whether it is a list, whose entries are given one by one."""
+    """The same, each with whether it is a list, whose parameter is repeated for every entry."""
     for each in dependant.query_params:
         model = each.field_info.annotation
         if isinstance(model, type) and issubclass(model, BaseModel):
@@ -108,6 +107,6 @@ def _declared(dependant: Dependant) -> Iterator[tuple[str, bool]]:
 
 
 def _is_list(annotation: Any) -> bool:
-    """Whether it is one of several values, of whatever kind, or may be."""
+    """Whether an annotation is a collection of any kind, or a union with one."""
     origins = (get_origin(each) for each in (annotation, *get_args(annotation)))
     return any(isinstance(each, type) and issubclass(each, Collection) for each in origins)
