@@ -96,7 +96,7 @@ class StackClock:
         return self._timeline
 
     def look(self) -> bool:
-        """Read the file if it has changed, and return whether it had. If it is damaged or missing, time goes on as
+        """Read the file if it has changed, and return whether it had. If it is damaged or missing, time continues as
         before."""
         with suppress(OSError, ClockUnreadable):
             found = self._file.stat()
