@@ -1,4 +1,4 @@
-"""The shared kernel: words of the domain, REST conventions, transactions, compiled builds, timed work.
+"""The shared kernel: domain concepts, REST conventions, transactions, compiled builds, timed work.
 
-It knows no service, no table and no route of one.
+It knows no service, nor any service's tables or routes.
 """

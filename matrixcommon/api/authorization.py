@@ -1,10 +1,10 @@
-"""Who may do what, decided in one place.
+"""Authorization of all requests, decided in one place.
 
-A resource kind is declared once: its collection, whose it is (`Scope`), and which roles may do which of its verbs. A
-service's `AccessRules` are its kinds; each of its routes has to be among them, or the service does not start. Before a
-route's handler runs, the guard has found the caller's role allowed, and has put the resource's key (see `resource_key`)
-in place of the name in the path: a caller can name nothing but what belongs to projects it may act for, so what is not
-yours is not there (404). Lists are narrowed to the same projects (`listing`).
+A resource kind is declared once: its collection, who owns its resources (`Scope`), and which roles may use which verbs.
+A service's `AccessRules` consist of its kinds; every route must be among them, or the service does not start. Before a
+route's handler runs, the guard has checked the caller's role and replaced the name in the path with the resource's key
+(see `resource_key`). A caller can thus only address resources of projects that it may act for; others do not exist for
+it (404). Lists are restricted to the same projects (`list_params`).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, key_of, name_of, project_of, resolve
 from matrixcommon.model.resource_model import ApiModel
 
-if TYPE_CHECKING:  # who only asks who may do what has no database
+if TYPE_CHECKING:  # users of the access rules alone need no database
     from matrixcommon.persistence.resource_row import ResourceRow
 
 Body = TypeVar("Body", bound=ApiModel)
@@ -35,7 +35,7 @@ Answer = TypeVar("Answer")
 
 ROLES = ("viewer", "editor", "admin", "agent", "user")
 EVERY_PROJECT = "*"
-"""The project of a token that acts for all of them, with the rights of its role."""
+"""The project of a token that acts for all projects, with the rights of its role."""
 
 VIEWERS = frozenset({"viewer", "editor", "admin"})
 EDITORS = frozenset({"editor", "admin"})
@@ -46,27 +46,28 @@ USERS = frozenset({"user", "editor", "admin"})
 READ = {"LIST": VIEWERS, "GET": VIEWERS}
 ENSURED = {**READ, "PUT": EDITORS, "DELETE": EDITORS}
 MANAGED = {**READ, "PUT": ADMINS, "DELETE": ADMINS}
-"""Verbs that most kinds have: looked at alone; ensured by whose they are; managed by admins."""
+"""Verbs of most kinds: read-only; managed by editors of the owning project; managed by admins."""
 
 TAKEN = "(another project's)"
-"""Stands where a view would name what belongs to a project that the caller may not see."""
+"""Replaces names of resources that belong to projects which the caller may not see."""
 
 
 class Scope(Enum):
-    """Whose a kind's resources are."""
+    """Who owns a kind's resources."""
 
-    PROJECT = "project"  # each belongs to a project, and is there for nobody else
+    PROJECT = "project"  # each belongs to a project and is invisible to others
     SHARED = "two projects"  # belongs to a project and concerns another; its handlers decide who sees it
-    PHYSICAL = "physical"  # belongs to nobody; who holds it shows only to the holder's project
-    ITSELF = "is a project's"  # named for the project that it is about
+    PHYSICAL = "physical"  # belongs to nobody; its holder is shown only to the holder's project
+    ITSELF = "is a project's"  # named after the project that it is about
     MIXED = "physical or project"  # some belong to a project, the others to nobody
-    NODE = "node"  # an agent's, of the nodes that its token speaks for
+    NODE = "node"  # an agent's, for the nodes that its token covers
     SERVICE = "service"  # of the service as a whole
 
 
 @dataclass(frozen=True)
 class Principal:
-    """Whom a token stands for. `nodes`: the nodes an agent speaks for, as a pattern; `expires_at` by the wall."""
+    """The identity behind a token. `nodes`: a pattern of the nodes that an agent may report for; `expires_at`: wall
+    time."""
 
     name: str
     project: str
@@ -87,17 +88,18 @@ class Principal:
         return self.everywhere or project == self.project
 
     def reports_for(self, node: str) -> bool:
-        """Whether it may speak for this node."""
+        """Whether it may report for this node."""
         return self.role == "admin" or (self.role == "agent" and bool(self.nodes) and fnmatchcase(node, self.nodes))
 
 
 ANYONE = Principal("anyone", DEFAULT_PROJECT, "admin")
-"""Who asks where there are no tokens."""
+"""The principal of every request if there are no tokens."""
 
 
 @dataclass(frozen=True)
 class Rule:
-    """One route's: which roles may, whose the resource is, whether anything changes. `view`: what its lists show."""
+    """The access rule of one route: allowed roles, the owner of the resource, whether it changes anything. `view`: the
+    view in its lists."""
 
     method: str
     path: str
@@ -109,7 +111,8 @@ class Rule:
     holders: tuple[str, ...] = ()
 
     def admit(self, principal: Principal, project: str | None = None) -> Caller:
-        """The caller, where its role may do this. `project` was named in the request. Raises Forbidden, NotFound."""
+        """Return the caller if its role is allowed. `project`: the one named in the request, if any. Raises Forbidden,
+        InvalidField, NotFound."""
         if principal.role not in self.roles:
             raise Forbidden(
                 f"{principal.name} is {principal.role} of project {principal.project} and may not "
@@ -117,7 +120,7 @@ class Rule:
             )
         if project is not None:
             if not RESOURCE_NAME.fullmatch(project):
-                raise InvalidField(f"{project[:80]!r} is no project's name", field="project")
+                raise InvalidField(f"{project[:80]!r} is not a valid project name", field="project")
             decided_later = self.scope is Scope.SHARED and "{}" in self.path
             if not decided_later and not principal.sees(project):
                 raise NotFound(f"there is no project {project!r} here", field="project")
@@ -126,7 +129,7 @@ class Rule:
 
 @dataclass(frozen=True)
 class Caller:
-    """Who asks for what: the principal, the route's rule, and the project the request names, if it names one."""
+    """The caller of a request: the principal, the route's rule, and the project named in the request, if any."""
 
     principal: Principal
     rule: Rule
@@ -134,25 +137,25 @@ class Caller:
 
     @property
     def project(self) -> str:
-        """The project that a name in the request is of."""
+        """The project that names in the request belong to."""
         return self.named or self.principal.own_project
 
     def key(self, name: str) -> str:
         return key_of(self.project, name)
 
     def resolve(self, text: str) -> str:
-        """The key that a reference in the request means. Raises NotFound for one of a project not the caller's."""
+        """The key for a reference in the request. Raises NotFound if it is in a project that the caller may not see."""
         key = resolve(text, self.project)
         self.check(key, text)
         return key
 
     def check(self, key: str, named: str = "") -> None:
-        """Raises NotFound where this is of a project not the caller's. `named`: what it was called."""
+        """Raise NotFound if the key is in a project that the caller may not see. `named`: the reference as sent."""
         if not self.sees(project_of(key)):
             raise NotFound(f"there is no {(named or key)[:80]!r}")
 
     def sees(self, project: str | None) -> bool:
-        """Whether lists show what belongs to this project."""
+        """Whether lists show resources of this project."""
         if self.named is not None and project != self.named:
             return False
         return self.principal.sees(project)
@@ -163,14 +166,15 @@ class Caller:
         return self.named is None and self.principal.everywhere and not agent
 
     def claim(self, key: str, body: Body) -> tuple[str, Body]:
-        """The key and the body of what shall be, in one project. Who acts for all may name it in the body instead."""
+        """The key and the body of a desired resource, in one project. The body may name another project that the caller
+        sees."""
         project = project_of(key)
         named = getattr(body, "project", project)
         if "project" in body.model_fields_set and named != project:
             if self.named is not None:
-                raise InvalidField(f"?project={self.named} and project {named} are two", field="project")
+                raise InvalidField(f"?project={self.named} contradicts project {named} in the body", field="project")
             if not RESOURCE_NAME.fullmatch(named):
-                raise InvalidField(f"{named[:80]!r} is no project's name", field="project")
+                raise InvalidField(f"{named[:80]!r} is not a valid project name", field="project")
             if not self.principal.sees(named):
                 raise NotFound(f"there is no project {named!r} here", field="project")
             key = key_of(named, name_of(key))
@@ -183,8 +187,8 @@ class Caller:
         take: Callable[[list[Any]], Sequence[Answer]],
         refuse: Callable[[str, str, str], Answer],
     ) -> list[Answer]:
-        """What is answered to a batch of agents' reports, each by itself: one for a node that the token does not speak
-        for, or that cannot be read, is refused (node, reason, message), the others are taken."""
+        """The answers to a batch of agents' reports, one each: reports that are invalid, or for nodes that the token
+        does not cover, are answered by `refuse(node, reason, message)`, the others by `take`."""
         why = [self._refusal(each) for each in reports]
         taken = iter(take([each for each, reason in zip(reports, why, strict=True) if reason is None]))
         return [
@@ -198,15 +202,16 @@ class Caller:
         return ("InvalidField", report.message) if isinstance(report, UnreadableReport) else None
 
     def hide(self, document: dict[str, Any]) -> dict[str, Any]:
-        """A view without the names of what belongs to others, as its kind's `holders` say where they stand."""
+        """A view without names of other projects' resources, which are in the fields that the kind declares as
+        `holders`."""
         if self.principal.everywhere or not self.rule.holders:
             return document
         return hidden(document, self.rule.holders, self.principal.sees)
 
 
 def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str], bool]) -> dict[str, Any]:
-    """A document where keys in `fields`, at any depth, show only where `sees` their project; also in its sentences, and
-    where such a field is a mapping by them."""
+    """A document with keys in `fields`, at any depth, replaced by TAKEN unless `sees` accepts their project; also where
+    they occur in texts, and where such a field is a mapping with them as keys."""
     foreign: set[str] = set()
 
     def collect(value: Any, inside: bool) -> None:
@@ -243,11 +248,11 @@ def hidden(document: dict[str, Any], fields: Iterable[str], sees: Callable[[str]
 class ResourceKind:
     """A collection under /v1, and its verbs.
 
-    A verb is a method and what follows the resource's path: `LIST` and `CREATE` are of the collection, `PUT`,
-    `GET /flows`, `POST :renew` of one resource. `queries` are verbs that change nothing though they are posted.
-    `view` declares the fields that lists are filtered and ordered by, `request` what is asked of one in the caller's
-    project, `row` as what each is kept, if it is, and `named` how names are spelt; `holders` the fields of a physical
-    thing's view that say who holds it.
+    A verb is a method and a suffix of the resource's path: `LIST` and `CREATE` apply to the collection, `PUT`,
+    `GET /flows`, `POST :renew` to one resource. `queries` are POST verbs that change nothing. `view` declares the
+    fields that lists can be filtered and ordered by, `request` the body of a request for a resource in the caller's
+    project, `row` its table row, if it has one, and `named` the type of names; `holders` are the fields of a physical
+    resource's view that name its holder.
     """
 
     collection: str
@@ -262,7 +267,7 @@ class ResourceKind:
 
     @property
     def singular(self) -> str:
-        """One of them, in words: `a switch`, `a recovery policy`."""
+        """The singular noun in words: `switch`, `recovery policy`."""
         words = self.collection.replace("-", " ")
         if words.endswith("ies"):
             return f"{words[:-3]}y"
@@ -284,7 +289,7 @@ class ResourceKind:
 
 
 def kinds_in(module: Mapping[str, Any]) -> tuple[ResourceKind, ...]:
-    """The kinds that a module declares, by its `globals()`."""
+    """The kinds declared in a module, given its `globals()`."""
     return tuple(each for each in module.values() if isinstance(each, ResourceKind))
 
 
@@ -293,7 +298,7 @@ PARAMETER = re.compile(r"\{[^}]*\}")
 
 @dataclass
 class AccessRules:
-    """A service's kinds, and what is outside of them."""
+    """The access rules of a service: its kinds, and rules of routes outside of them."""
 
     service: str
     kinds: tuple[ResourceKind, ...]
@@ -311,30 +316,30 @@ class AccessRules:
         return self.by_route.get(("GET" if method == "HEAD" else method, PARAMETER.sub("{}", path)))
 
     def check(self, routers: Iterable[APIRouter]) -> None:
-        """Raises LookupError for a route that is not declared, a declaration without a route, and a route that changes
-        something and cannot be only tried."""
+        """Raise LookupError for a route that is not declared, a declaration without a route, or a changing route
+        without `validateOnly`."""
         seen = set()
         for route in (each for router in routers for each in router.routes):
             assert isinstance(route, APIRoute)
             for method in route.methods or ():
                 rule = self.find(method, route.path)
                 if rule is None:
-                    raise LookupError(f"{self.service}: nobody has decided who may {method} {route.path}")
+                    raise LookupError(f"{self.service}: there is no access rule for {method} {route.path}")
                 if not any(isinstance(each.dependency, Guard) for each in route.dependencies):
                     raise LookupError(f"{self.service}: {method} {route.path} is not GUARDED")
                 seen.add((rule.method, rule.path))
                 if rule.mutates and "validate_only" not in signature(route.endpoint).parameters:
                     raise LookupError(f"{self.service}: {method} {route.path} does not take validateOnly")
         if missing := set(self.by_route) - seen:
-            raise LookupError(f"{self.service}: there is no route {sorted(missing)}")
+            raise LookupError(f"{self.service} has no routes for the rules {sorted(missing)}")
 
 
 Refuse = Callable[[Request], Awaitable[None]]
 
 
 class Guard:
-    """What every route depends on: the rules of the application (`create_app`) decide before its handler; then who may
-    ask is refused what cannot be asked. One dependency for all of it: FastAPI looks at each of every route."""
+    """The dependency of every route: authorizes the request by the application's rules (`create_app`), then applies
+    the router's refusals of invalid requests. A single dependency, since FastAPI inspects each one of every route."""
 
     def __init__(self, *refusals: Refuse) -> None:
         self._refusals = refusals
@@ -346,14 +351,14 @@ class Guard:
 
 
 GUARDED = (Depends(Guard()),)
-"""The dependencies of a router that has no refusals of its own."""
+"""The dependencies of a router without refusals of its own."""
 
 
 def _authorize(request: Request) -> None:
     rules: AccessRules = request.app.state.access
     rule = rules.find(request.method, request.scope["route"].path)
     if rule is None:
-        raise LookupError(f"{rules.service}: nobody has decided who may {request.method} {request.scope['route'].path}")
+        raise LookupError(f"{rules.service}: no access rule for {request.method} {request.scope['route'].path}")
     caller = rule.admit(principal_of(request), request.query_params.get("project"))
     refuse_nul(request.scope)
     request.state.caller = caller
@@ -370,7 +375,7 @@ def principal_of(request: Request) -> Principal:
 
 
 def still_admitted(request: Request) -> bool:
-    """Whether the token of a request that is being answered still stands for whom it stood when it was asked."""
+    """Whether the token of a request in progress is still valid for the same principal as when it was sent."""
     asks: Callable[[], Principal] | None = request.scope.get("state", {}).get("asks")
     try:
         return asks is None or asks() == principal_of(request)
@@ -384,4 +389,4 @@ async def _caller(request: Request) -> Caller:
 
 
 CallerOf = Annotated[Caller, Depends(_caller)]
-"""Who asks, for handlers that have to know."""
+"""The caller, for handlers that need it."""

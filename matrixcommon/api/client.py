@@ -1,7 +1,7 @@
-"""Calling a service: one JSON request, or a watch that continues where it stopped.
+"""The HTTP client of services: JSON requests, lists, and watches that can be continued.
 
-A refusal comes back as the error class it was raised as; a service that is away is Unavailable, which is retryable.
-The httpx client is passed in (over the network in a process, over ASGI in a test).
+A refusal is raised as the error class that the service raised; an unreachable service is Unavailable, which is
+retryable. The httpx client is passed in (over the network in a process, over ASGI in a test).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 View = TypeVar("View", bound=ApiModel)
 
 PAGE_SIZE = 1000
-"""The most that a service puts on one."""
+"""The most items that a service returns on a page."""
 
 
 async def call(
@@ -38,9 +38,9 @@ async def call(
     if_match: str | None = None,
     timeout_s: float | None = None,
 ) -> dict[str, Any]:
-    """The JSON answer ({} where it is empty). `text`: a body that is JSON already. Raises the MatrixError that the
-    problem document names."""
-    import httpx  # a sixth of the start of a command that asks nobody
+    """Send a request and return the JSON answer ({} if empty). `text`: a body that is already JSON. Raises the
+    MatrixError that the problem document represents."""
+    import httpx  # late: a sixth of the startup time of a command that sends no request
 
     path, params = target(path, params)
     headers = {"If-Match": if_match} if if_match else {}
@@ -62,25 +62,25 @@ async def call(
 
 
 def at(collection: str, key: str, verb: str = "") -> str:
-    """Where a resource is, for `call`: its path, with its project where the key names one. Raises InvalidField for what
-    a path takes for its collection or for what is above."""
+    """The path of a resource for `call`, with its project if the key has one. Raises InvalidField for names that would
+    make it the path of the collection or its parent."""
     name = name_of(key)
     if name in ("", ".", ".."):
-        raise InvalidField(f"{name!r} is no name", field="name")
+        raise InvalidField(f"{name!r} is not a valid name", field="name")
     named = f"?project={project_of(key)}" if "/" in key else ""
     return f"/v1/{collection}/{quote(name, safe='')}{verb}{named}"
 
 
 def target(path: str, params: dict[str, Any] | None) -> tuple[str, dict[str, Any] | None]:
-    """A path of `at`, with its project among the parameters."""
+    """Split a path from `at` into the bare path and parameters that include its project."""
     path, _, project = path.partition("?project=")
     return path, {**(params or {}), "project": project} if project else params
 
 
 URLS_MAX = 1024
 _urls: dict[tuple[str, str, str], httpx.URL] = {}
-"""Of what was asked for lately: the same few things are asked for over and over, and working out their URLs takes as
-long as all else that sending a request does."""
+"""URLs of recent requests: the same few are sent over and over, and building the URL takes as long as the rest of
+sending the request."""
 
 
 def _url(http: httpx.AsyncClient, path: str, params: dict[str, Any] | None) -> httpx.URL:
@@ -95,7 +95,7 @@ def _url(http: httpx.AsyncClient, path: str, params: dict[str, Any] | None) -> h
 async def list_all(
     http: httpx.AsyncClient, path: str, params: dict[str, Any] | None = None, filter: str | None = None
 ) -> list[dict[str, Any]]:
-    """Every item of a collection, page after page."""
+    """Return every item of a collection, fetched page by page."""
     path, params = target(path, params)
     asked: dict[str, Any] = {"pageSize": PAGE_SIZE, **(params or {}), **({"filter": filter} if filter else {})}
     items: list[dict[str, Any]] = []
@@ -108,7 +108,7 @@ async def list_all(
 
 
 def refusal_in(answer: httpx.Response) -> MatrixError:
-    """What an answer of 400 or more says, as the error it was raised as."""
+    """The error in an answer with status 400 or more."""
     try:
         document = answer.json()
     except ValueError:
@@ -118,7 +118,7 @@ def refusal_in(answer: httpx.Response) -> MatrixError:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """ADDED, MODIFIED, DELETED with the resource's view, or BOOKMARK with an empty one."""
+    """An event of a watch: ADDED, MODIFIED or DELETED with the resource's view, or BOOKMARK with an empty one."""
 
     type: str
     rv: int
@@ -132,7 +132,7 @@ class EventReader:
         self._fields: dict[str, str] = {}
 
     def take(self, line: str) -> WatchEvent | None:
-        """The event that this line completes, if it does. Raises what the stream ended with."""
+        """Return the event that this line completes, if any. Raises the error that the stream ended with."""
         if line:
             name, _, value = line.partition(":")
             self._fields[name] = value.strip()
@@ -149,9 +149,9 @@ class EventReader:
 async def watch(
     http: httpx.AsyncClient, path: str, *, since: int | None, params: dict[str, Any] | None = None
 ) -> AsyncIterator[WatchEvent]:
-    """Events after `since` (from the present state where None) until the stream ends.
+    """Events after `since` (if None, starting with the present state) until the stream ends.
 
-    Raises Gone where the history no longer reaches back (list again), Unavailable where the service goes away.
+    Raises Gone if the history no longer reaches back (list again), Unavailable if the connection is lost.
     """
     import httpx
 
@@ -172,7 +172,7 @@ async def watch(
 
 
 class ServiceClient:
-    """What the clients of all services have in common. Each verb raises the MatrixError that the service raised, or
+    """Base of the clients of all services. Each verb raises the MatrixError that the service raised, or
     Unavailable."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
@@ -203,7 +203,7 @@ class ServiceClient:
         return [view.from_stored(item) for item in items]
 
     async def _delete(self, path: str) -> bool:
-        """Ask for its end; True once it is gone."""
+        """Request deletion; return True once it is gone."""
         try:
             return await call(self._http, "DELETE", path) == {}
         except NotFound:
@@ -216,12 +216,12 @@ class ServiceClient:
         return [answer.from_stored(item) for item in found["answers"]]
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:
-        """Changes of a collection; from the present state where `since` is None."""
+        """Changes of a collection; if `since` is None, starting with the present state."""
         return watch(self._http, f"/v1/{collection}", since=since)
 
 
 class Collection:
-    """One collection of a service, with the verbs that most have. `part`: what follows a resource's path."""
+    """One collection of a service, with the usual verbs. `part`: a suffix of the resource's path."""
 
     def __init__(self, http: httpx.AsyncClient, name: str) -> None:
         self._http, self._name = http, name
@@ -230,14 +230,14 @@ class Collection:
         return await call(self._http, "PUT", at(self._name, key, part), body=body)
 
     async def find(self, key: str, part: str = "") -> dict[str, Any] | None:
-        """None where there is none of that name."""
+        """The resource, or None if there is none of that name."""
         try:
             return await call(self._http, "GET", at(self._name, key, part))
         except NotFound:
             return None
 
     async def delete(self, key: str, part: str = "") -> bool:
-        """True once there is none of that name."""
+        """Request deletion; return True once there is none of that name."""
         try:
             await call(self._http, "DELETE", at(self._name, key, part))
         except NotFound:

@@ -1,4 +1,4 @@
-"""Which fields a model declares, and what of a path is none of them."""
+"""The fields that a model declares, and checks of field paths against them."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from pydantic.fields import FieldInfo
 from matrixcommon.model.errors import InvalidField
 
 FIELDS_SHOWN = 30
-"""How many fields a refusal names."""
+"""The most fields that a refusal lists."""
 
 
 def wire_fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
-    """The fields of a model, by the names that they have outside."""
+    """The fields of a model by their names on the wire."""
     return {each.alias or name: each for name, each in model.model_fields.items()}
 
 
 def demand_field(view: type[BaseModel] | None, path: list[str], parameter: str) -> None:
-    """Raises InvalidField where the view declares no such field, or one of a part of it; without a view nothing is
-    known to be missing."""
+    """Raise InvalidField if the view, or a model nested in it, does not declare the field. Without a view, accept
+    everything."""
     if view is not None and (hint := fields_instead(view, path)) is not None:
         use = "order by" if parameter == "orderBy" else "filter by"
         raise InvalidField(f"there is no field {'.'.join(path)[:40]!r} to {use}{hint}", field=parameter)
 
 
 def fields_instead(declared: Any, path: list[str]) -> str | None:
-    """What there is in place of what of a path is not declared, as the end of a sentence; None where it may lead
-    somewhere. Entries of lists are no steps of a path."""
+    """Suggestions for the first undeclared step of a path, as the end of a sentence; None if the path may be valid.
+    Entries of lists are not steps of a path."""
     if (missing := _missing(declared, path, 0)) is None:
         return None
     at, names = missing
@@ -42,7 +42,8 @@ def fields_instead(declared: Any, path: list[str]) -> str | None:
 
 
 def _missing(declared: Any, path: list[str], at: int) -> tuple[int, list[str]] | None:
-    """Which step of the path leads to nothing, and what there is in its place; None where the path may lead there."""
+    """The index of the first undeclared step of the path, and the names declared there; None if the path may be
+    valid."""
     if at == len(path) or declared is Any:
         return None
     origin, within = get_origin(declared), get_args(declared)
@@ -59,4 +60,4 @@ def _missing(declared: Any, path: list[str], at: int) -> tuple[int, list[str]] |
         return (at, [*fields]) if field is None else _missing(field.annotation, path, at + 1)
     if origin is Literal or (isinstance(declared, type) and issubclass(declared, str | int | float)):
         return at, []
-    return None  # a mapping's names are what somebody gave, and of other types nothing is known
+    return None  # keys of mappings are free, and nothing is known of other types

@@ -1,8 +1,8 @@
-"""Routes that FastAPI looks into when they are first asked, not when the process starts.
+"""Routes that FastAPI analyses at their first request instead of at startup.
 
-What a route takes is worked out from its signature: models of every parameter, validators, dependencies, in two to five
-milliseconds. A service has up to eighty, and most lives of most processes ask a few of them. Until then a route knows
-what it takes to be found: its path, its methods, and what guards it.
+FastAPI derives models of every parameter, validators and dependencies from a route's signature, which takes two to five
+milliseconds. A service has up to eighty routes, and most processes serve only a few of them. Until then a route knows
+only what is needed to match it: its path, its methods, and its dependencies.
 """
 
 from __future__ import annotations
@@ -16,8 +16,8 @@ from starlette.routing import compile_path
 
 
 class DeferredRoute(APIRoute):
-    """For `route_class` of a router. Whatever else is asked of it, by its first request or the OpenAPI document, has it
-    worked out; what FastAPI refuses of its declaration it refuses then."""
+    """For `route_class` of a router. Access to any other attribute, by the first request or the OpenAPI document, has
+    FastAPI analyse it; errors in its declaration are raised only then."""
 
     def __init__(
         self,

@@ -1,10 +1,9 @@
-"""Routes that are asked often, answered without a framework in between.
+"""The fast path: frequent requests are answered without going through FastAPI.
 
-FastAPI finds a route, reads what the route wants of the request and checks it, in about as long as the whole of a
-decision takes. A route that is `hot` is declared to it like any other, so that it is documented, validated and refused
-like any other. A plain request to it (no query, a sound JSON body) is read here, with the same model, and handed to the
-same function; whatever is not plain goes the ordinary way. So it is with looking: at one resource, and at a page of
-many with a filter or without.
+FastAPI needs about as long to match a route and validate the request as a whole decision takes. A `hot` route is
+declared to FastAPI like any other, so that it is documented and behaves like any other. A plain request to it (no query
+except a project, a valid JSON body) is parsed here with the same model and passed to the same function; other requests
+take the ordinary path. The same holds for reads: of one resource, and of a page of a list with or without a filter.
 """
 
 from __future__ import annotations
@@ -30,15 +29,15 @@ from matrixcommon.model.resource_model import ApiModel
 T = TypeVar("T")
 
 PROJECT_ALONE = re.compile(rb"project=[-a-z0-9]{1,63}")
-"""A query that names the project and nothing else."""
+"""A query with only the project."""
 PLAIN_LIST = re.compile(rb"pageSize=(1000|[1-9][0-9]{0,2})(?:&filter=[-\w.~*+!%]{1,500})?", re.ASCII)
-"""A query for the first page of a list, as our own clients send it."""
+"""A query for the first page of a list, as this project's clients send it."""
 
 
 @dataclass(frozen=True)
 class FastRoute:
-    """`handler` answers `method` on `path`: with the key of the name behind it as its parameter `key`, where it has
-    one, and with what was sent, as a model, as its parameter `body`. `of_projects`: the query may name a project."""
+    """`handler` answers `method` on `path`. `key`: its parameter for the key of the resource named after the path, ""
+    for none. `body`: its parameter for the body, and the body's model. `of_projects`: the query may name a project."""
 
     method: str
     path: str
@@ -49,7 +48,7 @@ class FastRoute:
 
 
 class FastRouter(APIRouter):
-    """A router that refuses what its routes do not take, and lists which of them are hot."""
+    """A router that refuses what its routes do not accept, and knows which of them are hot."""
 
     def __init__(self, prefix: str) -> None:
         parameters = QueryParameters()
@@ -57,13 +56,13 @@ class FastRouter(APIRouter):
         super().__init__(prefix=prefix, dependencies=[Depends(guard)], route_class=DeferredRoute)
         self.hot_routes: list[FastRoute] = []
         self.hot_lookups: dict[str, Callable[[str], Response]] = {}
-        """By what comes before the name in the path, what answers for a key."""
+        """By the path before the name: the function that answers for a key."""
         self.hot_lists: dict[str, Callable[[ListParams], Response]] = {}
-        """By path, what answers with a page."""
+        """By path: the function that answers with a page."""
 
 
 class FastPath:
-    """The hot routes of some routers, each with its rule."""
+    """The hot routes of some routers, each with its access rule."""
 
     def __init__(self, routers: Iterable[APIRouter], rules: AccessRules) -> None:
         self._routes: dict[tuple[str, str], tuple[FastRoute, Rule]] = {}
@@ -81,8 +80,8 @@ class FastPath:
     def find(
         self, method: str, path: str, query: bytes, headers: dict[str, str], body: bytes | None, principal: Principal
     ) -> tuple[Caller, Callable[[], Awaitable[Response]]] | None:
-        """The caller, and what answers it; None where the request has to go the ordinary way. Raises Forbidden,
-        InvalidField, NotFound."""
+        """The caller and a function that answers the request; None if it has to take the ordinary path. Raises
+        Forbidden, InvalidField, NotFound."""
         if method == "GET":
             return None if "\0" in path or says_something(body) else self._look(path, query, principal)
         cut = path.rfind("/") + 1
@@ -115,7 +114,7 @@ class FastPath:
     def _look(
         self, path: str, query: bytes, principal: Principal
     ) -> tuple[Caller, Callable[[], Awaitable[Response]]] | None:
-        """The same for who only looks."""
+        """The same for reads."""
         if (listed := self._lists.get(path)) is not None:
             asked = _plain_list(query)
             if asked is None:
@@ -138,7 +137,7 @@ async def _answered(show: Callable[[T], Response], asked: T) -> Response:
 
 @lru_cache(maxsize=256)
 def _plain_list(query: bytes) -> tuple[ListQuery, list[tuple[str, str]]] | None:
-    """What is asked of a list, also in so many words; None where that is more than a plain page."""
+    """The query of a list, parsed and as sent; None if it is not for a plain page."""
     if (found := PLAIN_LIST.fullmatch(query)) is None or b"%00" in query:
         return None
     sent = parse_qsl(query.decode())
@@ -146,7 +145,7 @@ def _plain_list(query: bytes) -> tuple[ListQuery, list[tuple[str, str]]] | None:
 
 
 def _rule(rules: AccessRules, method: str, path: str) -> Rule:
-    """Who may. Raises LookupError."""
+    """The access rule of a route. Raises LookupError."""
     if (rule := rules.find(method, path)) is None:
-        raise LookupError(f"{rules.service}: nobody has decided who may {method} {path}")
+        raise LookupError(f"{rules.service}: there is no access rule for {method} {path}")
     return rule

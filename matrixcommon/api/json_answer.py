@@ -1,4 +1,4 @@
-"""JSON that a route has ready, as it is sent."""
+"""A response whose content is encoded as JSON directly."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from fastapi import Response
 
 
 class JsonAnswer(Response):
-    """What Starlette's JSONResponse sends, in a twentieth of its time (0.3 ms instead of 7 for a page of 500 links), in
-    which the process serves nobody else."""
+    """Like Starlette's JSONResponse in a twentieth of the time (0.3 ms instead of 7 for a page of 500 links), during
+    which the event loop is blocked."""
 
     media_type = "application/json"
 

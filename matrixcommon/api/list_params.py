@@ -78,7 +78,7 @@ class ListParams:
 
 
 def _visible(caller: Caller, item: dict[str, Any]) -> bool:
-    """Whether a list shows this item at all."""
+    """Whether lists show this item to the caller."""
     scope, project = caller.rule.scope, item.get("project")
     if scope is Scope.NODE and caller.principal.role == "agent":
         return caller.principal.reports_for(item.get("node") or item["name"])

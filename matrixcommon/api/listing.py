@@ -1,6 +1,6 @@
-"""The conventions every collection keeps: pages, their order and what a watch begins with, in one place.
+"""The conventions of all collections: pages, their order, and the start of watches.
 
-A route hands over its views and its journal; what comes back is a page or a stream of server-sent events.
+A route passes its views and its journal; the result is a page or a stream of server-sent events.
 
     GET /v1/nodes?pageSize=20&filter=state=Available AND cabinet!=sn0-c03&orderBy=name desc
     GET /v1/nodes?watch=true&resourceVersion=412
@@ -30,12 +30,12 @@ from matrixcommon.persistence.database_session import Database, ResourceRow
 
 
 def json_response(view: ApiModel, status: int = 200) -> Response:
-    """A view of our own as an answer, encoded once and not checked against its own schema."""
+    """A view as a response, encoded once and not validated against its own schema again."""
     return Response(view.text(), status, media_type="application/json")
 
 
 def described_page(view: type[ApiModel] | None) -> dict[int | str, dict[str, Any]]:
-    """What the OpenAPI document says of a list: a page, or with `watch=true` a stream of events."""
+    """The responses of a list for the OpenAPI document: a page, or with `watch=true` a stream of events."""
     return {200: {"model": _page_of(view), "content": {"text/event-stream": {}}}}
 
 
@@ -60,9 +60,8 @@ def list_or_watch(
     """A page `{items, nextPageToken, resourceVersion}`, or with `watch=true` a stream of the changes of that kind of
     rows.
 
-    What has no rows of its own is worked out from others': watched, it is worked out anew after every commit and at
-    every bookmark, and told where it is not what it was. There is no journal of it to go on from, so a watch resumes
-    from the present only.
+    Views without rows of their own are derived from others'. A watch computes them again after every commit and at
+    every bookmark, and sends the differences. They have no journal, so a watch can only resume from the present.
     """
     if params.watch and records is not None:
         params.refuse_pages()
@@ -74,16 +73,15 @@ def list_or_watch(
 
 
 def list_page(params: ListParams, records: Database | None, views: Callable[[], Iterable[ApiModel]]) -> Response:
-    """The page alone."""
+    """A page, without watches."""
     version = {} if records is None else {"resourceVersion": records.latest()}
-    # The number before the views, so that a watch from there misses nothing.
+    # Take the number before the views, so that a watch from there misses nothing.
     return JsonAnswer(page([view.wire() for view in views()], params) | version)
 
 
 def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
-    """One page of what matches and may be seen. The token is opaque and says after what the next one starts, so that
-    nothing is left out because something before it has gone meanwhile. Raises NotYetSupported where it was to be
-    watched."""
+    """One page of the items that match and are visible. The token is opaque and contains the last item's position, so
+    that no item is skipped if earlier ones are deleted meanwhile. Raises NotYetSupported for a watch."""
     if params.watch:
         raise NotYetSupported("this cannot be watched; list it again", field="watch")
     for parameter, asked in params.unchecked:
@@ -115,8 +113,8 @@ def page(items: list[dict[str, Any]], params: ListParams) -> dict[str, Any]:
 
 
 def names_on_page(names_after: Callable[[str], Iterable[str]], params: ListParams) -> tuple[list[str], dict[str, str]]:
-    """The names that a page without filter shows, and `nextPageToken` where there are more. `names_after` has those
-    after a name, in order; no more are looked at than are shown. Tokens are the same as those of `page`."""
+    """The names on a page without filter, and `nextPageToken` if there are more. `names_after` yields the names after a
+    given one, in order; only one more than the page shows is read. Tokens are the same as those of `page`."""
     after = str(_place_of(params, 1)[-1][2]) if params.page_token else ""
     shown = [*islice(names_after(after), params.page_size + 1)]
     if len(shown) <= params.page_size:
@@ -126,18 +124,18 @@ def names_on_page(names_after: Callable[[str], Iterable[str]], params: ListParam
 
 
 def window(length: int, params: ListParams) -> tuple[slice, dict[str, str]]:
-    """Which of that many items in order the page shows, and `nextPageToken` where there are more."""
+    """The slice of `length` ordered items that is on the page, and `nextPageToken` if there are more."""
     start = _start_of(params)
     stop = start + params.page_size
     return slice(start, stop), {"nextPageToken": _token(params, stop)} if stop < length else {}
 
 
 Place = list[list[str | float]]
-"""Where an item stands in its list's order: a key for each field, then project and name."""
+"""An item's position in the list's order: a sort key for each field, then project and name."""
 
 
 def _sort_key(value: Any) -> list[str | float]:
-    """Numbers first, then words."""
+    """A sort key that puts numbers before texts."""
     if isinstance(value, int | float):
         return ["", float(value), ""]
     return ["~", 0.0, as_text(value)]
@@ -148,8 +146,8 @@ def _token(params: ListParams, place: Any) -> str:
 
 
 def _read_token(params: ListParams) -> Any:
-    """The place in the token that was sent. Raises InvalidField where it is none, or one of another list: the place
-    in the order of that says nothing of this one's."""
+    """The position in the token that was sent. Raises InvalidField if it is not a token, or one of another list, whose
+    positions mean nothing in this one."""
     try:
         token = json.loads(base64.urlsafe_b64decode((params.page_token or "").encode()))
     except (ValueError, binascii.Error):
@@ -158,7 +156,8 @@ def _read_token(params: ListParams) -> Any:
         case [str(of), place]:
             if of != params.digest:
                 raise InvalidField(
-                    "this token is of another list: all but pageSize has to be as it was when the token was given out",
+                    "this token belongs to another list: send it with the same parameters (except pageSize) as the "
+                    "request that returned it",
                     field="pageToken",
                 )
             return place
@@ -173,7 +172,7 @@ def _start_of(params: ListParams) -> int:
 
 
 def _place_of(params: ListParams, fields: int) -> Place:
-    """What a token says, where it is one of a list in an order of as many fields."""
+    """The position in the token. Raises InvalidField unless it has that many order fields."""
     place = _read_token(params)
     if isinstance(place, list) and len(place) == fields + 2:
         match [key for key in place if isinstance(key, list) and list(map(type, key)) == [str, float, str]]:
@@ -182,4 +181,4 @@ def _place_of(params: ListParams, fields: int) -> Place:
     raise _NotOurs
 
 
-_NotOurs = InvalidField("not a token that this service gave out", field="pageToken")
+_NotOurs = InvalidField("not a page token of this service", field="pageToken")

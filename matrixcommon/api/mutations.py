@@ -1,8 +1,7 @@
-"""Changing things: every mutation of every service goes through here.
+"""Mutations: every change of every service's resources goes through here.
 
-A verb is decided in a group with whatever waits at the same moment, after `If-Match` was compared with the resource it
-names, in the same transaction. With `validateOnly` it is decided all the same and then undone, in the tables and in
-memory.
+A verb is decided in a group with others that wait at the same moment, after `If-Match` was compared with the resource
+in the same transaction. With `validateOnly` it is decided as usual and then rolled back, in the tables and in memory.
 """
 
 from __future__ import annotations
@@ -23,7 +22,7 @@ Row = tuple[type[ResourceRow], str]
 
 
 def name_for(kind: str, caller: Caller, idempotency_key: str) -> str:
-    """The name of what is made under that key: asking twice finds the first."""
+    """The name of a resource created with that key, so that a repeated request finds the first one's."""
     made_by = f"{caller.project} {caller.principal.name} {idempotency_key}"
     return f"{kind}-{hashlib.sha256(made_by.encode()).hexdigest()[:16]}"
 
@@ -44,12 +43,13 @@ class Mutations:
         if_match: str | None = None,
         ensures: bool = False,
     ) -> T:
-        """What the verb returns, once that is durable, or undone. Raises what it raises, and what `check` does."""
+        """Return what the verb returns, once it is durable, or rolled back if `validate_only`. Raises what the verb and
+        `check` raise."""
 
         def decided() -> T:
             if row is None or if_match is None:
                 return verb()
-            # In one group, also where nobody else waits: another replica is to change nothing in between.
+            # In one group even if nothing else waits, so that no other replica changes anything in between.
             with nullcontext() if self._records.deciding else self._records.group_transaction():
                 self.check(row, if_match, ensures)
                 return verb()
@@ -57,8 +57,8 @@ class Mutations:
         return self._records.dry_run(decided) if validate_only else await self._queue.run(decided)
 
     def check(self, row: Row | None, if_match: str | None, ensures: bool = False) -> None:
-        """Raises PreconditionFailed where `row` is not as `if_match` has it, NotFound where it is not there at all,
-        unless the verb `ensures` it."""
+        """Raise PreconditionFailed if `row` does not match `if_match`, NotFound if it does not exist, unless the verb
+        `ensures` it."""
         if row is None or if_match is None:
             return
         with self._records.transaction() as session:

@@ -1,4 +1,4 @@
-"""The routes of a service's operations: seen, watched, awaited, cancelled, resumed, abandoned."""
+"""The routes of a service's operations: get, list, watch, wait, cancel, resume, abandon; and drains of the engine."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ OPERATION_VERBS = {
 
 
 def operations_of(row: type[WorkflowRow], scope: Scope, roles: frozenset[str]) -> ResourceKind:
-    """How a service declares operations that are for those roles alone, whatever is asked of them."""
+    """The declaration of a service's operations for which every verb is restricted to those roles."""
     verbs = dict.fromkeys(OPERATION_VERBS, roles)
     return ResourceKind("operations", scope, verbs, view=OperationRecord, row=row, queries=("POST :wait",))
 
 
 def drains_of(row: type[WorkflowDrainRow]) -> ResourceKind:
-    """How a service declares the drains of its engine: they are for administrators."""
+    """The declaration of drains of a service's engine, which are for administrators."""
     verbs = dict.fromkeys(ENSURED, ADMINS)
     return ResourceKind(
         "workflow-drains", Scope.SERVICE, verbs, request=WorkflowDrainRequest, view=WorkflowDrainView, row=row
@@ -37,7 +37,7 @@ def drains_of(row: type[WorkflowDrainRow]) -> ResourceKind:
 def operation_routes(
     api: ResourceRoutes, kind: ResourceKind, drains: ResourceKind, operations: Operations[Any, Any]
 ) -> None:
-    """Declared as `kind`, with the verbs `OPERATION_VERBS`; `drains` are those of the engine."""
+    """Add the routes of operations, declared as `kind` with `OPERATION_VERBS`, and of `drains` of the engine."""
     store = operations.host.store
     routes = api.of(kind)
     routes.list()
@@ -47,7 +47,7 @@ def operation_routes(
     async def wait(
         name: str, timeout_s: Annotated[float, Query(alias="timeoutSeconds", gt=0, le=60)] = 30
     ) -> JsonAnswer:
-        """The operation once it is done, or as it is after that many seconds of the wall."""
+        """The operation once it is done, or its state after that many wall seconds."""
         loop = asyncio.get_running_loop()
         ends_at = loop.time() + timeout_s
         while True:

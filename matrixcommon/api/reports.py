@@ -1,4 +1,4 @@
-"""Batches of agents' reports: each is read and judged by itself, so that one agent cannot fail what others report."""
+"""Batches of agents' reports: each is validated by itself, so that one agent cannot make others' reports fail."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from pydantic import Field, ValidationError, ValidatorFunctionWrapHandler, WrapV
 from matrixcommon.model.resource_model import ApiModel
 
 Count = Annotated[int, Field(ge=0, le=2**53)]
-"""As large as a number can be that every JSON reader and every database keeps exactly."""
+"""Up to the largest integer that every JSON parser and database represents exactly."""
 
 
 class UnreadableReport(ApiModel):
-    """What stands for a report of `node` that cannot be read; `message` says which field and why."""
+    """Replaces a report of `node` that is invalid; `message` says which field and why."""
 
     node: str
     message: str
@@ -32,4 +32,4 @@ def _by_itself(value: Any, read: ValidatorFunctionWrapHandler) -> Any:
 
 
 EachByItself = WrapValidator(_by_itself)
-"""Annotates the items of a batch: an item that names its node and cannot be read becomes an UnreadableReport."""
+"""Annotates the items of a batch: an invalid item that names its node becomes an UnreadableReport."""

@@ -1,9 +1,9 @@
-"""The routes of a kind, made from its declaration.
+"""The routes of a resource kind, generated from its declaration.
 
-What the routes of all kinds have in common is decided here and in no handler: the key of what a path names, whose what
-a body names is, `If-Match`, `validateOnly`, `Idempotency-Key`, how an answer is written, and what the OpenAPI document
-says of all that. A handler is a verb of the domain: a function of the resource's key and of what else it needs, whose
-parameters become the route's.
+What the routes of all kinds have in common is handled here and not in handlers: the key of the resource in the path,
+the project of resources named in the body, `If-Match`, `validateOnly`, `Idempotency-Key`, the encoding of answers, and
+the OpenAPI description of all that. A handler is a verb of the domain: a function of the resource's key and whatever
+else it needs, whose parameters become those of the route.
 """
 
 from __future__ import annotations
@@ -35,10 +35,10 @@ Named = inspect.Parameter
 
 async def _named_project(
     project: Annotated[
-        str | None, Query(description="whose it is, for who has several projects; by default the token's own")
+        str | None, Query(description="the project, for callers with several; by default the token's own")
     ] = None,
 ) -> None:
-    """Declares what `authorization.guard` reads."""
+    """Declares the parameter, which `authorization.Guard` reads."""
 
 
 PROJECT = [Depends(_named_project)]
@@ -51,17 +51,17 @@ async def _no_if_match(request: Request) -> None:
 
 
 UNVERSIONED = [Depends(_no_if_match)]
-"""Dependencies of routes that change what has no version: what was conditional would be done all the same."""
+"""Dependencies of routes that change unversioned resources, where a condition would be silently ignored."""
 
 
 async def _no_if_none_match(request: Request) -> None:
     if "if-none-match" in request.headers:
         asked = f"{request.method} {request.url.path}"
-        raise Malformed(f"{asked} makes nothing of a name: leave If-None-Match out", field="If-None-Match")
+        raise Malformed(f"{asked} does not create a named resource: leave If-None-Match out", field="If-None-Match")
 
 
 NEVER_MAKES = [Depends(_no_if_none_match)]
-"""Dependencies of routes that change things, but for those that make what is named: the same."""
+"""Dependencies of changing routes that never create the named resource, for the same reason."""
 
 OF_PROJECTS = (Scope.PROJECT, Scope.SHARED, Scope.MIXED, Scope.ITSELF)
 
@@ -72,15 +72,15 @@ SHARED = {
     "if_none_match": Named("if_none_match", Named.KEYWORD_ONLY, annotation=IfNoneMatch, default=None),
     "idempotency_key": Named("idempotency_key", Named.KEYWORD_ONLY, annotation=IdempotencyKey, default=None),
 }
-"""Parameters that changing routes take, all in the same way."""
+"""Parameters that changing routes have in common."""
 
 
 RowsShown = Callable[[Session, Sequence[Any]], Iterable[ApiModel]]
-"""Makes the views of some rows together, for what they have in common."""
+"""Makes the views of several rows together, so that shared work is done once."""
 
 
 class ResourceRoutes:
-    """Routes under /v1 over one database; without one nothing has a version and nothing can be watched."""
+    """Routes under /v1 on one database; without a database resources have no version and cannot be watched."""
 
     def __init__(self, records: Database | None = None) -> None:
         self.router = FastRouter(prefix="/v1")
@@ -92,7 +92,7 @@ class ResourceRoutes:
 
 
 class KindRoutes:
-    """The routes of one kind. A verb is named as in the declaration: `PUT`, `POST :renew`, `GET /flows`."""
+    """The routes of one kind. Verbs are written as in the declaration: `PUT`, `POST :renew`, `GET /flows`."""
 
     def __init__(self, routes: ResourceRoutes, kind: ResourceKind) -> None:
         self._kind = kind
@@ -101,10 +101,10 @@ class KindRoutes:
         self._views: Callable[[], Iterable[ApiModel]] | None = None
 
     def _projects(self, verb: str) -> Sequence[Any]:
-        desired = self._kind.scope is Scope.NODE and verb in READ  # what agents are to hold is somebody's
+        desired = self._kind.scope is Scope.NODE and verb in READ  # the desired state of agents belongs to projects
         return PROJECT if desired or self._kind.scope in OF_PROJECTS else ()
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------------------
 
     def list(
         self,
@@ -114,8 +114,8 @@ class KindRoutes:
         order_by: str | None = None,
         **options: Any,
     ) -> None:
-        """All of them, in pages or watched. `views` makes them; left out, rows show themselves, or `rows_shown` shows
-        them together. What has no rows is worked out from others."""
+        """The route that lists or watches the kind. `views` makes the views; by default each row makes its own, or
+        `rows_shown` makes them together. Kinds without rows are derived from others and need `views`."""
 
         self._views = views
 
@@ -132,7 +132,8 @@ class KindRoutes:
         self._router.hot_lists[path] = lambda params: list_page(params, self._records, views_for(params))
 
     def get(self, view: Callable[[Any], ApiModel] | None = None, **options: Any) -> None:
-        """One of them, as its row shows itself, or as `view` makes it of the key; without either, as it is listed."""
+        """The route that returns one resource: the row's view, or what `view` makes from the key; without rows and
+        `view`, its entry in the list."""
 
         def shown(name: Any) -> Response:
             return json_response((view or self._row)(name))
@@ -143,12 +144,12 @@ class KindRoutes:
         handler.__annotations__["name"] = self._kind.named
         name = f"get_{self._noun.removesuffix('s')}"
         self._add("GET", handler, **{"name": name, "response_model": self._kind.view, **options})
-        if self._kind.scope in (Scope.PROJECT, Scope.SHARED):  # a name is a key, of which nothing else is asked
+        if self._kind.scope in (Scope.PROJECT, Scope.SHARED):  # the name determines the key; no other parameters
             _, path = self._kind.route("GET", "")
             self._router.hot_lookups[path] = shown
 
     def ask(self, verb: str, **options: Any) -> Callable[[Action], Action]:
-        """For a handler that changes nothing, and that FastAPI calls as it is."""
+        """A decorator for a handler that changes nothing and is called by FastAPI directly."""
 
         if verb == "LIST" and self._kind.view is not None:
             options.setdefault("responses", described_page(self._kind.view))
@@ -160,7 +161,7 @@ class KindRoutes:
         return declare
 
     def _rows(self, terms: Iterable[Term], rows_shown: RowsShown | None) -> Iterable[ApiModel]:
-        """Views of the rows that may match: of many, those left out by a column are not even made."""
+        """Views of the rows that may match; filters on columns are applied in the database, before views are made."""
         row = self._kind.row
         assert row is not None
         assert self._records is not None
@@ -173,7 +174,7 @@ class KindRoutes:
         def found(session: Session) -> Sequence[Any]:
             return session.scalars(wanted, texts).all()
 
-        if rows_shown is not None:  # they show more than these rows, by which only that there are none is remembered
+        if rows_shown is not None:  # their views depend on other rows too: cache only whether there are any
             if selected and not self._records.remembered(row, ("any", *selected), lambda session: bool(found(session))):
                 return []
             with self._records.reading() as session:
@@ -206,14 +207,14 @@ class KindRoutes:
         fast: bool = False,
         **options: Any,
     ) -> Callable[[Action], Action]:
-        """For a verb that changes something. It is decided in a group with what waits beside it, after `If-Match` (of a
-        PUT also `If-None-Match`) was compared with the key's `row`, and undone where it is only to be validated. One
-        that takes `validate_only` is asked by itself what it would do; a coroutine decides by itself in every case, and
-        compares `if_match` where it takes that.
+        """A decorator for a verb that changes something. The verb is decided in a group with others that wait, after
+        `If-Match` (for PUT also `If-None-Match`) was compared with the key's `row`, and is rolled back if it is only
+        validated. A verb with a parameter `validate_only` handles validation itself, outside of a group. A coroutine is
+        never part of a group, and compares `if_match` itself if it has that parameter.
 
-        It returns a view, or None where there is nothing (any more) to be seen. `allowed` raises where this caller may
-        not, `before` where the request cannot be; `after` is called once it is done, and `shown` makes the view of the
-        key then. `fast`: plain requests take the fast path.
+        The verb returns a view, or None if the resource is gone or has none. `allowed` raises if this caller may not
+        use it, `before` if the request is invalid; `after` is called once it is done, and `shown` then makes the view
+        of the key. `fast`: plain requests take the fast path.
         """
 
         def declare(action: Action) -> Action:
@@ -320,22 +321,22 @@ class KindRoutes:
 
 
 def _absent(if_match: str | None, if_none_match: str) -> str:
-    """What stands for it in place of `If-Match`. Raises Malformed."""
+    """The value of `If-Match` that means `If-None-Match: *`. Raises Malformed."""
     if if_none_match.strip() != "*" or if_match is not None:
-        raise Malformed("only * is taken, and not beside If-Match", field="If-None-Match")
+        raise Malformed("only * is supported, and not together with If-Match", field="If-None-Match")
     return ABSENT
 
 
 def _other_request(idempotency_key: str | None) -> Conflict:
     return Conflict(
-        f"{idempotency_key!r} was sent with another request; send what is to be made now under another key",
+        f"{idempotency_key!r} was used for another request; send this one with another key",
         field="Idempotency-Key",
     )
 
 
 @lru_cache(maxsize=256)
 def _selection(row: Any, columns: tuple[tuple[str, bool], ...]) -> Select[Any]:
-    """Rows by their version, of which each of these columns is, or is not, the text of its place: `text0` and so on."""
+    """A query for rows, ordered by version, whose columns equal, or differ from, the parameters `text0`, `text1`..."""
     wanted = select(row).order_by(row.version)
     for at, (name, other) in enumerate(columns):
         column, text = getattr(row, name), bindparam(f"text{at}", type_=String())
@@ -344,8 +345,8 @@ def _selection(row: Any, columns: tuple[tuple[str, bool], ...]) -> Select[Any]:
 
 
 def _claimed(caller: Caller, verb: str, key: str, body: str, given: dict[str, Any]) -> dict[str, Any]:
-    """The key and the request in one project, which is the caller's, as is all that the request refers to. Only who
-    ensures something may name its project in the body."""
+    """The arguments with key and request in one project of the caller, after checking that the caller may access
+    everything that the request refers to. Only for PUT does the key follow a project named in the body."""
     claimed, request = caller.claim(given[key] if key else caller.key("new"), given[body])
     for each in (claimed, *request.references):
         caller.check(each)
@@ -358,10 +359,10 @@ def _is_model(annotation: Any) -> bool:
 
 
 def _answers(returned: Any) -> tuple[int, dict[str, Any]]:
-    """With which status it answers, and what FastAPI is told of that, by what a verb returns."""
+    """The status of the answer and FastAPI's options for it, derived from the return type of a verb."""
     if returned is None:
         return 204, {"status_code": 204}
-    if type(None) in (models := get_args(returned)):  # what is going, or has gone
+    if type(None) in (models := get_args(returned)):  # being deleted, or gone
         gone = {204: {"description": "it is gone"}}
         return 202, {"status_code": 202, "response_model": models[0], "responses": gone}
     return 200, {"response_model": returned}

@@ -1,10 +1,11 @@
-"""What a filtered watch selects: its reader hears of what enters the selection, changes in it, and leaves it.
+"""The selection of a filtered watch: the reader is told of resources that enter it, change within it, and leave it.
 
-As of Kubernetes' selectors: a resource that no longer matches is DELETED for this reader, though it is there, and one
-that comes to match is ADDED. That takes knowing which resources the reader has. One who began with the present state
-has what was sent; one who resumes at a number has what matched then. Where that number is not far back, most of it is
-unchanged and still known; of what changed before the watch was resumed it is not, and the reader is told rather too
-often than too seldom that it has gone (docs/decisions/0968-a-filtered-watch-reports-what-leaves-its-selection.md).
+As with Kubernetes' selectors, a resource that no longer matches is DELETED for this reader, though it still exists, and
+one that begins to match is ADDED. That requires knowing which resources the reader has. A reader that started with the
+present state has what was sent; one that resumes at a number has what matched then. Most of that has usually not
+changed since and is known; for resources that changed before the watch was resumed it is not, and then the reader is
+sent a possibly superfluous DELETED rather than none
+(docs/decisions/0968-a-filtered-watch-reports-what-leaves-its-selection.md).
 """
 
 from __future__ import annotations
@@ -21,32 +22,32 @@ Identity = tuple[str, str]
 
 
 class Selection:
-    """Of one watch. Whom a resource is visible to never changes while it lives: only what filters match does."""
+    """The selection of one watch. Who may see a resource never changes in its lifetime; only filter matches do."""
 
     def __init__(self, params: ListParams) -> None:
         self._params = params
         self._has: set[Identity] = set()
-        """What the reader has."""
+        """The resources that the reader certainly has."""
         self._known_after = 0
-        """What is changed first after this number, and is not among those, the reader does not have."""
+        """For changes after this number it is certain that the reader has only the resources in `_has`."""
         self._met: set[Identity] = set()
-        """What was changed up to there, and is known from then on."""
+        """Resources with a change up to that number, about which the reader's state is certain since then."""
 
     def add(self, body: dict[str, Any]) -> None:
-        """The reader has been sent it."""
+        """Record that the reader was sent a resource."""
         self._has.add(_identity(body))
 
     def resume(self, rv: int, views: Iterable[Any], latest: Callable[[], int]) -> None:
-        """The reader has what matched at `rv`. `latest`: the number of the newest change, asked after the views were
-        made: what another replica commits meanwhile is in doubt too."""
+        """Resume for a reader that has what matched at `rv`. `latest` returns the number of the newest change; it is
+        called after the views were made, because changes that another replica commits meanwhile are uncertain too."""
         for view in views:
             if version_of(view) <= rv and (body := self._params.show(view.wire())) is not None:
                 self.add(body)
         self._known_after = latest()
 
     def event_for(self, change: Change) -> tuple[str, dict[str, Any]] | None:
-        """Type and view of the event that the reader gets of a change; None where it gets none. Where it may not see
-        the resource any more, no more of it than what it is called."""
+        """The type and view of the event that the reader gets for a change, or None. If it may no longer see the
+        resource, the view has only project and name."""
         item = json.loads(change.body)
         identity = _identity(item)
         seen = self._params.seen(item)
@@ -62,14 +63,14 @@ class Selection:
         return None
 
     def _had(self, identity: Identity, rv: int) -> bool | None:
-        """Whether the reader has it before the change of that number; None where nobody knows."""
+        """Whether the reader had the resource before the change of that number; None if unknown."""
         if identity in self._has:
             return True
         return False if rv > self._known_after or identity in self._met else None
 
 
 def version_of(view: Any) -> int:
-    """The number of a view's newest change; 0 where it has none."""
+    """The number of a view's newest change; 0 if it has none."""
     return int(view.etag.strip('"') or 0)
 
 

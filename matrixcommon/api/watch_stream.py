@@ -1,4 +1,4 @@
-"""The watches of collections: changes as server-sent events, each once, in order, until the reader goes away."""
+"""Watches of collections: changes as server-sent events, each once and in order, until the client disconnects."""
 
 from __future__ import annotations
 
@@ -19,13 +19,14 @@ from matrixcommon.model.resource_model import ApiModel
 from matrixcommon.persistence.database_session import Change, Database
 
 BOOKMARK_PERIOD_WALL_S = 15.0
-"""A watch is never silent for longer, so a client can tell a quiet service from a dead one."""
+"""The longest time without an event, so that a client can tell an idle service from a dead one."""
 PIECE_BYTES = 64 * 1024
-"""As much as is joined before it is sent."""
+"""How many bytes of events are joined before they are sent."""
 
 
 def event_stream(request: Request, events: AsyncIterator[bytes]) -> StreamingResponse:
-    """Server-sent events as they come, until who asked goes away (the response hears of it), or their token ends."""
+    """Stream server-sent events until the client disconnects (which the response notices) or its token is no longer
+    valid."""
     return EventSourceResponse(_while_admitted(request, events), headers={"Cache-Control": "no-cache"})
 
 
@@ -37,7 +38,7 @@ async def _while_admitted(request: Request, events: AsyncIterator[bytes]) -> Asy
 
 
 def event(type: str, rv: int, body: str) -> bytes:
-    """One of them: what happened, the number of the change, and the view as JSON text."""
+    """A server-sent event: its type, the number of the change, and the view as JSON text."""
     return format_sse_event(event=type, id=str(rv), data_str=body)
 
 
@@ -67,7 +68,7 @@ async def changes_of_kind(
         if changes:
             rv = changes[-1].rv
         else:
-            rv = max(rv, newest)  # of this kind there was nothing up to there
+            rv = max(rv, newest)  # there was nothing of this kind up to `newest`
             if loop.time() - silent_since >= period_s:
                 yield event("BOOKMARK", rv, "{}")
                 silent_since = loop.time()
@@ -95,8 +96,8 @@ def _shown(params: ListParams, changes: Iterable[Change], selection: Selection |
 
 
 def pieces(events: Iterable[bytes]) -> Iterator[bytes]:
-    """The events joined into pieces of some PIECE_BYTES: the way of a piece to its reader costs much the same, however
-    long it is, and who reads slowly still holds up no more than one."""
+    """Join events into pieces of about PIECE_BYTES: sending a piece costs about the same whatever its length, and a
+    slow client still keeps at most one waiting."""
     found, size = list[bytes](), 0
     for each in events:
         found.append(each)
@@ -120,8 +121,9 @@ async def differences(
         rv = records.latest()
         if params.resource_version != rv:
             gone = Gone(
-                f"this is worked out from other resources and is at {rv} now, and nobody knows what it was at "
-                f"{params.resource_version}; watch it without resourceVersion: that begins with all that is there"
+                f"this is derived from other resources, without a history: it is at {rv} now, and what it was at "
+                f"{params.resource_version} is not known; watch it without resourceVersion to start with its present "
+                "state"
             )
             yield event("ERROR", rv, json.dumps(gone.problem()))
             return
@@ -130,7 +132,7 @@ async def differences(
     while True:
         if rv == records.latest():
             await records.changed(within_wall_s=records.clock.loop_s(BOOKMARK_PERIOD_WALL_S), since=rv)
-        rv, now = records.latest(), found()  # though nothing was committed: some of it comes with time
+        rv, now = records.latest(), found()  # even if nothing was committed: some views depend on time
         for piece in pieces(_between(shown, now, rv)):
             yield piece
         shown = now

@@ -1,9 +1,10 @@
-"""The clock of a running stack: its speed stands in a file, which every process reads and whose changes all take up at
-the same instant.
+"""The clock of a running stack: its speed is in a file that every process reads, and all apply changes at the same
+instant.
 
-A change is written down with an instant a little ahead (`LEAD_WALL_S`), and the file is looked at again more often than
-that (`READ_AGAIN_WALL_S`); so nobody computes a time by the old speed that others compute by the new one, and emulated
-time is the same everywhere, continuous and never falling. The file is replaced in one step, and survives every process.
+A change is written with an effective time a little in the future (`LEAD_WALL_S`), and processes check the file more
+often than that (`READ_AGAIN_WALL_S`). So no process computes a time with the old speed that others compute with the new
+one, and emulated time is the same everywhere, continuous and never decreasing. The file is replaced atomically and
+outlives all processes.
 """
 
 from __future__ import annotations
@@ -26,18 +27,18 @@ from matrixcommon.model.timeline import SpeedChange, Timeline
 READ_AGAIN_WALL_S = 0.1
 LEAD_WALL_S = 0.5
 MARGIN_WALL_S = 0.2
-"""What has to be left of the lead when the file is in its place: one reading, and as long again."""
+"""How much of the lead must be left when the file is in place: one reading period, and as long again."""
 WATCH_WALL_S = 0.2
 NAP_WALL_S_MAX = 3600.0
 NEAR_S = 1e-6
 
 
 class ClockUnreadable(MatrixError):
-    """The file that says how emulated time runs makes no sense."""
+    """The file with the speed of emulated time is invalid."""
 
 
 def read_timeline(file: Path) -> Timeline:
-    """Raises FileNotFoundError, and ClockUnreadable where it makes no sense."""
+    """Raises FileNotFoundError, and ClockUnreadable if the content is invalid."""
     try:
         changes = json.loads(file.read_bytes())["changes"]
         return Timeline(tuple(SpeedChange(each["wall_s"], each["emulated_s"], each["speed"]) for each in changes))
@@ -46,12 +47,12 @@ def read_timeline(file: Path) -> Timeline:
 
 
 def write_timeline(file: Path, timeline: Timeline, in_time: Callable[[], bool] = lambda: True) -> bool:
-    """Replace the file in one step, unless it is too late when all is ready; whether it was done."""
+    """Replace the file atomically if `in_time()` still holds when the new one is ready. Return whether it was."""
     place = file.resolve()
     draft = place.with_name(place.name + ".new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)
     with os.fdopen(descriptor, "w") as out:
-        with suppress(OSError):  # who may, leaves it to those that read it, as the containers of a stack
+        with suppress(OSError):  # if permitted, keep the owner, so that e.g. a stack's containers can read it
             owner = place.stat()
             os.chown(draft, owner.st_uid, owner.st_gid)
         json.dump({"changes": [asdict(each) for each in timeline.changes]}, out, indent=1)
@@ -65,8 +66,8 @@ def write_timeline(file: Path, timeline: Timeline, in_time: Callable[[], bool] =
 
 
 def change_timeline(file: Path, change: Callable[[Timeline, float], Timeline]) -> Timeline:
-    """Have `change(timeline, from_wall_s)` take force soon, in all processes at once; one at a time. Returns what was
-    written. Raises FileNotFoundError where no clock is."""
+    """Apply `change(timeline, from_wall_s)` shortly, in all processes at the same instant; one change at a time.
+    Returns the timeline that was written. Raises FileNotFoundError if there is no clock."""
     place = file.resolve()
     with place.with_name(place.name + ".lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -78,7 +79,7 @@ def change_timeline(file: Path, change: Callable[[Timeline, float], Timeline]) -
 
 
 class StackClock:
-    """A Clock whose speed is what a file says. Read by any number of threads and event loops."""
+    """A Clock whose speed comes from a file. It may be used by any number of threads and event loops."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -88,14 +89,15 @@ class StackClock:
         self._naps: WeakKeyDictionary[asyncio.AbstractEventLoop, _Naps] = WeakKeyDictionary()
 
     def timeline(self, wall_s: float) -> Timeline:
-        """As far as it has to be known at that instant, which is the present one."""
+        """The timeline at the present wall time `wall_s`, read again if it is older than `READ_AGAIN_WALL_S`."""
         if not 0 <= wall_s - self._read_at < READ_AGAIN_WALL_S:
             self.look()
             self._read_at = wall_s
         return self._timeline
 
     def look(self) -> bool:
-        """Read the file if it is another one; whether it was. What is damaged or missing leaves time as it runs."""
+        """Read the file if it has changed, and return whether it had. If it is damaged or missing, time continues as
+        before."""
         with suppress(OSError, ClockUnreadable):
             found = self._file.stat()
             stamp = (found.st_mtime_ns, found.st_ino, found.st_size)
@@ -104,7 +106,7 @@ class StackClock:
                 return True
         return False
 
-    # --- what a Clock tells; the wall is asked first, and the file after it
+    # --- the Clock protocol; always take the wall time first, then read the file
 
     def now(self) -> float:
         wall_s = time.time()
@@ -165,7 +167,7 @@ class StackClock:
 
 
 class _Naps:
-    """Who sleeps in one event loop; all are woken when the file has changed, to see how long they have left."""
+    """The sleepers in one event loop; all are woken when the file has changed, to recompute their remaining time."""
 
     def __init__(self, clock: StackClock, loop: asyncio.AbstractEventLoop) -> None:
         self._clock = clock
@@ -175,7 +177,7 @@ class _Naps:
         self._watching = False
 
     async def nap(self, wall_s: Callable[[], float]) -> None:
-        """Until so many seconds of the wall have passed, or the file has changed."""
+        """Sleep until that many wall seconds have passed or the file has changed."""
         sleeper = self._loop.create_future()
         handle = self._loop.call_later(min(max(0.0, wall_s()), NAP_WALL_S_MAX), _wake, sleeper)
         self._sleepers.add(sleeper)

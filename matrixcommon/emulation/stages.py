@@ -1,4 +1,4 @@
-"""Timed behaviour as data: a piece of work is a list of stages, each with a delay, a jitter, and odds of failure."""
+"""Timed behaviour as data: a job is a list of stages, each with a delay, a jitter, and a probability of failure."""
 
 from __future__ import annotations
 
@@ -12,14 +12,15 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.yaml_text import NotYaml, packaged_yaml, parse_yaml
 
 STAGE_NAME_MAX = 40
-"""Characters of a stage's name, which reports carry and tables keep."""
+"""Maximum length of a stage's name, which is in reports and tables."""
 
 
 @dataclass(frozen=True)
 class Stage:
-    """One stage: its name, what the agent calls itself and says meanwhile, and how long it takes (emulated seconds).
+    """One stage: its name, the status and message that the agent reports during it, and its duration (emulated
+    seconds).
 
-    Each of `attempts` fails at these `odds`, between 0 and 1; the last of them for good, with `why`.
+    Each of `attempts` fails with probability `odds` (0 to 1); failure of the last one is final, with the message `why`.
     """
 
     stage: str
@@ -32,7 +33,7 @@ class Stage:
     why: str = "it did not finish"
 
     def fails(self, random: Random) -> bool:
-        """Whether an attempt fails. What cannot fail asks nothing of chance."""
+        """Whether an attempt fails. A stage that cannot fail draws no random number."""
         return self.odds > 0 and random.random() < self.odds
 
     def takes_s(self, random: Random) -> float:
@@ -43,7 +44,7 @@ Stages = dict[str, tuple[Stage, ...]]
 
 
 def stages_of(room: str, file: str, path: Path | None = None) -> Stages:
-    """The stages in a file that lies in a package's room, with the work that the file at `path` gives replaced."""
+    """The stages in a file of the package `room`, overridden by those in the file at `path`."""
     built_in = _built_in(room, file)
     return built_in if path is None else built_in | _read(path.read_text(), str(path))
 
@@ -53,7 +54,7 @@ def _read(text: str, source: str) -> Stages:
     try:
         document = parse_yaml(text)
     except NotYaml as wrong:
-        raise InvalidField(f"{source} is no YAML: {wrong}", field="stages") from wrong
+        raise InvalidField(f"{source} is not valid YAML: {wrong}", field="stages") from wrong
     return read_stages(document, source)
 
 
@@ -63,7 +64,7 @@ def _built_in(room: str, file: str) -> Stages:
 
 
 def read_stages(document: Any, source: str) -> Stages:
-    """Stages from a parsed YAML document; InvalidField names what cannot be read."""
+    """Stages from a parsed YAML document. Raises InvalidField that says what is invalid."""
     if not isinstance(document, dict):
         raise InvalidField(f"{source}: expected work by name, each with a list of stages", field="stages")
     stages: Stages = {}

@@ -1,13 +1,13 @@
-"""Time, passed in. Domain code asks a Clock and never the system.
+"""Clocks, passed in as dependencies. Domain code asks a Clock for the time, never the system.
 
-All times are *emulated* seconds since the epoch. On a WallClock they are the wall's. On a ScaledClock an emulated
-minute takes a wall second at scale 60: the hardware being emulated (provisioning, repair, serving) lives in this time.
-What guards against slowness of the host itself (leases, probes) has a floor in wall time, `at_least_wall`, because a
-laptop's scheduler does not get faster when the emulation does. Under a test's virtual event loop a LoopClock makes an
-hour of sleeping free.
+All times are *emulated* seconds since the epoch. On a WallClock they equal wall time. On a ScaledClock with scale 60 an
+emulated minute takes one wall second: the emulated hardware (provisioning, repair, serving) runs in this time.
+Timeouts that guard against slowness of the host itself (leases, probes) have a floor in wall time, `at_least_wall`,
+because a laptop's scheduler does not get faster when the emulation does. Under a test's virtual event loop a LoopClock
+makes an hour of sleeping free.
 
-The speed of a running stack may change, to 0 as well (matrixcommon/emulation/stack_clock.py). So nobody keeps what
-`scale` or `at_least_wall` said for longer than they need to decide something; `changes` and `changed` tell who waits.
+The speed of a running stack may change, even to 0 (matrixcommon/emulation/stack_clock.py). Callers must therefore not
+keep a value of `scale` or `at_least_wall` beyond the decision at hand; `changes` and `changed` notify those who wait.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from typing import Protocol
 
 
 class Clock(Protocol):
-    """What everything that knows time is given."""
+    """The clock that is passed to everything that depends on time."""
 
     @property
     def scale(self) -> float:
-        """Emulated seconds that pass in one second of the wall; 0 while time stands still."""
+        """Emulated seconds per wall second; 0 while time is paused."""
 
     @property
     def changes(self) -> int:
-        """Differs before and after each change of the speed."""
+        """A token that differs before and after each change of speed."""
 
     @property
     def adapting_s(self) -> float:
-        """Emulated seconds so far that are not held against anybody's silence, because the speed had just changed."""
+        """Emulated seconds so far in which silence does not count as failure, because the speed had just changed."""
 
     def now(self) -> float:
-        """Emulated seconds since the epoch; never goes back."""
+        """Emulated seconds since the epoch; never decreases."""
 
     async def sleep(self, seconds: float) -> None:
         """Return after that many emulated seconds."""
@@ -46,18 +46,18 @@ class Clock(Protocol):
         """The longer of an emulated duration and a wall-clock floor, in emulated seconds, at the present speed."""
 
     def periods(self, seconds: float, floor_wall_s: float) -> float:
-        """How many periods, each `at_least_wall` of these two long, have passed since the epoch; never falls."""
+        """How many periods of `at_least_wall(seconds, floor_wall_s)` have passed since the epoch; never decreases."""
 
     def wall_s(self, seconds: float) -> float:
-        """Wall seconds until that many emulated ones have passed; infinity while time stands still."""
+        """Wall seconds until that many emulated seconds have passed; infinity while time is paused."""
 
     def loop_s(self, wall_s: float) -> float:
-        """How long the event loop is to wait for that many seconds of the wall: as long, unless its time is the
-        emulated one."""
+        """How long the event loop must sleep for that many wall seconds: the same, unless the loop itself runs in
+        emulated time."""
 
 
 Seconds = float | Callable[[], float]
-"""A duration in emulated seconds: a number, or what it is at the present speed."""
+"""A duration in emulated seconds: a number, or a function that returns its value at the present speed."""
 
 
 def seconds_now(duration: Seconds) -> float:
@@ -65,7 +65,7 @@ def seconds_now(duration: Seconds) -> float:
 
 
 class Steady:
-    """What a clock says whose speed never changes."""
+    """Base of clocks whose speed never changes."""
 
     scale = 1.0
     changes = 0
@@ -91,14 +91,14 @@ class Steady:
 
 
 def as_set(clock: Clock, seconds: float, floor_wall_s: float) -> float:
-    """A duration that somebody may set, in emulated seconds: what is below the floor in wall time when emulated time
-    runs fast is that floor; who sets less than the floor itself has that."""
+    """A configured duration in emulated seconds, raised to the wall-clock floor where emulated time runs so fast that
+    it would fall below it. A setting that is itself less than the floor is its own floor."""
     return clock.at_least_wall(seconds, min(seconds, floor_wall_s))
 
 
 async def pause(clock: Clock, seconds: Seconds, woken: asyncio.Event) -> None:
-    """That many emulated seconds from now on, or until the event. How many is asked again where the speed changes,
-    since a floor in wall time is another number of them then."""
+    """Sleep for that many emulated seconds, or until the event is set. The duration is evaluated again when the speed
+    changes, since a floor in wall time is then a different number of emulated seconds."""
     began = clock.now()
     while not woken.is_set() and (left_s := began + seconds_now(seconds) - clock.now()) > 0:
         waits = [clock.sleep(left_s), woken.wait()]
@@ -116,9 +116,9 @@ async def pause(clock: Clock, seconds: Seconds, woken: asyncio.Event) -> None:
 
 
 class ScaledClock(Steady):
-    """The wall clock, sped up from an anchor that all processes of a stack share.
+    """The wall clock, scaled from an anchor that all processes of a stack share.
 
-    `anchor_wall_s` and `anchor_emulated_s` are one instant seen on both clocks.
+    `anchor_wall_s` and `anchor_emulated_s` are the same instant on both clocks.
     """
 
     def __init__(self, scale: float = 1.0, anchor_wall_s: float = 0.0, anchor_emulated_s: float | None = None) -> None:
@@ -137,7 +137,7 @@ class ScaledClock(Steady):
 
 
 class WallClock(ScaledClock):
-    """Emulated time is the wall's time."""
+    """Emulated time equals wall time."""
 
     def __init__(self) -> None:
         super().__init__(1.0)

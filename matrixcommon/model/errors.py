@@ -1,36 +1,38 @@
-"""What can be refused, as a tree of reasons.
+"""The errors that requests are refused with, as a tree of reasons.
 
-A reason is a PascalCase noun shared by errors, conditions and events. An error is raised where the reason is known;
-it becomes an RFC 9457 problem document once, at the edge, and an error of the same class again in the caller.
+A reason is a PascalCase word shared by errors, conditions and events. An error is raised where the reason is known; the
+HTTP edge turns it into an RFC 9457 problem document, and the client turns that into an error of the same class again.
 
     MatrixError
     ├── Malformed               the request cannot be read                          400
-    ├── Unauthorized            no token, or one we did not issue                   401
+    ├── Unauthorized            no token, or one that was not issued here           401
     ├── Forbidden               the token's role may not do this                    403
     ├── NotFound                                                                    404
-    ├── MethodNotAllowed        this may not be asked of what is at this path       405
-    ├── Conflict                an illegal move, or the name means something else   409
-    │   ├── InsufficientCapacity    does not fit; `blocking` says what stands in the way
-    │   │   └── ExceedsDomain           nor would it if all of the cabinet or supernode it is to lie in were free
-    │   ├── BelowFloor              an instance has fewer members left than its floor, and no others are to be had
-    │   ├── InsufficientBandwidth   a link would carry more floors than it has
-    │   ├── Preempted               somebody of higher priority took the place
-    │   ├── QuotaExceeded           the project may not hold so much
-    │   ├── Cancelled               somebody cancelled the operation
-    │   ├── Abandoned               somebody gave the operation up where it stood
-    │   ├── StaleTopology           made on a topology that has changed since
-    │   ├── StaleGeneration         an older spec than the one we hold
-    │   └── StaleLeader             another replica leads since
+    ├── MethodNotAllowed        the path does not support this method               405
+    ├── Conflict                an illegal transition, or the name has another spec 409
+    │   ├── InsufficientCapacity    does not fit; `blocking` lists what is in the way
+    │   │   └── ExceedsDomain           would not fit even if the whole cabinet or supernode it must be in were free
+    │   ├── BelowFloor              an instance has fewer members left than its floor, and none can be added
+    │   ├── InsufficientBandwidth   the floors on a link would exceed its capacity
+    │   ├── Preempted               a higher priority took the place
+    │   ├── QuotaExceeded           more than the project may hold
+    │   ├── Cancelled               the operation was cancelled
+    │   ├── Abandoned               the operation was given up without being undone
+    │   ├── StaleTopology           computed for a topology that has changed since
+    │   ├── StalePlan               computed for a state that has changed since
+    │   ├── StaleGeneration         an older spec than the one already held
+    │   └── StaleLeader             another replica has become leader since
     ├── PreconditionFailed      If-Match names another version                      412
     ├── InvalidField            semantically wrong; `field` is the path             422
-    ├── TooLarge                the body is over the limit                          413
-    ├── Gone                    a watch asks for history we no longer keep          410
-    ├── TooManyRequests         come again; `retry_after_s` says when               429
-    │   ├── RateLimitExceeded       more than the project or key may ask in a minute, or at once
-    │   ├── UsageQuotaExceeded      more than it may use in a day
-    │   └── Overloaded              it would be served too late to meet the objective
-    ├── NotYetSupported         in the contract, not in this version                501
-    └── Unavailable             try again; `retry_after_s` says when                503
+    ├── TooLarge                the body exceeds the limit                          413
+    ├── Gone                    a watch asks for history that is no longer kept     410
+    ├── TooManyRequests         retry later; `retry_after_s` says when              429
+    │   ├── RateLimitExceeded       more requests per minute, or at once, than the project or key may send
+    │   ├── UsageQuotaExceeded      more usage per day than it may have
+    │   └── Overloaded              would be served too late to meet the objective
+    ├── NotYetSupported         in the contract, but not in this version            501
+    ├── Unavailable             retry; `retry_after_s` says when                    503
+    └── InternalError           a defect of the service                             500
 """
 
 from __future__ import annotations
@@ -39,12 +41,12 @@ from typing import Any, ClassVar
 
 
 class MatrixError(Exception):
-    """Base of all refusals. `blocking` lists what stands in the way, per domain, plane or link."""
+    """Base of all refusals. `blocking` lists what is in the way, by domain, plane or link."""
 
     status: ClassVar[int] = 500
     retryable: ClassVar[bool] = False
     final: ClassVar[bool] = False
-    """Whether the same request will be refused whenever it is sent."""
+    """Whether the same request would be refused at any time."""
 
     def __init__(
         self,
@@ -66,12 +68,12 @@ class MatrixError(Exception):
 
     @property
     def headers(self) -> dict[str, str]:
-        """What its status asks for in the head of the answer (RFC 9110): when trying again makes sense, in seconds of
-        the wall."""
+        """The response headers that its status calls for (RFC 9110): Retry-After, in wall seconds, where a retry makes
+        sense."""
         return {"Retry-After": str(max(1, round(self.retry_after_s or 1)))} if self.retryable else {}
 
     def problem(self) -> dict[str, Any]:
-        """The RFC 9457 document, without what only the edge knows (instance, requestId)."""
+        """The RFC 9457 document, without the members that only the HTTP edge knows (instance, requestId)."""
         document: dict[str, Any] = {
             "type": f"urn:cloudmatrix:problem:{self.reason}",
             "title": self.reason,
@@ -101,7 +103,7 @@ class Unauthorized(MatrixError):
 
     @property
     def headers(self) -> dict[str, str]:
-        """How to say who asks."""
+        """The authentication scheme to use."""
         return {"WWW-Authenticate": 'Bearer realm="cloudmatrix"'}
 
 
@@ -210,18 +212,18 @@ class Unavailable(MatrixError):
 
 
 class InternalError(MatrixError):
-    """Ours to repair: the caller did nothing wrong. Retryable, since a restart may have repaired it."""
+    """A defect of the service; the caller did nothing wrong. Retryable, since a restart may fix it."""
 
     status = 500
     retryable = True
 
 
 def _tree(root: type[MatrixError]) -> list[type[MatrixError]]:
-    return [root, *(leaf for child in root.__subclasses__() for leaf in _tree(child))]
+    return [root, *(each for child in root.__subclasses__() for each in _tree(child))]
 
 
 def from_problem(document: dict[str, Any], status: int) -> MatrixError:
-    """The error a problem document stands for: by its reason, else by its HTTP status."""
+    """The error that a problem document represents: chosen by its reason, else by its HTTP status."""
     known = {kind.__name__: kind for kind in _tree(MatrixError)}
     by_status = {kind.status: kind for kind in reversed(_tree(MatrixError)[1:])}
     fallback = Unavailable if status in (429, 502, 504) else by_status.get(status, InternalError)

@@ -1,7 +1,8 @@
-"""Fencing: whoever leads a service's work says with every request and every write which leader it is.
+"""Fencing: a service's leader identifies itself with every request and every write.
 
-A leader is known by the service's name and a generation that only grows. A process that was paused, or cut off, while
-another took over still believes that it leads; what it asks for bears an older generation and is refused.
+A leader is identified by the service's name and a generation that only increases. A process that was paused or
+partitioned while another took over still believes that it leads; its requests carry an older generation and are
+refused.
 """
 
 from __future__ import annotations
@@ -20,7 +21,7 @@ _TOKEN = re.compile(r"([a-z][a-z0-9-]{0,62})/([0-9]{1,15})")
 
 @dataclass(frozen=True)
 class Fence:
-    """Which leader does something. `refused` is called when somebody knows a newer one."""
+    """The leader that acts. `refused` is called when a newer one turns out to be known."""
 
     name: str
     generation: int
@@ -31,23 +32,23 @@ class Fence:
         return f"{self.name}/{self.generation}"
 
     def stale(self, newest: int) -> StaleLeader:
-        """The refusal, where a leader of that generation is known."""
+        """The refusal to use when a leader of generation `newest` is known."""
         return StaleLeader(
-            f"{self.name} of generation {self.generation} leads no more: generation {newest} has taken over",
+            f"{self.name} of generation {self.generation} no longer leads: generation {newest} has taken over",
             field=HEADER,
         )
 
 
 FENCE: ContextVar[Fence | None] = ContextVar("fence", default=None)
-"""The leader that this process is, in the work that it does as such: all that it asks of others bears its token."""
+"""This process as a leader, in the work that it does as one: all requests that it sends carry the token."""
 
 ASKED_BY: ContextVar[Fence | None] = ContextVar("asked_by", default=None)
-"""The leader in whose name the request under way was made; what is asked of others to answer it is not."""
+"""The leader that sent the request being handled. Requests sent to answer it do not carry its token."""
 
 
 def parse_fence(token: str) -> Fence:
-    """The header's value. Raises Malformed."""
+    """Parse the header's value. Raises Malformed."""
     found = _TOKEN.fullmatch(token)
     if found is None:
-        raise Malformed(f"{token[:80]!r} is no fencing token: it is NAME/GENERATION", field=HEADER)
+        raise Malformed(f"{token[:80]!r} is not a fencing token: write NAME/GENERATION", field=HEADER)
     return Fence(found[1], int(found[2]))

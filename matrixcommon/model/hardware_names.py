@@ -1,8 +1,8 @@
 """Names of the hardware, typed and parsed once.
 
-Every name says where the thing stands, is a legal DNS label (so a node's name serves in Kubernetes as it is), and
-sorts in the order of the machine: `sn0-c03-n2-npu5-die1` is die 1 of NPU 5 of node 2 in cabinet 3 of supernode 0.
-A name is a `str`, so it travels through JSON, SQL and logs unchanged; parsing refuses what is no such name.
+Every name says where the part is, is a legal DNS label (so a node's name can be used in Kubernetes as it is), and sorts
+in physical order: `sn0-c03-n2-npu5-die1` is die 1 of NPU 5 of node 2 in cabinet 3 of supernode 0. A name is a `str`, so
+it goes through JSON, SQL and logs unchanged; construction refuses invalid names.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ CABINET_PATTERN = SUPERNODE_PATTERN + r"-c(?P<cabinet>\d{2,3})"
 NODE_PATTERN = CABINET_PATTERN + r"-n(?P<node>\d)"
 
 RESOURCE_NAME = re.compile(r"^[a-z0-9]([-a-z0-9]{0,61}[a-z0-9])?$")
-"""A caller's name for a resource: a DNS label, as Kubernetes asks (RFC 1123)."""
+"""A caller's name for a resource: a DNS label, as Kubernetes requires (RFC 1123)."""
 
 NPUS_PER_NODE = 8
 """CloudMatrix384 paper (arXiv 2506.12708): eight Ascend 910C packages a node, two dies each."""
 
 
 class HardwareName(str):
-    """A name that matches its kind's pattern. Raises InvalidField where it does not."""
+    """A name that matches the pattern of its kind. Raises InvalidField if it does not."""
 
     kind: ClassVar[str] = "hardware"
     pattern: ClassVar[re.Pattern[str]] = re.compile(SUPERNODE_PATTERN)
@@ -34,14 +34,14 @@ class HardwareName(str):
     __slots__ = ()
 
     def __new__(cls, text: str) -> Self:
-        if type(text) is cls:  # it was looked at when it was made
+        if type(text) is cls:  # checked when it was created
             return text
         if not isinstance(text, str) or not cls.pattern.fullmatch(text):
             raise InvalidField(f"{text!r} is not the name of a {cls.kind}; expected one like {cls.example!r}")
         return super().__new__(cls, text)
 
     def part(self, group: str) -> int:
-        """The number that stands in the named part, e.g. `part("cabinet")`."""
+        """The number in the named part, e.g. `part("cabinet")`."""
         match = self.pattern.fullmatch(self)
         assert match is not None
         return int(match.group(group))
@@ -66,13 +66,13 @@ class SupernodeName(HardwareName):
 
 
 SUPERNODE = re.compile(r"sn(0|[1-9]\d{0,2})")
-"""One way to write each number, and no more of them than any request could use."""
+"""Without leading zeros, so that each number has one spelling; the limit is far above any real use."""
 
 
 def checked_supernode_name(name: str) -> str:
-    """The name, if a new supernode may have it. Raises InvalidField."""
+    """Return the name if a new supernode may have it. Raises InvalidField."""
     if not SUPERNODE.fullmatch(name):
-        raise InvalidField(f"{name[:80]!r} is no name of a supernode; they are sn0 to sn999", field="name")
+        raise InvalidField(f"{name[:80]!r} is not the name of a supernode; use sn0 to sn999", field="name")
     return name
 
 
@@ -128,7 +128,7 @@ class DieName(HardwareName):
 
 
 class SwitchName(HardwareName):
-    """A switch chip of the UB plane (L1 or L2) or a leaf of the RDMA plane: those that ports of nodes lead to."""
+    """A switch chip of the UB plane (L1 or L2) or a leaf of the RDMA plane: the switches that nodes' ports lead to."""
 
     kind = "switch"
     pattern = re.compile(rf"{NODE_PATTERN}-l1p\d|sn\d+-l2p\d-k\d{{2}}|sn\d+-c\d{{2,3}}-leaf\d")
@@ -137,11 +137,11 @@ class SwitchName(HardwareName):
 
 
 def checked_resource_name(text: str, field: str = "name") -> str:
-    """The name or key, if a resource may be called so; else InvalidField that names `field`."""
+    """Return the name or key if it is valid for a resource. Raises InvalidField with `field` otherwise."""
     project, slash, name = text.rpartition("/")
     if not RESOURCE_NAME.fullmatch(name) or (slash and not RESOURCE_NAME.fullmatch(project)):
         raise InvalidField(
-            f"{text[:80]!r} is no name: use 1 to 63 lower-case letters, digits and '-', "
+            f"{text[:80]!r} is not a valid name: use 1 to 63 lower-case letters, digits and '-', "
             "starting and ending with a letter or digit",
             field=field,
         )

@@ -1,8 +1,8 @@
-"""How long this process did not run: stopped, swapped out, or too busy to come round to its own periodic work. And the
-moments after a change of the clock's speed, in which nobody's silence means anything.
+"""How long this process did not run: stopped, swapped out, or too busy for its own periodic work. The moments after a
+change of the clock's speed, in which silence means nothing, count as well.
 
-Whoever judges others by their silence counts only the time in which it could have heard them. A process cannot know
-while it stands still; it sees afterwards that a beat it gives itself on a period came late.
+A process that treats silence of others as failure must count only the time in which it could have heard them. It cannot
+notice a pause while paused; it sees afterwards that its own periodic beat came late.
 """
 
 from __future__ import annotations
@@ -12,12 +12,12 @@ import math
 from matrixcommon.model.clock import Clock, Seconds, seconds_now
 
 LATE_PERIODS = 2.0
-"""A beat that comes later than this many of its periods after the last one is late."""
+"""A beat is late if it comes more than this many periods after the last one."""
 
 
 class ProcessPauses:
-    """`period_s`: how often `beat` is called when all is well (emulated, at the present speed); without one no pause is
-    seen."""
+    """`period_s`: how often `beat` is normally called (emulated seconds, at the present speed); if infinite, no pause
+    is detected."""
 
     def __init__(self, clock: Clock, period_s: Seconds = math.inf) -> None:
         self._clock = clock
@@ -29,8 +29,8 @@ class ProcessPauses:
         """Whether the last beat came late."""
 
     def beat(self) -> float:
-        """For how long nobody could be heard since the last one: how late it comes, and what followed a change of
-        speed; 0 where neither was."""
+        """Return for how long nobody could be heard since the last beat: its lateness plus the time that followed a
+        change of speed, or 0."""
         late_s = self._late_s()
         self._before_s += late_s
         self.stalled = late_s > self._clock.adapting_s - self._adapted_s
@@ -40,7 +40,7 @@ class ProcessPauses:
 
     @property
     def total_s(self) -> float:
-        """All pauses so far, one that has just ended and that no beat has seen yet included."""
+        """All pauses so far, including one that has just ended and that no beat has noticed yet."""
         return self._before_s + self._late_s()
 
     def _late_s(self) -> float:

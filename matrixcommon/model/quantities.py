@@ -1,6 +1,6 @@
-"""Quantities with their units, as people write them and as the code keeps them.
+"""Quantities with their units, as people write them and as the code represents them.
 
-Kept: bytes as `int`, rates as GB/s (1e9 bytes a second, one direction) in `float`, times as seconds in `float`.
+In code: bytes as `int`, rates in GB/s (1e9 bytes per second, one direction) as `float`, times in seconds as `float`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ def timestamp(at: float) -> str:
 
 
 LATEST_S = 253_402_300_799.0
-"""9999-12-31T23:59:59Z, the last second that a timestamp can name."""
+"""9999-12-31T23:59:59Z, the last second that a timestamp can represent."""
 
 
 def from_timestamp(text: str) -> float:
@@ -25,7 +25,8 @@ def from_timestamp(text: str) -> float:
 
 
 def checked_moment(text: str) -> str:
-    """A moment as a user writes it, RFC 3339 with its time zone, unchanged. Raises ValueError with what is accepted."""
+    """Check a time that a user wrote (RFC 3339 with a time zone) and return it unchanged. Raises ValueError that says
+    what is accepted."""
     try:
         at = from_timestamp(text)
     except (ValueError, TypeError, OverflowError) as wrong:
@@ -38,18 +39,18 @@ def checked_moment(text: str) -> str:
 
 
 def counted(count: float | str, noun: str) -> str:
-    """How many of something as a person reads it: `1 spare`, `3 spares`, `0.5 NPUs`, `10% nodes`."""
+    """A count with its noun in the right number: `1 spare`, `3 spares`, `0.5 NPUs`, `10% nodes`."""
     number = f"{count:g}" if isinstance(count, float) else f"{count}"
     return f"{number} {noun}" if number == "1" else f"{number} {noun}s"
 
 
 def duration_text(seconds: float) -> str:
-    """Seconds as a person reads them: `850ms`, `12.4s`, `3m10s`, `2h05m`."""
+    """Seconds in human-readable form: `850ms`, `12.4s`, `3m10s`, `2h05m`."""
     if seconds < 0.9995:
         return f"{seconds * 1000:.0f}ms"
     if seconds < 59.95:
         return f"{seconds:.1f}s"
-    seconds = max(seconds, 60)  # what rounds up to a minute is one
+    seconds = max(seconds, 60)  # 59.95 and more round up to a minute
     minutes, rest = divmod(int(seconds), 60)
     if minutes < 60:
         return f"{minutes}m{rest:02d}s"

@@ -1,7 +1,7 @@
-"""The reasons that refusals, conditions, events and nodes give, each with what it means and what to do then.
+"""The reasons given in refusals, conditions, events and nodes, each with its meaning and the remedy.
 
-A reason is one PascalCase word for programs. They are declared in `reasons.yaml` and nowhere else; a test looks through
-the code for reasons that are not.
+A reason is one PascalCase word for programs. All are declared in `reasons.yaml`; a test searches the code for reasons
+that are not.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from matrixcommon.model.yaml_text import packaged_yaml
 
 @dataclass(frozen=True)
 class Reason:
-    """One reason: who gives it (`group`), what it `means`, and what to `do` then, where there is something to do."""
+    """One reason: who gives it (`group`), what it `means`, and what to `do` about it, if anything."""
 
     name: str
     group: str
@@ -24,7 +24,7 @@ class Reason:
 
 @cache
 def reasons() -> dict[str, Reason]:
-    """All of them by name, in the order of the file."""
+    """All reasons by name, in the order of the file."""
     document = packaged_yaml("matrixcommon.model", "reasons.yaml")
     found = {}
     for group, entries in document.items():

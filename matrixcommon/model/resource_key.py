@@ -1,7 +1,8 @@
-"""Keys: under which name a resource of a project is known to the whole machine.
+"""Keys: machine-wide unique identifiers of resources.
 
-Names are unique within a project. Ledgers, agents and tables know `project/name`, or the name alone in the project
-`default`; requests and views show name and project apart. A reference to a resource of another project is its key.
+Names are unique within a project. Ledgers, agents and tables use the key `project/name`, or the name alone in the
+project `default`; requests and views have name and project as separate fields. A reference to a resource of another
+project is its key.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ DEFAULT_PROJECT = "default"
 
 
 def key_of(project: str, name: str) -> str:
-    """The key of what is called `name` in `project`."""
+    """The key of the resource `name` in `project`."""
     return name if project == DEFAULT_PROJECT else f"{project}/{name}"
 
 
@@ -26,7 +27,7 @@ def project_of(key: str) -> str:
 
 
 def resolve(reference: str, project: str) -> str:
-    """The key meant by a reference in a request of `project`: a name of its own, or a key."""
+    """The key that a reference in a request of `project` stands for: a name within the project, or already a key."""
     owner, _, name = reference.rpartition("/")
     return key_of(owner or project, name)
 
@@ -37,7 +38,7 @@ def sibling(key: str, name: str) -> str:
 
 
 def named(keys: Iterable[str], project: str) -> str:
-    """Some of them in a sentence that `project` reads: its own by name, how many are of others."""
+    """List keys in a text shown to `project`: its own by name, those of other projects only as a count."""
     keys = list(keys)
     own = [name_of(key) for key in keys if project_of(key) == project]
     others = len(keys) - len(own)
@@ -45,6 +46,6 @@ def named(keys: Iterable[str], project: str) -> str:
 
 
 def reference(key: str, project: str) -> str:
-    """How `project` names it: by name what is its own, by key what is not (`default/a` for one of the default's)."""
+    """How `project` refers to a key: by name if it is its own, else as `owner/name` (also `default/a`)."""
     owner = project_of(key)
     return name_of(key) if owner == project else f"{owner}/{name_of(key)}"

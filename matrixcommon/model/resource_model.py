@@ -1,7 +1,8 @@
-"""What every document on the wire has in common.
+"""Base models of all documents on the wire.
 
-Fields are snake_case here and camelCase outside; an unknown field or a wrong type is refused with its path. A view is
-read by attribute from the thing it shows. Conditions follow the Kubernetes convention, so the operator copies them.
+Fields are snake_case in code and camelCase on the wire; an unknown field or a wrong type is refused with its path. A
+view can be validated from the attributes of the object it shows. Conditions follow the Kubernetes convention, so the
+operator copies them as they are.
 """
 
 from __future__ import annotations
@@ -22,8 +23,8 @@ from matrixcommon.model.stored import reader
 
 
 def _make_strict(part: Any, model: type[BaseModel]) -> None:
-    """Every number and truth value inside of the schema of `model`. What another model of ours says of its own fields
-    was made so with that one."""
+    """Make every number and boolean in the schema of `model` strict. Nested ApiModels are skipped: their own schemas
+    are already strict."""
     if isinstance(part, dict):
         kind = part.get("type")
         if kind in ("int", "float", "bool"):
@@ -31,7 +32,7 @@ def _make_strict(part: Any, model: type[BaseModel]) -> None:
         elif kind == "model" and part["cls"] is not model and issubclass(part["cls"], ApiModel):
             return
         for name, inner in part.items():
-            if name != "keys_schema":  # keys of a JSON object are texts, whatever they stand for
+            if name != "keys_schema":  # keys of a JSON object are always strings
                 _make_strict(inner, model)
     elif isinstance(part, list | tuple):
         for inner in part:
@@ -61,7 +62,8 @@ def _bare(part: Any) -> Any:
 
 
 class ApiModel(BaseModel):
-    """Base of every request and view: camelCase outside, attributes in, nothing unknown, no number without a value."""
+    """Base of every request and view: camelCase on the wire, can be built from attributes, refuses unknown fields and
+    infinite or NaN numbers."""
 
     model_config = ConfigDict(
         alias_generator=to_camel, populate_by_name=True, extra="forbid", from_attributes=True, allow_inf_nan=False
@@ -69,14 +71,14 @@ class ApiModel(BaseModel):
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        """Numbers and truth values are just that: neither `true` nor `"8"` is a number of nodes."""
+        """Make numbers and booleans strict: neither `true` nor `"8"` is accepted as a number of nodes."""
         schema = handler(source)
-        if schema is not cls.__dict__.get("__pydantic_core_schema__"):  # else it was made so when the class was
+        if schema is not cls.__dict__.get("__pydantic_core_schema__"):  # a finished class already has a strict one
             _make_strict(schema, cls)
         return schema
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ()
-    """Bodies as somebody sends them, for the OpenAPI documents; a test sends each to its services. Not inherited."""
+    """Example request bodies for the OpenAPI documents; a test sends each to its service. Not inherited."""
 
     @classmethod
     def __get_pydantic_json_schema__(cls, source: CoreSchema, handler: GetJsonSchemaHandler) -> JsonSchemaValue:
@@ -87,21 +89,21 @@ class ApiModel(BaseModel):
 
     @classmethod
     def bare_schema(cls) -> dict[str, Any]:
-        """Its JSON schema without descriptions and examples, which change nothing of what is accepted: to tell one
-        version of it from another."""
+        """The JSON schema without descriptions and examples, which do not affect what is accepted; for telling versions
+        of the schema apart."""
         return cast(dict[str, Any], _bare(cls.model_json_schema()))
 
     @classmethod
     def from_stored(cls, document: Any) -> Self:
-        """One of what was stored here, or by the service that answers with it: its bounds are not asked for any more
-        (`model/stored.py`). Raises ValidationError where its structure is another."""
+        """Read a document that was stored, here or by the service that returned it, without enforcing bounds
+        (`model/stored.py`). Raises ValidationError if its structure differs."""
         try:
             return cls.model_validate(document)
         except (ValidationError, MatrixError):
             return cast(Self, reader(cls).validate_python(document))
 
     def wire(self) -> dict[str, Any]:
-        """The JSON form, camelCase, without what is not set."""
+        """The JSON form, camelCase, without fields that are None."""
         return self.model_dump(mode="json", by_alias=True, exclude_none=True)
 
     def text(self) -> str:
@@ -112,8 +114,8 @@ class ApiModel(BaseModel):
     """Fields that name other resources, or hold models that do."""
 
     def in_project(self, project: str) -> Self:
-        """The same as a request of that project, with keys in place of the names it refers to. Raises InvalidField
-        where one is no resource's name: its key could be longer than the name was allowed to be."""
+        """A copy as a request of that project, with keys in place of the names it refers to. Raises InvalidField for an
+        invalid name, which would otherwise yield a key longer than any name may be."""
         changed = {} if getattr(self, "project", project) == project else {"project": project}
         for field in self.REFERENCES:
             value = getattr(self, field)
@@ -123,7 +125,7 @@ class ApiModel(BaseModel):
 
     @property
     def references(self) -> list[str]:
-        """What it refers to; keys, once it is in its project."""
+        """The resources it refers to; keys after `in_project`, names before."""
         found: list[str] = []
         for value in (getattr(self, field) for field in self.REFERENCES):
             found += [value] if isinstance(value, str) else value if isinstance(value, list) else []
@@ -132,12 +134,12 @@ class ApiModel(BaseModel):
 
 
 def build_when_used() -> None:
-    """Models declared from now on are built when they are first used: a command uses few of those that it imports."""
+    """Defer building of models declared from now on until their first use: a command uses few of those it imports."""
     ApiModel.model_config["defer_build"] = True
 
 
 def build_all() -> None:
-    """Build the models that were put off, and others at once from now on: no request is to wait for them."""
+    """Build the deferred models now, and later ones when declared, so that no request has to wait for that."""
     if ApiModel.model_config.pop("defer_build", False):
         left = [ApiModel]
         while left:
@@ -162,16 +164,16 @@ def _keyed(value: Any, project: str, field: str) -> Any:
 class Condition(ApiModel):
     """One observed aspect of a resource, true as of `observedGeneration`."""
 
-    type: str = Field(description="which aspect")
-    status: Literal["True", "False", "Unknown"] = Field(description="whether it is so")
-    reason: str = Field(description="why, in one word for programs")
-    message: str = Field("", description="why, in a sentence for people")
-    observed_generation: int = Field(0, description="the generation of the spec that this was observed of")
-    last_transition_time: str = Field("", description="since when the status is what it is")
+    type: str = Field(description="the aspect that the condition describes")
+    status: Literal["True", "False", "Unknown"] = Field(description="whether the condition holds")
+    reason: str = Field(description="why, as one word for programs")
+    message: str = Field("", description="why, as a sentence for people")
+    observed_generation: int = Field(0, description="the generation of the spec for which this was observed")
+    last_transition_time: str = Field("", description="when the status last changed")
 
 
 class ResourceView(ApiModel):
-    """What every resource shows of itself."""
+    """Fields that every resource shows."""
 
     name: str
     project: str = "default"
@@ -185,12 +187,12 @@ class ResourceView(ApiModel):
 
     @property
     def key(self) -> str:
-        """Under which the whole machine knows it."""
+        """The key, unique across all projects."""
         return key_of(self.project, self.name)
 
 
 class OperationView(ApiModel):
-    """Long work: `done` with an `error` or without, else the step it is at and its share of progress (0 to 1)."""
+    """A long-running operation: `done`, with or without an `error`, or the step it is at and its progress (0 to 1)."""
 
     name: str
     target: str
@@ -214,10 +216,10 @@ def condition(
     generation: int,
     now: float,
 ) -> list[dict[str, Any]]:
-    """The conditions with one of them set; its transition time moves only when its status does.
+    """Return the conditions with one of them set; its transition time changes only when its status does.
 
-    `status` None is Unknown. Returns a new list, of the same entries: nobody writes
-    into one, as JSON columns notice assignment, not mutation.
+    `status` None is Unknown. The list is new but shares its other entries, so never mutate an entry; JSON columns
+    notice only assignment.
     """
     word = "Unknown" if status is None else str(bool(status))
     kept = [current for current in conditions if current["type"] != type]
@@ -240,12 +242,12 @@ def is_true(conditions: list[dict[str, Any]], type: str) -> bool:
 
 
 class StuckView(ApiModel):
-    """A resource that does not get on, and for how many emulated seconds: it has been in a passing state for longer
-    than its deadline, or its operation cannot be resumed."""
+    """A stuck resource, and for how many emulated seconds: it has been in a transitional state for longer than the
+    deadline, or its operation cannot be resumed."""
 
     name: str
     project: str
     state: str
     seconds: float
-    reason: str = Field(description="DeadlineExceeded, or that of its operation's condition Stuck")
-    message: str = Field(description="which deadline or operation, why, and what helps")
+    reason: str = Field(description="DeadlineExceeded, or the reason of its operation's condition Stuck")
+    message: str = Field(description="which deadline or operation, why, and what to do about it")

@@ -1,9 +1,9 @@
-"""States with their sentences, and the table of moves between them.
+"""States with their descriptions, and the table of transitions ("moves") between them.
 
-A state is a word with a sentence that a person can read in a status; stable ones are adjectives, passing ones end in
--ing and have a deadline after which the resource counts as stuck. The table of moves is the only place where a change
-of state is allowed; the picture in a package's README is printed from it (`tests/upkeep`). A move may say who makes it;
-verbs are moves that a person asks for.
+A state is a word with a sentence for people to read in a status. Stable states are adjectives; transitional ones end in
+-ing and have a deadline after which the resource counts as stuck. Only moves in the table are allowed; the diagram in a
+package's README is generated from it (`tests/upkeep`). A move may say who makes it; verbs are moves that a user
+requests.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matrixcommon.model.errors import Conflict
 
 @dataclass(frozen=True)
 class State:
-    """One state. `deadline_s` (emulated) bounds a passing state; None marks a stable one."""
+    """One state. `deadline_s` (emulated) bounds a transitional state; None marks a stable one."""
 
     name: str
     sentence: str
@@ -26,8 +26,8 @@ class State:
 
 @dataclass(frozen=True)
 class Verb:
-    """What a person may ask of a thing: the state it goes to `after` each state in which that is allowed. `risk`: what
-    force does, where it is refused without force while somebody has the thing."""
+    """A transition that a user may request. `after` maps each state in which it is allowed to the state it leads to.
+    `risk`: what force does, if the verb is refused without force while the resource is in use."""
 
     name: str
     sentence: str
@@ -36,10 +36,10 @@ class Verb:
 
 
 class StateMachine:
-    """The states of one kind of thing and the moves it may make.
+    """The states of one kind of resource and the moves between them.
 
-    `moves` maps a state to those that may follow it, or to who makes each of these moves. Staying is always allowed and
-    is no move.
+    `moves` maps a state to those that may follow it, optionally with who makes each move. Staying in a state is always
+    allowed and is not a move.
     """
 
     def __init__(
@@ -55,7 +55,7 @@ class StateMachine:
         self.states = {state.name: state for state in states}
         self.verbs = {verb.name: verb for verb in verbs}
         self.by: dict[tuple[str, str], list[str]] = defaultdict(list)
-        """Who makes a move, of those that say so."""
+        """Who makes each move, where that is declared."""
         found: dict[str, set[str]] = defaultdict(set)
         for before, after in moves.items():
             found[before] |= {*after}
@@ -72,14 +72,14 @@ class StateMachine:
             raise ValueError(f"{kind}: moves name unknown states {sorted(unknown)}")
 
     def check(self, before: str, after: str) -> str:
-        """`after`, if that move is in the table; else Conflict that names the moves there are."""
+        """Return `after` if that move is allowed. Raises Conflict that lists the allowed moves otherwise."""
         if after != before and after not in self.moves[before]:
             allowed = ", ".join(sorted(self.moves[before])) or "none"
             raise Conflict(f"{self._one} that is {before} cannot become {after}; it may become: {allowed}")
         return after
 
     def asked(self, verb: str, state: str) -> str:
-        """The state that a verb leads to; Conflict, naming the verbs there are, where it is not for this state."""
+        """Return the state that a verb leads to. Raises Conflict that lists the allowed verbs if this one is not."""
         after = self.verbs[verb].after.get(state)
         if after is None:
             legal = ", ".join(f":{each.name}" for each in self.verbs.values() if state in each.after) or "nothing"
@@ -91,6 +91,6 @@ class StateMachine:
         return f"{'an' if self.kind[0] in 'aeiou' else 'a'} {self.kind}"
 
     def stuck(self, state: str, since_s: float, now_s: float) -> bool:
-        """Whether a passing state has outlived its deadline."""
+        """Whether a transitional state has exceeded its deadline."""
         deadline_s = self.states[state].deadline_s
         return deadline_s is not None and now_s - since_s > deadline_s

@@ -1,8 +1,8 @@
-"""Reading what was taken once: of the structure that is declared, whatever its bounds.
+"""Reading stored documents: the structure of the model is enforced, its bounds are not.
 
-A bound of a contract (a length, a range, a pattern, what a validator checks) is for what is asked. What was stored had
-the bounds of its day; one that a later release makes stricter must not make it unreadable, and whole lists with it.
-Fields, their types and words of a closed set are structure, which only a migration may change.
+A bound (a length, a range, a pattern, a validator's check) applies to requests. A stored document met the bounds of its
+day; a later release with a stricter bound must not make it unreadable, and with it whole lists. Fields, their types and
+the values of enumerations are structure, which only a migration may change.
 """
 
 from __future__ import annotations
@@ -18,35 +18,35 @@ from matrixcommon.model.errors import MatrixError
 
 BOUNDS = frozenset({"ge", "gt", "le", "lt", "multiple_of", "min_length", "max_length", "pattern"})
 OPAQUE = frozenset({"metadata", "serialization", "default", "expected", "cls", "config"})
-"""What a schema has beside other schemas, and that is none itself."""
+"""Keys of a schema whose values are not schemas."""
 CHECKS = frozenset({"function-after", "function-before", "function-wrap"})
-"""Validators. One that wraps is called with the value and the way to go on with it."""
+"""Validators. A wrapping one is called with the value and the handler that continues validation."""
 
 REFUSALS = (ValueError, AssertionError, MatrixError)
-"""What a validator of ours refuses with; a ValidationError is the first of these."""
+"""The exceptions that validators refuse a value with; a ValidationError is a ValueError."""
 
 
 @cache
 def reader(model: type[BaseModel]) -> SchemaValidator:
-    """Makes one of what was stored. Built when the first is read that the model itself refuses."""
+    """A validator of stored documents. Built when the model itself first refuses one."""
     model.model_rebuild()
     schema = model.__pydantic_core_schema__
     return SchemaValidator(cast(CoreSchema, without_bounds(schema)), config=_config_of(model, schema))
 
 
 def without_bounds(schema: Any) -> Any:
-    """A schema that takes the same and more. What a validator refuses, it leaves as it is."""
+    """A schema that accepts the same and more: a value that a validator refuses passes unchanged."""
     if isinstance(schema, list | tuple):
         return type(schema)(map(without_bounds, schema))
     if not isinstance(schema, dict):
         return schema
     kind = schema.get("type")
-    if not isinstance(kind, str):  # fields or choices by their name, be it that of a bound
+    if not isinstance(kind, str):  # fields or choices by name, which may coincide with that of a bound
         return {name: without_bounds(inner) for name, inner in schema.items()}
     found = {
         name: inner if name in OPAQUE else without_bounds(inner) for name, inner in schema.items() if name not in BOUNDS
     }
-    if kind == "model":  # pydantic would put the validator that the model has in the place of this one
+    if kind == "model":  # pydantic would replace this validator by the model's own
         made = {"type": "no-info", "function": partial(_made, schema["cls"])}
         kept = {name: schema[name] for name in ("ref", "serialization") if name in schema}
         return {"type": "function-after", "function": made, "schema": found["schema"], **kept}
@@ -56,12 +56,12 @@ def without_bounds(schema: Any) -> Any:
 
 
 def _made(model: type[BaseModel], fields: tuple[dict[str, Any], dict[str, Any] | None, set[str]]) -> BaseModel:
-    """The model of validated fields, by name: their values, what else there is (nothing), and which were set."""
+    """Build the model from its validated `fields`: values by name, extra values (none), and the names that were set."""
     return model.model_construct(_fields_set=fields[2], **fields[0])
 
 
 def _config_of(model: type[BaseModel], schema: Any) -> CoreConfig | None:
-    """How the model reads; those in it read alike."""
+    """The configuration of the model, which nested models share."""
     if isinstance(schema, dict):
         if schema.get("type") == "model" and schema["cls"] is model:
             return cast(CoreConfig, schema["config"])

@@ -1,7 +1,7 @@
-"""How emulated time runs, as a value: from which instant on at which speed.
+"""Timeline: emulated time as a function of wall time, given by its changes of speed.
 
-Emulated time is a function of the wall's that is continuous and never falls: a speed changes, time does not jump. A
-change may lie in the future, so that whoever reads of it early enough takes it up at the same instant as all others.
+Emulated time is continuous and never decreases: the speed changes, but time does not jump. A change may lie in the
+future, so that all processes that read it early enough apply it at the same instant.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from functools import cached_property
 
 SPEED_MAX = 100_000.0
 CHANGES_KEPT = 512
-"""Older ones are of no use to anybody: nothing that is judged goes back so far."""
+"""Older ones are dropped: no decision looks back that far."""
 ADAPTING_WALL_S = 5.0
-"""So long after a change nobody's silence is counted: a lease that was asked for at the old speed may be over in a
-moment at the new one. Time for a heartbeat on its way and the next, with a floor of one second of the wall each, to
-arrive through a machine that is busy."""
+"""How long after a change silence does not count: a lease that was requested at the old speed may expire in a moment at
+the new one. This allows a heartbeat in flight and the next one, each with a floor of one wall second, to arrive on a
+busy machine."""
 
 
 @dataclass(frozen=True)
 class SpeedChange:
-    """From `wall_s` on, which is `emulated_s` in emulated time (seconds since the epoch), at that `speed` (emulated
-    seconds in a second of the wall; 0 stands still)."""
+    """From wall time `wall_s` on, which is `emulated_s` in emulated time (both seconds since the epoch), time runs at
+    `speed` (emulated seconds per wall second; 0 is paused)."""
 
     wall_s: float
     emulated_s: float
@@ -32,7 +32,7 @@ class SpeedChange:
 
 @dataclass(frozen=True)
 class Timeline:
-    """Changes of speed in order, at least one; before the first its speed holds backwards."""
+    """Changes of speed in order, at least one; the first one's speed also applies before it."""
 
     changes: tuple[SpeedChange, ...]
 
@@ -45,7 +45,7 @@ class Timeline:
         return [each.wall_s for each in self.changes]
 
     def at(self, wall_s: float) -> SpeedChange:
-        """The change that is in force at an instant of the wall."""
+        """The change in force at a wall time."""
         return self.changes[max(0, bisect_right(self._walls, wall_s) - 1)]
 
     def emulated(self, wall_s: float) -> float:
@@ -56,22 +56,22 @@ class Timeline:
         return self.at(wall_s).speed
 
     def running_speed(self, wall_s: float) -> float:
-        """The speed at an instant, or, where time stands still, the last at which it ran; 1 where it never did."""
+        """The speed at a wall time or, if time is paused, the last nonzero speed; 1 if there was none."""
         known = self.changes[: max(1, self.count(wall_s))]
         return next((each.speed for each in reversed(known) if each.speed > 0), 1.0)
 
     def count(self, wall_s: float) -> int:
-        """How many changes have come into force by then."""
+        """How many changes are in force by then."""
         return bisect_right(self._walls, wall_s)
 
     def next_change(self, wall_s: float) -> float:
-        """When the speed changes next; infinity where nothing is planned."""
+        """The wall time of the next change; infinity if none is planned."""
         later = bisect_right(self._walls, wall_s)
         return self._walls[later] if later < len(self._walls) else math.inf
 
     def wall(self, emulated_s: float, since_wall_s: float) -> float:
-        """The first instant of the wall, not before `since_wall_s`, at which emulated time has come so far; infinity
-        where it stands still for ever before."""
+        """The first wall time, not before `since_wall_s`, at which emulated time reaches `emulated_s`; infinity if time
+        is paused for good before that."""
         if self.emulated(since_wall_s) >= emulated_s:
             return since_wall_s
         here = since_wall_s
@@ -86,7 +86,7 @@ class Timeline:
             here = until
 
     def adapting(self, wall_s: float) -> float:
-        """Emulated seconds that have passed so far within `ADAPTING_WALL_S` of changes of speed; never falls."""
+        """Emulated seconds so far that passed within `ADAPTING_WALL_S` after a change of speed; never decreases."""
         total_s, counted_until = 0.0, -math.inf
         for before, change in zip(self.changes, self.changes[1:], strict=False):
             if change.wall_s > wall_s:
@@ -101,8 +101,8 @@ class Timeline:
         return total_s
 
     def periods(self, wall_s: float, seconds: float, floor_wall_s: float) -> float:
-        """How many periods of so many emulated seconds, none shorter than the floor of the wall, have passed since the
-        epoch; never falls. Whoever counts rounds by it counts as all others do."""
+        """How many periods of `seconds` emulated seconds, none shorter than the wall-clock floor, have passed since the
+        epoch; never decreases. All processes that number rounds by it agree."""
         first = self.changes[0]
         total = first.emulated_s / max(seconds, floor_wall_s * first.speed)
         for number, change in enumerate(self.changes):
@@ -116,16 +116,16 @@ class Timeline:
     # --- changes
 
     def changed(self, at_wall_s: float, speed: float) -> Timeline:
-        """Another speed from an instant on. What was planned for later is planned no more."""
+        """Change the speed from a wall time on. Changes planned for later are dropped."""
         known = tuple(each for each in self.changes if each.wall_s <= at_wall_s)
         change = SpeedChange(at_wall_s, self.emulated(at_wall_s), speed)
         return Timeline((*known, change)[-CHANGES_KEPT:])
 
     def run_until(self, at_wall_s: float, speed: float, emulated_s: float, then: float) -> Timeline:
-        """At `speed` from an instant on until emulated time has come so far, and `then` at that one."""
+        """Run at `speed` from a wall time on until emulated time reaches `emulated_s`, and at `then` afterwards."""
         fast = self.changed(at_wall_s, speed)
         reached = fast.wall(emulated_s, at_wall_s)
-        while fast.emulated(reached) < emulated_s:  # by less than the wall's clock can tell, times the speed
+        while fast.emulated(reached) < emulated_s:  # short by rounding of the wall time, times the speed
             reached = math.nextafter(reached, math.inf)
         end = SpeedChange(reached, fast.emulated(reached), then)
         return Timeline((*fast.changes, end)[-CHANGES_KEPT:])

@@ -1,7 +1,7 @@
-"""YAML: the tables that are part of a package, and what users give.
+"""Reading YAML: tables that are part of a package, and users' input.
 
-Our own are read by PyYAML's parser in C where it was built with it, ten times as fast. That one ends the process where
-a text nests without end, so what users give goes through the parser in Python.
+Packaged files are read by PyYAML's C parser if it was built with it, which is ten times as fast. That parser crashes
+the process on deeply nested input, so users' input goes through the parser in Python.
 """
 
 from __future__ import annotations
@@ -16,11 +16,11 @@ import yaml
 _PACKAGED = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 SHOWN_CHARS = 300
 FLOW_LEVELS_MAX = 100
-"""Brackets and braces in one another, as nobody writes them: for each, Python's parser looks at all around it."""
+"""Most nested brackets and braces, more than anybody writes: for each, Python's parser scans all that enclose it."""
 
 
 class UsersLoader(yaml.SafeLoader):
-    """Of what users give."""
+    """The loader of users' input."""
 
     def fetch_flow_collection_start(self, token: Any) -> None:
         if self.flow_level >= FLOW_LEVELS_MAX:
@@ -29,7 +29,7 @@ class UsersLoader(yaml.SafeLoader):
 
 
 class NotYaml(ValueError):
-    """A text that is no YAML; the message says where and why, in one line."""
+    """A text is not valid YAML; the message says where and why, on one line."""
 
     def __init__(self, wrong: Exception) -> None:
         nested = isinstance(wrong, RecursionError)
@@ -37,18 +37,18 @@ class NotYaml(ValueError):
 
 
 def packaged_yaml(package: str, *path: str) -> Any:
-    """What that file of the package holds."""
+    """The content of a file in the package."""
     return yaml.load(files(package).joinpath(*path).read_text("utf-8"), _PACKAGED)
 
 
 def parse_yaml(text: str) -> Any:
-    """The one document of a text. Raises NotYaml."""
+    """Parse a text with a single document. Raises NotYaml."""
     with _refused():
         return yaml.load(text, UsersLoader)
 
 
 def parse_documents(text: str, loader: type[UsersLoader] = UsersLoader) -> list[Any]:
-    """Every document of a text. Raises NotYaml."""
+    """Parse all documents in a text. Raises NotYaml."""
     with _refused():
         return list(yaml.load_all(text, loader))
 
@@ -57,5 +57,5 @@ def parse_documents(text: str, loader: type[UsersLoader] = UsersLoader) -> list[
 def _refused() -> Iterator[None]:
     try:
         yield
-    except (yaml.YAMLError, ValueError, RecursionError) as wrong:  # ValueError: a date that is none, say
+    except (yaml.YAMLError, ValueError, RecursionError) as wrong:  # ValueError: an impossible date, say
         raise NotYaml(wrong) from wrong

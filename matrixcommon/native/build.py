@@ -1,8 +1,8 @@
 """Compiles a package with mypyc.
 
-mypyc (of the package mypy) translates the annotated modules to C and setuptools has a C compiler make a library of
-them, in about a minute. All of it is made in a folder of its own, tried in a process of its own, and then moved to its
-place at once, so that a kill at any moment leaves nothing that could be loaded.
+mypyc (part of mypy) translates the annotated modules to C, and setuptools has a C compiler build a library from them,
+in about a minute. The build happens in a temporary folder, is tested in a separate process, and is then renamed into
+place atomically, so that a kill at any moment leaves nothing incomplete that could be loaded.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from pathlib import Path
 
 from matrixcommon.native.loader import OPTIONS, Package, cache, compiler, folder_for
 
-KEPT = 8  # builds of a package that are kept, the newest
+KEPT = 8  # how many of a package's newest builds are kept
 CHECK = """
 import importlib, sys
 from pathlib import Path
@@ -39,7 +39,7 @@ Maker = Callable[[Package, Path, Path], None]
 
 
 class Failed(Exception):
-    """What the compiler, or the trial of what it made, reported."""
+    """The output of a failed compilation, or of a failed test of its result."""
 
 
 def missing() -> str:
@@ -54,8 +54,8 @@ def missing() -> str:
 
 
 def build(package: Package, make: Maker | None = None) -> Path:
-    """The folder with the compiled modules, made now where it is not there. `make` puts them into a folder, and may
-    use another for what it needs on the way; by default `with_mypyc`."""
+    """Return the folder with the compiled modules, building it if it does not exist. `make(package, made, between)`
+    compiles into the folder `made` and may use `between` for intermediate files; the default is `with_mypyc`."""
     target = folder_for(package)
     cache().mkdir(mode=0o700, parents=True, exist_ok=True)
     with alone(package):
@@ -74,7 +74,7 @@ def build(package: Package, make: Maker | None = None) -> Path:
 
 @contextlib.contextmanager
 def alone(package: Package) -> Iterator[None]:
-    """One build at a time; what a killed one left behind is taken away."""
+    """Hold the lock that allows one build at a time, and delete what killed builds left behind."""
     with Path(cache(), f"{package.name}.lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         for left in cache().glob(f"{package.name}.building-*"):
@@ -83,7 +83,7 @@ def alone(package: Package) -> Iterator[None]:
 
 
 def check_loadable(package: Package, made: Path) -> None:
-    """Import all of it in a process of its own, so that what cannot be loaded never gets to its place."""
+    """Import all modules in a separate process, so that a build that cannot be loaded is never put in place."""
     names = [package.entry_point, *(package.module(source) for source in package.sources())]
     here = Path(__file__).parents[2]
     ran = subprocess.run(
@@ -97,8 +97,8 @@ def check_loadable(package: Package, made: Path) -> None:
 
 
 def with_mypyc(package: Package, made: Path, between: Path) -> None:
-    """Translate to C and have setuptools compile it, one extension after the other. What they import from outside the
-    package is not looked into."""
+    """Translate the modules to C and compile them with setuptools, one extension after another. Imports from outside
+    the package are not analysed."""
     from mypyc.build import mypycify
     from setuptools import Distribution
     from setuptools.command.build_ext import build_ext

@@ -1,10 +1,10 @@
-"""Packages as machine code, where somebody has had them compiled. Nothing needs it: the sources decide the same, a few
-times more slowly.
+"""Loads packages as machine code, if they have been compiled. It is optional: the interpreted sources behave the same,
+a few times slower.
 
 `build` compiles the modules of a package into a folder of the user's cache; `activate`, called in the package's
-`__init__.py`, has modules found there first. The folder's name says of which sources, for which Python and by which
-mypyc it was made, so that machine code of other sources is never found. CLOUDMATRIX_KERNEL=off keeps it out, as it does
-the fabric's kernel.
+`__init__.py`, makes imports look there first. The folder's name identifies the sources, Python and mypyc that it was
+built from, so that machine code of other sources is never loaded. CLOUDMATRIX_KERNEL=off disables it, as it does the
+fabric's kernel.
 """
 
 from __future__ import annotations
@@ -29,9 +29,9 @@ HINT = "`make compiled` compiles it"
 
 @dataclass(frozen=True)
 class Package:
-    """A package whose modules, those of its sub-packages too, are compiled together, but for those in `excluded`, which
-    are named below the package. `entry_point` is loaded first: mypyc's data classes look for the types of their fields
-    while they are made, those for type checking only too."""
+    """A package whose modules, including those of sub-packages, are compiled together, except those in `excluded`
+    (names relative to the package). `entry_point` is loaded first: while mypyc's data classes are created, they look up
+    the types of their fields, even those imported for type checking only."""
 
     name: str
     folder: Path
@@ -40,16 +40,16 @@ class Package:
 
     @property
     def root(self) -> Path:
-        """The folder that its name starts from."""
+        """The folder that its dotted name is relative to."""
         return self.folder.parents[self.name.count(".")]
 
     @property
     def library(self) -> str:
-        """The module that has the machine code of all of them; theirs only hand it out (as mypyc names it)."""
+        """The module with the machine code of all modules, which are only shims for it (the name is mypyc's)."""
         return f"{self.name}.native__mypyc"
 
     def module(self, source: Path) -> str:
-        """The dotted name of a source below the package."""
+        """The dotted name of a source file, relative to the package."""
         return ".".join(source.relative_to(self.folder).with_suffix("").parts)
 
     def sources(self) -> list[Path]:
@@ -61,7 +61,7 @@ class Package:
 
 
 class CompiledFinder(MetaPathFinder):
-    """Finds the compiled modules of a package, which lie in a folder as their names say."""
+    """Finds the compiled modules of a package in a folder, by their names."""
 
     def __init__(self, package: Package, folder: Path) -> None:
         self.paths = {
@@ -77,7 +77,7 @@ class CompiledFinder(MetaPathFinder):
 
 @dataclass(frozen=True)
 class BuildForm:
-    """Which form of a package is in use, and for the interpreted one why."""
+    """Which form of a package is in use and, for the interpreted one, why."""
 
     compiled: bool
     why: str = ""
@@ -91,7 +91,7 @@ class BuildForm:
 
 
 def activate(package: Package) -> BuildForm:
-    """Have the compiled modules of a package imported in place of its sources, where there are any that load."""
+    """Import the compiled modules of a package in place of its sources, if there are any that load."""
     if switched_off():
         return BuildForm(False, "CLOUDMATRIX_KERNEL=off")
     folder = found(package)
@@ -109,18 +109,19 @@ def activate(package: Package) -> BuildForm:
 
 
 def found(package: Package) -> Path | None:
-    """The folder with the modules of just these sources: by the mypyc installed here, by any where there is none."""
+    """The folder with the modules built from exactly these sources, by the installed mypyc or, if none is installed, by
+    any; None if there is none."""
     try:
         made = sorted(cache().glob(f"{package.name}-{key(package)}-mypyc*"))
     except (OSError, RuntimeError):
-        return None  # no home, or none to read
+        return None  # no home directory, or not readable
     version = mypyc() if made else ""
     fitting = [folder for folder in made if not version or folder.name.endswith(f"-mypyc{version}")]
     return fitting[-1] if fitting else None
 
 
 def folder_for(package: Package) -> Path:
-    """Where its modules are once they are compiled by the mypyc installed here."""
+    """Where its modules are when compiled by the installed mypyc."""
     return cache() / f"{package.name}-{key(package)}-mypyc{mypyc()}"
 
 
@@ -134,7 +135,7 @@ def key(package: Package) -> str:
 
 
 def mypyc() -> str:
-    """The version of the mypyc installed here, "" for none."""
+    """The version of the installed mypyc, "" if there is none."""
     try:
         return metadata.version("mypy")
     except metadata.PackageNotFoundError:
@@ -147,10 +148,10 @@ def compiler() -> str | None:
 
 
 def switched_off() -> bool:
-    """Whether nothing compiled is requested."""
+    """Whether compiled code is disabled."""
     return os.environ.get("CLOUDMATRIX_KERNEL") == "off"
 
 
 def cache() -> Path:
-    """Where machine code is kept."""
+    """The folder for machine code."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cloudmatrix"

@@ -1,12 +1,12 @@
-"""Many rows of several tables in few statements, and on the way as seldom as can be.
+"""Bulk writes: many rows of several tables in few statements and few round trips.
 
-Several verbs of a group may change one row; what reaches the database is how it is in the end. Rows of one table that
+Several verbs of a group may change the same row; only its final values reach the database. Rows of one table that
 changed in the same columns share one statement.
 
-SQLite takes many sets of values for one prepared statement, and there is nothing between it and us. To PostgreSQL every
-set of values is a message of its own, to be written, sent, bound and answered, and every statement a journey there and
-back. There the rows of a statement travel as one JSON array that the server takes apart by the table's own row type
-(json_populate_recordset), and all statements together in libpq's pipeline mode.
+SQLite takes many sets of values for one prepared statement, in process. With PostgreSQL every set of values is its own
+message, to be written, sent, bound and answered, and every statement is a round trip. There the rows of a statement are
+sent as one JSON array that the server expands by the table's row type (json_populate_recordset), and all statements are
+sent together in libpq's pipeline mode.
 """
 
 from __future__ import annotations
@@ -28,23 +28,23 @@ Verb = tuple[str, Table, frozenset[str]]
 """DELETE, INSERT or UPDATE; the table, and the columns that are written."""
 
 KEY = "this_"
-"""Before the name of a key's column, to tell it from a value for it."""
+"""Prefix of a key column's bind parameter, to distinguish it from a new value for the column."""
 
 
 class RowMissing(RuntimeError):
-    """A row that we had in memory is not in the database: somebody writes there without the journal."""
+    """A row that is cached in memory is not in the database: something writes there without the journal."""
 
 
 @dataclass
 class Write:
-    """One row. `there`: the database has it. `values`: what is to be written, by column; None to delete it."""
+    """The write of one row. `there`: it exists in the database. `values`: new values by column; None to delete it."""
 
     there: bool
     values: Row | None
 
 
 class PendingWrites:
-    """Writes of one transaction: noted row by row, then carried out all at once."""
+    """The writes of one transaction: collected row by row, then executed together."""
 
     def __init__(self) -> None:
         self._rows: dict[tuple[Table, Any], Write] = {}
@@ -53,16 +53,16 @@ class PendingWrites:
         return bool(self._rows)
 
     def put(self, table: Table, key: Any, values: Row, *, there: bool) -> None:
-        """A row is there with these values changed, or is new and has them all."""
+        """Update an existing row (`there`) with these values, or insert a new one that has all of them."""
         found = self._rows.setdefault((table, key), Write(there, {}))
         found.values = values if found.values is None else found.values | values
 
     def drop(self, table: Table, key: Any) -> None:
-        """A row is no more."""
+        """Delete a row."""
         self._rows.setdefault((table, key), Write(True, {})).values = None
 
     def carry_out(self, connection: Connection) -> None:
-        """Raises RowMissing where a row that was to be changed is not there."""
+        """Execute the writes. Raises RowMissing if a row to be changed or deleted does not exist."""
         steps: dict[Verb, list[Row]] = defaultdict(list)
         for (table, key), row in self._rows.items():
             at = dict(zip(_keys(table), key if isinstance(key, tuple) else (key,), strict=True))
@@ -75,13 +75,13 @@ class PendingWrites:
                 steps["UPDATE", table, frozenset(row.values)].append(row.values | at)
         self._rows.clear()
         ordered = sorted(steps.items(), key=lambda step: step[0][0])
-        for (verb, rows), met in zip(ordered, _written(connection, ordered), strict=True):
-            if met != len(rows):
-                raise RowMissing(f"{met} of {len(rows)} rows of {verb[1].name} were there to be written")
+        for (verb, rows), matched in zip(ordered, _execute(connection, ordered), strict=True):
+            if matched != len(rows):
+                raise RowMissing(f"only {matched} of {len(rows)} rows to be written to {verb[1].name} exist")
 
 
-def _written(connection: Connection, steps: Sequence[tuple[Verb, list[Row]]]) -> list[int]:
-    """How many rows each step has met."""
+def _execute(connection: Connection, steps: Sequence[tuple[Verb, list[Row]]]) -> list[int]:
+    """Execute the steps and return how many rows each has matched."""
     if by_psycopg(connection):
         sent = [(_on_postgresql(*verb), (orjson.dumps(rows, option=JSON).decode(),)) for verb, rows in steps]
         return [cursor.rowcount for cursor in pipeline(connection, sent)]
@@ -92,14 +92,14 @@ JSON = orjson.OPT_NON_STR_KEYS
 
 
 def by_psycopg(connection: Connection) -> bool:
-    """Whether there can be a `pipeline`."""
+    """Whether `pipeline` can be used."""
     return connection.dialect.name == "postgresql" and connection.dialect.driver == "psycopg"
 
 
 def pipeline(connection: Connection, steps: Sequence[tuple[str, Any]]) -> list[Any]:
-    """The driver's cursors of these statements, which went to PostgreSQL together; BEGIN, where it is due, with them.
+    """Send these statements to PostgreSQL together, with BEGIN if it is due, and return the driver's cursors.
 
-    Errors are reported as SQLAlchemy tells them.
+    Errors are raised as SQLAlchemy's exceptions.
     """
     driver: Any = connection.connection.driver_connection
     dbapi: Any = connection.dialect.loaded_dbapi
@@ -117,14 +117,14 @@ def pipeline(connection: Connection, steps: Sequence[tuple[str, Any]]) -> list[A
 
 
 def _database_error(wrong: Exception, statement: str, dbapi: Any) -> DBAPIError:
-    """An error of the driver's as SQLAlchemy tells it."""
+    """SQLAlchemy's exception for an error of the driver."""
     kind = OperationalError if isinstance(wrong, dbapi.OperationalError) else DBAPIError
     return kind(statement, None, wrong)
 
 
 def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> Any:
-    """The first row of what is asked, or None, by the driver alone: for a question of every verb. Values are marked by
-    %s."""
+    """The first row of a query, or None, directly through the driver: for queries that every verb makes. Placeholders
+    are %s."""
     if by_psycopg(connection):
         return pipeline(connection, [(statement, values)])[0].fetchone()
     if connection.dialect.name == "sqlite":
@@ -137,13 +137,13 @@ def fetch_one(connection: Connection, statement: str, values: Sequence[Any]) -> 
     return connection.exec_driver_sql(statement, tuple(values)).fetchone()
 
 
-# ---- statements, made once
+# ---- statements, built once
 
 
 @lru_cache(maxsize=1024)
 def _on_postgresql(verb: str, table: Table, columns: frozenset[str]) -> str:
-    """For rows that travel as one JSON array."""
-    from sqlalchemy.dialects import postgresql  # with all its drivers' a tenth of a start, for whoever is not on SQLite
+    """The statement for rows that are sent as one JSON array."""
+    from sqlalchemy.dialects import postgresql  # late: importing it with its drivers takes a tenth of the startup time
 
     quote = postgresql.dialect().identifier_preparer.quote
     name, names = quote(table.name), [quote(column) for column in sorted(columns)]
@@ -158,7 +158,7 @@ def _on_postgresql(verb: str, table: Table, columns: frozenset[str]) -> str:
 
 @lru_cache(maxsize=1024)
 def _anywhere(verb: str, table: Table, columns: frozenset[str]) -> Executable:
-    """For rows as sets of values; those of `_keyed`, where they are there already."""
+    """The statement for rows as sets of values, as `_keyed` returns them."""
     this_row = [column == bindparam(KEY + column.name, type_=column.type) for column in table.primary_key.columns]
     if verb == "INSERT":
         return insert(table)

@@ -1,8 +1,8 @@
-"""The journal: every change of a service's resources, numbered, in the order in which they became true.
+"""The journal: every change of a service's resources, numbered, in commit order.
 
-The number (`rv`) of a change is the resource's version from then on, and the point from which a watch continues.
-Numbers only ever grow, also across restarts; `journal_head` has the newest. Whoever holds that row's lock is the only
-one who changes anything.
+The number (`rv`) of a change is the resource's version from then on, and the point from which a watch can continue.
+Numbers only increase, also across restarts; `journal_head` has the newest. Every writer must hold the lock of that row,
+so that there is one writer at a time.
 """
 
 from __future__ import annotations
@@ -71,10 +71,10 @@ class Change:
 
 
 class OwnChanges:
-    """The newest change of each kind among those that this process committed one after the other.
+    """The newest change of each kind among an unbroken series of commits by this process.
 
-    Where nobody else writes, it answers those who wait for a kind that did not change without asking the database: each
-    of them is woken by each commit.
+    Every commit wakes all watches. If this process is the only writer, those of kinds that did not change are answered
+    from here, without a query.
     """
 
     def __init__(self) -> None:
@@ -83,30 +83,30 @@ class OwnChanges:
 
     @property
     def latest(self) -> int | None:
-        """The newest number of all; None where the journal was not looked at yet."""
+        """The number of the newest change of any kind; None before the journal was first read."""
         return self._last if self._last >= 0 else None
 
     def begin(self, newest: int) -> None:
-        """The journal was found to have come to `newest`, before anything was committed here."""
+        """Record the journal's head as first read, unless something was recorded before."""
         if self._last < 0:
             self._first = self._last = newest
 
     def record(self, before: int, newest: int, entries: list[dict[str, Any]]) -> None:
-        """A commit took the journal from `before` to `newest`."""
+        """Record a commit that took the journal from `before` to `newest`."""
         if before != self._last:
             self._first, self._newest = before, {}
         self._last = newest
         self._newest |= {entry["kind"]: entry["rv"] for entry in entries}
 
     def none_since(self, kind: str, rv: int) -> int | None:
-        """The newest number of all, where it is known that nothing of the kind changed after `rv`."""
+        """The newest number of any kind if it is certain that nothing of this kind changed after `rv`, else None."""
         if self._first <= rv <= self._last and self._newest.get(kind, 0) <= rv:
             return self._last
         return None
 
 
 class ChangeLog:
-    """The two tables of one service."""
+    """The journal of one service, in two tables."""
 
     def __init__(self, sessions: Callable[[], CachingSession], metadata: MetaData) -> None:
         self._sessions = sessions
@@ -116,21 +116,22 @@ class ChangeLog:
         self._since = _changes_since(self.changes, head)
 
     def lock(self, session: Session) -> int:
-        """The number of the newest change, held until the transaction ends: nobody else commits a change meanwhile.
+        """Return the number of the newest change and lock it until the transaction ends: nobody else commits a change
+        meanwhile.
 
-        On SQLite nobody else writes; on PostgreSQL the other replicas wait.
+        On SQLite there is no other writer; on PostgreSQL the other replicas wait.
         """
         connection = session.connection()
         locking = "" if connection.dialect.name == "sqlite" else " FOR UPDATE"
         ask = f"SELECT rv FROM {self.head.name} WHERE id = 1{locking}"
-        if (found := fetch_one(connection, ask, ())) is None:  # nothing was changed yet: there must be one to hold
+        if (found := fetch_one(connection, ask, ())) is None:  # no change yet: create the row to lock
             first = f"INSERT INTO {self.head.name} (id, rv, floor) VALUES (1, 0, 0) ON CONFLICT DO NOTHING"
             connection.execute(text(first))
             found = fetch_one(connection, ask, ())
         return int(found[0])
 
     def add_to(self, writes: PendingWrites, newest: int, entries: list[dict[str, Any]]) -> None:
-        """Under the lock: have written down what happened, up to `newest`."""
+        """Add journal entries up to `newest` to the writes. The caller holds the lock."""
         writes.put(self.head, 1, {"rv": newest}, there=True)
         for entry in entries:
             writes.put(self.changes, entry["rv"], entry, there=False)
@@ -141,29 +142,29 @@ class ChangeLog:
             return self.head_rv(session)
 
     def head_rv(self, session: Session) -> int:
-        """The same, as a session sees it that writes nothing: by the driver alone, since replicas ask all the time."""
+        """The same as seen by a read-only session; directly through the driver, since replicas ask all the time."""
         found = fetch_one(session.connection(), f"SELECT rv FROM {self.head.name} WHERE id = 1", ())
         return 0 if found is None else int(found[0])
 
     def newest(self, session: Session) -> int:
-        """The same, as a session sees it."""
+        """The same as seen by a session."""
         return int(session.execute(self._newest).scalar_one_or_none() or 0)
 
     def since(self, kind: str, rv: int, limit: int) -> tuple[list[Change], int]:
-        """Changes of a kind after `rv`, oldest first, and the newest number of any kind just before. Raises Gone where
-        the journal no longer reaches back that far, or has not come so far, as after a database was restored."""
+        """Changes of a kind after `rv`, oldest first, and the newest number of any kind at that moment. Raises Gone if
+        the journal no longer reaches back that far, or not yet up to `rv`, as after a database was restored."""
         with looking(self._sessions) as session:
             found = session.execute(self._since, {"kind": kind, "after": rv, "most": limit}).all()
         newest, floor = (found[0].newest, found[0].floor) if found else (0, 0)
         if rv < floor:
             raise Gone(f"the journal starts after {floor}; {rv} is too old: list again and watch from there")
         if rv > newest:
-            raise Gone(f"the journal has come to {newest}; {rv} is ahead of it: list again and watch from there")
+            raise Gone(f"the journal ends at {newest}; {rv} is ahead of it: list again and watch from there")
         rows = [each for each in found if each.rv is not None]
         return [Change(each.rv, each.kind, each.name, each.type, each.body) for each in rows], newest
 
     def compact(self, before_s: float) -> int:
-        """Forget changes from before that moment (emulated seconds since the epoch); returns how many."""
+        """Delete changes from before a time (emulated seconds since the epoch) and return how many."""
         with self._sessions() as session:
             floor = session.execute(
                 select(func.max(self.changes.c.rv)).where(self.changes.c.at < before_s)
@@ -171,7 +172,7 @@ class ChangeLog:
             if floor is None:
                 return 0
             gone = cast(Any, session.execute(delete(self.changes).where(self.changes.c.rv <= floor)))
-            # Another replica that looked later may have been done first, and what it forgot stays forgotten.
+            # Never lower the floor: another replica may meanwhile have compacted further.
             further = (self.head.c.id == 1, self.head.c.floor < floor)
             session.execute(sql_update(self.head).where(*further).values(floor=floor))
             session.commit()
@@ -179,9 +180,9 @@ class ChangeLog:
 
 
 def _changes_since(changes: Table, head: Table) -> Select[Any]:
-    """Beside the journal's head, up to `most` changes of a `kind` after one, made once: every watch asks so at every
-    change. It is one statement, and with that one moment: what others commit or forget between two would be missed in
-    silence."""
+    """A query for the journal's head joined with up to `most` changes of a `kind` after a number; built once, since
+    every watch runs it at every change. It is one statement and so one snapshot: between two, changes that others
+    commit or compact would be missed silently."""
     page = (
         select(changes)
         .where(changes.c.kind == bindparam("kind"), changes.c.rv > bindparam("after"))

@@ -1,14 +1,14 @@
-"""How a service remembers: rows with a version, and a journal of every change for those who watch.
+"""Database: a service's transactions over versioned rows, and a journal of every change for watches.
 
 A resource is a row mapped on a `ResourceRow`. Whatever a transaction adds, changes or deletes is written to the
-`changes` journal in the same commit, with the view of the resource as it then was and a number (`rv`) that only grows,
-also across restarts. The number is the resource's version: its etag, and the point from which a watch continues.
-Journal and row can not disagree, because nobody writes the journal by hand.
+`changes` journal in the same commit, with the view of the resource at that point and a number (`rv`) that only
+increases, also across restarts. The number is the resource's version: its etag, and the point from which a watch
+continues. Journal and rows cannot disagree, because only this module writes the journal.
 
-Transactions are short and synchronous on purpose: load, decide and save happen without another request in between, so
-a decision is always made on what it changes (docs/decisions/0003-synchronous-stores.md). Verbs that wait at the same
-moment are decided one after the other and committed together
-(`groups`, docs/decisions/0217-concurrent-verbs-share-one-commit.md).
+Transactions are short and synchronous on purpose: load, decide and save happen without another request in between, so a
+decision always sees the state that it changes (docs/decisions/0003-synchronous-stores.md). Verbs that wait at the same
+moment are decided one after another and committed together
+(`group_commit`, docs/decisions/0217-concurrent-verbs-share-one-commit.md).
 """
 
 from __future__ import annotations
@@ -34,9 +34,9 @@ from matrixcommon.persistence.transaction import Follow, GroupTransaction
 T = TypeVar("T")
 
 REMEMBERED_MAX, REMEMBERED_LENGTH_MAX = 64, 200
-"""How many answers are remembered, and how long one may be: long ones are asked for seldom, and would fill memory."""
+"""How many answers are cached, and their maximum length: long ones are rarely asked for and would fill memory."""
 LOOK_PERIOD_WALL_S = 0.25
-"""How often it is looked, while somebody waits for changes, whether another replica committed some."""
+"""How often the database is polled for other replicas' commits while somebody waits for changes."""
 
 __all__ = [
     "ABSENT",
@@ -54,8 +54,8 @@ __all__ = [
 class Database:
     """A service's transactions and its journal. One per database and process.
 
-    `sessions` makes the sessions. `group_transaction()` is the one place that commits. `shared`: other replicas of the
-    service write into it too.
+    `sessions` creates sessions. `group_transaction()` is the only place that commits. `shared`: other replicas of the
+    service also write to the database.
     """
 
     def __init__(
@@ -69,46 +69,45 @@ class Database:
         self._own = OwnChanges()
         self._clock = clock
         self._waiters: dict[asyncio.Future[None], None] = {}
-        # Not a set: they are woken in the order in which they came, so that one seed has one history.
+        # Not a set: they are woken in order of arrival, so that a seed always gives the same history.
         self.executor: Executor | None = None
-        """Where long searches run; None: in threads of the event loop's own."""
+        """Where long searches run; None: in the event loop's default executor."""
         self._look = -math.inf, 0
         self._keeps: dict[type, CachedTable] = {}
         self._warm: tuple[TableCache, int] | None = None
-        """What is kept, and the newest change that it has in it."""
+        """The cached tables, and the number of the newest change in them."""
         self._nothing: dict[Callable[..., Any], int] = {}
-        """By what was asked of rows, the number of the newest change when there were none."""
+        """By query of `found`, the number of the newest change when it last returned nothing."""
         self._remembered: dict[Hashable, tuple[int, Any]] = {}
-        """By what was asked of rows, the answer, with the number of the newest change before it."""
+        """By query of `remembered`, the number of the newest change before the answer, and the answer."""
         self._group: GroupTransaction | None = None
         self.before_commit: list[Follow] = []
-        """Called for every verb that changed resources, with the rows and the number of its newest change; what it
-        changed is not committed yet."""
+        """Called for every verb that changed resources, before the commit, with the rows and the number of its newest
+        change."""
         self.after_commit: list[Callable[[int], None]] = []
-        """Called with the number of the newest change once that is committed."""
+        """Called after a commit with the number of its newest change."""
         self.at_end: list[Callable[[bool], None]] = []
-        """Called at the end of every transaction or group of them: whether what was decided in it is so now. Must not
-        raise."""
+        """Called at the end of every transaction or group with whether it was committed. Must not raise."""
 
     @property
     def metadata(self) -> MetaData:
         return self._metadata
 
     def keep(self, *keeps: CachedTable) -> None:
-        """Keep these tables in memory from one transaction to the next. From now on every transaction holds the
-        journal's lock from its start: what it knows stays so until it ends, whatever other replicas want meanwhile."""
+        """Cache these tables in memory across transactions. From now on every transaction takes the journal's lock at
+        its start, so that other replicas cannot change what it has cached before it ends."""
         self._keeps |= {each.kind: each for each in keeps}
         self._warm = None
 
     @contextmanager
     def transaction(self, dry: bool = False) -> Iterator[CachingSession]:
-        """One verb: a session whose changes are journalled and committed; an exception undoes everything.
+        """One verb: a session whose changes are journalled and committed; an exception rolls everything back.
 
-        Inside `together()` it is one of several. A `dry` one does all of it but the commit: `validateOnly`.
+        Inside `group_transaction()` it is one of several. A `dry` one does everything but the commit: `validateOnly`.
         """
         if dry:
             if self._group is not None:
-                raise RuntimeError("what is only tried is no part of a group")
+                raise RuntimeError("a dry transaction cannot be part of a group")
             with self._dry() as session:
                 yield session
         elif self._group is not None:
@@ -120,9 +119,9 @@ class Database:
 
     @contextmanager
     def group_transaction(self) -> Iterator[GroupTransaction]:
-        """Transactions in here are verbs of one group: decided one after the other, committed all at once.
+        """Make the transactions inside this context verbs of one group: decided one after another, committed together.
 
-        Whatever is raised before `committed` undoes all of them.
+        Any exception before the commit rolls all of them back.
         """
         if self._group is not None:
             raise RuntimeError("a group cannot be part of another")
@@ -133,7 +132,7 @@ class Database:
             try:
                 yield group
             except BaseException:
-                if self._keeps and group.untouched:  # a refusal: what is kept is as good as it was
+                if self._keeps and group.untouched:  # a refusal: the cached tables are still valid
                     group.undo()
                     with suppress(SQLAlchemyError):
                         self._commit(group)
@@ -143,8 +142,8 @@ class Database:
         finally:
             self._group = None
             if group.committing and not group.committed:
-                session.invalidate()  # it may still be in its transaction, and is not handed to anybody else
-                self._own = OwnChanges()  # it may be committed all the same: the journal is looked at again
+                session.invalidate()  # the connection may still be in its transaction and must not be reused
+                self._own = OwnChanges()  # the commit may have succeeded all the same: read the journal again
             session.close()
             if not group.committed:
                 group.undo()
@@ -159,7 +158,7 @@ class Database:
             self._wake()
 
     def dry_run(self, verb: Callable[[], T]) -> T:
-        """What a verb of transactions would return; all that it did is undone, in the tables and in memory."""
+        """Return what a verb of transactions would return, and undo what it did, in the tables and in memory."""
         answer: list[T] = []
         with suppress(_OnlyTried), self.group_transaction():
             answer.append(verb())
@@ -167,31 +166,31 @@ class Database:
         return answer[0]
 
     def on_commit(self, action: Callable[[], None]) -> None:
-        """Do this when what has been decided so far is committed: at once, outside of a group."""
+        """Run an action once everything decided so far is committed; immediately if no group is in progress."""
         if self._group is None:
             action()
         else:
             self._group.done.append(action)
 
     def on_rollback(self, undo: Callable[[], None]) -> None:
-        """Do this should the verb under way, or the group that it is in, come to nothing: memory that is no copy of a
-        table is put back so."""
+        """Run `undo` if the current verb or its group is rolled back: to restore memory that is not a copy of a
+        table."""
         if self._group is not None:
             self._group.undone.append(undo)
 
     @property
     def deciding(self) -> bool:
-        """Whether a transaction or group is under way: what it has decided may never be committed."""
+        """Whether a transaction or group is in progress, whose decisions may never be committed."""
         return self._group is not None
 
     @contextmanager
     def reading(self) -> Iterator[Session]:
-        """A session for looking at what is committed: whatever it changed is thrown away."""
+        """A session for reading committed state; any changes are discarded."""
         with looking(self._sessions) as session:
             yield session
 
     def lock(self, session: Session) -> int:
-        """The number of the newest change, held until the transaction ends."""
+        """Return the number of the newest change and lock it until the transaction ends."""
         return self._journal.lock(session)
 
     # ---- sessions
@@ -207,12 +206,13 @@ class Database:
             session.rollback()
 
     def _date(self, session: Session, row: object) -> None:
-        """What is only tried gets no entry in the journal, which dates a row: its view shows it as of now."""
+        """Date a new row of a dry run, which gets no journal entry that would date it, so that its view shows now."""
         if isinstance(row, ResourceRow) and not row.created_at:
             row.created_at = row.updated_at = self._clock.now()
 
     def _begin(self, group: GroupTransaction) -> None:
-        """With what is kept as it is now; where others write too, with what is read staying so until the end."""
+        """Give the group up-to-date cached tables. If other replicas write too, lock the journal, so that what it reads
+        does not change until it ends."""
         if self.shared:
             group.lock()
         if self._keeps:
@@ -241,11 +241,10 @@ class Database:
         return known
 
     def found(self, kind: type[ResourceRow], ask: Callable[[Session], list[T]]) -> list[T]:
-        """What is asked of the rows of one kind, in a session of its own. Where that was nothing, it is not asked again
-        before one of them changes; where others write too, before anything does.
+        """Run a query over rows of one kind in its own session. After an empty result the query is not repeated until a
+        row of that kind changes or, if other replicas write too, until anything changes.
 
-        `ask`: a function that compares equal the next time, and that answers by rows of that kind alone, whatever the
-        time.
+        `ask` must compare equal from call to call, and its answer may depend only on rows of that kind, not on time.
         """
         asked = self._asked_since(kind, self._nothing.get(ask), ask)
         if asked is None:
@@ -256,12 +255,11 @@ class Database:
         return answer
 
     def remembered(self, kind: type[ResourceRow], asked: Hashable, ask: Callable[[Session], T]) -> T:
-        """What is asked of the rows of one kind, in a session of its own, and not again before one of them changes, or
-        where others write too anything does: for what is asked every other second. The answer is everybody's, so nobody
-        may change it.
+        """Run a query over rows of one kind in its own session and cache the answer until a row of that kind changes
+        or, if other replicas write too, until anything changes. For queries that are repeated every few seconds. The
+        answer is shared, so do not mutate it.
 
-        `asked`: what is asked, by which the answer is found again. `ask` answers by rows of that kind alone, whatever
-        the time.
+        `asked` is the cache key. The answer of `ask` may depend only on rows of that kind, not on time.
         """
         known = self._remembered.pop((kind, asked), None)
         now = self._asked_since(kind, None if known is None else known[0], ask) or known
@@ -271,14 +269,14 @@ class Database:
             return cast(T, answer)
         if len(self._remembered) >= REMEMBERED_MAX:
             del self._remembered[next(iter(self._remembered))]
-        self._remembered[kind, asked] = now  # now the last to be forgotten
+        self._remembered[kind, asked] = now  # now the last to be evicted
         return cast(T, answer)
 
     def _asked_since(
         self, kind: type[ResourceRow], known_at: int | None, ask: Callable[[Session], T]
     ) -> tuple[int, T] | None:
-        """The answer, with the number of the newest change before it; None where the one that is known as of the change
-        `known_at` is sure to be the answer still. Of what others write the number alone tells, and not the kind."""
+        """The number of the newest change and the answer after it; None if the answer known as of change `known_at` is
+        certain to be still valid. With other writers only the number is known, not the kinds that changed."""
         if self.shared:
             with self.reading() as session:
                 newest = self._journal.head_rv(session)
@@ -294,12 +292,12 @@ class Database:
         return self._journal.newest(session)
 
     def changes_since(self, kind: str, rv: int, limit: int = 500) -> list[Change]:
-        """Changes of a kind after `rv`, oldest first. Raises Gone where the journal no longer reaches back that far, or
-        has not come so far."""
+        """Changes of a kind after `rv`, oldest first. Raises Gone if the journal no longer reaches back that far, or
+        not yet up to `rv`."""
         return self.read_changes(kind, rv, limit)[0]
 
     def read_changes(self, kind: str, rv: int, limit: int = 500) -> tuple[list[Change], int]:
-        """The same, and the newest number of any kind: where nothing is found, there is nothing up to that."""
+        """The same, and the newest number of any kind: if no changes are returned, there are none up to it."""
         if self.shared:
             return self._journal.since(kind, rv, limit)
         if (known := self._own.none_since(kind, rv)) is not None:
@@ -310,18 +308,19 @@ class Database:
 
     @property
     def clock(self) -> Clock:
-        """By which its changes are dated."""
+        """The clock by which changes are dated."""
         return self._clock
 
     async def changed(self, within_wall_s: float, since: int | None = None) -> None:
-        """Return at a commit that changed anything since the change of that number (the newest), or after that long: at
-        once at one of our own, within `LOOK_PERIOD_WALL_S` at another replica's."""
+        """Return when a commit has changed anything after change number `since` (default: the newest), or after
+        `within_wall_s`. A commit of this process returns immediately, one of another replica within
+        `LOOK_PERIOD_WALL_S`."""
         loop = asyncio.get_running_loop()
         since, end = self.latest() if since is None else since, loop.time() + within_wall_s
         waiter: asyncio.Future[None] = loop.create_future()
         self._waiters[waiter] = None
         try:
-            while not waiter.done() and (left_s := end - loop.time()) > 1e-3:  # what is less, a loop may round away
+            while not waiter.done() and (left_s := end - loop.time()) > 1e-3:  # the loop may round less down to 0
                 # Not wait_for: before Python 3.12 it can swallow a cancellation, and the watch would outlive its
                 # service.
                 await asyncio.wait({waiter}, timeout=min(left_s, self._look_period_wall_s))
@@ -331,8 +330,8 @@ class Database:
             del self._waiters[waiter]
 
     def _looked(self, now: float) -> int:
-        """The newest change as of a moment ago: however many watch, the database is asked once a period. `now` is the
-        loop's."""
+        """The newest change as of a moment ago: however many watch, the database is polled once per period. `now` is
+        the loop's time."""
         at, newest = self._look
         if not 0 <= now - at < LOOK_PERIOD_WALL_S / 2:
             self._look = now, newest = now, self.latest()
@@ -344,12 +343,13 @@ class Database:
                 waiter.set_result(None)
 
     def compact(self, keep_s: float) -> int:
-        """Forget changes older than `keep_s` emulated seconds; returns how many."""
+        """Delete changes older than `keep_s` emulated seconds from the journal and return how many."""
         return self._journal.compact(self._clock.now() - keep_s)
 
 
 class Store:
-    """A service's tables, asked in the words of the domain. Every method works inside the caller's transaction."""
+    """Base of services' stores: queries on their tables in domain terms. Every method works inside the caller's
+    transaction."""
 
     def __init__(self, records: Database) -> None:
         self.records = records
@@ -362,4 +362,4 @@ class Store:
 
 
 class _OnlyTried(Exception):
-    """Ends a group that is not to be committed."""
+    """Ends the group of a dry run."""

@@ -1,4 +1,4 @@
-"""Decisions are told to whoever counts them: which verb, how it came out and why, and how long it took."""
+"""Decision metrics: reports of each verb's outcome, reason and duration to subscribers that count them."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ R = TypeVar("R")
 
 @dataclass(frozen=True)
 class VerbOutcome:
-    """One verb asked for: Granted or Refused, the reason of a refusal, and seconds of the wall up to its commit; in a
-    group, up to the next verb's turn."""
+    """The outcome of one verb: Granted or Refused, the reason of a refusal, and the wall seconds until its commit or,
+    in a group, until the next verb starts."""
 
     verb: str
     outcome: str
@@ -27,14 +27,14 @@ class VerbOutcome:
 
 
 class Decides(Protocol):
-    """Who has verbs that are decisions."""
+    """An object with methods that are decisions."""
 
     decided: list[Callable[[VerbOutcome], None]]
     records: Database
 
 
 def decision(action: Callable[P, R]) -> Callable[P, R]:
-    """A method whose outcomes are told to its owner's `decided`; what is only tried (`validate_only`) is not."""
+    """Report the outcomes of a method to its owner's `decided`, except for `validate_only` calls."""
 
     @wraps(action)
     def reported(*args: P.args, **kwargs: P.kwargs) -> R:

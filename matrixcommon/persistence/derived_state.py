@@ -1,9 +1,9 @@
-"""DerivedState: memory that says again what the tables say, and is never believed to say more.
+"""DerivedState: in-memory state derived from tables, kept consistent with them.
 
-Decisions are quick on memory and durable in tables. A verb that uses both (`changing`) opens with memory as the tables
-are: it is read anew where something was committed that it has not seen (by another replica), or where a verb of ours
-changed it and came to nothing. A verb in a group decides on what those before it in the group have decided; should the
-group come to nothing, so does what memory has of it, before anybody else looks.
+Decisions are fast on memory and durable in tables. A verb that uses both (`changing`) starts with memory equal to the
+tables: memory is reloaded if another replica has committed something that it does not contain, or if a verb of this
+process changed it and was rolled back. A verb in a group sees the decisions of those before it; if the group is rolled
+back, memory is reloaded before anybody else reads it.
 """
 
 from __future__ import annotations
@@ -23,26 +23,26 @@ UNSEEN = -1
 
 
 class DerivedState:
-    """`read(session)` has memory read back from the tables. Rows of `kinds` are changed in `changing` and nowhere
-    else; other kinds are nothing to memory. Tables that `read` asks for are kept by the records."""
+    """`read(session)` reloads memory from the tables. Rows of `kinds` may be changed only within `changing`; memory
+    does not depend on other kinds. `records` must cache the tables that `read` queries."""
 
     def __init__(self, records: Database, read: Callable[[Session], None], kinds: tuple[type, ...]) -> None:
         self._records = records
         self._read = read
         self._kinds = kinds
         self._seen = UNSEEN
-        """The newest change that memory has in it."""
+        """The number of the newest change in memory."""
         self._wrong = True
-        """Memory says what no table does."""
+        """Memory may differ from the tables."""
         self._ahead = False
-        """Memory has something in it that the group under way has not committed yet."""
+        """Memory contains decisions that the current group has not committed yet."""
         self._unit: object = None
         records.before_commit.append(self._follow)
         records.at_end.append(self._ended)
 
     @contextmanager
     def changing(self, dry: bool = False) -> Iterator[Session]:
-        """A verb, after which memory and tables agree, whatever happened in it."""
+        """A verb's transaction, after which memory and tables agree whatever happened."""
         try:
             with self._records.transaction(dry) as session:
                 newest: int = session.info["newest"]
@@ -52,7 +52,7 @@ class DerivedState:
                 self._unit = session.info.get("unit")
                 yield session
                 if not dry:
-                    self._wrong = False  # unless the rest of it fails, and then all of its group does
+                    self._wrong = False  # if its commit fails, its whole group is rolled back
                     self._ahead = True
             if not dry:
                 self._seen = session.info["newest"]
@@ -63,11 +63,11 @@ class DerivedState:
                 self._ended(False)
 
     def invalidate(self) -> None:
-        """Reported before memory is changed: unless the verb comes to its end, memory is read back."""
+        """Call before changing memory: unless the verb completes, memory is reloaded."""
         self._wrong = self._ahead = True
 
     def read_back(self) -> None:
-        """What is committed, at once."""
+        """Reload the committed state now."""
         with self._records.reading() as session:
             self._take_in(session, self._records.newest(session))
 
@@ -77,14 +77,14 @@ class DerivedState:
         self._wrong, self._seen = False, newest
 
     def _follow(self, session: Session, rows: Sequence[ResourceRow], newest: int) -> None:
-        """What others change is no news, and nothing that was missed."""
+        """Advance past changes of other kinds, which memory does not depend on."""
         mine = self._unit is not None and self._unit is session.info["unit"]
         if not mine and self._seen == newest - len(rows) and not any(isinstance(row, self._kinds) for row in rows):
             self._ahead = True
             self._seen = newest
 
     def _ended(self, committed: bool) -> None:
-        """Whoever looks at memory next sees what is so."""
+        """Reload memory if it may be wrong, so that the next reader sees the committed state."""
         if self._ahead and not committed:
             self._wrong = True
         self._ahead = False

@@ -1,7 +1,7 @@
-"""Fences: the newest leader that is known of each service, kept with what it may write.
+"""Fences: the newest known leader of each service, stored in the database that leaders write to.
 
-Every write that is made in a leader's name is compared with it in its own transaction, under the journal's lock, so
-nothing that an older leader asked for is committed after a newer one was heard of.
+Every write on behalf of a leader is checked against it in the same transaction, under the journal's lock. So nothing
+that an older leader requested is committed once a newer one is known.
 """
 
 from __future__ import annotations
@@ -20,7 +20,8 @@ TABLE = "leaders"
 
 
 def leader_table(metadata: MetaData) -> Table:
-    """In a service's own metadata. `holder` and `renewals` are of the service's own leader (see leadership)."""
+    """The table of leaders, in a service's own metadata. `holder` and `renewals` are those of the service's own leader
+    (see leadership)."""
     return Table(
         TABLE,
         metadata,
@@ -32,7 +33,7 @@ def leader_table(metadata: MetaData) -> Table:
 
 
 class Fences:
-    """Of one service's database."""
+    """The leaders known to one service's database."""
 
     def __init__(self, records: Database) -> None:
         self._records = records
@@ -41,7 +42,7 @@ class Fences:
         records.before_commit.append(self._compare)
 
     def hear(self, fence: Fence) -> None:
-        """Somebody asks in this leader's name. Raises StaleLeader where a newer one is known."""
+        """Record the leader that a request comes from. Raises StaleLeader if a newer one is known."""
         if fence.generation == self._known.get(fence.name):
             return
         with self._records.transaction() as session:
@@ -69,7 +70,7 @@ class Fences:
         session.connection().execute(statement)
 
     def _compare(self, session: Session, rows: list[ResourceRow], newest: int) -> None:
-        """Before anything that is done in a leader's name is committed. Raises StaleLeader."""
+        """Check the current leader, if any, before its changes are committed. Raises StaleLeader."""
         fence = FENCE.get() or ASKED_BY.get()
         if fence is None:
             return

@@ -1,9 +1,9 @@
-"""Groups: verbs that wait at the same moment are decided one after the other and committed together.
+"""Group commit: verbs that wait at the same moment are decided one after another and committed together.
 
-A disk takes as long for one commit as for fifty, and so do most of the statements that lead to it. Whoever arrives
-while a group is decided and committed forms the next one; nobody waits for company. What a verb returns is returned
-once the whole group is durable. A verb that is refused is out of its group and the others go on; when anything else
-goes wrong before the commit, nothing of the group has happened, and each of its verbs is done by itself.
+A disk takes as long for one commit as for fifty, and the same holds for most statements before it. Verbs that arrive
+while a group is decided and committed form the next group; no verb is delayed to fill a group. A verb's result is
+returned once the whole group is durable. A refused verb leaves its group and the others continue; if anything else
+fails before the commit, the group is rolled back and each of its verbs is run by itself.
 """
 
 from __future__ import annotations
@@ -19,19 +19,20 @@ from matrixcommon.persistence.database_session import Database
 T = TypeVar("T")
 
 MOST = 64
-"""Verbs of one group: it bounds how long the service sees to nothing else."""
+"""Most verbs in a group; this bounds how long the event loop is blocked."""
 
 
 @dataclass
 class Outcome:
-    """What became of one verb."""
+    """The result of one verb: its value or its error."""
 
     value: Any = None
     error: BaseException | None = None
 
 
 def decide(records: Database, verbs: Sequence[Callable[[], Any]]) -> list[Outcome]:
-    """Each verb's outcome, in their order; what was granted is durable. A verb makes one transaction, or none."""
+    """Run the verbs and return their outcomes in the same order; what was granted is durable. A verb makes at most one
+    transaction."""
     if len(verbs) == 1:
         return [_alone(verbs[0])]
     outcomes: list[Outcome] = []
@@ -46,7 +47,7 @@ def decide(records: Database, verbs: Sequence[Callable[[], Any]]) -> list[Outcom
     except Exception as wrong:
         if group is None or not group.committing:
             return [_alone(verb) for verb in verbs]
-        # It has happened, or nobody knows whether it has: whoever asked is informed of it, and may ask again.
+        # The commit succeeded, or its outcome is unknown: report the error, so that the callers can retry.
         return [each if each.error is not None and group.committed else Outcome(error=wrong) for each in outcomes]
     return outcomes
 
@@ -59,20 +60,20 @@ def _alone(verb: Callable[[], Any]) -> Outcome:
 
 
 class CommitQueue:
-    """The verbs that wait, on one event loop."""
+    """The queue of waiting verbs on one event loop."""
 
     def __init__(self, records: Database) -> None:
         self._records = records
         self._waiting: list[tuple[Callable[[], Any], asyncio.Future[Any]]] = []
 
     async def run(self, verb: Callable[[], T]) -> T:
-        """What the verb returns, once that is durable. Raises what the verb raises."""
+        """Return what the verb returns, once it is durable. Raises what the verb raises."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
         self._waiting.append((lambda: context.run(verb), answer))
         if len(self._waiting) == 1:
-            # After all that is ready to run has run: who came in with us is with us.
+            # After everything that is ready has run, so that verbs that arrived together share a group.
             loop.call_soon(self._next)
         return await answer
 
@@ -80,7 +81,7 @@ class CommitQueue:
         group, self._waiting = self._waiting[:MOST], self._waiting[MOST:]
         if self._waiting:
             asyncio.get_running_loop().call_soon(self._next)
-        group = [(verb, answer) for verb, answer in group if not answer.done()]  # whoever asked may have gone
+        group = [(verb, answer) for verb, answer in group if not answer.done()]  # the caller may have been cancelled
         if not group:
             return
         outcomes = decide(self._records, [verb for verb, _ in group])

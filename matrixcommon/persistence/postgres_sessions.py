@@ -1,14 +1,15 @@
-"""What every session on PostgreSQL is opened with, so that no replica can hold up the others for ever.
+"""Settings of every PostgreSQL session, so that no replica can block the others for ever.
 
-Who writes holds the lock that all writers take (a row: of the journal, of the revision counter) until it commits. A
-process that is stopped just then, by a signal or with the machine that it runs on, keeps that lock, and no keepalive
-tells: its connection is alive. The server ends such a transaction, and who waits is refused and asks again later.
+A writer holds the lock that all writers take (a row of the journal or of the revision counter) until it commits. A
+process that is stopped at that point, by a signal or with its machine, keeps the lock, and keepalives do not detect it:
+the connection is alive. The server therefore ends such a transaction; a writer that waits too long is refused and
+retries later.
 """
 
 LOCK_PATIENCE_WALL_S = 5
-"""How long a writer waits for the one before; a decision and its commit take milliseconds."""
+"""How long a writer waits for the lock; a decision and its commit take milliseconds."""
 PAUSE_PATIENCE_WALL_S = 10
-"""How long a transaction may stand still between two statements before the server ends it."""
+"""How long a transaction may be idle between two statements before the server ends it."""
 
 
 def session_options() -> str:
@@ -18,4 +19,4 @@ def session_options() -> str:
 
 
 WITHOUT_LIMITS = "SET LOCAL lock_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = 0"
-"""For a transaction that may take its time, as a migration does: until its end."""
+"""Lifts both limits for the rest of a transaction that may take long, such as a migration."""

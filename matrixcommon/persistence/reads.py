@@ -1,4 +1,4 @@
-"""Sessions that only look."""
+"""Read-only sessions."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from matrixcommon.persistence.table_cache import CachingSession
 
 @contextmanager
 def looking(sessions: Callable[[], CachingSession]) -> Iterator[CachingSession]:
-    """A session whose changes, should there be any, are thrown away.
+    """A session whose changes, if any, are discarded.
 
-    On a database server one that wrote nothing ends its transaction by a commit: at every rollback psycopg forgets the
-    statements that are prepared on the connection, and the next of each kind are parsed and planned anew.
+    On a database server a session that wrote nothing ends its transaction with a commit: at every rollback psycopg
+    drops the connection's prepared statements, which would then be parsed and planned again.
     """
     with sessions() as session:
         yield session

@@ -1,4 +1,4 @@
-"""What every resource is as a row: a name, a version, a state, and a view of itself that others are shown."""
+"""ResourceRow: the base of every resource's row, with a name, a version, a state, and a view for the API."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ V = TypeVar("V", bound=ResourceView)
 
 
 class ResourceRow:
-    """Columns every resource has. A subclass names its `kind` and builds its own view in `view()`.
+    """Columns that every resource has. A subclass sets its `kind` and builds its view in `view()`.
 
-    `name` is its key (`resource_key`). `generation` counts specs (what the caller asked), `version` counts every
-    change; `created_at` and `updated_at` are emulated seconds since the epoch, kept by the journal.
+    `name` is its key (`resource_key`). `generation` counts changes of the spec (the caller's request), `version` is the
+    number of the last change; `created_at` and `updated_at` are emulated seconds since the epoch, set by the journal.
     """
 
     kind: str = "resource"
@@ -39,12 +39,12 @@ class ResourceRow:
     updated_at: Mapped[float] = mapped_column(Float, default=0.0)
 
     SELECTABLE: ClassVar[frozenset[str]] = frozenset()
-    """Columns of text, never null, that its view shows as they are: by these a list is filtered in the database."""
+    """Text columns, never null, that the view shows unchanged: filters on these are applied in the database."""
     MOVES: ClassVar[StateMachine]
-    """Of kinds whose state moves by a table."""
+    """The allowed moves, for kinds whose state follows a table."""
     VIEW_ANSWERS: ClassVar[bool] = False
-    """Whether the view made for the journal is kept until the request is answered with it. A view takes as much memory
-    as its row, and cached rows live as long as the resource, so only kinds whose view is expensive do so."""
+    """Whether the view made for the journal is kept to answer the request. A view takes as much memory as its row, and
+    cached rows live as long as the resource, so only kinds with an expensive view set this."""
 
     def move(self, state: str) -> None:
         self.state = self.MOVES.check(self.state, state)
@@ -52,7 +52,8 @@ class ResourceRow:
     def set_condition(
         self, type: str, status: bool | None, reason: str, message: str, now: float, generation: int | None = None
     ) -> None:
-        """One of its conditions, as of its generation; its transition time moves only when its status does."""
+        """Set a condition as of `generation` (default: its own); the transition time changes only if the status
+        does."""
         observed = generation or self.generation or 1
         self.conditions = condition(self.conditions or [], type, status, reason, message, generation=observed, now=now)
 
@@ -60,15 +61,15 @@ class ResourceRow:
         return next((each for each in self.conditions or [] if each["type"] == type), None)
 
     def stamp(self, now: float) -> None:
-        """Note that it has changed at `now`; called by the journal with every change."""
+        """Record that it changed at `now`; called by the journal for every change."""
         self.updated_at = now
 
     def view(self) -> ResourceView:
         raise NotImplementedError
 
     def view_as(self, view: type[V], **otherwise: Any) -> V:
-        """A view of the columns that bear the names of its fields, and of what is `otherwise` there. What has not been
-        set shows as the view has it by default."""
+        """A view whose fields come from the columns of the same names, except those given in `otherwise`. Columns that
+        are None leave the view's default."""
         alike = {
             name: getattr(self, name) for name in _alike(cast(Hashable, type(self)), view) if name not in otherwise
         }
@@ -76,12 +77,12 @@ class ResourceRow:
         return view.from_stored({**self.common(), **set_ones, **otherwise})
 
     def shown(self) -> ResourceView:
-        """The view as of the last change, for the answer to whoever made it; outside of transactions."""
+        """The view as of the last change, for the answer to its request; call it outside of transactions."""
         version, view = self.__dict__.pop("_shown", (None, None))
         return view if view is not None and version == self.version else self.view()
 
     def show(self) -> ResourceView:
-        """The view as of a change that has just been numbered, for the journal."""
+        """The view for the journal, after its change was numbered."""
         view = self.view()
         if self.VIEW_ANSWERS:
             self.__dict__["_shown"] = self.version, view
@@ -92,7 +93,7 @@ class ResourceRow:
         return f'"{self.version}"'
 
     def common(self) -> dict[str, Any]:
-        """What every view shows, for the subclass's view to add to."""
+        """The fields of every view, to which a subclass's view adds its own."""
         return {
             "name": name_of(self.name),
             "project": self.project or "default",
@@ -107,7 +108,7 @@ class ResourceRow:
 
 
 class TimedStateRow(ResourceRow):
-    """A row that knows since when it has been in its state: emulated seconds since the epoch."""
+    """A row that records since when it has been in its state: emulated seconds since the epoch."""
 
     state_since: Mapped[float | None] = mapped_column(Float)
 
@@ -117,7 +118,7 @@ class TimedStateRow(ResourceRow):
         self.state_changed(before)
 
     def state_changed(self, before: str | None) -> None:
-        """Its state was `before`: the journal notes when it became another one."""
+        """If the state differs from `before`, have the journal's next stamp set the time of the change."""
         if self.state != before:
             self.state_since = None
 
@@ -127,11 +128,11 @@ class TimedStateRow(ResourceRow):
             self.state_since = now
 
     def overdue(self, now: float) -> bool:
-        """Whether it has been in a passing state for longer than its table allows."""
+        """Whether it has been in a transitional state for longer than the state's deadline."""
         return self.state_since is not None and self.MOVES.stuck(self.state, self.state_since, now)
 
     def overdue_view(self, now: float, message: str) -> StuckView:
-        """As it is listed among what is stuck. `message`: what it waits for, and what helps."""
+        """Its entry in the list of stuck resources. `message`: what it waits for, and what to do about it."""
         return StuckView(
             name=name_of(self.name),
             project=self.project or DEFAULT_PROJECT,
@@ -150,12 +151,13 @@ def _alike(row: Hashable, view: type[ResourceView]) -> tuple[str, ...]:
 
 @cache
 def _count_of(kind: Any, column: str) -> Select[Any]:
-    """How many rows of a kind have that `subject` there: made once, since making it takes as long as running it."""
+    """A query for the number of rows whose `column` is `subject`; built once, since that takes as long as running
+    it."""
     return select(func.count()).select_from(kind).where(getattr(kind, column) == bindparam("subject", type_=String()))
 
 
 class EventColumns:
-    """What an event has beside its name and what it is about: something that happened, in words."""
+    """Columns of an event besides its name and subject."""
 
     type: Mapped[str] = mapped_column(String(10))
     reason: Mapped[str] = mapped_column(String(60))
@@ -164,7 +166,7 @@ class EventColumns:
 
     @classmethod
     def note(cls, session: Session, at: float, type: str, reason: str, message: str, **about: str) -> None:
-        """Add an event. `about`: first the column that says what it is about; its name derives from that."""
+        """Add an event. `about`: its further columns, the subject first; the event's name derives from the subject."""
         kind: Any = cls
         column, subject = next(iter(about.items()))
         with session.no_autoflush:
@@ -174,7 +176,7 @@ class EventColumns:
         session.add(kind(name=name, type=type, reason=reason, message=message, at=at, state="Seen", **about))
 
     def described(self) -> dict[str, Any]:
-        """For the view of the event."""
+        """These columns as fields of the event's view."""
         return {
             "type": "Warning" if self.type == "Warning" else "Normal",
             "reason": self.reason,
@@ -184,7 +186,7 @@ class EventColumns:
 
 
 def find(session: Session, kind: type[R], name: str) -> R:
-    """The row of that name, else NotFound."""
+    """Return the row of that key. Raises NotFound."""
     row = session.get(kind, name)
     if row is None:
         raise NotFound(f"there is no {kind.kind} named {name_of(name)[:80]!r}", field="name")
@@ -192,19 +194,19 @@ def find(session: Session, kind: type[R], name: str) -> R:
 
 
 ABSENT = "If-None-Match: *"
-"""In place of what `If-Match` says: there is to be no such resource yet."""
+"""Used as the value of `If-Match` to require that the resource does not exist yet."""
 
 
 def check_etag(row: ResourceRow | None, if_match: str | None) -> None:
-    """PreconditionFailed unless `If-Match` (a list of etags, or `*` for any that exists) covers the row's version, or
-    there is no row where it is `ABSENT`."""
+    """Raise PreconditionFailed unless `If-Match` (a list of etags, or `*` for any existing resource) covers the row's
+    version or, if it is `ABSENT`, there is no row."""
     if if_match is None:
         return
-    if if_match is ABSENT:  # and not what a client sent that reads like it
+    if if_match is ABSENT:  # identity: a client's text could be equal to it
         if row is not None:
-            raise PreconditionFailed(f"there is one already, version {row.etag}", field="If-None-Match")
+            raise PreconditionFailed(f"it exists already, as version {row.etag}", field="If-None-Match")
         return
     wanted = {tag.strip().removeprefix("W/") for tag in if_match.split(",")}
     if row is None or ("*" not in wanted and row.etag not in wanted and f"{row.version}" not in wanted):
-        current = "no such resource" if row is None else f"version {row.etag}"
-        raise PreconditionFailed(f"If-Match asks for {if_match}, there is {current}", field="If-Match")
+        current = "there is no such resource" if row is None else f"the resource is at version {row.etag}"
+        raise PreconditionFailed(f"If-Match requires {if_match}, but {current}", field="If-Match")

@@ -1,8 +1,7 @@
-"""Long searches: on a copy of what they search, in another thread, outside of the event loop and the journal's lock.
+"""Long searches, run on a copy of the state in another thread, outside of the event loop and the journal's lock.
 
-A verb that comes to one is not decided: it ends with `SearchNeeded`, so that its transaction comes to nothing, and is
-decided again with what was found, where that still holds. Who does not ask for it (`search_outside`) searches where
-it stands.
+A verb that needs one raises `SearchNeeded`, so that its transaction is rolled back, and is run again with the result if
+that is still valid. Without `search_outside` a verb searches inline.
 """
 
 from __future__ import annotations
@@ -18,7 +17,7 @@ from typing import Any, Protocol, TypeVar
 
 
 class Copyable(Protocol):
-    """What a search may look at: its copy is its own, whatever becomes of it."""
+    """State that can be searched; its copy must be independent of it."""
 
     def copy(self: S) -> S: ...
 
@@ -28,15 +27,15 @@ C = TypeVar("C", bound=Copyable)
 T = TypeVar("T")
 
 SEARCHES_MAX = 5
-"""How often a verb is searched for outside. Where what was found never holds any more, it then searches where it
-stands, under the lock: one long wait for everybody rather than none that ends."""
+"""Most searches outside for one verb. If their results are always outdated, the verb then searches inline, under the
+lock: one long wait for everybody instead of a verb that never ends."""
 
 _found: ContextVar[dict[str, Any] | None] = ContextVar("found", default=None)
-"""What was found outside for the verb under way, by the search's name; None where it searches where it stands."""
+"""Results found outside for the current verb, by the search's name; None if it searches inline."""
 
 
 class SearchNeeded(Exception):
-    """A verb has to wait for a search. `find` may be called in any thread."""
+    """A verb needs a search first. `find` may be called in any thread."""
 
     def __init__(self, name: str, find: Callable[[], Any]) -> None:
         super().__init__(name)
@@ -45,9 +44,10 @@ class SearchNeeded(Exception):
 
 
 def search(name: str, find: Callable[[C], T], state: C, holds: Callable[[T], bool]) -> T:
-    """What `find` finds in `state`, or found in a copy of it before, which `holds` in `state` as it is now.
+    """Return what `find` finds in `state`, or found earlier in a copy of it if that `holds` for the present `state`.
+    Raises SearchNeeded if it has to be searched outside first.
 
-    `find` changes nothing but the copy. `name` tells the searches of one verb apart.
+    `find` may change only the copy. `name` distinguishes the searches of one verb.
     """
     found = _found.get()
     if found is None:
@@ -59,8 +59,8 @@ def search(name: str, find: Callable[[C], T], state: C, holds: Callable[[T], boo
 
 
 def copied(state: C) -> C:
-    """Its copy, in the loop. Garbage is not collected meanwhile: each collection that a growing copy sets off walks all
-    that there is, which takes four times as long as a copy of 20,000 nodes."""
+    """Copy the state, on the event loop, with garbage collection off: each collection that the growing copy triggers
+    walks the whole heap, which together takes four times as long as a copy of 20,000 nodes itself."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -71,7 +71,8 @@ def copied(state: C) -> C:
 
 
 async def search_outside(verb: Callable[[], Awaitable[T]], executor: Executor | None) -> T:
-    """What the verb returns, with its searches in `executor` (by default the loop's). Raises what the verb raises."""
+    """Return what the verb returns, with its searches run in `executor` (by default the loop's). Raises what the verb
+    raises."""
     found: dict[str, Any] = {}
     before = _found.set(found)
     try:

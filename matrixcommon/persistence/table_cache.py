@@ -1,11 +1,11 @@
-"""Whole tables in memory from one transaction to the next.
+"""Cache of whole tables in memory across transactions.
 
-Loading what a verb decides on costs more than deciding. A service that is informed of every change of some small
-tables, by the number of the journal, need not read them again while nobody else has changed anything: `CachingSession`
-answers for them from memory. Their rows are mapped objects that belong to no session of SQLAlchemy: what happens to
-them is noted as it happens, compared with how they were last written down, and written with the group of verbs.
+Loading the rows for a decision costs more than the decision. The journal's number shows whether anybody else has
+changed anything; while nobody has, small tables need not be read again, and `CachingSession` answers from memory. Their
+rows are mapped objects that belong to no SQLAlchemy session: changes to them are tracked as they happen, compared with
+the values last written, and written with the group of verbs.
 
-A cache after which a transaction has failed in any way is thrown away; nothing is ever undone in memory.
+A cache is discarded after any failed transaction; nothing is ever undone in memory.
 """
 
 from __future__ import annotations
@@ -25,14 +25,14 @@ T = TypeVar("T")
 
 @dataclass(frozen=True)
 class CachedTable:
-    """A mapped class to be kept whole, and the attributes by whose value its rows are asked for."""
+    """A mapped class whose whole table is cached, and the attributes by which its rows are looked up."""
 
     kind: type
     by: tuple[str, ...] = ()
 
 
 class RowMapping:
-    """How a class is mapped on its one table: every column under its own name."""
+    """The mapping of a class to its single table, with every column under its own name."""
 
     def __init__(self, kind: type) -> None:
         self._kind = kind
@@ -46,32 +46,32 @@ class RowMapping:
         column, *more = mapper.primary_key
         self.all_rows: Select[Any] = select(kind)
         self._by_key: Select[Any] | None = None
-        """Of a key of one column, the row that has it: made once, since making one takes as long as running it."""
+        """A query by key, for keys of one column; built once, since that takes as long as running it."""
         if not more:
             self._by_key = select(kind).where(column == bindparam("key", type_=column.type))
 
     def made(self, **values: Any) -> Any:
-        """A new row with these values by attribute and defaults for all others, in a fraction of the time that the
-        constructor takes, which announces one value after the other to nobody."""
+        """A new row with these values by attribute and defaults for all others, in a fraction of the constructor's
+        time, which fires an event per attribute."""
         row = self._kind()
         row.__dict__.update(values)
         self.complete(row)
         return row
 
     def complete(self, row: Any) -> None:
-        """Give a new row the values that its columns would have by default."""
+        """Set a new row's missing attributes to the defaults of their columns."""
         current = row.__dict__
         for attribute in self.attributes:
             if attribute not in current:
                 default: Any = self._defaults.get(attribute)
-                # Past the instrumentation: a row that nobody has written yet has no history to keep.
+                # Bypasses instrumentation: an unwritten row has no history to keep.
                 current[attribute] = (
                     None if default is None else default.arg(None) if default.is_callable else default.arg
                 )
 
     def loaded(self, session: Session, key: Any) -> tuple[Any] | None:
-        """The row of that key, or None in its place. Nothing where the session has it, and where keys have several
-        columns: then the session is to be asked itself."""
+        """A tuple of the row of that key, or of None if there is none. Returns None if the session already has the row
+        or the key has several columns: then use the session itself."""
         if self._by_key is None or not isinstance(key, str | int) or self._identity((key,)) in session.identity_map:
             return None
         return (session.scalars(self._by_key, {"key": key}).one_or_none(),)
@@ -93,14 +93,14 @@ def shape_of(kind: type) -> RowMapping:
 
 
 class TableCache:
-    """The rows of some tables, all of them, as they are in the transaction under way."""
+    """All rows of some tables, as they are in the current transaction."""
 
     def __init__(self, keeps: Iterable[CachedTable], session: Session) -> None:
         self._rows: dict[type, dict[Any, Any]] = {}
         self._by: dict[type, dict[str, dict[Any, dict[Any, None]]]] = {}
         self._written: dict[Any, dict[str, Any]] = {}
         self._touched: dict[Any, None] = {}
-        """Rows that were added, deleted or set since they were last looked through."""
+        """Rows that were added, deleted or changed since the last `note`."""
         for keep in keeps:
             self._rows[keep.kind], self._by[keep.kind] = {}, {attribute: {} for attribute in keep.by}
             _follow(keep.kind)
@@ -120,7 +120,7 @@ class TableCache:
         return list(self._rows[kind].values())
 
     def where(self, kind: type[T], attribute: str, values: Iterable[Any]) -> list[T]:
-        """The rows whose `attribute`, their key or one of those to ask by, is among `values`; in no order."""
+        """The rows whose `attribute` (the key or one in `CachedTable.by`) is among `values`; in no order."""
         if (index := self._by[kind].get(attribute)) is not None:
             return [row for value in values for row in index.get(value, ())]
         rows = self._rows[kind]
@@ -139,14 +139,14 @@ class TableCache:
         self._touched[row] = None
 
     def set(self, row: Any, attribute: str, before: Any, value: Any) -> None:
-        """A row's `attribute` is `value` now."""
+        """Track that a row's `attribute` changed to `value`."""
         self._touched[row] = None
         if (index := self._by[type(row)].get(attribute)) is not None and value != before:
             _leave(index, before, row)
             index.setdefault(value, {})[row] = None
 
     def differs(self, row: Any) -> bool:
-        """Whether a row is otherwise than it was last noted."""
+        """Whether a row differs from its last noted values."""
         was = self._written.get(row)
         return row in self._touched and (was is None or bool(_differences(row, was)))
 
@@ -160,7 +160,7 @@ class TableCache:
     # ---- what changed
 
     def changes(self) -> tuple[list[Any], list[Any], list[Any]]:
-        """The rows that were deleted, are new, and are otherwise than they were last noted."""
+        """The rows deleted, added and changed since the last `note`."""
         deleted, new, changed = [], [], []
         for row in self._touched:
             was = self._written.get(row)
@@ -174,9 +174,9 @@ class TableCache:
         return deleted, new, changed
 
     def note(self, writes: PendingWrites) -> None:
-        """Have what changed written down."""
+        """Add what changed to the writes."""
         touched, self._touched = self._touched, {}
-        for row in touched:  # first those that are gone, since another row may have come under the same key
+        for row in touched:  # deletions first, since a new row may have the same key
             if FOLLOWED_BY not in row.__dict__ and self._written.pop(row, None) is not None:
                 shape = shape_of(type(row))
                 writes.drop(shape.table, shape.key(row))
@@ -197,7 +197,7 @@ def _differences(row: Any, was: dict[str, Any]) -> dict[str, Any]:
 
 
 FOLLOWED_BY = "_followed_by"
-"""Where a row has the cache that it is in."""
+"""The row attribute that refers to its cache."""
 
 
 def _leave(index: dict[Any, dict[Any, None]], value: Any, row: Any) -> None:
@@ -210,7 +210,7 @@ _FOLLOWED: set[type] = set()
 
 
 def _follow(kind: type) -> None:
-    """Have whatever is set of such rows noted by the cache that they are in."""
+    """Report every attribute set on such rows to the cache that they are in."""
     if kind in _FOLLOWED:
         return
     _FOLLOWED.add(kind)
@@ -226,7 +226,7 @@ def _follow(kind: type) -> None:
 
 
 class Writer(Protocol):
-    """Who has changes in memory that the database must know before it is asked or told anything."""
+    """Holds changes in memory that must be written before the session flushes or executes a statement."""
 
     def flushing(self) -> None: ...
 
@@ -234,13 +234,13 @@ class Writer(Protocol):
 
 
 class CachingSession(Session):
-    """A session that answers from memory for the tables of its cache, and is an ordinary one for all others. A new row
-    has its columns' defaults once it is added."""
+    """A session that answers from memory for the tables in its cache and is ordinary for all others. A new row has its
+    columns' defaults as soon as it is added."""
 
     cache: TableCache | None = None
     writer: Writer | None = None
     wrote = False
-    """Whether it has sent anything but a SELECT by the ORM."""
+    """Whether it has sent anything other than a SELECT through the ORM."""
 
     def get(self, entity: Any, ident: Any, **options: Any) -> Any:
         if not options:
@@ -283,19 +283,20 @@ def _asking(state: ORMExecuteState) -> None:
     if session.cache is not None and state.is_select:
         asked = getattr(state.statement, "column_descriptions", ())
         if any(isinstance(each["expr"], type) and each["expr"] in session.cache for each in asked):
-            raise TypeError("rows that are in memory are not asked of the database")
+            raise TypeError("cached tables must not be queried with SELECT; use all_rows or rows_where")
     if session.writer is not None:
         session.writer.asking(writes=not state.is_select)
 
 
 def all_rows(session: Session, kind: type[T]) -> list[T]:
-    """All rows of a kind, from memory where they are kept; in no order."""
+    """All rows of a kind, from memory if cached; in no order."""
     found = _cache_of(session, kind)
     return list(session.scalars(shape_of(kind).all_rows)) if found is None else found.all(kind)
 
 
 def rows_where(session: Session, kind: type[T], attribute: str, *values: str) -> list[T]:
-    """Those whose `attribute` is one of these values. Where they are kept it is their key or one to ask by."""
+    """The rows whose `attribute` is one of these values. For a cached kind it must be the key or in
+    `CachedTable.by`."""
     if (found := _cache_of(session, kind)) is not None:
         return found.where(kind, attribute, dict.fromkeys(values))
     return list(session.scalars(select(kind).where(getattr(kind, attribute).in_([*map(str, values)]))))

@@ -1,9 +1,9 @@
-"""Units: the verbs of one transaction, each of which happens whole or not at all.
+"""Units: the verbs of one group transaction, each of which is atomic.
 
-At the end of a unit what it changed is numbered, shown and noted for the journal, as if it had been committed by
-itself; the unit after it decides on that. Rows of cached tables are written when the group is, others at once. A unit
-that is refused before it changed anything leaves the group as it was; one that fails later breaks it, and all of it is
-undone by being thrown away.
+At the end of a unit its changes are numbered, rendered and added to the journal's entries as if it were committed by
+itself, and the next unit sees them. Rows of cached tables are written with the group, others immediately. A unit that
+is refused before it changed anything leaves the group as it was; one that fails later breaks the group, which is then
+rolled back as a whole.
 """
 
 from __future__ import annotations
@@ -23,17 +23,17 @@ K = TypeVar("K")
 V = TypeVar("V")
 
 Touched = dict[Any, str]
-"""Rows by what became of them: ADDED, MODIFIED, DELETED."""
+"""What happened to each row: ADDED, MODIFIED or DELETED."""
 
 Follow = Callable[[Session, list[ResourceRow], int], None]
 
 
 class TransactionAborted(RuntimeError):
-    """A unit failed halfway: nothing of its group may be committed."""
+    """A unit failed halfway, so its group must not be committed."""
 
 
 def restore_entry(current: dict[K, V], key: K) -> Callable[[], None]:
-    """How to undo what is done to one entry of a dictionary from now on."""
+    """Return a function that restores the present entry of a dictionary, or its absence."""
     had, before = key in current, current.get(key)
 
     def undo() -> None:
@@ -52,23 +52,23 @@ class GroupTransaction:
         self.session = session
         self.broken = self.committing = self.committed = False
         self.done: list[Callable[[], None]] = []
-        """What to do once all of it is committed."""
+        """Actions to run after the commit."""
         self.undone: list[Callable[[], None]] = []
-        """What to do, the last first, should it come to nothing."""
+        """Actions to run on rollback, last first."""
         self.before: int | None = None
-        """The number of the newest change before this group, once its lock is held."""
+        """The number of the newest change before this group, once the lock is held."""
         self.newest = 0
         self._journal = journal
         self._now = now
         self._follow = follow
         self._writes = PendingWrites()
         self.entries: list[dict[str, Any]] = []
-        """Of the journal: what changed, in order."""
+        """Journal entries, in order."""
         self._touched: Touched = {}
-        self._otherwise = False
-        """Whether the unit under way has written by statements."""
+        self._wrote_by_statement = False
+        """Whether the current unit has written with statements instead of through rows."""
         self._wrote = False
-        """Whether a unit before it has written anything, be it rows that have no number."""
+        """Whether an earlier unit has written anything, including rows without a number."""
         session.writer = self
 
     @property
@@ -76,22 +76,22 @@ class GroupTransaction:
         return self.session.cache
 
     def lock(self) -> int:
-        """Be the only one who changes anything, until the transaction ends; the number of the newest change."""
+        """Become the only writer until the transaction ends, and return the number of the newest change."""
         if self.before is None:
             self.before = self.newest = self._journal.lock(self.session)
         return self.newest
 
     @property
     def untouched(self) -> bool:
-        """Whether nothing has been changed so far."""
-        return not (self.broken or self._wrote or self._otherwise)
+        """Whether nothing was changed so far."""
+        return not (self.broken or self._wrote or self._wrote_by_statement)
 
     @contextmanager
     def unit(self) -> Iterator[CachingSession]:
-        """One verb. Raises TransactionAborted where an earlier one failed halfway."""
+        """Run one verb. Raises TransactionAborted if an earlier one failed halfway."""
         if self.broken:
             raise TransactionAborted("an earlier verb of this group failed halfway")
-        self.session.info["unit"] = object()  # so that whoever remembers something of a verb knows it from the next
+        self.session.info["unit"] = object()  # identifies the verb to those who keep state for it
         done, undone = len(self.done), len(self.undone)
         try:
             yield self.session
@@ -100,33 +100,33 @@ class GroupTransaction:
             del self.done[done:]
             self.undo(undone)
             self._gather()
-            self.broken = bool(self._touched) or self._otherwise
+            self.broken = bool(self._touched) or self._wrote_by_statement
             raise
         self.broken = True
         self._end_unit()
         self.broken = False
 
     def undo(self, first: int = 0) -> None:
-        """Undo in memory what was to be undone, but for the `first` of it."""
+        """Run the rollback actions, last first, except for the `first` ones."""
         while len(self.undone) > first:
             self.undone.pop()()
 
     def flushing(self) -> None:
-        """The session is about to write: what is in memory alone comes before that."""
+        """The session is about to flush: write first what is only in memory."""
         self._gather()
         self._note()
         self._write_rows()
 
     def asking(self, *, writes: bool) -> None:
-        """The session is about to execute a statement: what is in memory alone comes before that."""
-        self._otherwise |= writes
+        """The session is about to execute a statement: write first what is only in memory."""
+        self._wrote_by_statement |= writes
         if self.session.autoflush:
             self._gather()
             self._note()
         self._write_rows()
 
     def write(self) -> bool:
-        """Everything into the database, ready to be committed. False where there was nothing to write."""
+        """Write everything to the database, ready for the commit. Return False if there was nothing to write."""
         if self.broken:
             raise TransactionAborted("a verb of this group failed halfway")
         if self.newest == (self.before or 0):
@@ -142,7 +142,7 @@ class GroupTransaction:
             self._writes.carry_out(self.session.connection())
 
     def _gather(self) -> None:
-        """Note what is about to be flushed, or what is about to end."""
+        """Collect the rows that changed, before they are flushed or the unit ends."""
         session, cache, touched = self.session, self._cache, self._touched
         deleted, new, changed = ([], [], []) if cache is None else cache.changes()
         touched |= dict.fromkeys([*session.deleted, *deleted], "DELETED")
@@ -158,8 +158,8 @@ class GroupTransaction:
     def _end_unit(self) -> None:
         self._gather()
         touched, self._touched = self._touched, {}
-        self._wrote |= bool(touched) or self._otherwise
-        self._otherwise = False
+        self._wrote |= bool(touched) or self._wrote_by_statement
+        self._wrote_by_statement = False
         resources = [(row, type) for row, type in touched.items() if isinstance(row, ResourceRow)]
         cache = self._cache
         if resources or (cache is not None and any(type(row) in cache for row in touched)):
@@ -174,7 +174,7 @@ class GroupTransaction:
                 follow(self.session, rows, self.newest)
 
     def _number(self, resources: list[tuple[ResourceRow, str]]) -> None:
-        """A number and an entry of the journal for each."""
+        """Give each resource a number and a journal entry."""
         for row, type in resources:
             self.newest += 1
             row.version = self.newest
@@ -185,10 +185,10 @@ class GroupTransaction:
             entry = {"rv": self.newest, "kind": row.kind, "name": row.name, "type": type, "at": self._now, "body": body}
             self.entries.append(entry)
         if not resources:
-            self.newest += 1  # cached rows that nobody watches: whoever keeps them must hear that they changed
+            self.newest += 1  # cached rows without watches: other replicas' caches must notice the change
         self.session.info["newest"] = self.newest
 
 
 def _in_order(row: Any) -> tuple[str, str]:
-    """The same every time, so that a journal can be compared with another's."""
+    """A deterministic sort key, so that journals can be compared."""
     return row.__class__.__name__, str(shape_of(row.__class__).key(row))

@@ -1,9 +1,9 @@
-"""Metric: the one declaration of each series that a process exports to Prometheus.
+"""Metric: the single declaration of each metric that a process exports to Prometheus.
 
-A declaration has the exported name, the unit, what it says, and its labels, each with a bound: the values it can take,
-or how many of them there can be. Instruments and families are made from declarations and from nothing else, so what
-`/metrics` answers is what the reference page (docs/reference/metrics.md) lists. Names are in base units (seconds,
-bytes, ratios from 0 to 1) and end in them; counters end in `_total`.
+A declaration has the exported name, the unit, a help text, and labels, each with a bound: its possible values or their
+maximum number. Instruments and families are made only from declarations, so `/metrics` returns what the reference page
+(docs/reference/metrics.md) lists. Values are in base units (seconds, bytes, ratios from 0 to 1), and names end in the
+unit; names of counters end in `_total`.
 """
 
 from __future__ import annotations
@@ -17,20 +17,20 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, disa
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily
 from prometheus_client.registry import Collector
 
-disable_created_metrics()  # a second series for each counter, that no text format of Prometheus reads as one
+disable_created_metrics()  # else each counter exports a second series, which no Prometheus text format reads as one
 
 Kind = Literal["counter", "gauge", "histogram"]
 Stability = Literal["stable", "alpha"]
-"""stable: name, unit and labels stay for as long as the major version; alpha: they may change with any version."""
+"""stable: name, unit and labels do not change within a major version; alpha: they may change with any version."""
 
 OTHER = "_OTHER"
-"""The value of a label for what lies beyond its bound, as OpenTelemetry's conventions write it."""
+"""The label value for everything outside its bound, as in OpenTelemetry's conventions."""
 
 
 @dataclass(frozen=True)
 class Label:
-    """A label and its bound: `values` where they are a closed list, else at most `at_most` of them in one process, or
-    `per_supernode` for each supernode it knows of."""
+    """A label and its bound: `values` if they are a closed list, else at most `at_most` values per process, or
+    `per_supernode` values for each supernode that the process knows of."""
 
     name: str
     says: str
@@ -40,21 +40,21 @@ class Label:
 
     def __post_init__(self) -> None:
         if sum(bool(bound) for bound in (self.values, self.at_most, self.per_supernode)) != 1:
-            raise ValueError(f"label {self.name}: exactly one of values, at_most and per_supernode is its bound")
+            raise ValueError(f"label {self.name}: give exactly one of values, at_most and per_supernode")
 
     def bound(self, supernodes: int = 1) -> int:
-        """The most values it has in one process."""
+        """The maximum number of values in one process."""
         return len(self.values) or self.at_most or self.per_supernode * supernodes
 
     def taken(self, value: str) -> str:
-        """The value, or OTHER where a closed list does not have it."""
+        """The value, or OTHER if it is not in a closed list."""
         return value if not self.values or value in self.values else OTHER
 
 
 @dataclass(frozen=True)
 class Metric:
-    """One metric by its exported name. `unit` is what its value counts; `together` is the most combinations of its
-    labels' values, where that is less than their product; `buckets` are a histogram's upper bounds in `unit`."""
+    """One metric by its exported name. `unit` is the unit of its value; `together` bounds the combinations of label
+    values if they are fewer than the product; `buckets` are a histogram's upper bounds in `unit`."""
 
     name: str
     kind: Kind
@@ -67,7 +67,7 @@ class Metric:
 
     @property
     def base(self) -> str:
-        """The name as the client library wants it: it adds a counter's `_total` itself."""
+        """The name for the client library, which adds a counter's `_total` itself."""
         return self.name.removesuffix("_total") if self.kind == "counter" else self.name
 
     @property
@@ -75,7 +75,8 @@ class Metric:
         return [label.name for label in self.labels]
 
     def series_max(self, supernodes: int = 1) -> int:
-        """The most combinations of labels in one process; each is one series, of a histogram one per bucket and two."""
+        """The maximum number of label combinations in one process. Each is one series; for a histogram, one per bucket
+        plus two."""
         if self.together is not None:
             return self.together.bound(supernodes)
         return prod(label.bound(supernodes) for label in self.labels)
@@ -90,12 +91,12 @@ class Metric:
         return Histogram(self.name, self.says, self.label_names, registry=registry, buckets=self.buckets)
 
     def family(self) -> Any:
-        """An empty family for a collector that is asked at every scrape: `add_metric(label values, value)` fills it."""
+        """An empty family for a collector that runs at every scrape; fill it with `add_metric(label values, value)`."""
         made = {"counter": CounterMetricFamily, "gauge": GaugeMetricFamily, "histogram": HistogramMetricFamily}
         return made[self.kind](self.base, self.says, labels=self.label_names)
 
     def read(self, registry: CollectorRegistry, value: Callable[[], float]) -> None:
-        """Have a metric without labels show what `value` says at each scrape."""
+        """Export a metric without labels whose value is read from `value()` at each scrape."""
         registry.register(_Read(self, value))
 
     def exported(self) -> tuple[str, ...]:
@@ -105,7 +106,7 @@ class Metric:
 
 
 class _Read(Collector):
-    """One value, asked for at every scrape."""
+    """A collector of one value, read at every scrape."""
 
     def __init__(self, metric: Metric, value: Callable[[], float]) -> None:
         self._metric, self._value = metric, value

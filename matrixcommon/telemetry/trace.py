@@ -1,8 +1,8 @@
-"""The trace that a piece of work belongs to, across processes, restarts and time.
+"""Trace contexts of work, propagated across processes, restarts and time.
 
-W3C trace context goes with every request; where work continues by itself later (a workflow's steps, an agent's stages)
-it is kept beside what is asked for, and taken up again from there. Without a tracer provider, which only
-`services.chassis.tracing` sets, every function here does next to nothing and nothing is kept.
+W3C trace context accompanies every request. For work that continues later by itself (a workflow's steps, an agent's
+stages) it is stored with the request and resumed from there. Without a tracer provider, which only
+`services.chassis.tracing` sets, the functions here do next to nothing and nothing is stored.
 """
 
 from __future__ import annotations
@@ -19,14 +19,14 @@ from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapProp
 
 TRACER = trace.get_tracer("cloudmatrix")
 RESOURCE: ContextVar[str] = ContextVar("resource", default="")
-"""What the work at hand is about, `instances/default/one`: log lines name it."""
+"""The resource that the current work is about, e.g. `instances/default/one`; included in log lines."""
 
 _W3C = TraceContextTextMapPropagator()
 _KEPT = 4096
 
 
 def traceparent() -> str:
-    """The context of the span that is being recorded, in W3C's form; empty where none is."""
+    """The context of the current span in W3C form; "" if none is being recorded."""
     if not trace.get_current_span().is_recording():
         return ""
     carrier: dict[str, str] = {}
@@ -35,15 +35,15 @@ def traceparent() -> str:
 
 
 def trace_id() -> str:
-    """Of the span that is being recorded, 32 hexadecimal digits; empty where none is."""
+    """The trace ID of the current span, 32 hexadecimal digits; "" if there is none."""
     context = trace.get_current_span().get_span_context()
     return f"{context.trace_id:032x}" if context.is_valid else ""
 
 
 @contextmanager
 def continued(parent: str | None, name: str, *expected: type[BaseException], **about: str) -> Iterator[Span]:
-    """A span under a context that was kept; without one, nothing is recorded. An exception marks the span as failed,
-    unless it is one of those `expected`, which say how the work continues."""
+    """A span under a stored context; without one, nothing is recorded. An exception marks the span as failed unless it
+    is `expected`, that is, only says how the work continues."""
     if not parent:
         yield trace.INVALID_SPAN
         return
@@ -62,7 +62,7 @@ def continued(parent: str | None, name: str, *expected: type[BaseException], **a
 
 
 def finished(parent: str | None, name: str, started_ns: int, **about: str) -> None:
-    """Record a span of work that has just ended; `started_ns` is of the wall (time.time_ns)."""
+    """Record a span of work that has just ended; `started_ns` is wall time (time.time_ns)."""
     if parent:
         context = _W3C.extract({"traceparent": parent})
         span = TRACER.start_span(name, context, SpanKind.INTERNAL, dict(about), start_time=started_ns)
@@ -70,14 +70,14 @@ def finished(parent: str | None, name: str, started_ns: int, **about: str) -> No
 
 
 class TraceBook:
-    """The contexts in which resources were last asked for, the newest so many. A hint that is lost with the process:
-    whoever asks again, as a workflow's step does after a crash, brings it again."""
+    """The trace contexts of the last requests for resources, at most `_KEPT` of them. They are lost with the process;
+    a repeated request, as from a workflow's step after a crash, supplies its context again."""
 
     def __init__(self) -> None:
         self._of: OrderedDict[str, str] = OrderedDict()
 
     def note(self, name: str) -> None:
-        """What is asked for now belongs to the trace at hand, where there is one."""
+        """Store the current trace context, if any, for a resource."""
         if parent := traceparent():
             self._of[name] = parent
             self._of.move_to_end(name)

@@ -1,4 +1,4 @@
-"""Host: what a service gives the engine: its rows, what steps are given, and where it is noted what happened."""
+"""Host: the interface that a service implements for the engine: its tables, the context of steps, and callbacks."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ R = TypeVar("R", bound=WorkflowRow)
 
 
 class Unreadable(Exception):
-    """This release cannot read what a workflow carries; the message says why."""
+    """This release cannot read a workflow's payload; the message says why."""
 
 
 class Host(Generic[C, R]):
-    """`row` is the service's table of workflows, `targets` the kind of row they are over, where they share one, and
+    """`row` is the service's table of workflows, `targets` the kind of row that they act on, if they share one, and
     `drains` its table of drains of the engine."""
 
     row: type[R]
@@ -29,28 +29,28 @@ class Host(Generic[C, R]):
     drains: type[WorkflowDrainRow]
 
     payload: Mapping[str, Any] | None = None
-    """The JSON schema of what a workflow carries besides its target, for the hash of its definition."""
+    """The JSON schema of a workflow's payload, for the hash of its definition."""
 
     def __init__(self, store: Store) -> None:
         self.store = store
 
     def opened(self, row: R, target: Any) -> None:
-        """Before a workflow is written down: what it carries besides, and what its target knows of it."""
+        """Called before a new workflow is recorded: set its payload, and what its target shows of it."""
 
     def context(self, session: Session, row: R) -> C:
-        """What its steps are given. Raises Unreadable."""
+        """The context passed to its steps. Raises Unreadable."""
         raise NotImplementedError
 
     def target(self, session: Session, row: R) -> ResourceRow | None:
-        """What a workflow is over; None where that is gone."""
+        """The target of a workflow; None if that is gone."""
         return session.get(self.targets, row.target)
 
     def under_way(self, session: Session, target: Any) -> list[R]:
-        """The workflows over a target that have not ended: another one overtakes them."""
+        """The workflows of a target that have not ended; a new one overtakes them."""
         return open_workflows(session, self.row, target.name)
 
     def rolled_back(self, session: Session, workflow: Workflow[C], row: R, refused: MatrixError, now: float) -> None:
-        """In the transaction that ends a workflow that was rolled back: what its target is by now."""
+        """Called in the transaction that ends a rolled-back workflow: update its target."""
         if (target := self.target(session, row)) is not None:
             self.record_event(session, row, refused.reason, refused.message, now, warning=True)
             workflow.refused(session, target, refused, now)
@@ -58,13 +58,13 @@ class Host(Generic[C, R]):
     def record_event(
         self, session: Session, row: R, reason: str, message: str, at: float, warning: bool = False
     ) -> None:
-        """Note what happened to a workflow, for whoever looks at its target."""
+        """Record an event about a workflow, to be shown with its target."""
 
     def cancelled(self, session: Session, row: R, target: Any) -> None:
-        """Somebody cancels a workflow: what its target is to be by now."""
+        """Called when a workflow is cancelled: update its target."""
 
     def check_abandon(self, row: R, target: Any) -> None:
-        """Raises Conflict where a workflow is never given up."""
+        """Raise Conflict if a workflow must not be abandoned."""
 
     def abandoned(self, session: Session, row: R, target: Any, reason: Abandoned, now: float) -> None:
-        """A workflow was given up where it stood: what its target is by now."""
+        """Called when a workflow is abandoned: update its target."""

@@ -1,6 +1,6 @@
-"""WorkflowLog: what is written down of workflows, each note a transaction of its own.
+"""WorkflowLog: the durable record of workflows' progress, each entry in its own transaction.
 
-Whoever writes says which step it is about, and nothing is written where the workflow has been overtaken meanwhile.
+Each entry names the step it is about; nothing is written if the workflow has been overtaken meanwhile.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class _Written:
-    """What is written down of a workflow under way: where it stands, and the last word of it."""
+    """The recorded state of a workflow in progress: the step it has reached, and its last message."""
 
     state: str
     reached: str
@@ -38,21 +38,22 @@ class _Written:
 
 
 class WorkflowLog(Generic[C, R]):
-    """Of one service's workflows."""
+    """The record of one service's workflows."""
 
     def __init__(self, host: Host[C, R], clock: Clock) -> None:
         self._host = host
         self._clock = clock
 
     def at(self, name: str) -> tuple[str, str] | None:
-        """A workflow's state and the step it has reached; None when it has ended (or was overtaken)."""
+        """A workflow's state and the step it has reached; None if it has ended (or was overtaken)."""
         written = self._written(name)
         return None if written is None else (written.state, written.reached)
 
     def note(self, name: str, workflow: Workflow[C], step: Step[C], message: str, failed: bool = False) -> int:
-        """Keep the last word of a step, and whether it was a failure; returns how many there were of those, after one.
+        """Record the last message of a step and whether it failed. Return the number of its failures after a failure,
+        else 0.
 
-        One that has been at it for longer than its deadline is stuck, and is still waited for.
+        A step that has taken longer than its deadline is marked as stuck, but still waited for.
         """
         now, count, late = self._clock.now(), 0, None
         if not failed and self._says_nothing_new(name, workflow, step, message, now):
@@ -75,8 +76,8 @@ class WorkflowLog(Generic[C, R]):
         return count
 
     def _says_nothing_new(self, name: str, workflow: Workflow[C], step: Step[C], message: str, now: float) -> bool:
-        """Whether a step that is pending has said all this before, and is not late: it is asked at all news, and there
-        is mostly nothing to write."""
+        """Whether a pending step repeats its message and is not late: steps are called at every nudge, and mostly there
+        is nothing to write."""
         written = self._written(name)
         if written is None:
             return True
@@ -89,7 +90,7 @@ class WorkflowLog(Generic[C, R]):
         return _late(workflow, step, message, now - started, now - written.timed_from) is None
 
     def _written(self, name: str) -> _Written | None:
-        """None of one that is not under way."""
+        """The record of a workflow; None if it is not in progress."""
 
         def ask(session: Session) -> _Written | None:
             row = session.get(self._host.row, name)
@@ -101,16 +102,16 @@ class WorkflowLog(Generic[C, R]):
         return self._host.store.records.remembered(self._host.row, ("written", name), ask)
 
     def begun(self, name: str) -> None:
-        """It was asked for while workflows were drained, and begins now."""
+        """A workflow that was requested during a drain starts now."""
         with self._open(name) as (_, row):
             if row is not None:
                 row.trace, row.message = noted(None, row.reached, startedAt=self._clock.now()), ""
 
     def done(self, name: str, reached: str) -> None:
-        """That step is done."""
+        """The step is done; with the last one the workflow is."""
         with self._open(name) as (_, row):
             if row is None or row.state != "Running" or row.reached != reached:
-                return  # overtaken, or cancelled meanwhile: then this step is undone first
+                return  # overtaken, or cancelled meanwhile: then undoing begins with this step
             now = self._clock.now()
             row.trace = noted(row.trace, row.reached, finishedAt=now, message="")
             row.step += 1
@@ -123,11 +124,11 @@ class WorkflowLog(Generic[C, R]):
                 row.trace = noted(row.trace, row.reached, startedAt=now)
 
     def begun_again(self, name: str, reached: str, workflow: Workflow[C], again: StepAgain) -> None:
-        """It continues from a step that was done before; what was done since then is asked for again."""
+        """The workflow goes back to an earlier step; that step and those after it are done again."""
         step = workflow.step(again.step)
         with self._open(name) as (_, row):
             if row is not None and step is not None and (row.state, row.reached) == ("Running", reached):
-                # What an earlier release did under another name, or not at all, is done by the step that there is now.
+                # Steps that an earlier release named otherwise, or did not have, are replaced by those of this release.
                 ahead = workflow.names[workflow.names.index(step.name) :]
                 known = [workflow.step(each) for each in row.steps]
                 row.step = next(at for at, each in enumerate(known) if each is not None and each.name in ahead)
@@ -136,7 +137,7 @@ class WorkflowLog(Generic[C, R]):
                 row.message = str(again)
 
     def undone(self, name: str, reached: str, workflow: Workflow[C]) -> None:
-        """That step is undone; with the first of them the workflow has ended."""
+        """The step is undone; with the first step the workflow has ended."""
         now = self._clock.now()
         with self._open(name) as (session, row):
             if row is None or row.reached != reached:
@@ -153,7 +154,7 @@ class WorkflowLog(Generic[C, R]):
             self._host.rolled_back(session, workflow, row, refused, now)
 
     def refused(self, name: str, step: str, refused: MatrixError) -> None:
-        """That step was refused for good: the workflow is undone."""
+        """The step was refused for good: start to undo the workflow."""
         log.warning("workflow refused", extra={"workflow": name, "step": step, "why": refused.message})
         with self._open(name) as (_, row):
             if row is not None and row.state == "Running":
@@ -161,7 +162,7 @@ class WorkflowLog(Generic[C, R]):
                 roll_back(row, refused)
 
     def stuck(self, name: str, reason: str, message: str) -> None:
-        """It stays as it is, and everything else continues."""
+        """Mark the workflow as stuck; others continue."""
         log.error("workflow is stuck", extra={"workflow": name, "reason": reason, "why": message})
         self._set_stuck(name, True, reason, f"stuck: {message}")
 
@@ -169,7 +170,7 @@ class WorkflowLog(Generic[C, R]):
         self._set_stuck(name, False, "Resumed", "this release knows it again")
 
     def changed(self, name: str, steps: list[str], definition: str) -> None:
-        """It was begun by a release that defines it otherwise, and continues as this one does."""
+        """The workflow was started by a release that defines it differently, and continues as this release does."""
         now = self._clock.now()
         with self._open(name) as (session, row):
             if row is None:
@@ -195,17 +196,17 @@ class WorkflowLog(Generic[C, R]):
 
     @contextmanager
     def _open(self, name: str) -> Iterator[tuple[Session, Any]]:
-        """In a transaction: the row of a workflow under way, None where it is not."""
+        """A transaction with the row of a workflow in progress, or None if it is not."""
         with self._host.store.transaction() as session:
             row = session.get(self._host.row, name)
             yield session, row if row is not None and row.state in OPEN else None
 
 
 def _late(
-    workflow: Workflow[Any], step: Step[Any], message: str, at_it_s: float, under_way_s: float
+    workflow: Workflow[Any], step: Step[Any], message: str, in_step_s: float, under_way_s: float
 ) -> tuple[str, str] | None:
-    """Why a workflow is stuck that has been under way, and at this step, for that long; None where it is not."""
-    if at_it_s > step.deadline_s:
+    """The reason and message if a workflow exceeds its deadline, or this step its own; else None."""
+    if in_step_s > step.deadline_s:
         return "StepDeadline", f"{step.name} for longer than {step.deadline_s:g} s: {message}"
     if under_way_s > workflow.deadline_s:
         return "WorkflowDeadline", f"under way for longer than {workflow.deadline_s:g} s: {message}"

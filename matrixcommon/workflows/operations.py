@@ -1,4 +1,4 @@
-"""Operations: the verbs over a service's workflows, as its users ask for them."""
+"""Operations: the verbs on a service's workflows, as its users request them."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from matrixcommon.workflows.workflow import C
 
 
 class Operations(Generic[C, R]):
-    """`wake` is called after one was changed that may have no task, for the runner to take it up at once."""
+    """`wake` is called after an operation that may have no task was changed, so that the runner picks it up at once."""
 
     def __init__(self, runner: WorkflowRunner[C, R], host: Host[C, R], clock: Clock, wake: Callable[[], None]) -> None:
         self._runner = runner
@@ -32,7 +32,7 @@ class Operations(Generic[C, R]):
         self.wake = runner.wake = wake
 
     def look_again(self) -> None:
-        """Somebody has asked for something that workflows may wait for."""
+        """Wake all workflows, after a request for something that they may wait for."""
         self._runner.nudge()
         self.wake()
 
@@ -40,12 +40,12 @@ class Operations(Generic[C, R]):
         return find(session, self.host.row, name)
 
     def stuck(self) -> list[StuckView]:
-        """Those that do not get on, and why."""
+        """The stuck operations, and why."""
         with self.host.store.reading() as session:
             return [_stuck(row, self._clock.now()) for row in open_workflows(session, self.host.row) if row.stuck]
 
     def drain(self, name: str, request: WorkflowDrainRequest) -> WorkflowDrainView:
-        """Have the service's workflows come to rest; asked again, it changes the reason or the grace."""
+        """Bring the service's workflows to rest. Repeating it updates the reason and the grace period."""
         checked_resource_name(name)
         with self.host.store.transaction() as session:
             row = session.get(self.host.drains, name)
@@ -57,13 +57,13 @@ class Operations(Generic[C, R]):
         return row.view()
 
     def undrain(self, name: str) -> None:
-        """End a drain: when it was the last one, what rests continues and what waits begins."""
+        """End a drain. With the last one, resting workflows continue and waiting ones start."""
         with self.host.store.transaction() as session:
             session.delete(find(session, self.host.drains, name))
         self.wake()
 
     def cancel(self, name: str) -> OperationRecord:
-        """Roll an operation back: what it did is undone. Raises Conflict where it cannot be cancelled (any more)."""
+        """Roll an operation back: what it did is undone. Raises Conflict if it cannot be cancelled (any more)."""
         with self.host.store.transaction() as session:
             row = self.row(session, name)
             verbs.cancel(self._runner.workflows, row)
@@ -74,7 +74,7 @@ class Operations(Generic[C, R]):
         return row.view()
 
     def resume(self, name: str) -> OperationRecord:
-        """Have an operation that is stuck tried again. Raises Conflict where it is not, or that would not help."""
+        """Retry a stuck operation. Raises Conflict if it is not stuck or a retry would not help."""
         with self.host.store.transaction() as session:
             row = self.row(session, name)
             verbs.unstick(row, self._clock.now())
@@ -83,8 +83,8 @@ class Operations(Generic[C, R]):
         return row.view()
 
     def abandon(self, name: str, why: str) -> OperationRecord:
-        """Give an operation up where it stands, without undoing what it did: the way out where its steps, or what
-        undoes them, will never succeed. Raises Conflict for what is never given up, and for what has ended."""
+        """Abandon an operation without undoing what it did: the last resort if its steps, or their undoing, will never
+        succeed. Raises Conflict if it has ended or is of a kind that is never abandoned."""
         now = self._clock.now()
         with self.host.store.transaction() as session:
             row = self.row(session, name)

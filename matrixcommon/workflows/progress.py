@@ -1,6 +1,6 @@
-"""How far each step of a workflow is: attempts, times, its last word; and how soon a failed one is tried again.
+"""The progress of each step of a workflow: attempts, times, last message; and the retry policy of failed steps.
 
-Kept with the workflow by the names of its steps, in its wire form, so that it outlives the process and the release.
+Stored with the workflow by step name, in wire form, so that it outlives the process and the release.
 """
 
 from __future__ import annotations
@@ -13,17 +13,17 @@ from matrixcommon.model.quantities import timestamp
 from matrixcommon.workflows.contract import StepView
 
 Trace = Mapping[str, dict[str, Any]]
-"""By the name of a step: `startedAt`, `finishedAt`, `undoStartedAt` and `undoneAt` (s, emulated), `attempts` that
-failed, `message`, `refused` where it was for good; `firstFinishedAt` of one that was begun again."""
+"""By step name: `startedAt`, `finishedAt`, `undoStartedAt` and `undoneAt` (s, emulated), failed `attempts`, `message`,
+`refused` if it was refused for good, and `firstFinishedAt` of a step that is done again."""
 
 
-OF_THE_ENGINE = ("startedAt", "finishedAt", "undoStartedAt", "undoneAt", "attempts", "message", "refused")
+ENGINE_FIELDS = ("startedAt", "finishedAt", "undoStartedAt", "undoneAt", "attempts", "message", "refused")
 
 
 @dataclass(frozen=True)
 class RetryPolicy:
-    """How soon a step that failed is tried again (s, emulated), and how many failures of a kind that nobody foresaw are
-    enough. A neighbour that is away is asked for as long as it takes."""
+    """Delays before a failed step is retried (s, emulated), and how many unexpected failures make it give up. Retryable
+    errors, such as an unavailable service, are retried without limit."""
 
     first_s: float = 1.0
     factor: float = 2.0
@@ -31,7 +31,7 @@ class RetryPolicy:
     attempts_max: int = 12
 
     def delay_s(self, attempts: int) -> float:
-        """After so many failed attempts, at least one."""
+        """The delay after that many failed attempts, at least one."""
         return float(min(self.first_s * self.factor ** min(attempts - 1, 60), self.longest_s))
 
     def exhausted(self, attempts: int) -> bool:
@@ -39,26 +39,26 @@ class RetryPolicy:
 
 
 def noted(trace: Trace | None, step: str, **changes: Any) -> dict[str, dict[str, Any]]:
-    """The trace with something more said of one step."""
+    """The trace with changes to one step's entry."""
     before = dict(trace or {})
     return before | {step: before.get(step, {}) | changes}
 
 
 def begun_again(trace: Trace | None, steps: Sequence[str], now: float) -> dict[str, dict[str, Any]]:
-    """The trace of a workflow that continues from the first of these steps, some of which were done before. What a
-    step noted for itself is kept."""
+    """The trace of a workflow that goes back to the first of these steps, some of which were done before. Entries that
+    steps recorded for themselves are kept."""
     found = dict(trace or {})
     for step in steps:
         if (entry := found.get(step)) is not None:
-            kept = {name: value for name, value in entry.items() if name not in OF_THE_ENGINE}
+            kept = {name: value for name, value in entry.items() if name not in ENGINE_FIELDS}
             first = {} if entry.get("finishedAt") is None else {"firstFinishedAt": entry["finishedAt"]}
             found[step] = first | kept
     return noted(found, steps[0], startedAt=now)
 
 
 def start_of(state: str) -> str:
-    """Under which word it is noted when the step was begun at which a workflow in this state stands: an undo has the
-    time of its step for itself."""
+    """The trace field with the start of the current step in this workflow state: an undo has a start, and so a
+    deadline, of its own."""
     return "undoStartedAt" if state == "Undoing" else "startedAt"
 
 
@@ -67,7 +67,7 @@ def attempts(trace: Trace | None, step: str) -> int:
 
 
 def step_views(steps: Sequence[str], trace: Trace | None, at: int, state: str) -> list[StepView]:
-    """Each step as it is shown. `at`: how many are done, or still to undo; `state`: the workflow's."""
+    """The views of all steps. `at`: how many are done, or still to be undone; `state`: the workflow's."""
     return [_view(name, (trace or {}).get(name, {}), place, at, state) for place, name in enumerate(steps)]
 
 

@@ -1,4 +1,4 @@
-"""WorkflowRow: what is kept of a workflow under way, and after it has ended; shown outside as an operation."""
+"""WorkflowRow: the row of a workflow, in progress or ended; shown to users as an operation."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ from matrixcommon.workflows.contract import OperationRecord, WorkflowDrainView
 from matrixcommon.workflows.progress import step_views
 
 OPEN = ("Running", "Undoing")
-"""States of an operation under way, which a crash must not leave behind; it ends Done, Failed or Cancelled."""
+"""States of an operation in progress, which is resumed after a crash; it ends as Done, Failed or Cancelled."""
 
 STUCK = "Stuck"
-"""The condition of an operation that does not get on: this release cannot resume it, a step failed too often, or it or
-one of its steps takes longer than its deadline."""
+"""The condition of an operation that makes no progress: this release cannot resume it, a step failed too often, or it
+or one of its steps exceeds its deadline."""
 
 
 class WorkflowDrainRow(ResourceRow):
-    """A drain of a service's engine, and what was counted last: workflows that run yet, that rest at a safe point, and
-    that were asked for meanwhile and wait to be begun."""
+    """A drain of a service's engine, with the last counts of workflows that still run, that rest at a safe point, and
+    that were requested meanwhile and wait to start."""
 
     kind = "workflow drain"
 
@@ -44,8 +44,8 @@ W = TypeVar("W", bound="WorkflowRow")
 
 
 class WorkflowRow(ResourceRow):
-    """One run of a workflow. `step` is the number of `steps` done (or still to undo). A service's table derives from
-    it, and may add what its workflows carry."""
+    """One run of a workflow. `step` is the number of `steps` done (or, while undoing, the index of the one being
+    undone). A service's table derives from it and may add columns for the payload of its workflows."""
 
     kind = "operation"
 
@@ -57,27 +57,27 @@ class WorkflowRow(ResourceRow):
     message: Mapped[str] = mapped_column(Text, default="")
     error: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     parameters: Mapped[dict[str, str] | None] = mapped_column(JSON)
-    """What the workflow is about besides its target."""
+    """Parameters of the workflow besides its target."""
     finished_at: Mapped[float | None] = mapped_column(Float)
     definition: Mapped[str | None] = mapped_column(String(12))
-    """The hash of the workflow's definition as it was begun with (`Workflow.definition`)."""
+    """The hash of the definition that the workflow was started with (`Workflow.definition`)."""
     trace: Mapped[dict[str, dict[str, Any]] | None] = mapped_column(JSON)
-    """How far each step is, by its name: `progress`."""
+    """The progress of each step, by name (see `progress`)."""
 
     @property
     def reached(self) -> str:
-        """The name of the step it stands at."""
+        """The name of the current step."""
         return self.steps[min(self.step, len(self.steps) - 1)]
 
     @property
     def stuck(self) -> dict[str, Any] | None:
-        """Its condition Stuck, where that is true."""
+        """Its condition Stuck, if that is true."""
         found = (each for each in self.conditions or [] if each["type"] == STUCK and each["status"] == "True")
         return next(found, None)
 
     @property
     def timed_from(self) -> float:
-        """When it was begun, or somebody last had it tried again (s, emulated): from here its deadline counts."""
+        """When it was started or last resumed (s, emulated); its deadline counts from here."""
         begun = (self.trace or {}).get(self.steps[0], {}).get("startedAt", self.created_at or 0.0)
         resumed = (each for each in self.conditions or [] if (each["type"], each["status"]) == (STUCK, "False"))
         return max([begun, *(from_timestamp(each["lastTransitionTime"]) for each in resumed)])
@@ -101,7 +101,7 @@ class WorkflowRow(ResourceRow):
 
 
 def open_workflows(session: Session, kind: type[W], target: str | None = None) -> list[W]:
-    """Those under way, oldest first; of one target, or all."""
+    """The workflows in progress, oldest first; of one target, or all."""
     asked = _under_way(cast(Hashable, kind), target is not None)
     return list(session.scalars(asked, {} if target is None else {"target": target}))
 
@@ -113,7 +113,7 @@ def _under_way(kind: Any, of_one_target: bool) -> Select[Any]:
 
 
 def forget_workflows(session: Session, kind: type[W], before: float) -> int:
-    """Drop those that had ended by then (s, emulated); how many."""
+    """Delete workflows that ended before a time (s, emulated) and return how many."""
     old = list(session.scalars(select(kind).where(kind.finished_at < before)))
     for row in old:
         session.delete(row)

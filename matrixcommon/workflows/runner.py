@@ -1,4 +1,4 @@
-"""WorkflowRunner: carries workflows to their end, across a crash at any point.
+"""WorkflowRunner: runs workflows to completion, across a crash at any point.
 
 A step that raises StepPending is tried again at the next nudge; one that raises StepAgain makes the workflow continue
 from an earlier step. The names of a workflow's steps and the number of finished ones are durable. After a crash the
@@ -104,7 +104,7 @@ class WorkflowRunner(Generic[C, R]):
         self.overtake(session, target, verb)
         attempt = int(now * 1000)
         while session.get(self._host.row, name := _named(verb, target, attempt)) is not None:
-            attempt += 1  # two of a kind in one millisecond
+            attempt += 1  # two with the same verb and target in one millisecond
         row: R = shape_of(self._host.row).made(
             name=name,
             project=target.project,
@@ -125,7 +125,7 @@ class WorkflowRunner(Generic[C, R]):
         return row
 
     def under_way(self, session: Session, target: ResourceRow) -> list[R]:
-        """The workflows over a target that have not ended."""
+        """The workflows of a target that have not ended."""
         return self._host.under_way(session, target)
 
     def overtake(self, session: Session, target: ResourceRow, by: str) -> None:
@@ -151,7 +151,7 @@ class WorkflowRunner(Generic[C, R]):
             elif name not in found:
                 run.stop()
             elif run.state not in ("", states[name]) or (self._resting and run.waiting):
-                run.awake()  # cancelled where another replica was asked, or to come to rest
+                run.awake()  # cancelled through another replica, or due to rest
         idle = startable - self._runs.keys() - self._stuck
         for name in (each for each in found if each in idle):
             before = [each.task for at, each in self._runs.items() if each.target == found[name] and at not in found]
@@ -179,7 +179,7 @@ class WorkflowRunner(Generic[C, R]):
                 row.running, row.resting, row.waiting = running, resting, waiting
 
     async def reconcile(self) -> str:
-        """`resume`, for a watcher."""
+        """Call `resume` and describe the result, for use as a reconciler."""
         return f"{self.resume()} workflows under way"
 
     @property
@@ -242,7 +242,7 @@ class WorkflowRunner(Generic[C, R]):
             await self._run(name, workflow, work, run)
         except StaleLeader as refused:
             log.warning("another replica carries it on", extra={"workflow": name, "why": refused.message})
-        self.nudge(run.target)  # who waits for its end
+        self.nudge(run.target)  # for workflows that wait for its end
         if self._rest_at < math.inf:
             self.wake()
 
@@ -291,7 +291,7 @@ class WorkflowRunner(Generic[C, R]):
                 await self._pause(run, self._retry.delay_s(failed))
 
     async def _attempt(self, step: Step[C], function: StepFunction[C], work: C) -> None:
-        """One call of a step, for as long as an attempt may take. Raises Unavailable when it takes longer."""
+        """Call a step once. Raises Unavailable if it takes longer than an attempt may."""
         most_s = self._clock.at_least_wall(step.attempt_s, ATTEMPT_FLOOR_WALL_S)
         try:
             async with asyncio.timeout(self._clock.wall_s(most_s)) as attempt:
@@ -315,13 +315,13 @@ class WorkflowRunner(Generic[C, R]):
         run.waiting = False
 
     def _give_up(self, name: str, reason: str, message: str, way_out: str = NEXT_RELEASE) -> None:
-        """It is not tried again in this life of the process, unless somebody asks for that."""
+        """Mark a workflow as stuck. This process does not retry it unless it is resumed explicitly."""
         self._stuck.add(name)
         self._log.stuck(name, reason, f"{message}; {way_out}")
 
 
 def asked_in(row: WorkflowRow) -> str:
-    """The trace context that a workflow was asked for in, kept with its first step."""
+    """The trace context of the request that started a workflow, kept with its first step."""
     return str((row.trace or {}).get(row.steps[0], {}).get("traceparent", ""))
 
 

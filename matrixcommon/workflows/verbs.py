@@ -1,5 +1,5 @@
-"""What people ask of a workflow under way: cancel, resume, abandon. Each in the caller's transaction; a nudge of the
-runner informs the workflow's task."""
+"""Verbs on a workflow in progress: cancel, resume, abandon. Each runs in the caller's transaction; a nudge of the
+runner then informs the workflow's task."""
 
 from __future__ import annotations
 
@@ -12,16 +12,16 @@ from matrixcommon.workflows.rows import OPEN, STUCK, WorkflowRow
 from matrixcommon.workflows.workflow import Workflow
 
 RESUMABLE = ("RetriesExhausted", "StepDeadline", "WorkflowDeadline")
-"""Why a workflow can be stuck that a person may have tried again; else only another release resumes it."""
+"""Reasons for being stuck after which a user may resume the workflow; with others only another release can."""
 
 
 def roll_back(row: WorkflowRow, refused: MatrixError) -> None:
-    """From now on it is undone, last step first."""
+    """Start to undo a workflow, last step first."""
     row.state, row.error, row.message = "Undoing", refused.problem(), f"{refused.reason}: {refused.message}"
 
 
 def cancel(workflows: Mapping[str, Workflow[Any]], row: WorkflowRow) -> None:
-    """Roll a workflow back. Asked again, it changes nothing. Raises Conflict where it cannot be (any more)."""
+    """Roll a workflow back. Idempotent. Raises Conflict if it cannot be cancelled (any more)."""
     if (row.error or {}).get("reason") == Cancelled.__name__:
         return
     workflow = workflows.get(row.verb)
@@ -36,8 +36,8 @@ def cancel(workflows: Mapping[str, Workflow[Any]], row: WorkflowRow) -> None:
 
 
 def unstick(row: WorkflowRow, now: float) -> None:
-    """Have a workflow that gave up, or is late, tried again. Raises Conflict where it is not stuck, or stuck in what
-    only another release can resume."""
+    """Retry a workflow that was given up or is late. Raises Conflict if it is not stuck, or if only another release can
+    resume it."""
     reported = row.stuck
     if row.state not in OPEN or reported is None:
         raise Conflict(f"{row.verb} is {row.state} and not stuck; there is nothing to resume")
@@ -48,9 +48,8 @@ def unstick(row: WorkflowRow, now: float) -> None:
 
 
 def abandon(row: WorkflowRow, why: str, now: float) -> Abandoned:
-    """End a workflow where it stands: the way out where neither its steps nor their undoing will ever succeed. What it
-    did stays done, for whoever abandons it to put right. Returns what it ends with. Raises Conflict where it has ended.
-    """
+    """End a workflow at its current step: the last resort if neither its steps nor their undoing will ever succeed.
+    What it did stays done and is for the user to clean up. Returns its error. Raises Conflict if it has ended."""
     if row.state not in OPEN:
         raise Conflict(f"{row.verb} has ended: it is {row.state}; only what is under way can be abandoned")
     reason = Abandoned(f"{row.verb} was abandoned at {row.reached}: {why}")
@@ -59,7 +58,7 @@ def abandon(row: WorkflowRow, why: str, now: float) -> Abandoned:
 
 
 def fail(row: WorkflowRow, reason: MatrixError, now: float) -> None:
-    """End a workflow under way where it stands: there is nothing to undo, or whoever ends it puts that right."""
+    """End a workflow in progress at its current step: there is nothing to undo, or the caller takes care of it."""
     row.state, row.finished_at = "Failed", now
     row.error, row.message = reason.problem(), f"{reason.reason}: {reason.message}"
     if row.stuck is not None:
@@ -67,7 +66,7 @@ def fail(row: WorkflowRow, reason: MatrixError, now: float) -> None:
 
 
 def overtake(row: WorkflowRow, by: str, now: float) -> None:
-    """End a workflow whose target is to be something else by now; whatever overtakes it takes over what it did."""
+    """End a workflow because something else is now wanted of its target; what overtakes it takes over what it did."""
     row.state, row.finished_at, row.message = "Cancelled", now, f"overtaken by {by}"
     if row.stuck is not None:
         row.set_condition(STUCK, False, "Cancelled", row.message, now)

@@ -27,10 +27,10 @@ def test_a_text_that_is_none_is_refused_in_one_line(text, tmp_path):
         assert "\n" not in str(refused.value)
     file = tmp_path / "mine.yaml"
     file.write_text(text)
-    with pytest.raises(InvalidField, match="is no YAML") as stages:
+    with pytest.raises(InvalidField, match="is not valid YAML") as stages:
         node_stages(file)
     assert stages.value.field == "stages"
-    with pytest.raises(InvalidSpec, match="is no YAML"):
+    with pytest.raises(InvalidSpec, match="is not valid YAML"):
         load_spec(file)
 
 

@@ -217,10 +217,10 @@ async def test_who_was_answered_that_it_is_not_possible_now_waits_for_nothing() 
         ("spec", "planes.ub.floor", "an NPU has 392 GB/s", "spec.planes.ub.floor: an NPU has 392 GB/s"),
         ("spec", "nodes", "nodes: at most 48", "spec.nodes: at most 48"),
         ("spec", "spec.nodes", "spec.nodes: at most 48", "spec.nodes: at most 48"),
-        ("spec", "name", "'a.b' is no name", "metadata.name: 'a.b' is no name"),
+        ("spec", "name", "'a.b' is not a valid name", "metadata.name: 'a.b' is not a valid name"),
         ("definition", "definition.targets.a", "it selects nothing", "spec.targets.a: it selects nothing"),
         ("definition", "definition.seed", "definition.seed: at least 0", "spec.seed: at least 0"),
-        ("definition", "name", "'a.b' is no name", "metadata.name: 'a.b' is no name"),
+        ("definition", "name", "'a.b' is not a valid name", "metadata.name: 'a.b' is not a valid name"),
     ],
 )
 async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(

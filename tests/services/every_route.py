@@ -235,7 +235,7 @@ def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Req
     for service in stack.services:
         for method, path, takes in routes_of(stack.seats[service].transport.app):
             rule = RULES[service].find(method, path)
-            assert rule is not None, f"{service}: nobody has decided who may {method} {path}"
+            assert rule is not None, f"{service}: there is no access rule for {method} {path}"
             key = (service, method, rule.path)
             collection = path.removeprefix("/v1/").partition("/")[0]
             if method != "GET":

@@ -210,5 +210,5 @@ async def test_a_route_that_nobody_has_decided_on_keeps_the_service_from_startin
     async def secrets() -> dict[str, str]:
         return {}
 
-    with pytest.raises(LookupError, match="nobody has decided who may GET /v1/secrets"):
+    with pytest.raises(LookupError, match="there is no access rule for GET /v1/secrets"):
         create_app("resource", "MatrixResource", [api], RULES["resource"])

@@ -92,7 +92,7 @@ def test_a_name_that_may_not_be_is_refused_before_anything_runs(
     infer: TestClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
     code, text = ctl(capsys, "experiment run --generate 40 --keep Bad_Name")
-    assert (code, "is no name" in text, "TTFT" in text) == (2, True, False), text
+    assert (code, "is not a valid name" in text, "TTFT" in text) == (2, True, False), text
 
 
 def test_what_is_kept_of_a_plot_is_bounded_and_keeps_its_ends() -> None:

@@ -50,7 +50,7 @@ def test_what_would_mean_the_collection_is_refused(
     ctl: Callable[..., tuple[int, str, str]], asked: list[str], words: tuple[str, ...]
 ) -> None:
     code, _, err = ctl(*words)
-    assert (code, "is no name" in err) == (1, True), err
+    assert (code, "is not a valid name" in err) == (1, True), err
     assert not [each for each in asked if not each.startswith("GET /v1/nodes?")]
 
 
