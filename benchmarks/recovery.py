@@ -163,9 +163,8 @@ def losses(stack: Processes) -> Iterator[Figure]:
     watch = Watch(stack.of["resource"].url)
     stack.of["one"].http.put("/v1/instances/served", json={"nodes": 4, "spares": 4, "placement": CABINET})
     until(lambda: stack.active("served", 4))
-    lose(
-        stack, watch, "node-down", stack.serving()[:1]
-    )  # not counted: services that have just started ask for longer leases
+    # Not counted: services that have just started ask for longer leases.
+    lose(stack, watch, "node-down", stack.serving()[:1])
     whole: list[float] = []
     for kind in ("node-down", "agent-hang"):
         each = [lose(stack, watch, kind, stack.serving()[:1]) for _ in range(ROUNDS)]
