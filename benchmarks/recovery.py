@@ -76,7 +76,7 @@ class Processes:
         self.of["link"] = ServiceProcess("link", self.folder, [*began, "--resource-url", self.of["resource"].url])
         near = ["--resource-url", self.of["resource"].url, "--link-url", self.of["link"].url]
         self.of["agents"] = ServiceProcess("node_agent", self.folder, [*began, *near, *FAST["node_agent"], *own_stages])
-        # Nothing serves on these instances, and whoever listens at the default address is not asked.
+        # Nothing serves on these instances; without this, a service at the default address would be asked.
         own = [*began, *near, "--infer-url", "", *FAST["compute"], *(["--database", database] if database else [])]
         for name in ("one", "two") if database else ("one",):
             self.of[name] = ServiceProcess("compute", self.folder, own)
@@ -163,7 +163,8 @@ def losses(stack: Processes) -> Iterator[Figure]:
     watch = Watch(stack.of["resource"].url)
     stack.of["one"].http.put("/v1/instances/served", json={"nodes": 4, "spares": 4, "placement": CABINET})
     until(lambda: stack.active("served", 4))
-    lose(stack, watch, "node-down", stack.serving()[:1])  # not counted: who has just started asks for longer leases
+    # Not counted: services that have just started ask for longer leases.
+    lose(stack, watch, "node-down", stack.serving()[:1])
     whole: list[float] = []
     for kind in ("node-down", "agent-hang"):
         each = [lose(stack, watch, kind, stack.serving()[:1]) for _ in range(ROUNDS)]
@@ -214,18 +215,18 @@ def started(operation: dict[str, Any]) -> str:
 
 
 def settled(stack: Processes) -> bool:
-    """Every node works, and the instance has its spares."""
+    """Whether every node works and the instance has its spares."""
     nodes = stack.of["resource"].items("nodes")
     for node in nodes:
         if node["state"] == "Quarantined" and node["agent"] == "Connected":
-            # It failed too often to come back by itself, or is about to.
+            # It has failed too often to return to service by itself, or is about to.
             stack.of["resource"].http.post(f"/v1/nodes/{node['name']}:recover", json={})
     spares = sum(member["role"] == "spare" for member in stack.members("served"))
     return spares == 4 and all(node["state"] in ("Available", "Active", "Spare") for node in nodes)
 
 
 def growth(stack: Processes) -> Iterator[Figure]:
-    """A scaling policy whose floor rises: from the moment it is asked for to members allocated."""
+    """Raise the minimum of a scaling policy, and time from the request until the members are allocated."""
     stack.of["one"].http.put("/v1/instances/scaled", json={"nodes": 1})
     until(lambda: stack.active("scaled", 1))
     took = [grow(stack, least) for least in range(2, 2 + ROUNDS)]
@@ -246,7 +247,7 @@ def grow(stack: Processes, least: int) -> float:
 
 
 def crashes(stack: Processes) -> Iterator[Figure]:
-    """kill -9 of the leader until a write is acknowledged and another leads."""
+    """Time from kill -9 of the leader until a write is acknowledged and another replica leads."""
     if len(stack.computes) == 2:
         took = [hand_over(stack, number) for number in range(ROUNDS)]
         yield Figure("MatrixCompute killed, a replica writes and leads, worst", max(took), "s", f"{ROUNDS} times", 1)

@@ -96,7 +96,7 @@ class Load:
                 began = time.perf_counter()
                 status, reported = await to.ask("PUT", path, SPEC)
                 current = time.perf_counter()
-                if status == 409:  # more clients than nodes: who is refused asks again
+                if status == 409:  # more clients than nodes: a refused client retries
                     continue
                 if status != 200:
                     raise SystemExit(f"PUT {path}: {status}: {reported[:300]!r}")

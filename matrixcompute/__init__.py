@@ -1,4 +1,4 @@
-"""MatrixCompute: instances, from the request to what becomes of it.
+"""MatrixCompute: instances and their lifecycle.
 
-It places nobody and promises no bandwidth: its neighbours do.
+It places no nodes and reserves no bandwidth: MatrixResource and MatrixLink do.
 """

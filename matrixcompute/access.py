@@ -1,4 +1,4 @@
-"""Who may do what in MatrixCompute."""
+"""The access rules of MatrixCompute: which roles may use which verb of each kind."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""ComputeClient: MatrixCompute's verbs over HTTP, for the operator."""
+"""ComputeClient: the REST client of MatrixCompute for the Kubernetes operator."""
 
 from __future__ import annotations
 
@@ -15,14 +15,15 @@ from matrixcompute.scenarios.runs import ScenarioRunView
 
 
 class ComputeClient(ServiceClient):
-    """It also watches `instances`, `operations`, `scaling-policies`, `scenario-runs` and `events`."""
+    """Can also watch `instances`, `operations`, `scaling-policies`, `scenario-runs` and `events`."""
 
     async def ensure_instance(
         self, name: str, request: InstanceRequest, validate_only: bool = False, leaving: Sequence[str] = ()
     ) -> InstanceView:
-        """With `validate_only` nothing is created; the view's members are where it would lie.
+        """Create or change an instance. With `validate_only` nothing is changed, and the view's members are the nodes
+        that it would get.
 
-        `leaving` names the members that go where it shrinks.
+        `leaving`: the members to remove if it shrinks.
         """
         params = {"leaving": list(leaving)} if leaving else None
         path = at("instances", name)
@@ -35,21 +36,21 @@ class ComputeClient(ServiceClient):
         return await self._ask(ScalingPolicyView, "PUT", at("scaling-policies", name), request)
 
     async def delete_policy(self, name: str) -> bool:
-        """True once there is no such scaling policy."""
+        """Returns whether the scaling policy is gone."""
         return await self._delete(at("scaling-policies", name))
 
     async def ensure_recovery_policy(self, name: str, request: dict[str, Any]) -> RecoveryPolicyView:
         return await self._ask(RecoveryPolicyView, "PUT", at("recovery-policies", name), request)
 
     async def delete_recovery_policy(self, name: str) -> bool:
-        """True once there is no such recovery policy."""
+        """Returns whether the recovery policy is gone."""
         return await self._delete(at("recovery-policies", name))
 
     async def ensure_budget(self, name: str, request: dict[str, Any]) -> DisruptionBudgetView:
         return await self._ask(DisruptionBudgetView, "PUT", at("disruption-budgets", name), request)
 
     async def delete_budget(self, name: str) -> bool:
-        """True once there is no such disruption budget."""
+        """Returns whether the disruption budget is gone."""
         return await self._delete(at("disruption-budgets", name))
 
     async def find_run(self, name: str) -> ScenarioRunView | None:
@@ -59,15 +60,15 @@ class ComputeClient(ServiceClient):
         return await self._ask(ScenarioRunView, "PUT", at("scenario-runs", name), request)
 
     async def stop_run(self, name: str) -> ScenarioRunView:
-        """What it did is rolled back before it is Completed."""
+        """Stop a run; its changes are rolled back before it is Completed."""
         return await self._ask(ScenarioRunView, "POST", at("scenario-runs", name, ":stop"))
 
     async def delete_run(self, name: str) -> bool:
-        """True once there is no such run. Raises Conflict for one under way."""
+        """Returns whether the run is gone. Raises Conflict while it is in progress."""
         return await self._delete(at("scenario-runs", name))
 
     async def delete_instance(self, name: str) -> bool:
-        """Ask for deletion; True where there is no such instance (any more)."""
+        """Request deletion. Returns whether the instance is gone already."""
         try:
             await call(self._http, "DELETE", at("instances", name))
         except NotFound:

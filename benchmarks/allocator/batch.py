@@ -1,7 +1,8 @@
-"""Place requests of one moment together, searching for the best order.
+"""Place simultaneous requests together, searching for the best order.
 
-Starting from largest first, which places the most, orders with two requests exchanged are tried. An order is kept if it
-places more requests, or as many with gangs in fewer cabinets. Everything is tried on the ledger itself and revoked.
+The search starts from largest first, which places the most, and tries orders with two requests exchanged. An order is
+kept if it places more requests, or as many with gangs in fewer cabinets. Orders are tried on the ledger itself, and
+revoked.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ def allocate_together(
     chance: random.Random,
     placements: int = PLACEMENTS,
 ) -> dict[str, Placement | None]:
-    """Holds what fits of the requests, by name, in the best order found; None for what is refused."""
+    """Allocate the requests that fit, in the best order found. Returns the placements by name; None if refused."""
     order = sorted(
         requests,
         key=lambda name: (
@@ -56,7 +57,7 @@ def allocate_together(
 
 
 def _tried(ledger: Ledger, requests: dict[str, PlacementRequest], order: list[str], now: float) -> tuple[float, int]:
-    """(weighted NPUs placed, cabinets of gangs below zero), after which everything is as it was."""
+    """Try an order, and undo it. Returns its score: weighted NPUs placed, and minus the cabinets of gangs."""
     value, cabinets = 0.0, 0
     taken: list[str] = []
     for name in order:

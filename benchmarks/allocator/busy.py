@@ -1,4 +1,4 @@
-"""Busy machines for the allocation figures: seeded requests that arrive fast enough to keep a machine about full.
+"""Busy machines for the allocation figures: seeded requests that arrive fast enough to keep a machine nearly full.
 
 Sizes and durations are those of the serving and training mixes of the allocation data set. With `rules`, requests also
 ask for spares or are gangs of parts of nodes, and nodes fail and recover.
@@ -29,11 +29,11 @@ FAIL_EVERY = 100  # requests
 
 @dataclass
 class Busy:
-    """A machine after its requests: `took` are the microseconds of each decision and `failures` of each failed node,
-    in order of length; `rate` is decisions a second with the releases.
+    """A machine after its requests. `took`: microseconds of each decision, sorted. `failures`: the same for each failed
+    node. `rate`: decisions per second, releases included.
 
-    Failures are too few for a percentile that a neighbour on the machine would not reach: theirs is the time of the
-    thread alone.
+    There are too few failures for a percentile that is robust against other processes on the host, so they are measured
+    in the thread's CPU time.
     """
 
     ledger: Ledger
@@ -44,7 +44,7 @@ class Busy:
 
 
 def request_of(chance: random.Random, shape: ClusterShape, now: float) -> tuple[PlacementRequest, float]:
-    """A request without rules and how long it will stay, in seconds; it says one to three times as long."""
+    """A request without rules, and how long it stays (s); its lease is one to three times as long."""
     sizes, weights = zip(*MIX, strict=True)
     npus = chance.choices(sizes, weights)[0]
     stay = chance.lognormvariate(8.0, 1.2)
@@ -56,7 +56,8 @@ def request_of(chance: random.Random, shape: ClusterShape, now: float) -> tuple[
 
 
 def with_rules(chance: random.Random, request: PlacementRequest, names: list[str]) -> PlacementRequest:
-    """One request in six with spares, one in six a gang of parts; with names, as many spread or kept apart of them."""
+    """Give one request in six spares, and make one in six a gang of partial nodes. If there are `names`, one in six is
+    spread over cabinets, and one in six kept apart from two of them."""
     end, kind = request.lease_end, chance.randrange(6)
     if kind == 0:
         return PlacementRequest(request.nodes, 8, request.required_domain, spares=chance.choice([1, 2]), lease_end=end)
@@ -83,7 +84,7 @@ def with_rules(chance: random.Random, request: PlacementRequest, names: list[str
 
 
 def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
-    """Fills the machine and measures as many requests after that."""
+    """Fill the machine, and measure that many requests afterwards."""
     chance = random.Random(7)
     found = Busy(Ledger(shape))
     ledger, leaving, down = found.ledger, list[tuple[float, str]](), list[int]()
@@ -128,8 +129,8 @@ def busy(shape: ClusterShape, requests: int, *, rules: bool = False) -> Busy:
 
 
 def lose(ledger: Ledger, node: int) -> None:
-    """A lost node as the service deals with it: it takes nobody, and each allocation gives up what it has there; one
-    that nothing is found for ends."""
+    """Handle a lost node as the service does: nothing is placed there, and each allocation on it fails over to other
+    nodes, or is released if there are none."""
     ledger.set_up(node, False)
     for name in touched(ledger, node):
         if ledger.fail_over(name, node) is None:
@@ -137,5 +138,5 @@ def lose(ledger: Ledger, node: int) -> None:
 
 
 def percentile(ordered: list[float], share: int) -> float:
-    """Of values in order, the one that so many per cent do not exceed."""
+    """The percentile `share` of sorted values."""
     return ordered[min(len(ordered) - 1, len(ordered) * share // 100)]

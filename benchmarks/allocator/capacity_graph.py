@@ -1,9 +1,9 @@
 """The machine and its allocations as a NetworkX graph, and the index of free capacity built from it.
 
-The graph models supernodes, cabinets, nodes and NPUs, each joined to what contains it. A node has `up` and `allocated`:
-by allocation, a Share of dies (a mask), sockets and GiB. Keys are integers and edges share one empty attribute dict, so
+The graph has supernodes, cabinets, nodes and NPUs, each connected to its container. A node has `up` and `allocated`: by
+allocation, a Share of dies (a mask), sockets and GiB. Keys are integers and edges share one empty attribute dict, so
 that a graph of 20,736 nodes with 165,888 NPUs fits in memory; dies are bits of their node. No decision reads the graph:
-the index is compared with it, and users query and draw it.
+the index is checked against it, and users query and draw it.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ class Share(NamedTuple):
 
 
 class DoubleAllocation(ValueError):
-    """Two allocations on the same die, or more sockets or memory than there are."""
+    """Two allocations hold the same die, or more sockets or memory are allocated than exist."""
 
 
 class ContainmentGraph(nx.Graph):
-    """A graph whose edges only say what stands in what, and therefore share one attribute dict."""
+    """A graph whose edges only mean containment, and therefore share one attribute dict."""
 
     _same: ClassVar[dict[str, Any]] = {}
 
@@ -43,10 +43,11 @@ class ContainmentGraph(nx.Graph):
 
 
 def graph_of(shape: ClusterShape, supernodes: Sequence[str] | None = None) -> nx.Graph:
-    """A machine of this shape with everything up and free. `supernodes` are their names, else sn0, sn1 and so on.
+    """The graph of a machine of this shape with everything up and free. `supernodes`: their names, by default sn0, sn1
+    and so on.
 
-    Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`, `name` of all but NPUs,
-    and of nodes `up`, `cpus`, `mem_gib`, `allocated` and `broken`, the dies that take nobody new.
+    Vertex n is node n of the index; NPUs, cabinets and supernodes follow. Attributes: `kind`; `name`, except for NPUs;
+    and for nodes `up`, `cpus`, `mem_gib`, `allocated` and `broken`, the dies that take no new allocation.
     """
     names = supernodes or [f"sn{number}" for number in range(shape.supernodes)]
     npus = shape.all_nodes
@@ -73,7 +74,7 @@ def graph_of(shape: ClusterShape, supernodes: Sequence[str] | None = None) -> nx
 
 
 def annotate(graph: nx.Graph, ledger: LedgerState) -> None:
-    """Write into the graph who holds what and which nodes are up, all anew. Raises HeldTwice."""
+    """Replace the graph's allocations and node states by those of the ledger. Raises DoubleAllocation."""
     abouts = [graph.nodes[node] for node in nodes_of(graph)]
     for about, up in zip(abouts, ledger.index.up, strict=True):
         about.update(up=up, allocated={}, broken=0)
@@ -84,7 +85,7 @@ def annotate(graph: nx.Graph, ledger: LedgerState) -> None:
 
 
 def hold(graph: nx.Graph, name: str, place: Placement) -> None:
-    """One allocation takes its place. Raises HeldTwice; the graph is then as it was."""
+    """Add an allocation. Raises DoubleAllocation, and then leaves the graph unchanged."""
     _hold([graph.nodes[node] for node in nodes_of(graph)], shape_of(graph), name, place)
 
 
@@ -100,13 +101,13 @@ def _hold(abouts: list[dict[str, Any]], shape: ClusterShape, name: str, place: P
 
 
 def let_go(graph: nx.Graph, name: str) -> None:
-    """One allocation gives everything back."""
+    """Remove an allocation."""
     for node in nodes_of(graph):
         graph.nodes[node]["allocated"].pop(name, None)
 
 
 def shares_of(place: Placement, shape: ClusterShape) -> dict[int, Share]:
-    """By the number of the node what a place takes there."""
+    """The share that a placement takes of each node, by node number."""
     found: dict[int, Share] = {}
     for masks, spare in ((place.whole, False), (place.spares, True)):
         for cabinet, mask in masks:
@@ -126,7 +127,7 @@ def shares_of(place: Placement, shape: ClusterShape) -> dict[int, Share]:
 
 
 def shape_of(graph: nx.Graph) -> ClusterShape:
-    """The numbers of the machine, read off one of each. `index_of` finds out whether the others are like it."""
+    """The shape of the machine, read from one element of each kind. `index_of` checks that the others are alike."""
     supernodes = graph.graph["supernodes"]
     cabinets = _inside(graph, supernodes[0], "cabinet")
     nodes = _inside(graph, cabinets[0], "node")
@@ -136,7 +137,7 @@ def shape_of(graph: nx.Graph) -> ClusterShape:
 
 
 def index_of(graph: nx.Graph) -> FreeCapacityIndex:
-    """The index of free capacity, made from nothing but the graph. Raises ValueError where domains are not alike."""
+    """The index of free capacity, built from the graph alone. Raises ValueError if domains are not alike."""
     shape = shape_of(graph)
     index = FreeCapacityIndex(shape)
     for cabinet, nodes in enumerate(_cabinets(graph)):
@@ -177,7 +178,7 @@ def _read_cabinet(graph: nx.Graph, index: FreeCapacityIndex, cabinet: int, nodes
 
 
 def used_of(current: dict[str, Share]) -> Share:
-    """What all allocations of a node hold together."""
+    """The total share of a node's allocations."""
     dies = cpus = mem = 0
     for share in current.values():
         dies |= share.dies
@@ -192,14 +193,14 @@ def nodes_of(graph: nx.Graph) -> list[Any]:
 
 
 def holders_of(graph: nx.Graph, npu: Any) -> list[str]:
-    """Who holds an NPU's dies; two where each has one."""
+    """The allocations that hold an NPU's dies: two if each has one die."""
     node = next(iter(graph.adj[npu]))
     place = list(_inside(graph, node, "npu")).index(npu)
     return sorted(name for name, share in graph.nodes[node]["allocated"].items() if share.dies >> 2 * place & 3)
 
 
 def _cabinets(graph: nx.Graph) -> Iterator[list[Any]]:
-    """The nodes of each cabinet, in the machine's order."""
+    """Yield the nodes of each cabinet, in the machine's order."""
     for supernode in graph.graph["supernodes"]:
         for cabinet in _inside(graph, supernode, "cabinet"):
             yield _inside(graph, cabinet, "node")

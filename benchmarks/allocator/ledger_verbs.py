@@ -1,6 +1,6 @@
 """Operations on a ledger that the service does not need; tests and benchmarks compose their scenarios from them.
 
-Growing and shrinking are separate here, as they are easier to judge than both at once (`preemption.resize`).
+Growing and shrinking are separate here, since each is easier to check than both at once (`preemption.resize`).
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ AMOUNTS = ("nodes", "npus_per_node", "spares", "cpus", "mem")
 
 
 def hold(ledger: Ledger, name: str, request: PlacementRequest, place: Placement, now: float) -> None:
-    """Take a place that is free; ValueError when the name or any of the place is held already."""
+    """Hold a free placement. Raises ValueError if the name or any part of the placement is held already."""
     if name in ledger.reservations:
         raise ValueError(f"{name}: held already, as a reservation")
     ledger.activate(name, request, place, now)
 
 
 def grow(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | None:
-    """Everything held stays; members, spares, sockets and GiB are added near it. ValueError when the spec is smaller.
-    None when it does not fit.
+    """Add members, spares, sockets and GiB near the present ones, which stay. Returns None if that does not fit. Raises
+    ValueError if the request is smaller.
 
-    A part of a node grows on its node. Spares lost before are not asked for again here (`refill` does).
+    A part of a node grows on its node. Spares lost before are not replaced here (`refill` does that).
     """
     allocation = ledger.allocations[name]
     old = allocation.request
@@ -45,10 +45,10 @@ def grow(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | No
 
 
 def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement:
-    """Of the members in `keep`, in the order of their ranks, the last go; spares and pools go down to what is asked.
+    """Shrink to the first members of `keep`, in rank order, and to the requested spares and pools.
 
-    ValueError when the spec is larger, when `keep` names a node that is no member, or too few, or when what is left
-    breaks a rule.
+    Raises ValueError if the request is larger, if `keep` names a node that is not a member, or too few, or if the
+    result breaks a rule.
     """
     if any(getattr(request, amount) > getattr(ledger.allocations[name].request, amount) for amount in AMOUNTS):
         raise ValueError(f"{name}: this is not shrinking")
@@ -62,17 +62,17 @@ def shrink(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]
 
 
 def resized(ledger: Ledger, name: str, request: PlacementRequest, keep: list[int]) -> Placement | None:
-    """More of one thing and less of another, at once; nobody is preempted."""
+    """Grow and shrink different amounts at once, without preemption. Returns None if that does not fit."""
     return ledger.change(name, request, resize.resize(ledger, name, request, keep))
 
 
 def move(ledger: Ledger, name: str, request: PlacementRequest) -> Placement | None:
-    """A place under another spec, as near to the present one as can be."""
+    """Move to a placement for another request, as near to the present one as possible. Returns None if none fits."""
     return ledger.change(name, request, resize.move(ledger, name, request))
 
 
 def cancel(ledger: Ledger, name: str) -> None:
-    """A reservation ends, and what it still holds is free."""
+    """End a reservation, and free what it still holds."""
     if ledger.reservations[name].holds:
         ledger.release(name)
     else:
@@ -81,7 +81,8 @@ def cancel(ledger: Ledger, name: str) -> None:
 
 
 def expire(ledger: Ledger, now: float) -> tuple[list[str], list[str]]:
-    """(reservations past their end, which are gone now; allocations past the end of their lease, which are not)."""
+    """Delete reservations past their end. Returns these, and the allocations past the end of their lease, which are
+    kept."""
     ended = sorted(name for name, reservation in ledger.reservations.items() if reservation.end <= now)
     for name in ended:
         cancel(ledger, name)
@@ -93,7 +94,7 @@ claim, extend = advance_reservation.claim, advance_reservation.extend
 
 
 def rebuilt(ledger: Ledger) -> FreeCapacityIndex:
-    """The index made anew from who holds what and which nodes are up."""
+    """The index rebuilt from the allocations and the states of nodes."""
     index = FreeCapacityIndex(ledger.shape)
     for node, up in enumerate(ledger.index.up):
         index.set_up(node, up)
@@ -113,12 +114,12 @@ def rebuilt(ledger: Ledger) -> FreeCapacityIndex:
 
 
 def has_room(index: FreeCapacityIndex, node: int, per: float) -> bool:
-    """Whether a node is up and has so many NPUs free, or a die."""
+    """Whether a node is up and has `per` NPUs free (or a die, if less than one)."""
     return index.free[node] >= per if per >= 1 else index.free[node] >= 0 and index.dies[node] > 0
 
 
 def touched(ledger: Ledger, node: int) -> list[str]:
-    """Allocations that have anything on a node, those of higher priority and of more NPUs first."""
+    """The allocations on a node, those of higher priority and then of more NPUs first."""
     allocations = ledger.allocations
     cabinet, offset = divmod(node, ledger.shape.nodes)
 

@@ -1,8 +1,8 @@
 """Node failures in the sequences that all compared allocators replay: affected allocations are repaired at once.
 
-The rule of the replayed sequences, in which no client asks for a repair: a gang member moves to a spare, else to the
-nearest free node. Only if no single node fits is the whole gang placed anew, and what cannot be repaired is released.
-The service fails over one member at a time instead (`Ledger.fail_over`).
+In these sequences no client requests a repair, so the rule is: a gang member moves to a spare, else to the nearest free
+node. If no single node fits, the whole gang is placed anew, and what cannot be repaired is released. The service fails
+over one member at a time instead (`Ledger.fail_over`).
 """
 
 from __future__ import annotations
@@ -23,7 +23,8 @@ from matrixresource.scheduler.placement.reserved_capacity import hide_reservatio
 
 
 def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
-    """(new places by allocation, who had to go). The node takes nobody until it is set up again."""
+    """Repair the allocations on a failed node, which takes no new ones until it is up again. Returns the new placements
+    by allocation, and the allocations that were released."""
     ledger.index.set_up(node, False)
     moved: dict[str, Placement] = {}
     lost: list[str] = []
@@ -43,7 +44,7 @@ def repair(ledger: Ledger, node: int) -> tuple[dict[str, Placement], list[str]]:
 
 
 def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
-    """The place without the node; the allocation's own has just been given back to the index."""
+    """The placement without the node. The allocation's present one has just been returned to the index."""
     allocation = ledger.allocations[name]
     old, request = allocation.place, allocation.request
     cabinet = node // ledger.shape.nodes
@@ -53,7 +54,7 @@ def repaired(ledger: Ledger, name: str, node: int) -> Placement | None:
     if not alone:
         found = _with_one_more(ledger, name, request, kept, cabinet) if short else kept
         ruled = request.spread or request.anti_affinity or request.affinity or request.required_domain
-        if found is None and request.cabinet_block > 1:  # the whole cell goes where there is one
+        if found is None and request.cabinet_block > 1:  # move the whole cell to a free one
             return first_that_fits(ledger.shape, request, lambda firm: relayout(ledger, kept, firm)) or (
                 choose_unreserved(ledger, without_spares(request)) if request.spares else None
             )
@@ -74,7 +75,7 @@ def without_spares(request: PlacementRequest) -> PlacementRequest:
 def _with_one_more(
     ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
-    """The place with another node for the lost one: a spare of its own, else a free one, the nearest first."""
+    """The placement with a replacement for the lost node: one of its own spares, else the nearest free node."""
     index, shape = ledger.index, ledger.shape
     nodes = shape.nodes
     members = {c * nodes + o for c, mask in kept.whole for o in index.offsets(mask)} | {n for n, _ in kept.parts}
@@ -87,7 +88,7 @@ def _with_one_more(
         return (cabinet != lost_cabinet, cabinet not in touched, index.whole[cabinet].bit_count(), node)
 
     if request.supernode_block > 1:
-        homes = {lost_cabinet // shape.cabinets}  # elsewhere it would cut a block
+        homes = {lost_cabinet // shape.cabinets}  # in another supernode it would split a block
     spares = [node for node in spares if request.supernode_block == 1 or node // shape.of_supernode in homes]
     spares = [node for node in spares if request.cabinet_block == 1 or node // nodes == lost_cabinet]
     for node in sorted(spares, key=far):
@@ -115,7 +116,7 @@ def _with_one_more(
 def _block_elsewhere(
     ledger: Ledger, name: str, request: PlacementRequest, kept: Placement, lost_cabinet: int
 ) -> Placement | None:
-    """The place with the lost node's block in another supernode; the rest of the gang keeps its nodes."""
+    """The placement with the lost node's block moved to another supernode; the rest of the gang keeps its nodes."""
     supernode, left = lost_cabinet // ledger.shape.cabinets, request.supernode_block - 1
     stays: list[tuple[int, int]] = []
     for cabinet, mask in sorted(kept.whole, key=lambda entry: entry[1].bit_count()):

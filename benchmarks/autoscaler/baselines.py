@@ -1,7 +1,7 @@
-"""The compared policies: ours, other autoscalers from their published formulas, and a plan that knows the trace.
+"""The compared policies: ours, and other autoscalers from their published formulas.
 
-Each is a function of what can be observed of both roles at a tick. The others' formulas are implemented in `peers` as
-their documentation states them (HPA v2, Knative's KPA, llm-d's token-aware KEDA guide and variant autoscaler, Dynamo's
+Each is a function of what can be observed of both roles at a tick. The others' formulas are implemented as their
+documentation states them (HPA v2, Knative's KPA, llm-d's token-aware KEDA guide and variant autoscaler, Dynamo's
 planner). Where they use an engine's rate, they get the rate at which our engine meets the objective, which favours
 them.
 """
@@ -68,9 +68,9 @@ class Pooled:
     state: ScalingState = field(default_factory=ScalingState)
     reasons: list[Reason] = field(default_factory=list)
     spares: Spares | None = None
-    """Those that the policy counts on."""
+    """The spares that the policy takes into account."""
     known_start_s: float | None = None
-    """How long it is told that a start takes, where that is not so long as it does."""
+    """An upper limit on the start time that the policy is told; None: it is told the real one."""
 
     def __call__(self, seen: list[Seen]) -> list[int]:
         if self.known_start_s is not None:
@@ -92,7 +92,7 @@ class Pooled:
 
 @dataclass
 class SingleNumber:
-    """The same with one number of nodes, of which each role has its share in the paper's deployment."""
+    """The product's decision on a single number of nodes, split between the roles as in the paper's deployment."""
 
     policy: ScalingPolicySpec
     state: ScalingState = field(default_factory=ScalingState)
@@ -112,7 +112,7 @@ class SingleNumber:
 
 
 def shares(members: int) -> list[int]:
-    """Members of each role where a deployment names no sizes: 12 nodes of 32 read."""
+    """The members of each role if a deployment sets no sizes: 12 nodes of 32 are for prefill."""
     prefill = max(1, round(members * 12 / 32))
     return [prefill, max(1, members - prefill)]
 
@@ -124,7 +124,7 @@ def _observation(seen: Seen) -> Observation:
 
 
 def hpa(prefill: str, decode: str, block: int) -> Policy:
-    """HPA v2 on one metric a role, with its defaults: the queue (5 a member) or how full it is (0.8)."""
+    """HPA v2 with its defaults on one metric per role: the queue (5 per member) or the utilization (0.8)."""
     targets = {"waiting": 5.0, "busy": 0.8, "kv": 0.8}
 
     def rule(metric: str) -> Ours:
@@ -140,7 +140,7 @@ def hpa(prefill: str, decode: str, block: int) -> Policy:
 
 @dataclass
 class Kpa:
-    """Knative: the mean of a minute over the target, of six seconds in panic; never fewer while in panic."""
+    """Knative: the mean load of a minute over the target; in panic mode that of six seconds, without scaling in."""
 
     target: float = 0.7
     seen: deque[tuple[float, float]] = field(default_factory=deque)
@@ -163,7 +163,7 @@ class Kpa:
 
 @dataclass
 class Stabilized:
-    """Shrinks to the highest proposal of a window, as KEDA over HPA does."""
+    """Scales in to the highest proposal of a window, as KEDA over HPA does."""
 
     rule: Rule
     window_s: float = 300.0
@@ -177,14 +177,15 @@ class Stabilized:
 
 
 def token_aware(seen: Seen) -> int:
-    """Queued uncached tokens over what a member reads in the time that is allowed; decode by KV 0.8."""
+    """Prefill: queued uncached tokens over what a member processes within the allowed time. Decode: KV use of 0.8."""
     if seen.role == "prefill":
         return ceil(max(1.0, seen.backlog_s / (TTFT_S - 1.0)))
     return ceil(max(1.0, seen.kv * seen.ready / 0.8))
 
 
 def wva(seen: Seen) -> int:
-    """One more when the mean spare is under a tenth or the queue is long; one fewer if the rest stays below that."""
+    """Add a member if mean spare capacity is below a tenth or the queue is long; remove one if use would stay below
+    0.8."""
     use = max(seen.kv, seen.busy)
     if use > 0.9 or seen.waiting > 3 * seen.ready:
         return seen.members + (seen.members == seen.ready)
@@ -195,7 +196,7 @@ def wva(seen: Seen) -> int:
 
 @dataclass
 class Forecast:
-    """Dynamo's throughput loop: every three minutes as many as the last three minutes' load keeps busy."""
+    """Dynamo's throughput loop: every three minutes, as many members as the load of the last three keeps busy."""
 
     period_s: float = 180.0
     loads: list[float] = field(default_factory=list)
@@ -211,7 +212,8 @@ class Forecast:
 
 
 def load_loop(seen: Seen) -> int:
-    """Dynamo's load loop: one more when all miss the objective, one fewer if the rest stays under four fifths."""
+    """Dynamo's load loop: add a member if requests will miss the objective; remove one if the rest would stay below a
+    load of 0.8."""
     if seen.late:
         return seen.members + (seen.members == seen.ready)
     if seen.ready > 1 and seen.load / (seen.ready - 1) < 0.8 and not seen.backlog_s > seen.ready:
@@ -220,7 +222,7 @@ def load_loop(seen: Seen) -> int:
 
 
 def each_role(make: Callable[[], Rule], block: int) -> Policy:
-    """A rule for each role, in whole blocks."""
+    """The policy that applies a rule to each role, in whole blocks."""
     rules: dict[str, Rule] = {"prefill": make(), "decode": make()}
     step = max(1, block // MEMBER_NODES)
 
@@ -232,7 +234,7 @@ def each_role(make: Callable[[], Rule], block: int) -> Policy:
 
 
 def both() -> Rule:
-    """The forecast is the floor of the load loop."""
+    """Dynamo's load loop with the throughput loop as its floor."""
     forecast = Forecast()
     return lambda seen: max(forecast(seen), load_loop(seen))
 
@@ -247,12 +249,12 @@ BASELINES: dict[str, tuple[float, Callable[[int], Policy]]] = {
     "Dynamo load": (5.0, lambda block: each_role(lambda: load_loop, block)),
     "Dynamo both": (5.0, lambda block: each_role(both, block)),
 }
-"""Name: how often it looks, and a fresh one for a block size."""
+"""By name: the tick (s), and a function that makes a new policy for a block size (nodes)."""
 
 
 def ours(block: int = MEMBER_NODES, spares: Spares | None = None, known_start_s: float | None = None) -> Pooled:
-    """What a user gets who names a target, a most, and that pools are to be sized; and with `spares` how many of these
-    the policy may count on. Decode comes in members here. With `known_start_s` it knows of no longer start."""
+    """The policy of a user who sets a target, a maximum and that pools are sized; `spares` are those that it takes into
+    account. Decode is sized in whole members here. `known_start_s`: the longest start time that it is told."""
     given: dict[str, object] = {
         "pools": {role: {"minReplicas": MEMBER_NODES} for role in ("prefill", "decode")},
         "objective": OBJECTIVE,
@@ -266,6 +268,6 @@ def ours(block: int = MEMBER_NODES, spares: Spares | None = None, known_start_s:
 
 
 def single_number(block: int = MEMBER_NODES) -> SingleNumber:
-    """What a user gets who names a target, a least and a most."""
+    """The policy of a user who sets a target, a minimum and a maximum."""
     nodes = 2 * MEMBERS_MAX * MEMBER_NODES
     return SingleNumber(policy_of(block, minReplicas=2 * MEMBER_NODES, maxReplicas=nodes // block * block))

@@ -1,4 +1,4 @@
-"""The simulated cases: traces, each with the pools that every policy starts with, and start times.
+"""The simulated cases: traces with their initial pools, start times and block sizes.
 
 The same settings select them for every benchmark of the autoscaler:
 
@@ -34,12 +34,12 @@ class Case:
 
     @property
     def first(self) -> tuple[int, int]:
-        """What ours begins with, in members."""
+        """The initial pools of our policy, in members."""
         return max(1, round(FIRST * self.sizes[0])), max(1, round(FIRST * self.sizes[1]))
 
     @property
     def step(self) -> int:
-        """Members of a block."""
+        """The members of a block."""
         return max(1, self.block // MEMBER_NODES)
 
     @property
@@ -49,7 +49,7 @@ class Case:
 
 
 def cases(traces: str, starts_s: str, blocks: str = str(MEMBER_NODES)) -> Iterator[Case]:
-    """All that the settings ask for, of each trace together; the arguments are what counts where they say nothing."""
+    """Yield the cases that the settings select, grouped by trace; the arguments are the defaults of the settings."""
     chosen = os.environ.get("AUTOSCALING_TRACES", traces)
     for name in TRACES if chosen == "all" else chosen.split(","):
         trace = TRACES[name]()

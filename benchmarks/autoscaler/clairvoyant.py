@@ -21,16 +21,16 @@ from matrixcompute.autoscaling.clairvoyant import cheapest
 
 PLAN_SLOT_S = 5.0
 FORESEEN = 1.25
-"""Who has more than so many times what was ever needed pays more than the goal for node-hours allows."""
+"""The most members that a policy may have within the goal for node-hours, relative to the most ever needed."""
 ATTAINED = 0.99
 FULL = (0.5, 1.4)
-"""How full members may be, at least and at most."""
+"""The range of utilization to search for members."""
 PRICES_S = (0.02, 20.0)
-"""Seconds of a member for one late request: from where nearly all are late to where none is for its price."""
+"""The range of prices for a late request, in member-seconds: from where nearly all are late to where none is."""
 
 
 def static_peak(trace: Trace, step: int = 1) -> tuple[int, int]:
-    """The smallest pools of one size that meet the objective: prefill, which does not wait for decode, then decode."""
+    """The smallest pools of constant size that meet the objective. Prefill is first, as it does not need decode."""
     most = -(-64 // step)
     prefill = step * _least(most, lambda n: _missed(constant(trace, n * step, 64), 0))
     return prefill, step * _least(most, lambda n: _missed(constant(trace, prefill, n * step), 1))
@@ -55,7 +55,7 @@ def _missed(outcome: Outcome, role: int) -> float:
 
 @dataclass(frozen=True)
 class Need:
-    """What one role needs: members at full use in each slot, the requests that it is for, and seconds of a drain."""
+    """What one role needs: members at full utilization and requests in each slot, and the duration of a drain (s)."""
 
     members: np.ndarray
     requests: np.ndarray
@@ -63,8 +63,8 @@ class Need:
 
 
 def needs(trace: Trace, spread: float = 1.0) -> list[Need]:
-    """Of both roles. A prompt's work is spread over that part of the time in which it may be done (all of it where a
-    short prompt never waits behind long ones); an answer decodes for as long as the objective gives it."""
+    """The needs of both roles. A prompt's work is spread over a share of the time that it may take (`spread`: 1 if a
+    short prompt never waits behind long ones); an answer decodes for as long as the objective allows."""
     times = timing()
     new = trace.prompt - trace.cached
     alone = np.interp(new, times.lengths, times.alone_s)
@@ -85,7 +85,7 @@ def needs(trace: Trace, spread: float = 1.0) -> list[Need]:
 
 
 def _spread(begin: np.ndarray, end: np.ndarray, rate: np.ndarray, slots: int) -> np.ndarray:
-    """The mean over each slot of the sum of rates, each from its begin to its end."""
+    """The mean over each slot of the sum of `rate`, each from its `begin` to its `end`."""
     edges = np.arange(slots + 1) * PLAN_SLOT_S
 
     def done(at: np.ndarray) -> np.ndarray:
@@ -99,8 +99,8 @@ def _spread(begin: np.ndarray, end: np.ndarray, rate: np.ndarray, slots: int) ->
 
 
 def foreseeable(trace: Trace, start_s: float, more: float = FORESEEN, since_s: float = 300.0) -> float:
-    """The most that anybody attains who, once `since_s` is over, has no more than so many times the members that the
-    most until then needed: what comes beyond that is late until a member that is asked for then serves."""
+    """The highest attainment possible for a policy that, after `since_s`, has at most `more` times the members ever
+    needed until then: load beyond that is late until a member requested at that moment serves."""
     late = np.zeros(len(trace.at), dtype=bool)
     slot = (trace.at / PLAN_SLOT_S).astype(int)
     for need in needs(trace):
@@ -112,13 +112,13 @@ def foreseeable(trace: Trace, start_s: float, more: float = FORESEEN, since_s: f
 
 
 def planned(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:
-    """Members in each slot, at the least cost of being there, starting, draining and being too few."""
+    """The members in each slot that minimize the cost of running, starting, draining and late requests."""
     least = np.ceil(need.members / full / step - 1e-9).astype(int).clip(1)
     return cheapest(least, PLAN_SLOT_S, start_s + need.drain_s, step, need.requests * price_s)
 
 
 def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int, int]]:
-    """A policy that has each member ordered in time to serve when the plan has it."""
+    """A policy that requests each member in time to serve when the plan needs it. Returns it with its initial pools."""
     ahead = int(np.ceil(start_s / PLAN_SLOT_S))
     ordered = [np.array([plan[slot : slot + ahead + 1].max() for slot in range(len(plan))]) for plan in plans]
 
@@ -130,7 +130,7 @@ def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int
 
 
 def clairvoyant(trace: Trace, peak: Outcome, start_s: float, step: int = 1) -> Outcome:
-    """The replay of the cheapest plan that meets the objective; the static peak where none does."""
+    """The replay of the cheapest plan that meets the objective; the static peak if no plan is cheaper."""
     prefill, decode = needs(trace)
     plans = [planned(need, FULL[0], PRICES_S[1], start_s, step) for need in (prefill, decode)]
     best: Outcome | None = None
@@ -146,14 +146,14 @@ def clairvoyant(trace: Trace, peak: Outcome, start_s: float, step: int = 1) -> O
     def search(role: int, need: Need, missed_most: float) -> None:
         _search(lambda full, price_s: meets(role, planned(need, full, price_s, start_s, step), missed_most))
 
-    for need in (needs(trace, 0.1)[0], prefill):  # prompts do not wait for decode, so prefill comes first
+    for need in (needs(trace, 0.1)[0], prefill):  # prefill does not depend on decode, so it comes first
         search(0, need, (1 - ATTAINED) / 2)
     search(1, decode, 1 - ATTAINED)
     return best if best is not None and best.node_hours < peak.node_hours else peak
 
 
 def _search(meets: Callable[[float, float], bool]) -> None:
-    """Try plans: first how full members may be where being late is dear, then what being late costs."""
+    """Search for plans: first by utilization at the highest price of a late request, then by that price."""
     fullest, most = FULL
     for _ in range(6):
         middle = (fullest + most) / 2

@@ -19,16 +19,16 @@ from benchmarks.autoscaler.pools import Outcome, Seen, replay
 from benchmarks.autoscaler.traces import Trace
 
 HOLDS_S = (30.0, 300.0, 1200.0, 7200.0)
-"""Over how long the highest load counts, from hardly any memory to that of the whole trace."""
+"""The windows of the highest load, from hardly any memory to the whole trace."""
 HEADROOMS = (0.7, 4.0)
 SEARCHED = 4
-"""So often the range of headrooms is halved: within a tenth of the least that is enough."""
+"""Bisections of the range of headrooms, which end within about a tenth of the smallest sufficient one."""
 SMOOTHED_S = 30.0
 
 
 @dataclass
 class Peaks:
-    """The rule of one role, in members."""
+    """The rule for one role, in members."""
 
     hold_s: float
     headroom: float
@@ -54,7 +54,7 @@ Rule = tuple[float, float]
 
 
 def hindsight(trace: Trace, peak: Outcome, sizes: tuple[int, int], start_s: float, step: int = 1) -> Outcome:
-    """The replay of the cheapest rules that attain the objective; the static peak where none is cheaper."""
+    """The replay of the cheapest rules that attain the objective; the static peak if none is cheaper."""
     rules: list[Rule] = [(HOLDS_S[-1], 1.0)] * 2
     for role in (0, 1):
         rules[role] = _cheapest(trace, sizes, start_s, step, rules, role)
@@ -63,7 +63,7 @@ def hindsight(trace: Trace, peak: Outcome, sizes: tuple[int, int], start_s: floa
 
 
 def _cheapest(trace: Trace, sizes: tuple[int, int], start_s: float, step: int, rules: list[Rule], role: int) -> Rule:
-    """Of one role, beside the other's rule as it is."""
+    """The cheapest rule of one role, given the other role's present rule."""
     best, cost = rules[role], float("inf")
     for hold_s in HOLDS_S:
         low, high = HEADROOMS

@@ -34,34 +34,34 @@ MEMBER_NODES = 2
 DIES = MEMBER_NODES * DIES_PER_NODE
 DRAIN_S = 600.0
 ANSWERS = 2000
-"""So many answers say how long answers are; before the trace as many as long as its first ones have been served."""
+"""The number of answers that the mean answer length is averaged over; before the trace it is that of its first ones."""
 TTFT_S, TPOT_S = 5.0, 0.05
-"""The objective: the first token within, and each further one on average within."""
+"""The objective: the time to the first token, and the mean time per further token (s)."""
 
 
 @dataclass(frozen=True)
 class Timing:
-    """What the pools' members do, tabled from the model of the machine."""
+    """The timing of the pools' members, as tables computed from the machine model."""
 
     lengths: np.ndarray
     alone_s: np.ndarray
-    """Seconds of a member for one prompt of that many new tokens, by itself."""
+    """Member-seconds for a single prompt of each of `lengths` new tokens."""
     token_s: float
     pair_s: float
-    """Of a full chunk: seconds for each new token, and for each pair of tokens that attend to one another."""
+    """In a full chunk: member-seconds per new token, and per pair of tokens that attend to one another."""
     tpot_s: np.ndarray
-    """By requests on a die and by kilotokens of context of each."""
+    """The time per output token, by requests on a die and by kilotokens of context of each."""
     room: int
-    """Tokens of KV that a member has room for."""
+    """The KV capacity of a member, in tokens."""
     batch: int
-    """Requests that a die takes at most."""
+    """The most requests on a die."""
     switch_s: float
-    """How long a member takes from one role to the other, its weights included."""
+    """How long a member takes to change its role, loading weights included."""
     warm_s: float
-    """How long a member takes from being there to serving: executors, graphs and weights from the model cache."""
+    """How long a booted member takes until it serves: executors, graphs and weights from the model cache."""
 
     def work_s(self, new: np.ndarray, past: np.ndarray) -> np.ndarray:
-        """Seconds of a member that each prompt costs in a full chunk."""
+        """The member-seconds that each prompt costs in a full chunk."""
         return self.token_s * new + self.pair_s * (new * past + new * new / 2)
 
     def pace_s(self, on_die: float, context: float) -> float:
@@ -69,7 +69,7 @@ class Timing:
         return float(self.tpot_s[fullest, min(int(context / 1000), self.tpot_s.shape[1] - 1)])
 
     def batch_within(self, context: float, within_s: float = TPOT_S) -> int:
-        """Requests on a die for which a token still takes no longer than that."""
+        """The most requests on a die with which a token takes at most `within_s`."""
         column = self.tpot_s[1:, min(int(context / 1000), self.tpot_s.shape[1] - 1)]
         fitting = int(np.searchsorted(column, within_s, side="right"))
         room = int(self.room / DIES / max(context, 1.0))
@@ -100,17 +100,17 @@ def timing() -> Timing:
 
 @dataclass
 class Role:
-    """The members of one role: serving, starting (when each will serve), and leaving."""
+    """The members of one role: `serving`, `starting` (when each will serve, s), and leaving."""
 
     name: str
     serving: int
     starting: list[float] = field(default_factory=list)
     leaving: list[tuple[float, float]] = field(default_factory=list)
-    """When (in tokens of progress, and in seconds at the latest) each has finished what it has."""
+    """When each will have finished its requests, in tokens of progress, and the latest time (s)."""
     moving: list[tuple[float, float]] = field(default_factory=list)
-    """The same of those that have the other role afterwards."""
+    """The same for members that take the other role afterwards."""
     awaited: int = 0
-    """Members of the other role that will have this one."""
+    """Members of the other role that will take this one."""
     member_s: float = 0.0
     changes: list[tuple[float, int]] = field(default_factory=list)
 
@@ -120,11 +120,12 @@ class Role:
 
     @property
     def present(self) -> int:
-        """Those that work on what they have, whether they stay or not."""
+        """The members that process requests, whether they stay or leave."""
         return self.serving + len(self.leaving) + len(self.moving)
 
     def give(self, members: int, other: Role, now: float, until: float) -> None:
-        """So many, which serve, take the other role once they have finished what they have (tokens of progress)."""
+        """Let serving members take the other role once they have finished their requests. `until`: when that is, in
+        tokens of progress."""
         self.serving -= members
         self.moving += [(until, now + DRAIN_S)] * members
         other.awaited += members
@@ -132,7 +133,8 @@ class Role:
         other.changes.append((now, members))
 
     def resize(self, members: int, now: float, spares: Spares, ends: Callable[[int], float]) -> None:
-        """Members that are to be there. Those that start go first; `ends` says when that many have finished."""
+        """Set the number of members. Starting ones are removed first; `ends(n)` is when n leaving members have
+        finished."""
         change = members - self.members
         if not change:
             return
@@ -150,7 +152,7 @@ class Role:
             self.leaving += [(until, now + DRAIN_S)] * -change
 
     def pass_on(self, now: float, progress: float, paid: bool) -> None:
-        """A slot: what has started serves, what has finished is gone, and all of it is paid for."""
+        """Advance by a slot: pay for all members, let started ones serve, and remove those that have finished."""
         self.member_s += (self.present + len(self.starting)) * SLOT_S * paid
         if self.starting:
             ready = sum(at <= now for at in self.starting)
@@ -161,7 +163,7 @@ class Role:
             self.leaving = [each for each in self.leaving if each[0] > progress and each[1] > now]
 
     def change(self, other: Role, now: float, progress: float) -> None:
-        """Who has finished what it had begins in the other role."""
+        """Let members that have finished their requests start in the other role."""
         stays = [each for each in self.moving if each[0] > progress and each[1] > now]
         moved = len(self.moving) - len(stays)
         self.moving, other.awaited = stays, other.awaited - moved
@@ -170,7 +172,7 @@ class Role:
 
 @dataclass
 class Seen:
-    """What a policy is shown of one role. Counts are of this moment, rates of the last tick."""
+    """What a policy observes of one role. Counts are current; rates are those of the last tick."""
 
     role: str
     now: float
@@ -178,36 +180,37 @@ class Seen:
     ready: int
     start_s: float
     load: float
-    """The work that came in, in members that it would keep busy."""
+    """The work that arrived, in members that it would keep busy."""
     backlog_s: float
-    """Seconds of one member that wait."""
+    """The waiting work, in member-seconds."""
     waiting: int = 0
     running: int = 0
     busy: float = 0.0
     kv: float = 0.0
     stays_s: float = 0.0
-    """How long a request stays with its member."""
+    """How long a request stays on its member."""
     late: bool = False
-    """Whether what comes in now will miss the objective."""
+    """Whether requests that arrive now will miss the objective."""
 
 
 @dataclass
 class Outcome:
-    """A replay: what became of every request, and what it cost."""
+    """The result of a replay: the latencies of every request, and the cost."""
 
     trace: Trace
     ttft_s: np.ndarray
     tpot_s: np.ndarray
     alone_s: np.ndarray
-    """What each prompt takes by itself."""
+    """The time of each prompt by itself."""
     node_hours: float
     roles: list[Role]
     decode_running: np.ndarray
-    """Requests that decode, by slot."""
+    """Decoding requests, by slot."""
 
     @property
     def late(self) -> np.ndarray:
-        """Whose first token missed the objective; one that is long by itself may take twice its own time."""
+        """The requests whose first token missed the objective; a prompt that is long by itself may take twice its own
+        time."""
         return self.ttft_s > np.maximum(TTFT_S, 2 * self.alone_s)
 
     @property
@@ -228,11 +231,11 @@ class Outcome:
 
 
 Policy = Callable[[list[Seen]], list[int]]
-"""Members that each role is to have (prefill, decode)."""
+"""Returns the members that each role should have: prefill, decode."""
 
 
 class Decoding:
-    """The requests that decode, by the token of progress at which each ends."""
+    """The decoding requests, by the token of progress at which each ends."""
 
     def __init__(self, tokens: int, answer_mean: float) -> None:
         self._sums = np.zeros((3, tokens))  # requests, KV tokens and answer tokens that end there
@@ -249,7 +252,7 @@ class Decoding:
         self.running, self.kv_tokens = self.running + len(ends), self.kv_tokens + float(kv_tokens.sum())
 
     def proceed(self, tokens: float) -> None:
-        """Each request has so many tokens more; those that end leave."""
+        """Advance each request by that many tokens, and remove those that end."""
         first, self.progress = int(self.progress) + 1, self.progress + tokens
         ended, kv_tokens, answers = self._sums[:, first : int(self.progress) + 1].sum(axis=1)
         self.running, self.kv_tokens = self.running - int(ended), self.kv_tokens - float(kv_tokens)
@@ -257,7 +260,8 @@ class Decoding:
             self.answer_mean += (float(answers / ended) - self.answer_mean) * min(1.0, float(ended) / ANSWERS)
 
     def last_end(self, leaving: int, serving: int) -> float:
-        """When the last ends of the requests on so many members, which are every so many of all."""
+        """The token of progress at which the last request on `leaving` of `serving` members ends, with requests spread
+        evenly over members."""
         rest = self._sums[0, int(self.progress) + 1 :]
         longer = np.cumsum(rest[::-1])
         rank = int(np.searchsorted(longer, max(1.0, serving / max(1, leaving))))
@@ -274,8 +278,8 @@ def replay(
     changes_roles: bool = False,
     spares: Spares | None = None,
 ) -> Outcome:
-    """The whole trace under a policy that looks every `tick_s`; `first` members serve at its beginning. Where it
-    `changes_roles` a member that one pool has too many is the other's once it has finished what it has."""
+    """Replay a trace under a policy that decides every `tick_s`, starting with `first` members. With `changes_roles`,
+    surplus members of one pool join the other once they have finished their requests."""
     times, beside = timing(), spares or Spares(0, start_s, start_s)
     count = len(trace.at)
     new = trace.prompt - trace.cached
@@ -314,7 +318,7 @@ def replay(
             prefill.resize(max(1, wanted[0]), now, beside, lambda _: -inf)
             decode.resize(max(1, wanted[1]), now, beside, lambda k: decoding.last_end(k, decode.serving))
             last, tick_at = arrived, tick_at + tick_s
-        # Arrivals, and prompts that are begun: the work before each is done.
+        # Arrivals, and prompts that begin, since the work before them is done.
         arrived = int(np.searchsorted(trace.at, end))
         reach = min(served + prefill.serving * SLOT_S, float(before[arrived]))
         upto = max(begun, min(int(np.searchsorted(before[:-1], reach, side="right")), arrived))
@@ -355,7 +359,7 @@ def replay(
 
 
 def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, decoding: Decoding) -> None:
-    """What one pool has too many of and the other too few, as far as they serve."""
+    """Move serving members from a pool with too many to one with too few."""
     sizes = {"prefill": max(1, wanted[0]), "decode": max(1, wanted[1])}
     for one, other in ((prefill, decode), (decode, prefill)):
         moved = min(one.members - sizes[one.name], sizes[other.name] - other.members, one.serving - 1)
@@ -364,7 +368,7 @@ def _change_roles(prefill: Role, decode: Role, wanted: list[int], now: float, de
 
 
 def _per_s(trace: Trace, now: float, decoding: Decoding) -> float:
-    """Requests a second, as the service says them: answers that stay for long are counted for longer."""
+    """Requests per second as the service reports them, averaged over longer if answers take longer."""
     over_s = min(max(ANSWERS_OVER_S, decoding.answer_mean * TPOT_S / 2), max(now, SLOT_S))
     first, end = np.searchsorted(trace.at, [now - over_s, now])
     return float(end - first) / over_s

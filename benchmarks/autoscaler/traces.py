@@ -31,7 +31,7 @@ HOUR_S = 3600.0
 SEED = os.environ.get("AUTOSCALING_SEED", "")
 
 Rows = Iterator[tuple[float, int, int, int]]
-"""Seconds, prompt tokens, tokens of it in the cache, answer tokens."""
+"""Arrival (s), prompt tokens, those of them in the cache, and answer tokens."""
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,8 @@ def _azure(file: str) -> Rows:
 
 
 def _servegen(name: str, begin_s: float, end_s: float, faster: float, share: float) -> Rows:
-    """Clients with their rates by window and their lengths by quantile; time runs `faster`, rates are `share` of it."""
+    """A ServeGen trace: clients with rates by window and lengths by quantile. Time runs `faster` times as fast, and
+    rates are multiplied by `share`."""
     lengths: dict[tuple[str, str], list[tuple[float, list[float]]]] = defaultdict(list)
     stem, days = name, ""
     if name == "m-large":
@@ -119,8 +120,8 @@ def by_rate(rate: Callable[[float], float], seconds: float, prompt: float, answe
 
 
 def shifting_mix(seconds: float, half_s: float = 900.0) -> Rows:
-    """As many requests all the time; for a quarter of an hour they are read (documents), for another they are answered
-    at length (reasoning)."""
+    """A constant request rate whose mix alternates every `half_s`, by default a quarter of an hour: long prompts
+    (documents), then long answers (reasoning)."""
     halves = int(seconds // half_s)
     for half in range(halves):
         for at, prompt, cached, answer in by_rate(lambda _: 8.0, half_s, *MIXES[half % 2], f"mix {half}"):
@@ -128,13 +129,13 @@ def shifting_mix(seconds: float, half_s: float = 900.0) -> Rows:
 
 
 def _bursts(at: float) -> float:
-    """The rate of a code assistant: bursts of half a minute, of another height each time."""
+    """The rate of a code assistant: bursts of half a minute, each of a different height."""
     place = Random(f"{int(at // 30)}{SEED}" if SEED else int(at // 30)).random()
     return 30.0 if place > 0.85 else 4.0 if place > 0.4 else 0.5
 
 
 def _jumps(seconds: float) -> Callable[[float], float]:
-    """A rate that stays for minutes and then is another one, without a warning: twice as much, or half, is usual."""
+    """A rate that is constant for minutes and then jumps without warning, typically to twice or half."""
     rng, since, ends, rates = Random("jumps" + SEED), 0.0, [], []
     while since < seconds:
         since += 60.0 + rng.expovariate(1 / 300)
@@ -144,8 +145,8 @@ def _jumps(seconds: float) -> Callable[[float], float]:
 
 
 def _clients(seconds: float, clients: int = 16) -> Rows:
-    """Some clients, of whom each has its own rate every few minutes, its own bursts and its own lengths, as ServeGen
-    describes them; few of them make most of the load, over a day that rises and falls once."""
+    """Several clients, each with its own rate every few minutes, bursts and lengths, as ServeGen describes them. A few
+    cause most of the load, and a daily cycle rises and falls once."""
     rows: list[tuple[float, int, int, int]] = []
     for client in range(clients):
         rng = Random(f"client {client}{SEED}")
@@ -169,16 +170,16 @@ def _seeded_conversation(rate: float, seconds: float) -> list[Arrival]:
 
 
 def sine(at: float, period_s: float = 600.0) -> float:
-    """Between 1 and 24 requests/s, as in dynamo's open issue 10528."""
+    """Between 1 and 24 requests/s, as in Dynamo's open issue 10528."""
     return 12.5 - 11.5 * math.cos(2 * math.pi * at / period_s)
 
 
 STEPS = (15.0, 2.0, 10.0, 15.0, 5.0, 2.0)
 """Requests/s, each for five minutes: llm-d-autoscaling PR 1118."""
 MIXES = ((12_000.0, 150.0), (1500.0, 1800.0))
-"""Mean prompts and answers of the two halves of a mix that shifts."""
+"""Mean prompt and answer tokens of the two halves of `shifting_mix`."""
 R1 = (6000.0, 1500.0)
-"""Mean prompt and answer of a reasoning model."""
+"""Mean prompt and answer tokens of a reasoning model."""
 
 
 def _made() -> dict[str, Callable[[], Trace]]:
@@ -216,6 +217,6 @@ def _made() -> dict[str, Callable[[], Trace]]:
 
 
 TRACES = _made()
-"""By name, made when asked for."""
+"""Traces by name, generated on demand."""
 SEEDED = tuple(name for name in TRACES if not name.startswith(("mooncake", "azure", "r1", "m-large")))
-"""Those that are made here, on which settings are chosen; the recorded ones judge."""
+"""The generated traces, on which settings are chosen; the recorded ones are the check."""

@@ -24,10 +24,10 @@ from benchmarks.autoscaler.spares import Spares
 from matrixresource.agent.agent import node_stages
 
 SPARES = int(os.environ.get("AUTOSCALING_SPARES", "4"))
-"""Nodes that are held beside the members; a member is two."""
+"""Spare nodes beside the members; a member is two nodes."""
 QUICK = "sine 15 min,mix shifts,jumps,clients"
 JOIN_S = sum(stage.delay_s for stage in node_stages()["promote"])
-"""A spare joins the planes in so long."""
+"""How long a spare takes to join the planes."""
 METHOD = "engine timing, half-second slots, spares paid for"
 
 

@@ -71,7 +71,7 @@ def measure() -> Iterator[Figure]:
 
 
 def at_work(gateway: int, read: list[int]) -> tuple[float, float]:
-    """Cores that the gateway takes, and bytes a second that its readers get together, once they have begun."""
+    """The cores that the gateway uses, and the bytes per second that all readers receive, after a warm-up."""
     time.sleep(2.0)
     before, bytes_before = cpu_s({gateway}), sum(read)
     time.sleep(WINDOW_S)
@@ -118,7 +118,7 @@ def started(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 @contextlib.contextmanager
 def readers(url: str, count: int) -> Iterator[list[int]]:
-    """That many streams, read as they come; how many bytes each has got."""
+    """Read that many streams. Yields a list with the bytes that each has received so far."""
     read = [0] * count
     over = threading.Event()
 
@@ -136,7 +136,7 @@ def readers(url: str, count: int) -> Iterator[list[int]]:
 
 
 def cpu_s(pids: set[int]) -> float:
-    """Processor time that these processes have taken."""
+    """The CPU time that these processes have used (s)."""
     total = 0
     for pid in pids:
         with contextlib.suppress(OSError):
@@ -146,7 +146,7 @@ def cpu_s(pids: set[int]) -> float:
 
 
 def descendants(pid: int, named: str) -> set[int]:
-    """Processes below that one whose name holds a word."""
+    """The descendants of a process whose name contains `named`."""
     parents: dict[int, tuple[int, str]] = {}
     for each in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError):

@@ -1,4 +1,4 @@
-"""Stands for the services behind a console: 22 supernodes of which something changes five times a second.
+"""A stand-in for the services behind a console: 22 supernodes that change five times a second.
 
     python -m benchmarks.console.feed PORT
 
@@ -54,7 +54,8 @@ def instance(at: int) -> dict[str, Any]:
 
 
 async def changes() -> AsyncIterator[bytes]:
-    """One after the other: each supernode's next node is taken, or given back; what changes at once is one piece."""
+    """Yield changes forever: at each step one node of every supernode changes its state; simultaneous changes are one
+    chunk."""
     states = cycle(["Deploying", "Active", "Draining", "Available"])
     for step in count():
         await asyncio.sleep(1 / CHANGES_HZ)

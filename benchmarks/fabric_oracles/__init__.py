@@ -1,4 +1,4 @@
-"""Solvers that the fabric core is compared with: linear programmes, splitting flows, reachability.
+"""Reference solvers for the fabric core: linear programmes, splittable flows, reachability, runs over time.
 
 The product never runs them.
 """

@@ -28,7 +28,7 @@ RULES = (GUARANTEE_PLUS_SHARE, FLOOR_LEVEL)
 
 
 def share(flows: Sequence[Flow], links: Mapping[Hashable, Number], rule: str = GUARANTEE_PLUS_SHARE) -> list[Number]:
-    """The rate of each flow by either rule; exact on Fractions."""
+    """The rate of each flow by either rule; exact for Fractions."""
     if rule not in RULES:
         raise InvalidField(f"{rule!r} is no sharing rule; there are {', '.join(RULES)}", field="rule")
     if rule == FLOOR_LEVEL:
@@ -39,7 +39,7 @@ def share(flows: Sequence[Flow], links: Mapping[Hashable, Number], rule: str = G
 def share_floats(
     flows: Sequence[Flow], links: Mapping[Hashable, Number], rule: str = GUARANTEE_PLUS_SHARE
 ) -> list[float]:
-    """The same in floats, and over arrays where the product has them; the same errors."""
+    """The same in floats, with the product's array code where it exists. Raises the same errors."""
     made, keys = from_flows(flows, links)
     if rule == GUARANTEE_PLUS_SHARE:
         return fair_rates(made, keys).tolist()
@@ -47,7 +47,7 @@ def share_floats(
 
 
 def from_flows(flows: Sequence[Flow], links: Mapping[Any, Number]) -> tuple[Traffic, list[Hashable]]:
-    """The same flows as arrays, and the key of each link by its number."""
+    """The flows as arrays, and the key of each link by its index."""
     number = {key: index for index, key in enumerate(links)}
     starts, entries = [0], []
     for index, flow in enumerate(flows):
@@ -66,8 +66,8 @@ def from_flows(flows: Sequence[Flow], links: Mapping[Any, Number]) -> tuple[Traf
 
 
 class _LevelFilling(Filling):
-    """A flow with a floor sleeps, holding that much of its links, until the level overtakes its floor. When it wakes a
-    link's level may fall, so that link is put into the heap anew."""
+    """A flow with a floor is inactive, with that rate reserved on its links, until the level reaches its floor. When it
+    becomes active, the level of a link may fall, so that link is pushed onto the heap again."""
 
     WAKE = 2
 

@@ -1,7 +1,7 @@
 """A small exact simplex: maximize c.x with A.x <= b and x >= 0, in Fractions.
 
-Bland's rule keeps it from cycling. Negative bounds are handled by a first phase with one auxiliary variable. It returns
-the prices of the rows too, which `splitting.py` needs. Dense and plain: hundreds of variables, not thousands.
+Bland's rule prevents cycling. Negative bounds are handled by a first phase with one auxiliary variable. It also returns
+the dual prices of the rows, which `splitting.py` needs. The tableau is dense: hundreds of variables, not thousands.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ class Infeasible(ValueError):
 
 
 class Unbounded(ValueError):
-    """The objective can be raised without end."""
+    """The objective is unbounded."""
 
 
 def maximize(objective: Sequence[Fraction], rows: Sequence[Row], bounds: Sequence[Fraction]) -> tuple[Fraction, Row]:
-    """The largest value of the objective and the price of each row (how much it would grow per unit of that bound)."""
+    """The maximum of the objective, and the price of each row: how much the maximum grows per unit of its bound."""
     tableau = _Tableau(rows, bounds, len(objective))
     if min(bounds, default=Fraction(0)) < 0:
         tableau.find_feasible()
@@ -33,7 +33,7 @@ def maximize(objective: Sequence[Fraction], rows: Sequence[Row], bounds: Sequenc
 
 
 class _Tableau:
-    """Columns: variables, one auxiliary, a slack per row, the bound. `basis[r]` is the variable that row r solves."""
+    """Columns: variables, one auxiliary, a slack per row, the bound. `basis[r]`: the basic variable of row r."""
 
     def __init__(self, rows: Sequence[Row], bounds: Sequence[Fraction], variables: int) -> None:
         count = len(rows)
@@ -47,7 +47,7 @@ class _Tableau:
         self.cost: Row = []
 
     def find_feasible(self) -> None:
-        """Let the auxiliary variable loosen every row, then drive it back to nothing."""
+        """Relax every row by the auxiliary variable, then drive that to zero."""
         for row in self.rows:
             row[self.auxiliary] = Fraction(-1)
         self.cost = [Fraction(0)] * (self.width + 1)
@@ -65,7 +65,7 @@ class _Tableau:
             row[self.auxiliary] = Fraction(0)
 
     def aim(self, objective: Sequence[Fraction]) -> None:
-        """Set the objective, in terms of what is not in the basis."""
+        """Set the objective, in terms of the nonbasic variables."""
         self.cost = [*objective, *[Fraction(0)] * (self.width + 1 - len(objective))]
         for row, variable in zip(self.rows, self.basis, strict=True):
             if factor := self.cost[variable]:

@@ -1,4 +1,4 @@
-"""Connectivity of the UB plane after failures, for any routing: facts that follow from the Clos alone.
+"""Connectivity of the UB plane after failures, for any routing: what follows from the Clos topology alone.
 
 Traffic between two nodes goes up to one L2 chip and down again, never through the L1 chip of a third node. So an L2
 chip serves a pair of nodes in a sub-plane if the chip and its cables to both are intact, and a pair's capacity is the
@@ -15,7 +15,7 @@ from matrixlink.fabric.sharing.flow import Number
 
 @dataclass(frozen=True)
 class UbFailures:
-    """A UB plane by its sizes and what has failed: chips as (sub-plane, l2), cables as (sub-plane, node, l2)."""
+    """A UB plane: its sizes, and its failed chips as (sub-plane, l2) and cables as (sub-plane, node, l2)."""
 
     sub_planes: int
     nodes: int
@@ -35,17 +35,17 @@ class UbFailures:
         }
 
     def usable_l2(self, source: int, target: int) -> list[int]:
-        """How many L2 chips serve the pair, per sub-plane."""
+        """The number of L2 chips that connect the pair, per sub-plane."""
         return [len(self.alive(p, source) & self.alive(p, target)) for p in range(self.sub_planes)]
 
     def pair_gbps(self, source: int, target: int) -> Number:
-        """The largest rate from node to node over all sub-planes."""
+        """The highest rate between two nodes over all sub-planes (GB/s)."""
         dies = self.dies_per_node * self.die_link_gbps
         return sum(min(dies, chips * self.uplink_gbps) for chips in self.usable_l2(source, target))
 
     def broken_entries(self) -> tuple[int, int]:
-        """Of the table "take the L2 chip that bears the destination die's number", for every L1 chip and every die of
-        another node: how many entries lead nowhere, and how many there are."""
+        """The numbers of broken entries and of all entries of the table "use the L2 chip with the number of the
+        destination die", for every L1 chip and every die of another node."""
         broken = 0
         for plane in range(self.sub_planes):
             alive = [self.alive(plane, node) for node in range(self.nodes)]

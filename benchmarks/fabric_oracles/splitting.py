@@ -1,8 +1,8 @@
-"""Fair rates for flows that may be divided freely over several paths.
+"""Fair rates for flows that may be split freely over several paths.
 
-Max-min over whole-flow rates is a sequence of linear programs: raise the smallest rate as far as it goes, fix the flows
-whose price says that they hold it down, and go on with the others. Everything is done in Fractions, so the answer is
-exact; it is meant for tens of flows (what-if questions and references), not for the loop of a simulation.
+Max-min over the total rates of flows is a sequence of linear programs: maximize the smallest rate, fix the flows whose
+dual price shows that they limit it, and continue with the others. All values are Fractions, so the answer is exact; it
+is meant for tens of flows (what-if questions and references), not for the loop of a simulation.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ Paths = Sequence[Sequence[Hashable]]
 
 
 def share_split(candidates: Sequence[Paths], links: Mapping[Any, Fraction]) -> tuple[list[Fraction], Fraction]:
-    """The max-min fair rate of each flow and the largest rate that all reachable flows can have at once.
+    """The max-min fair rate of each flow, and the highest rate that all flows with a path can have at once.
 
-    `candidates` holds, per flow, the paths it may use; a flow without any has rate 0 and does not hold others down.
+    `candidates`: per flow, the paths that it may use; a flow without any has rate 0 and does not limit others.
     """
     rate: list[Fraction] = [Fraction(0)] * len(candidates)
     open_flows = [f for f, paths in enumerate(candidates) if paths]
@@ -38,7 +38,7 @@ def share_split(candidates: Sequence[Paths], links: Mapping[Any, Fraction]) -> t
 def _raise_together(
     candidates: Sequence[Paths], links: Mapping[Any, Fraction], open_flows: list[int], fixed: dict[int, Fraction]
 ) -> tuple[Fraction, list[int]]:
-    """The highest level all open flows can have while fixed ones keep theirs, and the open flows with a price on it."""
+    """The highest common rate of the open flows while fixed ones keep theirs, and the open flows that limit it."""
     columns = [(f, path) for f in [*open_flows, *fixed] for path in candidates[f]]
     used = {key: row for row, key in enumerate(dict.fromkeys(key for _, path in columns for key in path))}
     wide = len(columns) + 1  # the last column is the level

@@ -2,11 +2,11 @@
 
 Between two moments at which a flow starts or ends or a link changes, all rates are constant and given by `share`, so
 the run is a sequence of such moments, computed exactly. A start or an end affects only the flows connected to it
-through shared links, and only those are shared again. Time is nanoseconds, size bytes, rate GB/s: one byte per
+through shared links, and only their rates are recomputed. Time is nanoseconds, size bytes, rate GB/s: one byte per
 nanosecond.
 
-When everything starts together with sizes in proportion to weights, without floors or ceilings, one solve is the whole
-answer: on a flow's bottleneck every other flow has the same level or less, so the link stays full until the flow ends.
+If all flows start together with sizes proportional to weights, without floors or ceilings, one solve is sufficient: on
+a flow's bottleneck every other flow has the same level or less, so the link stays full until the flow ends.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from matrixlink.fabric.sharing.flow import Flow, Number
 
 @dataclass(frozen=True, slots=True)
 class FabricEvent:
-    """At `time` some links change capacity and some flows go on over other links with what is left of their bytes."""
+    """At `time`, some links change capacity, and some flows move to other links with their remaining bytes."""
 
     time: Number
     capacity: Mapping[Hashable, Number] = field(default_factory=dict)
@@ -31,8 +31,8 @@ class FabricEvent:
 
 @dataclass(frozen=True, slots=True)
 class FlowCompletions:
-    """When each flow ended (nanoseconds, in order; inf for one that never can). `rate_solves` counts the moments after
-    which something still ran, so that rates had to be looked at."""
+    """`at`: when each flow ended (ns, in the order of the flows; inf if it never can). `rate_solves`: the moments after
+    which flows were still running, so that rates had to be checked."""
 
     at: list[Number]
     rate_solves: int
@@ -43,7 +43,7 @@ class FlowCompletions:
 
 
 class Timeline:
-    """One run. `links` maps link keys to GB/s; events may change them on the way."""
+    """One run. `links` maps link keys to GB/s; events may change these."""
 
     def __init__(
         self,
@@ -65,7 +65,7 @@ class Timeline:
         self._solves = 0
 
     def run(self) -> FlowCompletions:
-        """Everything to its end."""
+        """Run all flows to completion."""
         if self._moves_together():
             rates = share(self._flows, self._links, self._rule)
             start = self._flows[0].start
@@ -108,7 +108,7 @@ class Timeline:
         return min(moments)
 
     def _finish(self, moment: Number, ends: list[Number]) -> Iterable[Hashable]:
-        """Flows with nothing left end; floats count less than a billionth of a flow as nothing."""
+        """End the flows without remaining bytes; for floats, less than a billionth of the size counts as none."""
         for number in [n for n in self._rate if self._left[n] <= self._flows[n].size * _slack(self._left[n])]:
             ends[number] = moment
             del self._rate[number]
@@ -146,7 +146,7 @@ class Timeline:
         return self._flows[number].links
 
     def _share_again(self, touched: set[Hashable]) -> None:
-        """New rates for every flow joined to a touched link by links it shares with others."""
+        """Recompute the rates of every flow that is connected to a touched link through shared links."""
         seen_flows: set[int] = set()
         seen_links, frontier = set(touched), list(touched)
         while frontier:

@@ -1,11 +1,11 @@
 """run(traffic): completion times of many flows in virtual time; `Timeline` with arrays.
 
-There are three methods, and the result says which was used. Together: flows that start at once with sizes in proportion
-to weights, without floors or ceilings, end at size over first rate, so one solve is the whole run (timeline.py explains
-why). Exact: at every start and end, new rates for the flows that it affects. Windows: flows that end within `window_ns`
-of one another release their share together, in the middle of the window, and each ends where its rate at that moment
-takes it: those before the middle a little late, those after it a little early, so that most of the error cancels. Link
-changes during the run are handled only by `Timeline` and `IncrementalMaxMin`.
+There are three methods, and the result says which was used. Together: flows that start at once with sizes proportional
+to weights, without floors or ceilings, end at size over initial rate, so one solve is the whole run (timeline.py
+explains why). Exact: at every start and end, new rates for the flows that it affects. Windows: flows that end within
+`window_ns` of one another release their share together, in the middle of the window, and each ends when its rate at
+that moment completes it: those before the middle a little late, those after it a little early, so that most of the
+error cancels. Link changes during the run are handled only by `Timeline` and `IncrementalMaxMin`.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TOGETHER, EXACT, WINDOWS = "together", "exact", "windows"
 
 @dataclass(frozen=True, slots=True, eq=False)
 class CompletionTimes:
-    """`at`: when each flow ended, nanoseconds, inf for one that never can. `rate_solves`: rate computations."""
+    """`at`: when each flow ended (ns; inf if it never can). `rate_solves`: the number of rate computations."""
 
     at: Floats
     rate_solves: int
@@ -38,8 +38,8 @@ class CompletionTimes:
 
 
 def run(traffic: Traffic, window_ns: float = 0.0) -> CompletionTimes:
-    """Everything to its end, by guarantee plus share. Raises Overbooked when the floors of all flows do not fit at
-    once; InvalidField for a negative window."""
+    """Run all flows to completion, by guarantee plus share. Raises Overbooked if the floors of all flows do not fit at
+    once, and InvalidField for a negative window."""
     if not window_ns >= 0:
         raise InvalidField("a window is at least 0", field="windowNs")
     refuse_overbooked(traffic)
@@ -52,7 +52,7 @@ def run(traffic: Traffic, window_ns: float = 0.0) -> CompletionTimes:
 
 
 def moves_together(traffic: Traffic) -> bool:
-    """Whether rates cannot change for any flow while it runs."""
+    """Whether no flow's rate can change while it runs."""
     if not len(traffic) or traffic.floor.any() or not np.isinf(traffic.ceiling).all():
         return False
     size, weight = traffic.size, traffic.weight
@@ -80,7 +80,7 @@ def _compiled(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
 def _over_arrays(traffic: Traffic, window_ns: float) -> tuple[int, Floats]:
     at = np.where(traffic.size > 0, np.inf, traffic.start)
     left = traffic.size.copy()
-    ahead = traffic.size > 0  # has not started
+    ahead = traffic.size > 0  # not started yet
     live = np.zeros(len(traffic), bool)
     rate = np.zeros(len(traffic))
     now, solves = 0.0, 0

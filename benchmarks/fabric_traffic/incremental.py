@@ -1,8 +1,8 @@
-"""IncrementalMaxMin: fair rates of flows that come and go, updated one change at a time.
+"""IncrementalMaxMin: fair rates of flows that start and end, updated one change at a time.
 
-A change returns the flows whose rates were recomputed; all other rates are unchanged. With the C kernel only what the
-change can affect is shared again (see kernel.c); without it all live flows are. The rule is guarantee plus share. Rates
-are GB/s; links are indices into `capacity`.
+A change returns the flows whose rates were recomputed; all other rates are unchanged. With the C kernel only the rates
+that the change can affect are recomputed (see kernel.c); without it, those of all live flows. The rule is guarantee
+plus share. Rates are GB/s; links are indices into `capacity`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ Numbers = NDArray[np.int32]
 
 
 class IncrementalMaxMin:
-    """At most `flows_max` flows at once, each over at most `links_max` links. A flow is named by the number `add`
-    gives it, which is used again after it has gone."""
+    """At most `flows_max` flows at once, each over at most `links_max` links. A flow is identified by the number that
+    `add` returns, which is reused after its removal."""
 
     def __init__(self, capacity: Sequence[float] | Floats, flows_max: int = 10_000, links_max: int = 8) -> None:
         self.capacity = np.array(capacity, float)
@@ -51,7 +51,7 @@ class IncrementalMaxMin:
         return len(self._flows)
 
     def rate(self, flow: int) -> float:
-        """GB/s of a live flow; KeyError when there is none of that number."""
+        """The rate of a live flow (GB/s). Raises KeyError if there is none with that number."""
         return self._flows[flow][2] + float(self._shares[flow])
 
     def rates(self) -> dict[int, float]:
@@ -60,7 +60,7 @@ class IncrementalMaxMin:
     def add(
         self, links: Sequence[int], weight: float = 1.0, floor: float = 0.0, ceiling: float = np.inf
     ) -> tuple[int, Numbers]:
-        """The new flow's number and the flows looked at. Raises Overbooked when its floor does not fit."""
+        """Add a flow. Returns its number and the flows recomputed. Raises Overbooked if its floor does not fit."""
         path = tuple(dict.fromkeys(links))
         self._check(path, weight, floor, ceiling)
         if floor:
@@ -74,7 +74,7 @@ class IncrementalMaxMin:
         return flow, self._set[:seen].copy()
 
     def remove(self, flow: int) -> Numbers:
-        """Take a flow away; the flows looked at. KeyError when there is none of that number."""
+        """Remove a flow. Returns the flows recomputed. Raises KeyError if there is none with that number."""
         path, _, floor, _ = self._flows.pop(flow)
         self._free.append(flow)
         if floor:
@@ -85,8 +85,8 @@ class IncrementalMaxMin:
         return self._set[:seen].copy()
 
     def set_capacity(self, link: int, gbps: float) -> Numbers:
-        """A link carries more or less from now on; the flows looked at. Raises Overbooked when it carries less than the
-        floors on it: those must go, or move, first."""
+        """Change a link's capacity. Returns the flows recomputed. Raises Overbooked if it becomes less than the floors
+        on the link: their flows have to be removed or moved first."""
         if not 0 <= link < len(self.capacity) or not 0 <= gbps < np.inf:
             raise InvalidField("a link that there is, and a finite rate of at least 0", field="capacityGbps")
         self._refuse([link], self._floors[[link]], np.array([gbps]))

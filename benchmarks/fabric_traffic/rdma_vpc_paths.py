@@ -1,10 +1,10 @@
-"""The RDMA and VPC planes' directed links, and the paths of moves over them: what `UbPaths` is for UB.
+"""The directed links of the RDMA and VPC planes, and the paths of moves over them, like `UbPaths` for UB.
 
-RDMA reaches every supernode. An NPU has a port in each of two subnets, one per die; failure of a port leaves the other.
-A cabinet has a leaf per subnet, every leaf a trunk to each of the supernode's spines, which both subnets share: traffic
-whose ends have no subnet in common crosses there. How supernodes are joined is unpublished; spines are taken to reach
-one core that never is in the way, over trunks as wide as what lies below them. VPC is one Qingtian card per node on a
-data-centre fabric that never is in the way. Counts and rates: `topology/cloudmatrix384.yaml`, sources beside them.
+RDMA reaches every supernode. An NPU has a port in each of two subnets, one per die; if a port fails, the other remains.
+A cabinet has a leaf per subnet, and every leaf a trunk to each of the supernode's spines, which both subnets share:
+traffic between ends without a common subnet crosses there. How supernodes are connected is unpublished; spines are
+assumed to reach one nonblocking core, over trunks as wide as those below them. VPC is one Qingtian card per node on a
+nonblocking data-centre fabric. Counts and rates are from `topology/cloudmatrix384.yaml`, with their sources.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Bools = NDArray[np.bool_]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Parts:
-    """Parts of moves: which move, out by which subnet's port, in by which, and over how much of the move's bytes."""
+    """Parts of moves: the move, the subnets of the outgoing and incoming ports, and the share of the move's bytes."""
 
     move: Ints
     out: Ints
@@ -33,8 +33,8 @@ class _Parts:
 
 @dataclass(frozen=True)
 class RdmaPaths:
-    """`supernodes` of `cabinets` with `npus` each; dies are numbered through all of them, two an NPU. What is lost:
-    ports as (NPU, subnet), leaves as (supernode, cabinet, subnet), spines as (supernode, spine)."""
+    """`supernodes` of `cabinets` with `npus` each; dies are numbered across all of them, two per NPU. Lost elements are
+    ports as (NPU, subnet), leaves as (supernode, cabinet, subnet) and spines as (supernode, spine)."""
 
     supernodes: int = 1
     cabinets: int = 12
@@ -48,7 +48,7 @@ class RdmaPaths:
     lost_spines: frozenset[tuple[int, int]] = field(default_factory=frozenset)
 
     def capacity(self) -> NDArray[np.float64]:
-        """Ports out, ports in, leaves to spines, spines to leaves, spines to the core, the core to spines. GB/s."""
+        """The capacities (GB/s) of ports out, ports in, leaf to spine, spine to leaf, spine to core, core to spine."""
         port = np.where(self._ports(), self.port_gbps, 0.0).ravel()
         trunk = np.full((self.supernodes, self.cabinets, self.subnets, self.spines), self.trunk_gbps)
         for leaf in self.lost_leaves:
@@ -58,14 +58,14 @@ class RdmaPaths:
         return np.concatenate([port, port, trunk.ravel(), trunk.ravel(), core.ravel(), core.ravel()])
 
     def striped(self, step: CollectiveStep) -> Traffic:
-        """Every move halved over the subnets that both ends have left, as slices' routes are; the spine has the number
-        of the target NPU among the living ones."""
+        """Split every move evenly over the subnets that both ends still have, as the routes of slices do. The spine is
+        selected from the healthy ones by the target NPU's number."""
         source, target = self._ends(step)
         parts = self._over_subnets(source, target)
         return self._traffic(step, source, target, parts, target[parts.move], target[parts.move])
 
     def hashed(self, step: CollectiveStep, seed: int) -> Traffic:
-        """Every move whole, its subnet and its spines drawn by the seed, as ECMP draws them by a hash."""
+        """Keep every move whole, on a random subnet and random spines (from `seed`), as ECMP selects them by a hash."""
         chance = np.random.default_rng(seed)
         source, target = self._ends(step)
         parts = self._over_subnets(source, target)
@@ -77,7 +77,7 @@ class RdmaPaths:
         return self._traffic(step, source, target, whole, turns[0], turns[1])
 
     def sprayed(self, step: CollectiveStep) -> Traffic:
-        """Every move cut over both subnets and all living spines, as packets are sprayed."""
+        """Split every move over both subnets and all healthy spines, as packet spraying does."""
         source, target = self._ends(step)
         parts = self._over_subnets(source, target)
         most = int(self._living().sum(1).max())
@@ -98,7 +98,7 @@ class RdmaPaths:
         return source, target
 
     def _ports(self) -> Bools:
-        """Whether each NPU has a way out in each subnet: the port is there, and so is its leaf."""
+        """Whether each NPU can use each subnet: its port and its leaf work."""
         there = np.ones((self.supernodes, self.cabinets, self.npus, self.subnets), bool)
         for supernode, cabinet, subnet in self.lost_leaves:
             there[supernode, cabinet, :, subnet] = False
@@ -133,7 +133,7 @@ class RdmaPaths:
     def _traffic(
         self, step: CollectiveStep, source: Ints, target: Ints, parts: _Parts, up: Ints, down: Ints
     ) -> Traffic:
-        """`up` and `down`: which of the living spines each part takes in its supernode and in the target's."""
+        """`up` and `down`: which of the healthy spines each part uses in its own and in the target's supernode."""
         ports, leaves = self.supernodes * self.cabinets * self.npus * self.subnets, self.cabinets * self.subnets
         trunks, cores = self.supernodes * leaves * self.spines, self.supernodes * self.spines
         from_npu, to_npu = source[parts.move], target[parts.move]
@@ -162,14 +162,14 @@ class RdmaPaths:
 
 @dataclass(frozen=True)
 class VpcPaths:
-    """`nodes` with a card each; moves are between nodes. `card_gbps` is what each card has left, one number for all or
-    one per node: a tenant's rate limit, or a degraded card."""
+    """`nodes` with a card each; moves are between nodes. `card_gbps`: the remaining rate of each card, one number for
+    all or one per node, for a tenant's rate limit or a degraded card."""
 
     nodes: int = 48
     card_gbps: float | tuple[float, ...] = 50.0
 
     def striped(self, step: CollectiveStep) -> Traffic:
-        """Out by the one card, in by the other."""
+        """Send every move out through the source's card and in through the target's."""
         if (step.source == step.target).any():
             raise InvalidField("a node does not meet itself over VPC", field="nodes")
         if max(step.source.max(), step.target.max()) >= self.nodes:

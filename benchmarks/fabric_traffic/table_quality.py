@@ -1,4 +1,4 @@
-"""Quality of forwarding tables, in the measures by which subnet managers are compared.
+"""Quality of forwarding tables, by the measures used to compare subnet managers.
 
 All measures are over dies, without CPUs. `all_to_all_factor`: the load of a sub-plane's most loaded cable when every
 die sends the same to every other, relative to even load, which is how much longer an all-to-all takes there.
@@ -21,12 +21,13 @@ from matrixlink.forwarding.path_policies import STATIC, PathSpread, Transfers
 from matrixlink.forwarding.paths import Floats, Paths, path_share, paths
 
 Pattern = tuple[Ints, Ints]
-"""Sources and targets, endpoint by endpoint."""
+"""The source and target endpoints of transfers."""
 
 
 @dataclass(frozen=True, slots=True)
 class Rates:
-    """GB/s over several patterns: the mean of all transfers, the lowest mean of a pattern, the slowest of all."""
+    """Rates over several patterns (GB/s): the mean of all transfers, the lowest mean of a pattern, and the lowest of
+    all."""
 
     mean: float
     worst_mean: float
@@ -39,7 +40,7 @@ def all_dies(shape: ClosShape) -> Ints:
 
 
 def all_to_all_factor(tables: ForwardingTables, plane: int, policy: str = STATIC, seed: int = 0) -> float:
-    """1 when even. Pairs without a path in this sub-plane put no load on it."""
+    """The load of the most loaded cable relative to even load. Pairs without a path in this sub-plane add no load."""
     shape = tables.shape
     load = np.zeros(shape.links)
     for pattern in _pairs(shape):
@@ -51,8 +52,8 @@ def all_to_all_factor(tables: ForwardingTables, plane: int, policy: str = STATIC
 
 
 def all_to_all_slow_down(tables: ForwardingTables) -> float:
-    """How much more time the links need that an all-to-all loads most, each compared with itself when all is whole and
-    transfers are cut over the sub-planes by weight. Infinite when some pair has no path at all."""
+    """The slow-down of an all-to-all, with transfers split over the sub-planes by weight: the highest ratio of a link's
+    load time to that of the same link in an intact plane. Infinite if some pair has no path at all."""
     shape = tables.shape
     untouched = ForwardingTables(replace(shape, sub_planes=1))
     whole = (tables.link_shares == 1).all(1) & (tables.l1 == untouched.l1).all((1, 2, 3))
@@ -73,7 +74,7 @@ def all_to_all_slow_down(tables: ForwardingTables) -> float:
 
 
 def _loads(shape: ClosShape, found: Paths, part: Floats) -> Floats:
-    """What each link carries of transfers that send `part` over these paths."""
+    """The load of each link by transfers that send `part` over these paths."""
     used = found != NONE
     carried = np.broadcast_to(part[:, None], found.shape)[used]
     return np.bincount(found[used], carried, shape.links).astype(float, copy=False)
@@ -86,7 +87,7 @@ def _weighed(tables: ForwardingTables, plane: int, pattern: Pattern) -> tuple[Pa
 
 
 def _pairs(shape: ClosShape) -> Iterator[Pattern]:
-    """All ordered pairs of different dies, the senders of a few nodes at a time."""
+    """Yield all ordered pairs of different dies, a few senders at a time."""
     dies = all_dies(shape)
     for senders in np.array_split(dies, -(-len(dies) // 64)):
         sources, targets = np.repeat(senders, len(dies)), np.tile(dies, len(senders))
@@ -96,7 +97,7 @@ def _pairs(shape: ClosShape) -> Iterator[Pattern]:
 def pattern_rates(
     tables: ForwardingTables, plane: int, patterns: list[Pattern], policy: str = STATIC, seed: int = 0
 ) -> Rates:
-    """Rates of transfers that use one sub-plane alone; 0 without a path."""
+    """The rates of transfers that have one sub-plane to themselves; 0 without a path."""
     capacity = tables.shape.built_gbps * tables.link_shares[plane]
     means, slowest = [], np.inf
     for pattern in patterns:
@@ -113,7 +114,7 @@ def pattern_rates(
 def _of_plane(
     tables: ForwardingTables, plane: int, pattern: Pattern, policy: str = STATIC, seed: int = 0
 ) -> tuple[Paths, int]:
-    """Paths by links of one sub-plane, a row per transfer and way, and how many ways there are."""
+    """The paths as links of one sub-plane, a row per transfer and way, and the number of ways."""
     spread = PathSpread(Transfers.of(tables.shape, *pattern, policy=policy, seed=seed), tables)
     source, target = (np.repeat(ends, spread.ways) for ends in pattern)
     found = paths(tables, np.full(len(source), plane), source, target, spread.chips(plane).ravel())
@@ -121,12 +122,12 @@ def _of_plane(
 
 
 def permutations(shape: ClosShape, seed: int, count: int) -> list[Pattern]:
-    """Random permutations of all dies."""
+    """`count` random permutations of all dies."""
     chance, dies = np.random.default_rng(seed), all_dies(shape)
     return [(dies, chance.permutation(dies)) for _ in range(count)]
 
 
 def shifts(shape: ClosShape, count: int) -> list[Pattern]:
-    """Cyclic shifts of all dies, by distances that are spread over the whole cycle."""
+    """`count` cyclic shifts of all dies, by distances spread over the whole cycle."""
     dies = all_dies(shape)
     return [(dies, np.roll(dies, -round(len(dies) * n / (count + 1)))) for n in range(1, count + 1)]

@@ -1,6 +1,6 @@
-"""UbPaths: the steps of collectives laid over the UB plane as its forwarding tables send them.
+"""UbPaths: the paths of collectives' steps over the UB plane, by its forwarding tables.
 
-Dies of a step are numbered through the plane: die d of node n is 16 n + d on the published machine.
+Dies of a step are numbered across the plane: die d of node n is 16 n + d on the published machine.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from matrixlink.forwarding.paths import Floats, Paths, paths, table_chips
 
 
 class UbPaths:
-    """The ways of one plane's tables. Every method raises InvalidField where a move has no path left."""
+    """The paths by one plane's tables. Every method raises InvalidField if a move has no path left."""
 
     def __init__(self, tables: ForwardingTables) -> None:
         self.tables = tables
 
     @classmethod
     def of(cls, nodes: int, lost_chips: Iterable[tuple[int, int]] = ()) -> UbPaths:
-        """A supernode of that many nodes that has lost L2 chips, named as (sub-plane, chip)."""
+        """The paths of a supernode with that many nodes and without the L2 chips lost, given as (sub-plane, chip)."""
         tables = ForwardingTables(ClosShape(nodes=nodes))
         tables.take(lost("l2", plane, 0, chip) for plane, chip in lost_chips)
         return cls(tables)
 
     def striped(self, step: CollectiveStep) -> Traffic:
-        """Every move cut into equal parts, one per sub-plane, each by the entry of the tables."""
+        """Split every move equally over the sub-planes, in each by the entry of its table."""
         planes = self.tables.shape.sub_planes
         plane = np.tile(np.arange(planes), len(step.source))
         source, target = (np.repeat(self._ends(dies), planes) for dies in (step.source, step.target))
@@ -41,7 +41,7 @@ class UbPaths:
         return self._traffic(paths(self.tables, plane, source, target, chip), step.size / planes)
 
     def hashed(self, step: CollectiveStep, seed: int) -> Traffic:
-        """Every move whole, over the sub-plane and the living L2 chip that a hash draws for it, as ECMP does."""
+        """Keep every move whole, on the sub-plane and healthy L2 chip that a hash selects, as ECMP does."""
         source, target = self._ends(step.source), self._ends(step.target)
         plane = (hash_mix(hash_mix(source, seed), target) % np.uint64(self.tables.shape.sub_planes)).astype(np.int64)
         chip = np.empty(len(source), np.int64)
@@ -52,8 +52,8 @@ class UbPaths:
         return self._traffic(paths(self.tables, plane, source, target, chip), step.size)
 
     def sprayed(self, step: CollectiveStep) -> Traffic:
-        """Every move cut into equal parts over all L2 chips of all sub-planes that serve it: sub-planes that lost a
-        chip carry that much less."""
+        """Split every move equally over all L2 chips of all sub-planes that connect it, so that sub-planes with a lost
+        chip carry less."""
         shape = self.tables.shape
         moves = Transfers.of(shape, self._ends(step.source), self._ends(step.target), policy=SPRAY)
         spread = PathSpread(moves, self.tables)
@@ -65,7 +65,7 @@ class UbPaths:
         return self._traffic(found, (step.size / parts)[move])
 
     def _ends(self, dies: Ints) -> Ints:
-        """Dies as endpoints: a node's CPUs are numbered between its dies and the next node's."""
+        """The endpoint numbers of dies: a node's CPUs are numbered between its dies and those of the next node."""
         shape = self.tables.shape
         return dies // shape.dies * shape.ends + dies % shape.dies
 

@@ -36,11 +36,11 @@ from matrixlink.fabric.contention.shared_ports import SharedPorts
 
 OWN = "own"
 BATCH, CONTEXT = 48, 4224.0
-"""Requests of a die and tokens of each: the paper's 96 an NPU at 4K, whose exchanges are the largest of its rows."""
+"""Requests per die and tokens of each: the paper's 96 per NPU at 4K, the row with the largest exchanges."""
 
 
 class Pools:
-    """The paper's deployment on 32 nodes, and what its decode gets beside readers."""
+    """The paper's deployment on 32 nodes, and its decode steps beside reading prefill instances."""
 
     def __init__(self) -> None:
         self.machine = load_calibration()
@@ -54,7 +54,7 @@ class Pools:
 
     @cache  # noqa: B019 one of them lives as long as the benchmark
     def step_s(self, readers: float) -> float:
-        """A decode step while so many instances read, or that many on average spread over all of them."""
+        """The time of a decode step while that many instances read; a fraction is a mean spread over all instances."""
         groups = PortGroups(self.condition.shape, self.condition.share, self.condition.die_share)
         reading = self.instances[: int(readers)] if readers == int(readers) else self.instances
         targets = tuple(node for nodes in reading for node in nodes)
@@ -72,7 +72,7 @@ class Pools:
         return self.condition.programs(Tenant(OWN, UB, tuple(sorted(members)), 1.0, 0.0, None))
 
     def reading_share(self) -> float:
-        """The part of the time in which one instance reads blocks, in a replay."""
+        """The share of time in which an instance reads blocks, from a replay."""
         arrivals = read_trace(MOONCAKE) if MOONCAKE.exists() else generated(4000, seed=0)
         engine = Engine(self.deployment)
         for number, arrival in enumerate(arrivals):

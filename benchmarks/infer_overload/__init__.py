@@ -36,13 +36,13 @@ SHORTEST_TOKENS = 4
 SHARE_LEAST = 99.0
 URGENT = 0.2
 BURST_S, QUIET_S = 2.0, 6.0
-"""Bursts come so long, with as long a rest after them."""
+"""The duration of a burst, and of the pause after it."""
 
 
 @dataclass(frozen=True)
 class Mix:
-    """Lengths are drawn evenly in their logarithm between two bounds; `reused` of the prompts begin, for three
-    quarters, as one of fifty. `per_second` is the capacity."""
+    """Lengths are log-uniform between two bounds. `reused` of the prompts share three quarters of their length with one
+    of fifty prefixes. `per_second` is the capacity."""
 
     name: str
     prompts: tuple[int, int]
@@ -79,7 +79,7 @@ MIXES = (
 
 @dataclass
 class Found:
-    """What became of the requests of one run that came after `SETTLING_S`."""
+    """The results of one run, for requests that arrived after `SETTLING_S`."""
 
     mix: Mix
     seconds: float
@@ -92,7 +92,7 @@ class Found:
         return request.ttft_s <= self.mix.ttft_s and request.tpot_s <= self.mix.tpot_s
 
     def share(self, since_s: float = SETTLING_S, until_s: float = inf) -> float:
-        """Of the requests that came then and were admitted, the share within both objectives."""
+        """The share within both objectives of the admitted requests that arrived in that period."""
         counted = [
             each
             for each in self.served
@@ -102,13 +102,13 @@ class Found:
 
     @property
     def per_second(self) -> float:
-        """Requests within both objectives."""
+        """Requests within both objectives, per second."""
         counted = [each for each in self.served if each.arrived_at >= SETTLING_S]
         return sum(map(self.in_time, counted)) / (self.seconds - SETTLING_S)
 
     @property
     def tokens_per_second(self) -> float:
-        """Tokens of their answers."""
+        """The answer tokens of those requests, per second."""
         counted = [each for each in self.served if each.arrived_at >= SETTLING_S and self.in_time(each)]
         return sum(each.output_tokens for each in counted) / (self.seconds - SETTLING_S)
 
@@ -124,9 +124,9 @@ def offered(
     urgent: float = 0.0,
     seed: int = 1,
 ) -> Found:
-    """So much of a mix, of which that share has an earlier priority; in the middle of it a node may be lost, a prefill
-    instance close as for a change of roles, or a neighbour take most of the plane that KV moves over (`loss`, `roles`,
-    `neighbour`)."""
+    """Offer a mix at a rate; the share `urgent` of requests has a higher priority. Halfway through, `event` may be the
+    loss of a node ("loss"), the closing of a prefill instance as for a change of roles ("roles"), or another tenant
+    that takes most of the plane that KV moves over ("neighbour")."""
     spec = mix.spec
     machine, found = load_calibration(), Found(mix, seconds)
     nodes = (mix.prefill_npus + mix.decode_npus) // 8
@@ -190,7 +190,7 @@ def _befalls(engine: Engine, event: str) -> None:
 
 
 def _quarter(ports: Ports) -> PortsLeft:
-    """What a neighbour leaves that takes three quarters."""
+    """The rates that remain when another tenant takes three quarters."""
     node, end = ([rate / 4 for rate in rates] for rates in (ports.uplink_gbps, ports.endpoint_gbps))
     return PortsLeft(node, node, end, end)
 

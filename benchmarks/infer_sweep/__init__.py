@@ -55,7 +55,7 @@ def measure() -> Iterator[Figure]:
 
 
 def _loop_s() -> float:
-    """CPU seconds of a fixed loop: what the processor gives now."""
+    """The CPU seconds of a fixed loop, as a measure of the processor's present speed."""
     began = time.process_time()
     total = 0
     for number in range(LOOP):
@@ -64,7 +64,7 @@ def _loop_s() -> float:
 
 
 def _loops_s(processes: int) -> float:
-    """Wall seconds of the fixed loops, shared out among so many processes that are there already."""
+    """The wall seconds of the fixed loops, distributed over that many processes that have started before."""
     with ProcessPoolExecutor(processes) as pool:
         list(pool.map(abs, range(processes)))
         began = time.perf_counter()
@@ -74,8 +74,8 @@ def _loops_s(processes: int) -> float:
 
 
 def _swept(workers: int) -> tuple[float, float, float, float, str]:
-    """Wall seconds of the cluster's start, of the sweep and after its first outcome, CPU seconds, and the table, in a
-    process of its own."""
+    """Run a sweep in a separate process. Returns the wall seconds of the cluster's start, of the sweep, and of its
+    points alone, the CPU seconds, and the table."""
     ended = subprocess.run(
         [sys.executable, "-m", "benchmarks.infer_sweep.process", str(workers)],
         check=True,
@@ -88,7 +88,7 @@ def _swept(workers: int) -> tuple[float, float, float, float, str]:
 
 
 def swept_here(workers: int) -> None:
-    """Print what `_swept` reads."""
+    """Run a sweep in this process, and print the output that `_swept` parses."""
     times: list[float] = []
     spent: list[float] = []
 
@@ -100,7 +100,7 @@ def swept_here(workers: int) -> None:
     points = points_of({"generate": REQUESTS, "nodes": 16}, [axis(f"seed=1:{POINTS}")])
     began = time.perf_counter()
     with _cluster(workers) as address:
-        runner = on_ray(address)  # which imports Ray: a start of this process, as Python's own is
+        runner = on_ray(address)  # imports Ray, which counts as start-up of this process
         started = time.perf_counter()
         found = sweep(points, runner, done)
         whole = time.perf_counter() - started
@@ -111,10 +111,10 @@ def swept_here(workers: int) -> None:
 
 @contextmanager
 def _cluster(workers: int) -> Iterator[str]:
-    """The address of a Ray cluster of this machine with so many workers, which answers."""
+    """Start a Ray cluster with that many workers on this machine, and yield its address once it answers."""
     began = time.perf_counter()
     address = f"127.0.0.1:{free_port('127.0.0.1')}"
-    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}  # Ray asks who comes by an address
+    os.environ |= {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": token_hex(32)}  # Ray authenticates clients at an address
     where = ["--head", "--block", f"--port={address.partition(':')[2]}", "--node-ip-address=127.0.0.1"]
     what = [f"--num-cpus={workers}", "--include-dashboard=false", "--disable-usage-stats"]
     head = _started("from ray.scripts.scripts import main; main()", "start", *where, *what)
@@ -136,7 +136,7 @@ def _started(code: str, *words: str) -> subprocess.Popen[bytes]:
 
 
 def _descendants_s() -> float:
-    """CPU seconds of all processes that this one started, and they."""
+    """The CPU seconds of all descendants of this process."""
     tick, parents, spent = os.sysconf("SC_CLK_TCK"), dict[int, int](), dict[int, float]()
     for entry in Path("/proc").glob("[0-9]*/stat"):
         with suppress(OSError):

@@ -17,7 +17,7 @@ FILE = Path(__file__).parents[2] / "infer_workload/timing/fitted.yaml"
 
 
 def printed(fit: Fit) -> str:
-    """The file: each value with its uncertainty, and how the values depend on one another."""
+    """The text of the file: each value with its uncertainty, and the correlations between values."""
     names = ", ".join(row.name for row in fit.rows)
     priors = "; ".join(f"{prior.name} {prior.value:g} +- {prior.sigma:g} ({prior.source})" for prior in PRIORS)
     lines = [

@@ -1,1 +1,1 @@
-"""What the benchmark compares with the embedded Kubernetes API."""
+"""The transport that the benchmark compares with the embedded Kubernetes API."""

@@ -31,7 +31,7 @@ Send = Callable[[Message], Awaitable[None]]
 
 
 class Nothing:
-    """In the place of a `KubeApi`."""
+    """Replaces a `KubeApi`."""
 
     def __init__(self) -> None:
         self._watches: set[Send] = set()
@@ -78,7 +78,7 @@ async def _serve(folder: Path) -> None:
 
 @contextmanager
 def transport_alone(folder: Path) -> Iterator[tuple[str, int, Path]]:
-    """Its URL, its process and the file of its CA."""
+    """Run the transport as a process. Yields its URL, its process ID and the file of its CA."""
     ensure_certificates(folder, [])
     command = [sys.executable, "-m", "benchmarks.kubernetes.transport", str(folder)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:

@@ -27,7 +27,7 @@ Leaving = Annotated[
 def instance_routes(
     store: ComputeStore, service: InstanceService, operations: Operations[StepContext, OperationRow]
 ) -> APIRouter:
-    """The routes over one service of instances."""
+    """The routes of instances and of the operations on them."""
     api = ResourceRoutes(store.records)
     instances = api.of(access.INSTANCES)
     instances.list()
@@ -41,7 +41,7 @@ def instance_routes(
 
 
 def _specs(instances: KindRoutes, service: InstanceService) -> None:
-    """What is asked of an instance: as a whole, or one part of it."""
+    """The routes that change an instance's spec, as a whole or in part."""
 
     @instances.change("PUT", status_code=202)
     async def ensure_instance(
@@ -69,14 +69,14 @@ def _specs(instances: KindRoutes, service: InstanceService) -> None:
     async def move(
         name: str, body: PlacementPolicy, if_match: str | None = None, validate_only: bool = False
     ) -> InstanceView:
-        """Another placement for the same shape; with `validateOnly` the view's members are where it would lie."""
+        """Change the placement and keep the shape. With `validateOnly`, the view's members are those it would have."""
         return await service.change(name, {"placement": body}, if_match=if_match, validate_only=validate_only)
 
     @instances.change("POST :renew", status_code=202)
     async def renew(
         name: str, body: RenewRequest, if_match: str | None = None, validate_only: bool = False
     ) -> InstanceView:
-        """Let its lease start again, for this long; the spec stays as it is."""
+        """Restart its lease with this duration; the spec does not change."""
         return await service.renew(name, body.lease_s, if_match=if_match, validate_only=validate_only)
 
 

@@ -1,4 +1,4 @@
-"""Maintenances over HTTP, and the budgets that limit them."""
+"""The routes of maintenances, and of the disruption budgets that limit them."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matrixcompute.store.store import ComputeStore
 
 
 def maintenance_routes(store: ComputeStore, maintenances: Maintenances, budgets: DisruptionBudgets) -> APIRouter:
-    """The routes over both kinds. A change of a budget may let a maintenance get on."""
+    """The routes of both kinds. A changed budget may let a maintenance proceed."""
     api = ResourceRoutes(store.records)
     _maintenances(api.of(access.MAINTENANCES), maintenances)
     kind = api.of(access.DISRUPTION_BUDGETS)

@@ -1,4 +1,4 @@
-"""Policies over HTTP: of scaling, and of recovery with the rules that hold without one."""
+"""The routes of scaling policies, and of recovery policies with the default rules."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from matrixcompute.store.store import ComputeStore
 def policy_routes(
     store: ComputeStore, scaling: ScalingPolicies, recovery: RecoveryPolicies, look_at_nodes: Callable[[], None]
 ) -> APIRouter:
-    """The routes over both kinds. `look_at_nodes` nudges the watcher that a policy of recovery is for."""
+    """The routes of both kinds. `look_at_nodes` wakes the watcher of nodes after a recovery policy changed."""
     api = ResourceRoutes(store.records)
     _scaling(api.of(access.SCALING_POLICIES), scaling)
     _recovery(api.of(access.RECOVERY_POLICIES), recovery, look_at_nodes)

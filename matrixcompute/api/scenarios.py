@@ -1,4 +1,4 @@
-"""Scenarios of faults over HTTP, and their runs."""
+"""The routes of fault scenarios and their runs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from matrixcompute.store.store import ComputeStore
 
 
 def scenario_routes(store: ComputeStore, scenarios: Scenarios, runs: ScenarioRuns) -> APIRouter:
-    """The routes over both kinds."""
+    """The routes of both kinds."""
     api = ResourceRoutes(store.records)
     kind = api.of(access.SCENARIOS)
     kind.list(scenarios.views)

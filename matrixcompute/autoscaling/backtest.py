@@ -1,13 +1,13 @@
-"""Which rule for the floor would have been the cheapest that was enough: rules are judged by the load of the last hour.
+"""Choose the cheapest rule for the floor that would have been sufficient, by a backtest over the load of the last hour.
 
-A rule is a guess of the load to come, for how long the highest of its guesses counts, and a headroom. Each is replayed
-over what came: members that it asks for serve after the start time and are paid for from the first second, those that
-it lets go are gone at once, what is over what serves waits. Of the rules that miss no more than their budget the
-cheapest is followed; none asks for more than the most that came. A short history says little, so each rule begins with
-odds that fit its caution, and the steeper the load ever rose the longer what was there has to be kept.
+A rule is a forecast of the load, how long the highest forecast is held, and a headroom. Each is replayed over the
+recorded load: members that it asks for serve after the start time and are paid for from the first second, members that
+it releases are gone at once, and load beyond what serves waits. The cheapest rule within the error budget is followed;
+none asks for more than the highest load so far. A short history says little, so each rule starts from a prior miss rate
+that fits its caution: the steeper the load has ever risen, the longer its peaks have to be held.
 
-The numbers here were chosen on the seeded traces of `python -m benchmarks autoscaling`, after a look at recorded ones
-too: decisions 592 and 820 say what that settled.
+The constants were chosen on the seeded traces of `python -m benchmarks autoscaling`, with recorded traces considered
+too: see decisions 592 and 820.
 """
 
 from __future__ import annotations
@@ -21,42 +21,43 @@ import numpy as np
 from matrixcompute.autoscaling.forecast import SAMPLES_MIN, Loads, guesses, means
 
 HOLDS_S = (60.0, 120.0, 300.0, 600.0, 1200.0, 2400.0)
-"""For how long the highest guess counts."""
+"""How long the highest forecast is held."""
 HEADROOMS = (0.9, 0.95, 1.0, 1.05, 1.1, 1.15, 1.2, 1.3, 1.4, 1.6)
 CLIMB_S, PLAIN = 180.0, 4.0
-"""A climb is plain where its slope over so long is so many times its error."""
+"""The window for a climb, and the ratio of its slope to the slope's error from which it is clear."""
 BUDGET = 0.004
-"""The share of the load that may miss its objective, of one role."""
+"""The share of the load of one role that may miss its objective."""
 PRIOR_S = 600.0
-"""What is thought of a rule before it was judged counts as much as so long a history."""
+"""The weight of the prior miss rate of a rule, as seconds of history."""
 NOISE_MISSED, NOISE_HEADROOM = 0.01, 0.05
-"""What a rule without headroom is thought to miss, and the headroom that makes that e times less."""
+"""Prior for noise: the share missed without headroom, and the headroom that divides it by e."""
 RETURN_MISSED, RETURN_HOLD_S = 0.1, 900.0
-"""The same of one that holds nothing: what was there comes back."""
+"""Prior for a peak that returns: the share missed without holding peaks, and the hold time that divides it by e."""
 STEEP = 0.5
-"""Who saw the load rise by so much of its highest within a start has to fear that; of half as much a fourth of it."""
+"""The rise within a start time, as a share of the highest load, from which that prior counts in full; it is quadratic
+in the rise, so half of it counts a fourth."""
 SEASON_MISSED, SEASON_NOISE = 0.01, 3.0
-"""One that follows a season holds nothing and misses no more than that, and so many times the noise."""
+"""Prior of a seasonal rule, which holds no peaks: the most it misses of a returning peak, and the factor on noise."""
 
 
 @dataclass(frozen=True)
 class Sizing:
-    """How a pool can be sized: in nodes and seconds."""
+    """The constraints on the size of a pool, in nodes and seconds."""
 
     start_s: float
     over_s: float
-    """Load counts as its mean over so long."""
+    """The window over which the load is averaged."""
     allowed_s: float = 0.0
     """How long work may wait."""
     stays_s: float = 0.0
-    """What is let go is paid for until what it has is finished."""
+    """How long a released member is still paid for, until its requests finish."""
     block: int = 1
     least: int = 1
 
 
 def floor(loads: Loads, sizing: Sizing, tick_s: float) -> int | None:
-    """Nodes to have for what comes until a member that is asked for now serves, in whole blocks and no fewer than
-    `sizing.least`; None where too little is known to judge by. `loads`: when (s) and how much, in nodes."""
+    """Nodes needed for the load until a member that is requested now serves, in whole blocks and at least
+    `sizing.least`; None with fewer than SAMPLES_MIN samples. `loads`: (time in s, load in nodes)."""
     if len(loads) < SAMPLES_MIN:
         return None
     at, load = _regular(loads, tick_s)
@@ -77,8 +78,8 @@ def floor(loads: Loads, sizing: Sizing, tick_s: float) -> int | None:
 
 
 def _odds(begin: list[int], missed: np.ndarray, seen_s: float, steep: float) -> np.ndarray:
-    """The share that each rule is thought to miss: what it missed in that time, and what was thought before. A guess
-    that has a beginning is a season, which knows when what was there comes back."""
+    """The share of the load that each rule is expected to miss: what it missed in the backtest, blended with its prior.
+    A forecast with a nonzero first index is seasonal, and knows when a peak returns."""
     noise = NOISE_MISSED * np.exp((1 - np.array(HEADROOMS)) / NOISE_HEADROOM)
     returns = steep * RETURN_MISSED * np.exp(-np.array(HOLDS_S) / RETURN_HOLD_S)
     before = np.array([
@@ -89,14 +90,14 @@ def _odds(begin: list[int], missed: np.ndarray, seen_s: float, steep: float) -> 
 
 
 def _paid(members: np.ndarray, sizing: Sizing, tick_s: float) -> np.ndarray:
-    """Nodes on the mean, with those that drain."""
+    """The mean number of nodes paid for, draining ones included."""
     let_go = np.maximum(0.0, -np.diff(members, axis=1)).sum(axis=1)
     return members.mean(axis=1) + let_go * sizing.stays_s / (members.shape[1] * tick_s)
 
 
 def _missed(load: np.ndarray, level: np.ndarray, members: np.ndarray, sizing: Sizing, tick_s: float) -> np.ndarray:
-    """The share of the load that each rule would have served too late. Beyond all that had come until then nobody
-    foresees anything, so that counts for no rule."""
+    """The share of the load that each rule would have served too late. Load above the highest seen by then cannot be
+    foreseen by any rule, and does not count."""
     ahead = ceil(sizing.start_s / tick_s)
     serving = -_most_of(-members, ahead + 1)[:, :-1]
     most = np.maximum.accumulate(level)
@@ -114,7 +115,8 @@ def _missed(load: np.ndarray, level: np.ndarray, members: np.ndarray, sizing: Si
 
 
 def _climbing(at: np.ndarray, load: np.ndarray, level: np.ndarray, sizing: Sizing, tick_s: float) -> int:
-    """Members for where a plain climb leads while more comes than ever: no rule was judged by that."""
+    """Members for where a clear climb leads while the load is at its highest ever, which the backtest cannot judge; 0
+    otherwise."""
     count = min(len(at), round(CLIMB_S / tick_s))
     if len(at) > count and level[-1] < level[:-count].max():
         return 0
@@ -128,19 +130,19 @@ def _climbing(at: np.ndarray, load: np.ndarray, level: np.ndarray, sizing: Sizin
 
 
 def _regular(loads: Loads, tick_s: float) -> tuple[np.ndarray, np.ndarray]:
-    """One sample a tick, the last one at its own time."""
+    """Resample to one sample per tick, aligned to the last one."""
     at, load = (np.array(column) for column in zip(*loads, strict=True))
     grid = np.arange(at[-1], at[0] - tick_s / 2, -tick_s)[::-1]
     return grid, load[np.clip(np.searchsorted(at, grid + tick_s / 2) - 1, 0, None)]
 
 
 def _most_of(values: np.ndarray, count: int) -> np.ndarray:
-    """The most of the last `count` of each row, or of as many as there are."""
+    """The running maximum over the last `count` values of each row, or over as many as there are."""
     return next(_most_of_each(values, (count,)))
 
 
 def _most_of_each(values: np.ndarray, counts: Iterable[int]) -> Iterator[np.ndarray]:
-    """The same for each of these, the fewest first: by doubling, each from the one before."""
+    """The same for each of `counts`, in ascending order: by doubling, each from the one before."""
     found, width = values, 1
     for count in counts:
         while width < min(count, values.shape[-1]):

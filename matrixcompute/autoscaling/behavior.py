@@ -1,6 +1,6 @@
-"""How fast a size may change: HPA's stabilisation windows and rates, on a memory that is stored.
+"""How fast a size may change: the stabilization windows and rate policies of the HPA, with their history stored.
 
-The embedded Kubernetes API has the same rules for its own autoscaler, over objects of Kubernetes and without whole
+The embedded Kubernetes API implements the same rules for its own autoscaler, over Kubernetes objects and without whole
 blocks; neither may import the other.
 """
 
@@ -24,33 +24,34 @@ UP_RATES = (
     ScalingRate(type="Percent", value=100, period_seconds=15),
 )
 DOWN_RATES = (ScalingRate(type="Percent", value=100, period_seconds=15),)
-"""What `autoscaling/v2` does where nothing is said."""
+"""The defaults of `autoscaling/v2`."""
 
 
 def tolerances(behavior: Behavior) -> tuple[float, float]:
-    """(going down, going up), as parts of one."""
+    """The tolerances (down, up), as fractions."""
     down, up = behavior.scale_down.tolerance, behavior.scale_up.tolerance
     return TOLERANCE if down is None else down, TOLERANCE if up is None else up
 
 
 def whole(nodes: float, block: int, up: bool = True) -> int:
-    """The nearest whole number of blocks that way."""
+    """The nodes rounded up, or down, to whole blocks."""
     blocks = nodes / block
     return (ceil(blocks - 1e-9) if up else int(blocks + 1e-9)) * block
 
 
 def bounds(policy: ScalingPolicySpec) -> tuple[int, int]:
-    """The least and the most, in whole blocks; the most is below the least where no such number is between them."""
+    """The minimum and maximum in whole blocks; the maximum is below the minimum if no whole blocks fit between."""
     return whole(policy.min_replicas, policy.block), whole(policy.max_replicas, policy.block, up=False)
 
 
 def stabilized(
     state: ScalingState, behavior: Behavior, wanted: int, current: int, now: float, down_window_s: float = DOWN_WINDOW_S
 ) -> int:
-    """Not more than the lowest recommendation of the window up, not less than the highest of the window down.
+    """The size limited to grow no further than the lowest recommendation of the scale-up window, and to shrink no
+    further than the highest of the scale-down window.
 
-    The recommendation is remembered; `down_window_s` is the window down where the policy names none. One that remembers
-    nothing begins with the present size.
+    Records the recommendation in `state`, whose history begins with the current size. `down_window_s`: the scale-down
+    window if the policy sets none.
     """
     up_s = _window_s(behavior.scale_up, UP_WINDOW_S)
     down_s = _window_s(behavior.scale_down, down_window_s)
@@ -65,7 +66,7 @@ def stabilized(
 def limited(
     state: ScalingState, policy: ScalingPolicySpec, wanted: int, current: int, now: float
 ) -> tuple[int, Reason | None]:
-    """(size, what limits it) after the rates, the bounds and whole blocks; None: nothing does."""
+    """The size after rates, bounds and whole blocks, and the reason that limited it, if any."""
     least, most = bounds(policy)
     if wanted > current:
         limit = max(whole(_rate_limit(state, policy.behavior, current, now, up=True), policy.block, up=False), current)
@@ -81,7 +82,7 @@ def limited(
 
 
 def remember(state: ScalingState, behavior: Behavior, change: int, now: float) -> None:
-    """A change of size counts against the rates for as long as the longest of their periods."""
+    """Record a change of size, and drop those older than the longest period of the rates."""
     longest = max(rate.period_seconds for up in (True, False) for rate in _rates(behavior, up))
     state.changes = [(at, was) for at, was in state.changes if at > now - longest]
     if change:

@@ -1,7 +1,7 @@
-"""The cheapest sizes of a pool for one who knows what it will need: what an autoscaler is measured against.
+"""The cheapest sizes of a pool for a scheduler that knows the future load: the baseline for autoscalers.
 
-A dynamic programme over sizes in slots of equal length: a member is paid for while it is there, a change costs what
-starting and draining a member takes, and a slot with fewer members than it needs costs its price.
+A dynamic programme over sizes in time slots of equal length: a member is paid for while it exists, adding one costs the
+time to start and drain it, and a slot with fewer members than it needs costs its price.
 """
 
 from __future__ import annotations
@@ -12,9 +12,9 @@ import numpy as np
 def cheapest(
     least: np.ndarray, slot_s: float, change_s: float, step: int = 1, price_s: np.ndarray | None = None
 ) -> np.ndarray:
-    """Members in each slot, in whole steps. `least` is what each slot needs, in steps; `change_s` what a member costs
-    that is added and later leaves, `price_s` what each slot costs with fewer than it needs (None: never fewer), all in
-    seconds of a member. A slot is seconds long."""
+    """The members in each slot of `slot_s` seconds, a multiple of `step`. `least`: what each slot needs, in steps. In
+    member-seconds: `change_s`, the cost of adding a member that later leaves, and `price_s`, the cost of each slot with
+    fewer than it needs (None: never fewer)."""
     most = int(least.max())
     sizes = np.arange(1, most + 1)
     grow = step * change_s
@@ -38,7 +38,7 @@ def cheapest(
 
 
 def _running_min(values: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """The least so far, and where it is."""
+    """The running minimum, and its index."""
     least = np.minimum.accumulate(values)
     new = np.concatenate([[True], values[1:] < least[:-1]])
     return least, np.maximum.accumulate(np.where(new, np.arange(len(values)), 0))

@@ -1,8 +1,8 @@
-"""Guesses of the most that the load may be until a member that starts now serves.
+"""Forecasts of the highest load until a member that is started now serves.
 
-It stays; it continues as in the last minutes, at most to the highest that was seen or beyond it; it comes back to its
-recent peak, or to what most of it was below; it does as it did a period ago, where the load has one. None has a margin:
-`backtest` judges rules that are made of them. Nothing is learnt from a time without a measure.
+The load stays; it continues the trend of the last minutes, with or without the highest load so far as a cap; it returns
+to its recent peak, or to a high quantile of recent load; it repeats what it did one period ago, if it is periodic. None
+has a margin: `backtest` judges rules that are made of them. Times without samples teach nothing.
 """
 
 from __future__ import annotations
@@ -17,32 +17,32 @@ SMOOTHED_S = 30.0
 TRENDS_S = (120.0, 300.0)
 PEAKS_S = (300.0, 1200.0)
 SHARES, SHARES_S = (0.9, 0.97), 1200.0
-"""What so much of the load of so long was below."""
+"""The quantiles that are used as forecasts, over this many seconds of load."""
 PERIODS_S = (120.0, 1500.0)
 PERIODS_SEEN = 1.5
-"""Periods that are looked for, and how often one has to have been seen: by the second time the load rises."""
+"""The range of periods to look for, and how many of one must have been seen: enough for the second rise of the load."""
 CORRELATED = 0.5
-"""Less than that from one period to the next is none."""
+"""The correlation with the load one period ago below which the load is not periodic."""
 SAMPLES_MIN = 20
-"""Moments to judge by; before, nothing is foreseen."""
+"""The samples that a forecast needs; with fewer there is none."""
 
 Loads = Sequence[tuple[float, float]]
 
 
 def smoothed(loads: Loads, now: float, over_s: float = SMOOTHED_S) -> float:
-    """The mean of the last samples; there is at least one."""
+    """The mean of the samples of the last `over_s`, or the last sample if there are none. `loads` is not empty."""
     recent = [load for at, load in loads if at > now - over_s] or [loads[-1][1]]
     return sum(recent) / len(recent)
 
 
 def highest(loads: Loads, since_s: float, over_s: float = SMOOTHED_S) -> float:
-    """The highest mean over `over_s` of the last `since_s`."""
+    """The highest mean over `over_s` within the last `since_s`."""
     at, load = (np.array(column) for column in zip(*loads, strict=True))
     return float(means(at, load, over_s)[at > at[-1] - since_s].max())
 
 
 def guesses(at: np.ndarray, load: np.ndarray, level: np.ndarray, ahead_s: float) -> Iterator[tuple[int, np.ndarray]]:
-    """Each with the first moment at which it can be made."""
+    """Yield each forecast with the index of the first sample for which it can be made."""
     yield 0, level
     highest = np.maximum.accumulate(level)
     for trend_s in TRENDS_S:
@@ -59,7 +59,7 @@ def guesses(at: np.ndarray, load: np.ndarray, level: np.ndarray, ahead_s: float)
 
 
 def _period_s(at: np.ndarray, level: np.ndarray) -> float:
-    """After which the load is most like itself again; 0 where it never is."""
+    """The period (s) with the highest autocorrelation; 0 if the load is not periodic."""
     if len(at) < 4 or at[-1] - at[0] < PERIODS_SEEN * PERIODS_S[0]:
         return 0.0
     step = float(np.median(np.diff(at)))
@@ -80,14 +80,14 @@ def _period_s(at: np.ndarray, level: np.ndarray) -> float:
 
 
 def _alike(values: np.ndarray, squares: np.ndarray, lag: int) -> float:
-    """How much they are like themselves so many places before."""
+    """The correlation of the values with themselves `lag` samples earlier."""
     total = np.add.reduce
     scale = np.sqrt(total(squares[lag:]) * total(squares[:-lag]))
     return float(total(values[lag:] * values[:-lag]) / max(1e-12, scale))
 
 
 def _since(at: np.ndarray, over_s: float) -> np.ndarray:
-    """For each moment the place of the first one within `over_s` before it."""
+    """For each sample, the index of the first one within `over_s` before it."""
     return np.searchsorted(at, at - over_s, side="right")
 
 
@@ -98,7 +98,7 @@ def means(at: np.ndarray, load: np.ndarray, over_s: float) -> np.ndarray:
 
 
 def _slopes(at: np.ndarray, load: np.ndarray, over_s: float) -> np.ndarray:
-    """Per second, of the straight line nearest to the samples within `over_s` before each moment."""
+    """The slope per second of a least-squares line through the samples within `over_s` before each one."""
     moment = at - at[0]
     first, end = _since(at, over_s), np.arange(1, len(at) + 1)
     count = end - first
@@ -113,7 +113,7 @@ def _slopes(at: np.ndarray, load: np.ndarray, over_s: float) -> np.ndarray:
 
 
 def _most_within(at: np.ndarray, level: np.ndarray, ahead_s: float) -> tuple[np.ndarray, int]:
-    """For each moment the most within `ahead_s` after it, and for how many of them that time is over."""
+    """For each sample the maximum within `ahead_s` after it, and for how many samples that time is over."""
     end = np.searchsorted(at, at + ahead_s, side="right")
     return _most(level, np.arange(len(at)), end), int(np.searchsorted(at, at[-1] - ahead_s, side="right"))
 
@@ -132,7 +132,7 @@ def _quantile_before(at: np.ndarray, level: np.ndarray, over_s: float, share: fl
 
 
 def _most(level: np.ndarray, first: np.ndarray, end: np.ndarray) -> np.ndarray:
-    """The most of each range, of neighbouring ranges of any length: by doubling."""
+    """The maximum of each range; ranges may overlap and differ in length. By doubling."""
     tables = np.zeros((len(level).bit_length(), len(level)))
     tables[0] = level
     for power in range(1, len(tables)):

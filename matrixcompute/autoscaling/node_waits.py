@@ -1,9 +1,8 @@
-"""NodeWaits: how long an instance waited for its new members lately, and with that how long it will wait for the next.
+"""NodeWaits: how long an instance recently waited for new members, as an estimate of the next wait.
 
-A free node boots, a spare only joins, so the two are kept apart. The median of the last few counts: one growth that
-waited for something else (a repair on the way, a neighbour that was away) says nothing of the next. Where none has been
-seen, a free node takes what the stages of an emulated node add up to. Until an instance has grown out of spares once,
-one of them is thought to take as long as a free node.
+A free node boots, a spare only joins, so the two are kept apart. The estimate is the median of the last few waits: one
+that was delayed by something else (a repair in between, a service that was unavailable) should not count. Without a
+sample, a free node takes the sum of the stages of an emulated node, and a spare as long as a free node.
 """
 
 from __future__ import annotations
@@ -20,22 +19,22 @@ from matrixcommon.model.resource_model import ApiModel
 
 WAITS_KEPT = 5
 Source = Literal["free", "spares"]
-"""Where all of the new members came from; with one free node among them it is free nodes that were waited for."""
+"""Where the new members came from; "free" if at least one of them was a free node, since that is the slowest."""
 
 
 @cache
 def boots_in_s() -> float:
-    """By the stages of an emulated node that is deployed."""
+    """The sum of the stages of an emulated node's deployment (s)."""
     return sum(stage.delay_s for stage in stages_of("matrixresource.agent", "node_stages.yaml")["deploy"])
 
 
 class NodeWaits(ApiModel):
-    """Seconds (emulated) from members committed to all of them ready, the last ones last."""
+    """Emulated seconds from members committed to all of them ready; the newest wait is last."""
 
     free: list[float] = Field(default_factory=empty_list)
     spares: list[float] = Field(default_factory=empty_list)
     operation: str = ""
-    """Whose wait was noted last: noted twice, it counts once."""
+    """The operation whose wait was recorded last, so that recording it twice counts once."""
 
     @classmethod
     def of(cls, stored: dict[str, Any] | None) -> Self:

@@ -1,10 +1,10 @@
-"""recommend_pools: how many nodes each role is to have, and with that the whole. Pure, as `recommend`.
+"""recommend_pools: how many nodes each role should have, and so the instance as a whole. Pure, like `recommend`.
 
-Prefill and decode are sized each by its own work, as if alone, with the policy's windows and rates: prefill by prompts
-that come in and wait (so that the first token keeps its objective), decode by the places and the KV memory that answers
-take within theirs. Their sum is the size, in whole blocks and within the bounds. What is over stays where it is, else
-goes to the fuller pool; where there is too much the emptier one gives it. A sum that stays while its parts change means
-nodes that change their role. Caching is in the memory of both: so many nodes as hold what is new for long enough.
+Prefill and decode are each sized by their own work, as if alone, with the policy's windows and rates: prefill by the
+prompts that arrive and wait (to meet the objective for the first token), decode by the batch slots and KV memory that
+answers take within theirs. The size is their sum, in whole blocks and within the bounds. Extra nodes stay where they
+are, or else go to the busier pool; if there are too many, the less busy pool gives them up. If the sum stays while its
+parts change, nodes change their role. Caching uses the memory of both: as many nodes as keep new data for long enough.
 """
 
 from __future__ import annotations
@@ -27,22 +27,22 @@ from matrixcompute.autoscaling.policy import PoolBounds, PoolSizes, Reason, Scal
 
 ROLES = ("prefill", "decode")
 DRAINS = 2.0
-"""So many times as long as a request stays on the mean, a node drains."""
+"""A node drains for this many times the mean stay of a request."""
 
 
 @dataclass(frozen=True)
 class PoolsObservation:
-    """What is known of the roles at one moment. `whole` is the instance; members of the roles are all of its."""
+    """What is observed of the roles at one moment. `whole` is the instance; its members are those of the roles."""
 
     whole: Observation
     prefill: Observation
     decode: Observation
     caching: int | None = None
-    """Nodes that lend their memory now; None: all."""
+    """Nodes that lend their memory to the cache now; None: all."""
     caching_needs: float | None = None
-    """Nodes whose memory is asked for; None where nothing says so."""
+    """Nodes whose memory the cache needs; None: unknown."""
     prefill_block: int = 1
-    """Prefill comes in instances of so many nodes."""
+    """Nodes per instance of prefill."""
     decode_block: int = 1
 
     def of(self, role: str) -> Observation:
@@ -59,7 +59,7 @@ class PoolsObservation:
 def recommend_pools(
     seen: PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation:
-    """The sizes for this moment. `state` stays as it is; the recommendation has the next one."""
+    """Recommend the sizes for this moment. `state` is not changed; the recommendation carries the next one."""
     assert policy.pools is not None
     if (switched := to_or_from_zero(seen.whole, policy, state, now)) is not None:
         return switched
@@ -93,7 +93,7 @@ def recommend_pools(
 def pools_scaled(
     state: ScalingState, policy: ScalingPolicySpec, before: PoolSizes, after: PoolSizes, now: float
 ) -> ScalingState:
-    """The memory once the pools have other sizes: each counts against its own rates."""
+    """The state after the pools were resized: each change counts against the rates of its own pool."""
     pools = {role: each.model_copy() for role, each in state.pools.items()}
     for role in ROLES:
         remember(
@@ -103,7 +103,7 @@ def pools_scaled(
 
 
 def bounds_of(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> tuple[int, int]:
-    """The least and the most of a role, in whole instances: never under what the model needs."""
+    """The minimum and maximum nodes of a role, in whole blocks; the minimum is never below what the model needs."""
     assert policy.pools is not None
     block = seen.block(role)
     own: PoolBounds = getattr(policy.pools, role)
@@ -114,11 +114,11 @@ def bounds_of(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> t
 
 
 def _role_policy(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> ScalingPolicySpec:
-    """The policy as it is for one role alone."""
+    """The policy as applied to one role alone."""
     least, most = bounds_of(role, seen, policy)
     objective = policy.objective
     if objective.ttft_seconds is not None:
-        # A prompt that comes last waits for what was there before, and is then read itself.
+        # The last prompt waits for the backlog before it, and then takes its own prefill time.
         allowed = max(1.0, objective.ttft_seconds - seen.prefill.stays_s)
         objective = objective.model_copy(update={"backlog_seconds": allowed})
     alone = {"min_replicas": least, "max_replicas": most, "block": seen.block(role), "objective": objective}
@@ -128,8 +128,8 @@ def _role_policy(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -
 def _kept_while_draining(
     wanted: Mapping[str, int], seen: PoolsObservation, policy: ScalingPolicySpec
 ) -> dict[str, int]:
-    """Where one pool grows, the other keeps nodes that would drain for longer than a new one takes to start: given
-    over they would count as there, and come late. The budget goes before that."""
+    """While one pool grows, the other keeps nodes that would take longer to drain than a new node takes to start: if
+    handed over, they would count as present but arrive late. `max_replicas` takes precedence."""
     kept = dict(wanted)
     for role, other in (ROLES, ROLES[::-1]):
         here = seen.of(role)
@@ -142,7 +142,7 @@ def _kept_while_draining(
 def _together(
     wanted: Mapping[str, int], seen: PoolsObservation, policy: ScalingPolicySpec, scheduled: int
 ) -> tuple[dict[str, int], Reason | None]:
-    """The sizes of both, in whole blocks and within the bounds; and which bound changed them."""
+    """The sizes of both roles, in whole blocks and within the bounds, and the bound that changed them, if any."""
     assert policy.pools is not None
     floor = max(policy.min_replicas, policy.pools.least, seen.whole.least, scheduled)
     most = whole(policy.max_replicas, policy.block, up=False)
@@ -162,21 +162,22 @@ def _together(
 
 
 def _unasked(seen: PoolsObservation, policy: ScalingPolicySpec) -> int:
-    """Members that there are to be while a role says nothing: those that bounds cost the one the other has instead,
-    within its own."""
+    """The members to keep while the load of a role is unknown: nodes that bounds take from one role go to the other,
+    within its own bounds. 0 if both loads are known."""
     if all(seen.of(role).load is not None for role in ROLES):
         return 0
     return min(seen.whole.members, sum(bounds_of(role, seen, policy)[1] for role in ROLES))
 
 
 def _emptier(sizes: Mapping[str, int], over: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str | None:
-    """Who can give a member up most easily."""
+    """The role with the least work per node among those above their minimum; None if there is none."""
     able = [role for role in ROLES if sizes[role] > bounds_of(role, seen, policy)[0]]
     return min(able, key=lambda role: _use(role, sizes, seen), default=None)
 
 
 def _fuller(sizes: Mapping[str, int], missing: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str:
-    """Who has a member more: who has it now, else who has more to do. Decode takes what is no whole instance."""
+    """The role that gets the extra nodes: one that has them now, else the one with more work per node. Decode takes
+    what is less than a whole block of prefill."""
     able = [
         role for role in ROLES if missing >= seen.block(role) and sizes[role] < bounds_of(role, seen, policy)[1]
     ] or ["decode"]
@@ -190,7 +191,7 @@ def _use(role: str, sizes: Mapping[str, int], seen: PoolsObservation) -> float:
 def _caching(
     seen: PoolsObservation, policy: ScalingPolicySpec, nodes: int, state: ScalingState, now: float
 ) -> tuple[int | None, ScalingState]:
-    """Nodes that lend their memory, and what is to be remembered of that. More do at once: nothing has to start."""
+    """The nodes that lend their memory to the cache, and the next state. Growth is immediate: nothing has to start."""
     assert policy.pools is not None
     memory = state.pools.get("caching", ScalingState()).model_copy()
     bounds = policy.pools.caching

@@ -1,15 +1,15 @@
-"""recommend_with_spares: the size by the time that nodes really take, with the target's own spares as a tier of it.
-Pure, as `recommend`.
+"""recommend_with_spares: the size for the times that nodes really take to start, with the target's own spares as a
+tier of capacity. Pure, like `recommend`.
 
-What is seen says how long a member takes from being there to serving; until then it boots, or joins from a spare.
-A spare is booted and serves sooner than a free node, so what has to be there before a free node could serve need not be
-members: spares may stand for it. The size is decided twice, once as if every new node had to boot, once as if every one
-came from a spare. Of what the first asks for beyond the second, as much as there are warm spares is left to them; the
-rest are members. So members and warm spares together are never fewer than what nodes that boot ask for, and members
-never fewer than what spares could not bring in time.
+The observation's start time is from a node being ready to it serving; before that it boots, or joins from a spare.
+A spare has booted and serves sooner than a free node, so capacity that is needed before a free node could serve need
+not be members: spares can cover it. The size is decided twice, once as if every new node had to boot, once as if every
+one came from a spare. The difference is covered by warm spares, as far as there are any; the rest are members. So
+members and warm spares together are never fewer than the decision for booting nodes, and members never fewer than the
+decision for joining spares.
 
-Spares that still boot count: by the time that the first decision looks ahead to they are ready, as a free node
-that is taken now would be.
+Spares that are still booting count: within the horizon of the first decision they are ready, as a free node taken now
+would be.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from matrixcompute.autoscaling.pools import ROLES, PoolsObservation, recommend_p
 def recommend_with_spares(
     seen: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation:
-    """The size for this moment; with `warmSpares` 0 as if every new node booted."""
+    """Recommend the size for this moment; with `warmSpares` 0, as if every new node had to boot."""
     whole = seen.whole if isinstance(seen, PoolsObservation) else seen
     booted = _recommend(_later(seen, whole.boot_s), policy, state, now)
     if not policy.warm_spares:
@@ -51,7 +51,7 @@ def recommend_with_spares(
 
 
 def with_node_waits(seen: Observation | PoolsObservation, waits: NodeWaits) -> Observation | PoolsObservation:
-    """As seen where new nodes are waited for so long."""
+    """The observation with these waits for new nodes."""
     if isinstance(seen, PoolsObservation):
         return replace(seen, whole=replace(seen.whole, boot_s=waits.boot_s, join_s=waits.join_s))
     return replace(seen, boot_s=waits.boot_s, join_s=waits.join_s)
@@ -66,7 +66,7 @@ def _recommend(
 
 
 def _later(seen: Observation | PoolsObservation, there_s: float) -> Observation | PoolsObservation:
-    """As seen where a new node is there so much later."""
+    """The observation with a start time longer by `there_s`."""
     if isinstance(seen, PoolsObservation):
         prefill, decode = (replace(each, start_s=each.start_s + there_s) for each in (seen.prefill, seen.decode))
         return replace(seen, prefill=prefill, decode=decode)

@@ -1,4 +1,4 @@
-"""The neighbours as MatrixCompute asks them."""
+"""The client of MatrixResource and MatrixLink for MatrixCompute."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from matrixresource.contract.allocations import AllocationRequest, AllocationVie
 
 
 def summary(view: SliceView) -> ObservedSlice:
-    """What MatrixCompute wants to know of a slice."""
+    """The part of a slice's view that MatrixCompute uses."""
     reported = {current.type: current for current in view.conditions}
     programmed = reported.get("RoutesProgrammed")
     return ObservedSlice(
@@ -39,7 +39,7 @@ def summary(view: SliceView) -> ObservedSlice:
 
 @contextmanager
 def in_words_of_instances() -> Iterator[None]:
-    """A refusal names the field that the user of an instance wrote: it is near instances, not allocations."""
+    """Make a refusal name the field that the user of an instance wrote: affinity is to instances, not allocations."""
     try:
         yield
     except MatrixError as refused:
@@ -49,9 +49,9 @@ def in_words_of_instances() -> Iterator[None]:
 
 
 class ControlPlane(ResourceClient):
-    """MatrixResource's client, in the words of instances, and beside it what is asked of MatrixLink.
+    """The client of MatrixResource, in terms of instances, with the calls to MatrixLink.
 
-    Verbs are idempotent and raise MatrixError; Unavailable where a neighbour is away.
+    Verbs are idempotent and raise MatrixError; Unavailable if the service does not answer.
     """
 
     def __init__(self, resource: httpx.AsyncClient, link: LinkClient) -> None:
@@ -59,7 +59,7 @@ class ControlPlane(ResourceClient):
         self._link = link
 
     async def announce(self) -> None:
-        """Ask something of each neighbour, so that they hear in whose name: an older leader is refused from then on."""
+        """Send a request to each service, so that they learn of this leader and refuse requests of an older one."""
         await asyncio.gather(self.draining(), self._link.slices("name=none"))
 
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
@@ -75,11 +75,11 @@ class ControlPlane(ResourceClient):
             return await super().cut_over(name, request)
 
     async def draining(self) -> list[str]:
-        """Cabinets and supernodes that whoever lies there is to leave."""
+        """The cabinets and supernodes that are draining."""
         return [domain.name for domain in await self.domains("state=Draining")]
 
     async def out_of_service(self) -> list[str]:
-        """Every node that counts for the safety stop, whoever has it or nobody."""
+        """Every node that counts for the safety stop, whether allocated or not."""
         found = await asyncio.gather(self.nodes("state=Quarantined"), self.nodes("agent!=Connected"))
         return nodes_out({node.name: node for nodes in found for node in nodes}.values())
 
@@ -101,15 +101,15 @@ class ControlPlane(ResourceClient):
         return summary(await self._link.program(name))
 
     async def withdraw(self, name: str) -> bool:
-        """True once the slice is gone."""
+        """Returns whether the slice is gone."""
         return await self._link.withdraw(name)
 
     async def slices_of(self, instance: str) -> list[ObservedSlice]:
-        """The instance's own slices, as far as they are there."""
+        """The instance's own slices that exist."""
         return [summary(view) for view in await self._owned(instance)]
 
     async def owned_slices(self, instance: str) -> list[str]:
-        """The keys of the instance's own slices, as far as they are there."""
+        """The keys of the instance's own slices that exist."""
         return [view.key for view in await self._owned(instance)]
 
     async def _owned(self, instance: str) -> list[SliceView]:
@@ -118,12 +118,12 @@ class ControlPlane(ResourceClient):
         return [view for view in mine if view.labels.get(OWNER_LABEL) == instance]
 
     async def fabric_generation(self, instance: str) -> int:
-        """The generation of what an instance may use of the fabric now; 0 while it has no slice."""
+        """The generation of the instance's fabric view; 0 while it has no slice."""
         view = await self._link.fabric_view(instance)
         return 0 if view is None else view.generation
 
     async def slices(self) -> dict[str, list[ObservedSlice]]:
-        """Every instance's own slices; somebody may have given it more."""
+        """The own slices of every instance, without slices that others created for it."""
         found: dict[str, list[ObservedSlice]] = {}
         for view in await self._link.slices():
             owner = view.labels.get(OWNER_LABEL)
@@ -132,14 +132,14 @@ class ControlPlane(ResourceClient):
         return found
 
     async def slice_owners(self) -> dict[str, str]:
-        """The instance that each slice was made for, by the slice's key; what somebody else made is not among them."""
+        """The instance that each slice was created for, by the slice's key, without slices that others created."""
         return {each.key: owner for each in await self._link.slices() if (owner := each.labels.get(OWNER_LABEL))}
 
     async def knows_switch(self, name: str) -> bool:
         return await self._link.knows_switch(name)
 
     async def routed_over(self, switch: str) -> list[str]:
-        """The instances of which routes would go elsewhere without a switch."""
+        """The instances whose routes would change without a switch."""
         judged, owners = await asyncio.gather(self._link.what_if_drained([switch]), self.slice_owners())
         return sorted({owners[key] for each in judged.slices if (key := key_of(each.project, each.slice)) in owners})
 
@@ -150,7 +150,7 @@ class ControlPlane(ResourceClient):
         return await self._link.find_drain(name)
 
     async def delete_drain(self, name: str) -> bool:
-        """True once it is gone."""
+        """Returns whether the drain is gone."""
         return await self._link.delete_drain(name)
 
     def watch(self, collection: str, since: int | None) -> AsyncIterator[WatchEvent]:

@@ -1,6 +1,7 @@
-"""ProcessExecutor: the way to who strikes services for a scenario that MatrixCompute runs, over REST.
+"""ProcessExecutor: the REST client of the executor that injects process faults for scenarios run by MatrixCompute.
 
-Where nobody does, there are no services to strike, and such a scenario is refused before anything is changed.
+If there is no executor, there are no services to inject faults into, and such a scenario is refused before anything is
+changed.
 """
 
 from __future__ import annotations
@@ -15,11 +16,11 @@ from matrixcommon.model.errors import InvalidField, NotFound
 
 OWN = "compute"
 FIELDS = {"kind": "fault"}
-"""What a field of the executor's request is called in an action of a scenario."""
+"""Fields of the executor's request, and their names in an action of a scenario."""
 
 
 class ProcessExecutor:
-    """`Processes` of scenarios, asked of the emulated nodes' service."""
+    """`Processes` of scenarios, through the service of the emulated nodes."""
 
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http

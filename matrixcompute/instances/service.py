@@ -1,7 +1,7 @@
-"""InstanceService: ensure, renew, retry, cancel, delete. What is requested of an instance is taken up here.
+"""InstanceService: the verbs over instances: ensure, change, renew, retry, restart, relocate, delete.
 
-A verb writes the spec and opens the workflow in one transaction, so a crash finds both or neither. What the world does
-to an instance meanwhile is seen to by `reconcilers`.
+A verb writes the spec and opens the workflow in one transaction, so that a crash leaves both or neither. Failures and
+other changes that were not requested are handled by `reconcilers`.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class InstanceService:
         clock: Clock,
         wake: Callable[[], None],
     ) -> None:
-        """`wake` is called after a workflow was opened, for the runner to take it up at once."""
+        """`wake` is called after a workflow was opened, so that the runner begins it at once."""
         self._store = store
         self._neighbours = neighbours
         self._clock = clock

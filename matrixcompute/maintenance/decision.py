@@ -22,7 +22,7 @@ from matrixcompute.maintenance.states import ENDING, UNDER_WAY
 from matrixresource.contract.nodes import NodeView
 
 KEPT_OUT = ("Manageable", "Quarantined", "Retired")
-"""States in which somebody else keeps a node out. A maintenance would bring it back at its end, so it stays away."""
+"""States in which another owner keeps a node out. A maintenance ends by bringing its nodes back, so it skips these."""
 BEGINS_IN = ("Available", "Cleaning", "Reserved", "Deploying", "Spare", "Active", "Stopping")
 USABLE = ("Available", "Reserved", "Deploying", "Spare", "Active", "Stopping")
 BLOCKED = ("NoRoom", "InstanceChanging", "InstanceFailed")
@@ -78,7 +78,7 @@ class Observations:
 
 @dataclass(frozen=True)
 class Plan:
-    """The maintenance's next state, each unit's progress, and what to ask for now."""
+    """The maintenance's next state, each unit's progress, and the requests to send now."""
 
     state: str
     reason: str
@@ -101,8 +101,8 @@ class _Look:
 def plan_maintenance(
     owner: str, spec: MaintenanceSpec, state: str, units: Sequence[MaintenanceUnit], seen: Observations, now: float
 ) -> Plan:
-    """`owner`: of its cordons; `state` and `units`: the result of the last plan; `now` in s, emulated. The state makes
-    at most one transition."""
+    """Plan the next step of a maintenance. `owner`: of its cordons; `state` and `units`: the result of the last plan;
+    `now`: s, emulated. The state makes at most one transition."""
     before = state
     if state in ("Scheduled", "Running", "Paused") and now >= spec.ends_at:
         state = "Expiring"
@@ -183,7 +183,7 @@ def _skipped(look: _Look, unit: MaintenanceUnit) -> MaintenanceUnit:
 
 
 def _left_to_others(look: _Look, unit: MaintenanceUnit, node: NodeView) -> tuple[MaintenanceUnit, list[Ask]]:
-    """Somebody else keeps the node out now. Settle once our own cordon is lifted, since nobody would lift it later."""
+    """Another owner keeps the node out now. Settle once our own cordon is lifted, since nobody would lift it later."""
     if unit.state == "Draining":
         return _returned(look, unit, node)
     kept_out = ("KeptOut", f"it is {node.state}: {node.state_message}")

@@ -1,8 +1,8 @@
-"""compose(name, shape): the allocation that an instance takes; slices_over: its slices, once its members are known.
+"""compose(name, shape): the allocation of an instance; slices_over: its slices, once its members are known.
 
-Names derive from the owner, so asking twice finds the first: allocation `<instance>`, slices `<instance>-<plane>`. The
-UB plane ends at a supernode, so an instance over several has a UB slice in each of them: `<instance>-ub` where its
-first member lies, `<instance>-ub3` in supernode sn3.
+Names derive from the owner, so that repeated requests are idempotent: allocation `<instance>`, slices
+`<instance>-<plane>`. The UB plane does not cross supernodes, so an instance over several has a UB slice in each:
+`<instance>-ub` in that of its first member, `<instance>-ub3` in supernode sn3.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ OWNER_LABEL = INSTANCE_LABEL
 
 @dataclass(frozen=True)
 class SliceSpec:
-    """A slice to ask MatrixLink for."""
+    """A slice to request from MatrixLink."""
 
     name: str
     plane: Plane
@@ -30,11 +30,11 @@ class SliceSpec:
 
 
 PLACEMENT_FIELDS = ("placement", "affinity", "anti_affinity")
-"""What of a shape says where it lies: changed, the instance moves; anything else changes in place."""
+"""The fields of a shape that determine its placement: if one changes, the instance moves; others change in place."""
 
 
 def slices_over(name: str, shape: InstanceRequest, nodes: Sequence[str]) -> tuple[SliceSpec, ...]:
-    """The slices that connect these members, the first of them first. Pure."""
+    """The slices that connect these members. The UB slice in the first one's supernode has no suffix. Pure."""
     found = []
     for plane in Plane:
         groups: dict[str, list[str]] = {"": list(nodes)}
@@ -52,15 +52,15 @@ def slices_over(name: str, shape: InstanceRequest, nodes: Sequence[str]) -> tupl
 
 
 def placement_changed(shape: InstanceRequest, current: InstanceRequest) -> bool:
-    """Whether the one may lie elsewhere than the other."""
+    """Whether the two shapes differ in a placement field."""
     return any(getattr(shape, field) != getattr(current, field) for field in PLACEMENT_FIELDS)
 
 
 def as_far_as_there_is(
     shape: InstanceRequest, applied: InstanceRequest | None, allocation: AllocationView | None
 ) -> InstanceRequest:
-    """The shape with the number of members there is, where it lacks some for which there was no other node: `applied`,
-    as it was last active, has the same number. Those are had back by a workflow of their own."""
+    """The shape with the present number of members, if some are missing because there was no node for them: the last
+    active shape, `applied`, asks for the same number. A separate workflow restores those."""
     if allocation is None or applied is None or applied.nodes != shape.nodes:
         return shape
     if not shape.floor <= allocation.nodes < shape.nodes:

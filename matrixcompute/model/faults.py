@@ -1,7 +1,7 @@
-"""detect: the faults of one node, each with its level and what is done about it. Pure.
+"""detect: the faults of one node, each with its level and the action taken. Pure.
 
-MatrixResource judges what agents report; of a node whose agent is lost nobody reports any more, and that is a fault of
-its own. A node has its faults whoever holds it, and while nobody does.
+MatrixResource judges what agents report; a lost agent reports nothing any more, which is a fault of its own. A node's
+faults do not depend on whether it is allocated.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from matrixresource.nodes.fault_levels import level_named
 Action = Literal["None", "NoNewWork", "Repair", "Replace"]
 
 NODE_LOST, NODE_LOST_LEVEL = "NodeLost", "Separate"
-"""A node that nobody hears of is out as one that is to be separated."""
+"""The fault of a node whose agent is lost, and its level: it is out of service like a node to be separated."""
 
 
 @dataclass(frozen=True)
@@ -36,17 +36,17 @@ class Detected:
 
     @property
     def name(self) -> str:
-        """From what it is, as a DNS name of labels."""
+        """The name of the fault: node, component and code as the labels of a DNS name."""
         return ".".join(re.sub(r"[^a-z0-9]+", "-", part.lower()) for part in (self.node, self.component, self.code))
 
 
 def may_have_faults(node: NodeView) -> bool:
-    """Whether `detect` could find any: of most nodes it need not be asked."""
+    """Whether `detect` could find any; a cheap check that most nodes fail."""
     return bool(node.faults) or node.agent == "Lost"
 
 
 def detect(node: NodeView, instance: bool) -> dict[str, Detected]:
-    """By name; `instance` says whether an instance holds the node, which then gives its place up where need be."""
+    """The faults of a node, by name. `instance`: whether an instance holds the node, and so repairs or replaces it."""
     found = [
         Detected(
             node.name, each.component, each.code, each.level, _action(each.level, instance), each.since, each.message,

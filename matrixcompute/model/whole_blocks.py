@@ -1,4 +1,4 @@
-"""Which members of an instance make whole blocks, where its placement asks for those. Pure."""
+"""Which members of an instance form whole blocks, if its placement requires those. Pure."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from matrixresource.contract.allocations import Block, MemberView
 
 
 def whole_blocks(members: Sequence[MemberView], blocks: Sequence[Block]) -> set[str]:
-    """As many of these members as make whole blocks, those of the lowest ranks. Pure."""
+    """The nodes of as many of these members as form whole blocks, lowest ranks first. Pure."""
     kept, cell = sorted(members, key=lambda each: (each.rank or 0, each.node)), 1
     for level in ("cabinet", "supernode"):
         size = next((each.nodes for each in blocks if each.level == level), 1)
@@ -27,7 +27,8 @@ def _by(level: str, members: Sequence[MemberView]) -> dict[str, list[MemberView]
 
 
 def _cut(members: Sequence[MemberView], size: int, cell: int) -> list[MemberView]:
-    """The first multiple of `size` of them, in whole cells: as many of each cabinet as make a multiple of `cell`."""
+    """The largest multiple of `size` of these members, lowest ranks first, taken from each cabinet in groups of
+    `cell`."""
     cells = [
         cabinet[at : at + cell] for cabinet in _by("cabinet", members).values() for at in range(0, len(cabinet), cell)
     ]

@@ -1,4 +1,4 @@
-"""StepContext: what the steps over an instance are given; and InstanceHost, which gives it to the workflow engine."""
+"""StepContext: the context of steps over an instance; and InstanceHost, which provides it to the workflow engine."""
 
 from __future__ import annotations
 
@@ -28,17 +28,18 @@ REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield
 RESTORE, RESTORE_SLICES = "restore-members", "restore-slices"
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
 AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES, RESTART)
-"""Verbs that bring back what last was active, whatever has been requested since."""
+"""Verbs that restore the last active shape, whatever has been requested since."""
 BESIDE = "beside"
-"""The parameter of a workflow that carries what last was active while a changed spec, of this generation, waits."""
+"""The parameter of a workflow that carries the last active shape while a changed spec waits: that spec's generation."""
 LEAVING = "leaving"
-"""The parameter of a workflow whose spec names members to go: who drained those is not asked again for a newer spec."""
+"""The parameter of a workflow whose spec names the members to remove, which have been drained: a newer spec does not
+change them."""
 SUSPEND = "suspend-instance"
 
 
 @dataclass
 class StepContext:
-    """What a step is given: whose workflow it is, the shape and generation it carries, and the ports."""
+    """The context of a step: its workflow and instance, the shape and generation that it carries out, and the ports."""
 
     operation: str
     instance: str
@@ -50,38 +51,38 @@ class StepContext:
     policy: RecoveryPolicy
     parameters: dict[str, str] = field(default_factory=dict)
     inference: Inference | None = None
-    """What serves on instances; None where no CloudMatrix-Infer is configured."""
+    """The inference service on instances; None if no CloudMatrix-Infer is configured."""
 
     def applied(self) -> InstanceRequest | None:
-        """The shape that last was active; None where none ever was."""
+        """The last active shape; None if there never was one."""
         with self.store.reading() as session:
             return self.store.instance(session, self.instance).last_active
 
     @property
     def asked_generation(self) -> int:
-        """The newest generation that there was when this workflow was opened."""
+        """The newest generation at the time this workflow was opened."""
         return int(self.parameters.get(BESIDE, self.spec_generation))
 
     def newest(self) -> int:
-        """The generation that is requested now."""
+        """The instance's current generation."""
         with self.store.reading() as session:
             return self.store.instance(session, self.instance).generation
 
     def leaving(self) -> list[str]:
-        """The members that the spec which this workflow carries names as those to go."""
+        """The members that this workflow's spec names for removal."""
         if (named := self.parameters.get(LEAVING)) is not None:
             return named.split()
         with self.store.reading() as session:
             instance = self.store.instance(session, self.instance)
-            # One from before workflows carried these brings the present spec.
+            # A workflow of an earlier release has no such parameter, and carries out the current spec.
             return list(instance.leaving or []) if instance.generation == self.spec_generation else []
 
     def since(self, step: str) -> float:
-        """When that step of this workflow was begun (s); now where it was not."""
+        """When that step of this workflow began (s); the current time if it has not."""
         return float(self._traced(step).get("startedAt", self.clock.now()))
 
     def undone_since(self, step: str) -> float:
-        """When it was begun to undo that step of this workflow (s); now where it was not."""
+        """When the undo of that step of this workflow began (s); the current time if it has not."""
         return float(self._traced(step).get(start_of("Undoing"), self.clock.now()))
 
     def failures(self, step: str) -> int:
@@ -94,11 +95,11 @@ class StepContext:
             return {} if row is None else (row.trace or {}).get(step, {})
 
     def informed(self) -> set[str]:
-        """Of a repair, the members that were fenced and told before anything is done about them."""
+        """The members of a repair that were fenced and notified, which comes before any other action."""
         return {*self._traced("tell_workload").get("informed", ())}
 
     def note_informed(self, nodes: Collection[str]) -> None:
-        """Keep that these were."""
+        """Record that these members were fenced and notified."""
         if {*nodes} <= (before := self.informed()):
             return
         with self.store.transaction() as session:
@@ -106,12 +107,12 @@ class StepContext:
                 row.trace = noted(row.trace, "tell_workload", informed=sorted({*nodes} | before))
 
     def recovery_policy(self) -> RecoveryPolicy:
-        """What holds for its instance now."""
+        """The recovery policy that applies to its instance now."""
         policies = self.store.records.remembered(RecoveryPolicyRow, "by target", policies_by_target)
         return policy_of(self.instance, policies, self.policy)
 
     def rungs(self) -> Sequence[RungTried] | None:
-        """Of a repair, what was begun for each member, in its order; None of anything else."""
+        """The rungs begun in a repair, in order; None for any other workflow."""
 
         def ask(session: Session) -> Sequence[RungTried] | None:
             row = session.get(OperationRow, self.operation)
@@ -120,7 +121,7 @@ class StepContext:
         return self.store.records.remembered(OperationRow, ("rungs", self.operation), ask)
 
     def note_rung(self, tried: RungTried) -> None:
-        """Keep that a rung was begun, and say so."""
+        """Record that a rung was begun, and emit an event."""
         with self.store.transaction() as session:
             row = session.get(OperationRow, self.operation)
             if row is not None:
@@ -136,7 +137,7 @@ class StepContext:
 
 
 class InstanceHost(Host[StepContext, OperationRow]):
-    """Workflows over instances: each carries one spec to its end."""
+    """Hosts workflows over instances; each carries out one spec."""
 
     row, targets, drains = OperationRow, InstanceRow, WorkflowDrains
     payload = InstanceRequest.bare_schema()
@@ -163,12 +164,12 @@ class InstanceHost(Host[StepContext, OperationRow]):
         if target.leaving and not as_it_is:
             row.parameters = {**(row.parameters or {}), LEAVING: " ".join(target.leaving)}
         if row.verb in (STOP, START) and (switched := target.switched()) is not None:
-            row.spec_generation, row.shape = target.observed_generation, switched.wire()  # the rest follows
+            row.spec_generation, row.shape = target.observed_generation, switched.wire()  # other changes follow
         target.operation = row.name
 
     def context(self, session: Session, row: OperationRow) -> StepContext:
         try:
-            # One from before workflows carried a shape brings the present spec.
+            # A workflow of an earlier release has no shape, and carries out the current spec.
             shape = InstanceRequest.from_stored(row.shape or self._store.instance(session, row.target).spec)
         except ValidationError as wrong:
             raise Unreadable(str(wrong)) from wrong
@@ -191,8 +192,8 @@ class InstanceHost(Host[StepContext, OperationRow]):
         self._store.record_event(session, row.target, reason, message, at, "Warning" if warning else "Normal")
 
     def cancelled(self, session: Session, row: OperationRow, target: InstanceRow) -> None:
-        """The instance goes back to the shape that last was active; one that never was waits, without nodes, for
-        `:retry` or another shape. Of a stop or a start only the power goes back: what else is asked for follows."""
+        """Return the instance to its last active shape; one without waits, without nodes, for `:retry` or another
+        shape. Cancelling a stop or start reverts only the power: other changes of the spec follow."""
         if target.applied is None or target.state not in ("Updating", "Stopping", "Starting"):
             return
         if row.verb in (STOP, START):
@@ -216,8 +217,8 @@ class InstanceHost(Host[StepContext, OperationRow]):
     def abandoned(
         self, session: Session, row: OperationRow, target: InstanceRow, reason: Abandoned, now: float
     ) -> None:
-        """An instance that was being created is Failed and keeps what it has got; any other stays as it was last
-        active, and its conditions say what is not so. Nothing is tried again until `:retry`, another shape or its
+        """An instance that was being created becomes Failed and keeps what it has; any other settles in the state of
+        its last active shape, and its conditions show what differs. Nothing is retried until `:retry`, another shape or
         deletion."""
         if target.operation != row.name:
             return

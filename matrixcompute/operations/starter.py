@@ -1,4 +1,4 @@
-"""Opening: a workflow is opened together with the state it brings the instance into, in the caller's transaction."""
+"""Open workflows, together with the state that each brings the instance into, in the caller's transaction."""
 
 from __future__ import annotations
 
@@ -20,10 +20,11 @@ from matrixresource.contract.allocations import MemberView
 
 
 def change_verb(session: Session, instance: InstanceRow) -> str:
-    """The workflow that brings an instance to its spec: a move where its place changes or a move has yet to end.
+    """The verb of the workflow that brings an instance to its spec: a move if its placement changes, or if the last
+    move has not completed.
 
-    How far that one got, only MatrixResource knows; a move finds out, and where nothing is to be moved it scales. One
-    that was refused keeps nobody from being switched off or on where it lies: the two are tried by turns.
+    Only MatrixResource knows how far that move got; another move finds out, and scales if nothing has to be moved. A
+    refused move does not prevent switching the instance off or on in place: the two are tried in turn.
     """
     if instance.shape.suspend:
         return SUSPEND
@@ -39,7 +40,7 @@ def change_verb(session: Session, instance: InstanceRow) -> str:
 
 
 def _refused(last: OperationRow | None) -> bool:
-    """Whether it was refused, and so undone; one that was abandoned has left what it did."""
+    """Whether a workflow was refused, and so undone. An abandoned one is not undone."""
     return last is not None and last.state == "Failed" and (last.error or {}).get("reason") != Abandoned.__name__
 
 
@@ -49,16 +50,17 @@ STATE_OF = {
     START: ("Starting", "Starting"),
     SUSPEND: ("Suspending", "Suspending"),
 }
-"""The state that a change brings an instance into, and the reason its condition Progressing gives; else Scaling."""
+"""The state that a change brings an instance into, and the reason of its condition Progressing. Default: Updating,
+Scaling."""
 
 
 def below_floor(instance: InstanceRow) -> bool:
-    """Whether it has Failed with what members it has: a repair found no node for the others."""
+    """Whether an instance is Failed with fewer members than its floor, since a repair found no node for the others."""
     return instance.state == "Failed" and name_of(instance.operation or "").startswith(REPAIR)
 
 
 class WorkflowStarter:
-    """What the verbs and the reconciler share."""
+    """Opens workflows, for the verbs and the reconcilers."""
 
     def __init__(self, store: ComputeStore, runner: WorkflowRunner, clock: Clock) -> None:
         self._store = store
@@ -82,8 +84,8 @@ class WorkflowStarter:
         self._runner.open(session, verb, instance, about)
         now, message = self._clock.now(), f"{verb} generation {instance.generation}"
         if instance.state != state:
-            # What was under way has ended, though nobody may have looked since: the deadline of the state that begins
-            # here counts from here.
+            # The previous change has ended, even if no pass has recorded that yet: the deadline of the new state
+            # starts now.
             instance.set_condition("Progressing", False, reason, message, now)
         instance.enter(state, now)
         instance.set_condition("Progressing", True, reason, message, now)
@@ -96,7 +98,7 @@ class WorkflowStarter:
         recovery: Recovery,
         tried: Sequence[RungTried],
     ) -> None:
-        """A repair of what failed; `tried` before it counts as tried."""
+        """Open a repair of the failed members. Rungs already `tried` for them count as tried."""
         now = self._clock.now()
         self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
         self.open(session, REPAIR, instance, "Repairing", "Repairing", _about(members, recovery, now))
@@ -109,12 +111,12 @@ class WorkflowStarter:
         self.open(session, "delete-instance", instance, "Deleting", "Deleting")
 
     def open_quietly(self, session: Session, verb: str, instance: InstanceRow) -> None:
-        """A workflow that leaves the state as it is."""
+        """Open a workflow that does not change the state."""
         self._runner.open(session, verb, instance)
 
 
 def _about(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
-    """What a repair is about: which nodes, since when they failed as far as anybody knows, and why."""
+    """The parameters of a repair: the nodes, when they failed as far as is known, when that was detected, and why."""
     failed_at, detected_at = failed_since(members, recovery.concerned) or (timestamp(now), timestamp(now))
     nodes = ", ".join(recovery.concerned)
     return {"failedAt": failed_at, "detectedAt": detected_at, "nodes": nodes, "reason": recovery.reason}

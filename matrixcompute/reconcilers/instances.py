@@ -223,7 +223,7 @@ class InstanceReconciler:
         for name in findings.to_restore:
             if restored := await self._asked(name, self._room.restore(name)):
                 opened += restored
-                break  # the others ask once it has taken its nodes
+                break  # the others may ask once it has taken its nodes
         for name, broken in findings.to_repair.items():
             opened += await self._asked(name, self._room.repair(name, *broken))
         for name, lacking in findings.to_start.items():
@@ -252,8 +252,8 @@ class InstanceReconciler:
         draining: Sequence[str],
         findings: Findings,
     ) -> None:
-        """For an instance that no workflow carries: open one, or note what it needs of the neighbours, or who is to
-        leave a domain that drains."""
+        """Decide about an instance without a workflow under way: open one, or note what it needs of other services, or
+        which members have to leave a draining domain."""
         seen = Situation(
             instance,
             observed,
@@ -271,7 +271,7 @@ class InstanceReconciler:
         self._preemption.look_for_leavers(instance, observed, draining, findings)
 
     def _opened(self, session: Session, seen: Situation, step: NextStep) -> bool:
-        """Open the workflow of a step; whether it has one."""
+        """Open the workflow of a step. Returns whether it has one."""
         instance, workflows = seen.instance, self._workflows
         match step:
             case NextStep.DELETE:
@@ -297,7 +297,7 @@ class InstanceReconciler:
         return True
 
     def _noted(self, session: Session, seen: Situation, step: NextStep, findings: Findings) -> None:
-        """Note what a step without a workflow needs of the neighbours, and what it shows."""
+        """Carry out a step without a workflow: note what it needs of other services, or what it shows."""
         instance, allocation, recovery, now = seen.instance, seen.observed.allocation, seen.recovery, self._clock.now()
         match step:
             case NextStep.REPAIR_BELOW_FLOOR if allocation is not None:

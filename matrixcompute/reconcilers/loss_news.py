@@ -1,7 +1,7 @@
-"""LossNews: which news of allocations tell that a member has just failed, so that who repairs looks at once.
+"""LossNews: which events of allocations show that a member has just failed, so that repair begins at once.
 
-Any change of an allocation has the reconciler look soon, several that come together once. A failure is not to wait for
-that. Only who was well before counts: the news that follow, while it is repaired, are as any other.
+Any change of an allocation schedules a pass soon, and changes that come together share one; a failure must not wait for
+that. Only a member that was healthy before counts: later events, during its repair, are handled like any other.
 """
 
 from __future__ import annotations
@@ -13,15 +13,16 @@ from matrixcommon.model.resource_key import key_of
 
 
 class LossNews:
-    """`take` with every event, `look` when looking begins."""
+    """Call `take` for every event, and `look` when a pass begins."""
 
     def __init__(self) -> None:
         self._failed: dict[str, set[str]] = {}
-        """The members that have failed, by allocation; of those without any there is nothing here."""
+        """The failed members by allocation; allocations without any have no entry."""
         self._new = False
 
     def take(self, event: WatchEvent | None) -> bool:
-        """Whether it tells of a member that was well until now. After a break of the watch (None) nobody knows."""
+        """Take an event. Returns whether a member that was healthy has failed; False after an interruption of the watch
+        (None)."""
         if event is None:
             return False
         key = key_of(event.view["project"], event.view["name"])
@@ -34,13 +35,13 @@ class LossNews:
         return new
 
     def look(self) -> bool:
-        """Whether any such news came since the last look."""
+        """Returns whether there was such an event since the last call."""
         new, self._new = self._new, False
         return new
 
 
 def _failed(allocation: dict[str, Any]) -> set[str]:
-    """The members that are broken by what they say of themselves, whatever holds for others of their cabinet."""
+    """The members that are lost or unhealthy themselves, whatever the state of their cabinet."""
     return {
         member["node"]
         for member in allocation.get("members", ())

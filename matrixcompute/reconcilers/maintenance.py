@@ -1,7 +1,7 @@
-"""Maintenance: each look reads the target's nodes, decides, writes down what is to be begun, and asks for it.
+"""Reconcile maintenances: read the target's nodes, decide, record what is to be begun, and then request it.
 
-What is written comes before what is asked: after a crash in between, the next look finds it begun and asks again. Who
-is concerned hears of it: an event and the condition Maintenance of each instance that has something there.
+Recording comes before requesting: after a crash in between, the next pass finds it begun and requests it again.
+Affected instances are notified by an event and their condition Maintenance.
 """
 
 from __future__ import annotations
@@ -32,18 +32,19 @@ from matrixresource.contract.nodes import MAINTENANCE_OF, NodeView
 log = logging.getLogger(__name__)
 
 NOTICE = "Maintenance"
-"""The condition of an instance that something of which is, or is going to be, worked on."""
+"""The condition of an instance with members, or routes, that are or will be under maintenance."""
 STAYING = ("Provisioning", "Repairing", "Stopping", "Starting")
-"""States in which no member is moved away; what is updated may just be moving."""
+"""States in which members do not move. Updating is not one of them: the update may be the move."""
 
 
 def owner_of(name: str) -> str:
-    """Whose the cordons of a maintenance, and the drain of its switch, are."""
+    """The owner of the cordons of a maintenance, and of the drain of its switch."""
     return f"{MAINTENANCE_OF}{name}"
 
 
 class MaintenanceReconciler:
-    """`reconcile` once per period, and whenever a node changes while one is open. `wake` has it run again soon."""
+    """`reconcile` once per period, and whenever a node changes while a maintenance is open. `wake` schedules another
+    pass soon."""
 
     def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
         self._store = store
@@ -53,12 +54,12 @@ class MaintenanceReconciler:
         self.any_open = True
 
     def node_changed(self) -> None:
-        """Look again, where that can matter."""
+        """Schedule a pass if a maintenance is open."""
         if self.any_open:
             self.wake()
 
     async def reconcile(self) -> str:
-        """Look at every open one once. What goes wrong with one keeps none of the others."""
+        """Reconcile every open maintenance. An error in one does not affect the others."""
         names = [row.name for row in self._store.records.found(MaintenanceRow, open_maintenances)]
         noticed = self._store.records.found(InstanceRow, self._noticed)
         self.any_open = bool(names)
@@ -74,7 +75,7 @@ class MaintenanceReconciler:
         return f"{len(names)} maintenances are open"
 
     def _noticed(self, session: Session) -> list[InstanceRow]:
-        """Instances that were given notice."""
+        """The instances whose condition Maintenance is true."""
         return [row for row in self._store.instances(session) if is_true(row.conditions or [], NOTICE)]
 
     async def _look(self, name: str) -> None:
@@ -108,7 +109,7 @@ class MaintenanceReconciler:
     def _explain(
         self, name: str, plan: Plan, shown: Sequence[MaintenanceUnit], refused: Mapping[str, MatrixError]
     ) -> None:
-        """Write of each unit for which something was asked what came of that, where it is not what is shown."""
+        """Record the result of the request for each unit, if it differs from what is shown."""
         news = {unit.name: _explained(unit, refused.get(unit.name)) for unit in plan.units}
         if all(news[unit.name] == unit for unit in shown):
             return
@@ -123,7 +124,7 @@ class MaintenanceReconciler:
             if row is not None and (row.phase_reason, row.message) != (refused.reason, refused.message):
                 row.phase_reason, row.message = refused.reason, refused.message
 
-    # -- looking -------------------------------------------------------------------------------------------------------
+    # -- observing -----------------------------------------------------------------------------------------------------
 
     async def _observed(self, owner: str, spec: MaintenanceSpec, units: Collection[MaintenanceUnit]) -> Observations:
         target = spec.target
@@ -145,12 +146,12 @@ class MaintenanceReconciler:
         return Observations(nodes, None, unmovable, blocked, await self._limits(spec, nodes.values()), lending)
 
     async def _lending(self) -> Mapping[str, int]:
-        """By node, the allocations of its memory in which caches lie: they follow the deployment to other nodes."""
+        """The number of cache allocations in each node's memory: caches follow their deployment to other nodes."""
         found = [each for each in await self._neighbours.allocations() if DEPLOYMENT_LABEL in each.labels]
         return Counter(member.node for each in found for member in each.members if member.role == "pool")
 
     async def _limits(self, spec: MaintenanceSpec, nodes: Collection[NodeView]) -> tuple[Limit, ...]:
-        """The disruption budgets that hold for it now: what any maintenance has taken out counts, and what failed."""
+        """The disruption budgets in effect for it now. Nodes taken out by any maintenance count, and failed nodes."""
         with self._store.reading() as session:
             budgets = disruption_budgets(session)
             begun = [
@@ -164,7 +165,7 @@ class MaintenanceReconciler:
         return limits_of(budgets, spec.action, around, {*begun, *(each.name for each in around if is_out(each))}, now)
 
     def _unmovable(self, session: Session, holder: str) -> tuple[str, str] | None:
-        """Why the members of an allocation are not moved now."""
+        """Why the members of an allocation cannot be moved now: reason and message; None if they can."""
         instance = session.get(InstanceRow, holder)
         if instance is None:
             return "InUse", f"allocation {holder} has it, which is no instance's: its owner has to release it"
@@ -173,14 +174,14 @@ class MaintenanceReconciler:
         if instance.state not in SETTLED:
             return "InstanceChanging", f"instance {holder} is {instance.state}; nobody is drained meanwhile"
         members = sum(member["role"] == "member" for member in instance.members or [])
-        floor = (instance.last_active or instance.shape).floor  # of what it has; a larger shape may wait for room
+        floor = (instance.last_active or instance.shape).floor  # of the active shape; a larger one may wait for room
         if instance.state == "Active" and instance.ready_nodes < max(members, floor):
             return "BelowFloor", f"instance {holder} has {instance.ready_nodes} of {members} members ready"
         return None
 
     def _blocked(self, session: Session, holder: str, since: float) -> tuple[str, str] | None:
-        """What keeps members from moving that should: a state in which nobody has them moved, or that there is no room,
-        where that was the last that was said of them."""
+        """Why members that should move do not, as reason and message: the instance is in a state without moves, or its
+        last event says that there is no room. None otherwise."""
         instance = session.get(InstanceRow, holder)
         if instance is not None and instance.state == "Failed":
             return _failed(holder)
@@ -190,10 +191,11 @@ class MaintenanceReconciler:
         last = session.scalars(wanted.order_by(EventRow.at.desc(), EventRow.name.desc()).limit(1)).first()
         return ("NoRoom", last.message) if last is not None and last.reason == "DrainBlocked" else None
 
-    # -- asking --------------------------------------------------------------------------------------------------------
+    # -- requesting ----------------------------------------------------------------------------------------------------
 
     async def _ask(self, name: str, spec: MaintenanceSpec, ask: Ask) -> MatrixError | None:
-        """One thing of a neighbour; its refusal, unless it was done. What is refused is asked again later."""
+        """Send one request to MatrixResource or MatrixLink. Returns its refusal, or None; a refused request is repeated
+        later."""
         owner, neighbours = owner_of(name), self._neighbours
         reason = f"maintenance {name}" + (f": {spec.reason}" if spec.reason else "")
         try:
@@ -214,7 +216,7 @@ class MaintenanceReconciler:
     # -- notices -------------------------------------------------------------------------------------------------------
 
     def _give_notice(self) -> None:
-        """Have each instance say what is going to be worked on of what it has, and no longer when that is over."""
+        """Update the condition Maintenance of each instance from the open maintenances that affect it."""
         with self._store.transaction() as session:
             left = [(_notice(row), _concerns(row)) for row in open_maintenances(session)]
             for instance in self._store.instances(session):
@@ -238,8 +240,8 @@ def _failed(holder: str) -> tuple[str, str]:
 
 
 def _until_asked(units: Sequence[MaintenanceUnit], plan: Plan) -> list[MaintenanceUnit]:
-    """The units of a plan, as they are shown until it is known what came of what is asked for them: one that stays in
-    its state says so long what it said before, so that nothing is written for a request that is refused as it was."""
+    """The units of a plan as shown until the results of their requests are known. A unit that stays in its state keeps
+    its previous reason and message, so that a request that is refused again causes no write."""
     asked, before = {ask.of for ask in plan.asks}, {unit.name: unit for unit in units}
     return [
         unit.model_copy(update={"reason": earlier.reason, "message": earlier.message})
@@ -256,7 +258,7 @@ def _explained(unit: MaintenanceUnit, refused: MatrixError | None) -> Maintenanc
 
 
 def _concerns(row: MaintenanceRow) -> set[str]:
-    """The nodes that are still to be worked on; of a switch the instances that had routes over it."""
+    """The nodes whose maintenance is not finished; for a switch, the instances that had routes over it."""
     left = [unit for unit in row.progress() if not unit.settled]
     if row.request.target.kind == "switch":
         return {name for unit in left for name in unit.instances}

@@ -1,7 +1,7 @@
-"""MemberNews: what the watch of allocations says is written down at once where an instance has fewer ready members.
+"""MemberNews: record at once, from the watch of allocations, that an instance has fewer ready members.
 
-Whoever reads an instance, its resource in Kubernetes or the console acts on its condition Ready. A look at everything
-says what is to be done about a loss; that there is one is known before, and nobody is to be told otherwise meanwhile.
+Clients act on the condition Ready of an instance, its Kubernetes resource or the console. What to do about a loss is
+decided in the next pass over all instances, but the loss itself is known earlier, and Ready must show it at once.
 """
 
 from __future__ import annotations
@@ -24,25 +24,26 @@ log = logging.getLogger(__name__)
 
 
 class MemberNews:
-    """`take` with every event, `look` when looking at everything begins, `looked` with what that has written down."""
+    """Call `take` for every event, `look` when a pass over all instances begins, and `looked` with the allocations that
+    it recorded."""
 
     def __init__(self, store: ComputeStore, clock: Clock) -> None:
         self._store = store
         self._clock = clock
         self._losses = LossNews()
         self._looked_at: dict[str, int] = {}
-        """The newest version of each allocation that a look has seen: events up to there say nothing new."""
+        """The version of each allocation in the last pass: events up to that version are not new."""
 
     def looked(self, allocations: Mapping[str, AllocationView]) -> None:
         self._looked_at = {key: int(each.etag.strip('"') or 0) for key, each in allocations.items()}
 
     def look(self) -> bool:
-        """Whether any member has failed since the last look."""
+        """Returns whether any member has failed since the last call."""
         return self._losses.look()
 
     def take(self, event: WatchEvent | None) -> bool:
-        """Whether it tells that a member has just failed, or that an instance was put out of all its nodes, so that
-        looking cannot wait. After a break of the watch (None) the next look tells what there is."""
+        """Take an event. Returns whether a member has just failed, or an instance has lost all its nodes, so that the
+        next pass must not wait. After an interruption of the watch (None) the next pass finds out."""
         revoked = event is not None and self._revoked(event)
         return self._losses.take(event) or revoked
 
@@ -60,11 +61,12 @@ class MemberNews:
         except Exception as wrong:
             if not concerns_one(wrong):
                 raise
-            log.exception("news of an instance are passed over", extra={"instance": key})  # the next look says so of it
+            log.exception("news of an instance are passed over", extra={"instance": key})  # the next pass reports it
             return False
 
     def _write(self, key: str, allocation: AllocationView | None) -> bool:
-        """Whether it was put out of its nodes: they go, and it has not asked for that."""
+        """Record the allocation. Returns whether it was revoked: it is gone or releasing, and the instance did not ask
+        for that."""
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, key)
             if instance is None:
@@ -75,6 +77,6 @@ class MemberNews:
 
 
 def _ready_in(view: dict[str, Any]) -> int:
-    """As many members as that view of an allocation says are ready: most of what is heard says no more than that."""
+    """The number of ready members in an allocation's view, which is not parsed: for most events this is all we need."""
     roles = ((member["role"], member["ready"]) for member in view.get("members", ()))
     return ready_members(view["state"], view["bound"], view.get("power", "On"), roles)

@@ -1,8 +1,8 @@
-"""PassedOver: the instances that nobody could make sense of, and when each is tried again.
+"""PassedOver: the instances whose reconciliation failed, and when each is retried.
 
-To try one costs all instances a second look, and the log a traceback. So one that fails again rests longer each time,
-up to a bound, as an item of a workqueue does. One of which anything is new is tried at once: that may be what it
-lacked.
+A failed attempt costs a second pass over all instances, and a traceback in the log. So the backoff doubles with each
+failure, up to a limit, as in a workqueue. An instance that has changed is retried at once, since the change may be the
+cure.
 """
 
 from __future__ import annotations
@@ -14,14 +14,14 @@ from matrixcommon.model.clock import Clock
 from matrixcompute.reconcilers.findings import Surroundings
 
 BACKOFF_S, BACKOFF_WALL_S = 5.0, 0.5
-"""How long one rests after its first failure; twice as long after each further one."""
+"""The backoff after the first failure, in emulated and at least in wall seconds; it doubles with each further one."""
 DOUBLINGS_MAX = 6
-"""Then it is no longer than 320 s, or 32 s of the wall."""
+"""Limits the backoff to 320 s, or 32 s of wall time."""
 
 
 @dataclass(frozen=True)
 class _Failure:
-    """What was seen of an instance when looking at it failed, why, how often in a row by then, and when."""
+    """What was seen of an instance when its reconciliation failed, the cause, the failures in a row, and the time."""
 
     seen: tuple[object, ...]
     cause: Exception
@@ -30,14 +30,14 @@ class _Failure:
 
 
 class PassedOver:
-    """Of one process: another life tries all of them at once."""
+    """Kept in memory: after a restart all instances are tried at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: dict[str, _Failure] = {}
 
     def resting(self, around: Surroundings) -> dict[str, Exception]:
-        """Who is not tried now, each with its cause."""
+        """The instances that are backing off now, each with the cause of its failure."""
         return {
             name: each.cause
             for name, each in self._failures.items()
@@ -45,13 +45,13 @@ class PassedOver:
         }
 
     def note(self, name: str, cause: Exception, around: Surroundings) -> None:
-        """Looking at it has failed now."""
+        """Record a failure now."""
         before = self._failures.get(name)
         times = 1 + (before.times if before is not None else 0)
         self._failures[name] = _Failure(_seen(name, around), cause, times, self._clock.now())
 
     def keep(self, names: Collection[str]) -> None:
-        """All others were looked at, or are gone."""
+        """Forget all others: they were reconciled, or are gone."""
         self._failures = {name: each for name, each in self._failures.items() if name in names}
 
     def _backoff_s(self, times: int) -> float:

@@ -57,7 +57,7 @@ class ScenarioRunReconciler:
             self.wake()
         return f"played {name}"
 
-    # -- one that is played --------------------------------------------------------------------------------------------
+    # -- playing -------------------------------------------------------------------------------------------------------
 
     async def _play(self, name: str) -> bool:
         """Play one run. Returns whether it is over; if not, it waits until the services answer."""
@@ -136,7 +136,7 @@ class ScenarioRunReconciler:
             else:
                 row.move("RollingBack")
 
-    # -- one that was cut short ----------------------------------------------------------------------------------------
+    # -- interrupted runs ----------------------------------------------------------------------------------------------
 
     async def _roll_back(self, name: str) -> None:
         with self._store.transaction() as session:

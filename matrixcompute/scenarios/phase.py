@@ -135,7 +135,7 @@ class Phase:
     def _of(self, action: Action) -> list[Strike]:
         return [each for each in self._strikes if each.action == action.name]
 
-    # -- looking -----------------------------------------------------------------------------------------------------
+    # -- observing ---------------------------------------------------------------------------------------------------
 
     async def _check_stop_conditions(self, look: Look, frame: Frame) -> None:
         for number, each in enumerate(self._run.scenario.stop_conditions):

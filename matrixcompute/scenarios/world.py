@@ -38,7 +38,7 @@ class Processes(Protocol):
 
 
 class World:
-    """`http`: clients by service (resource, link, compute, agents). Without `processes`, no faults in services."""
+    """`http`: clients by service (resource, link, compute, agents). Without `processes`, services cannot be faulted."""
 
     def __init__(self, http: Mapping[str, httpx.AsyncClient], processes: Processes | None = None) -> None:
         self._http = http
@@ -69,7 +69,7 @@ class World:
         return await call(self._client(service), "PUT", at(collection, key), body=body, params=params)
 
     async def delete(self, service: str, collection: str, key: str) -> None:
-        """Idempotent."""
+        """Delete a resource. Idempotent."""
         try:
             await call(self._client(service), "DELETE", at(collection, key))
         except NotFound:

@@ -1,4 +1,4 @@
-"""DeclaredRow: a row that keeps what was asked for as it was asked, such as a policy."""
+"""DeclaredRow: a row that stores a request unchanged, such as a policy."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class DeclaredRow(ResourceRow):
     spec: Mapped[dict[str, Any]] = mapped_column(JSON)
 
     def declare(self, body: Declaration) -> None:
-        """Keep it. The generation counts what else is asked for than before, labels aside."""
+        """Store the request. The generation increases if anything but the labels changed."""
         if self.spec is not None and self.spec != body.wire():
             before = type(body).from_stored(self.spec)
             self.generation += before.model_copy(update={"labels": body.labels}) != body

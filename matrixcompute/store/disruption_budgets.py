@@ -11,7 +11,7 @@ from matrixcompute.store.store import Base
 
 
 class DisruptionBudgetRow(DeclaredRow, Base):
-    """One budget. It is Active whether it holds at present or not: time alone changes that."""
+    """One budget. Its state is always Active, even outside its time window."""
 
     __tablename__ = "disruption_budgets"
     kind = "disruption budget"
@@ -28,5 +28,5 @@ class DisruptionBudgetRow(DeclaredRow, Base):
 
 
 def disruption_budgets(session: Session) -> dict[str, DisruptionBudgetSpec]:
-    """By name."""
+    """All budgets, by name."""
     return {row.name: row.budget for row in session.scalars(select(DisruptionBudgetRow))}

@@ -1,4 +1,4 @@
-"""Maintenances: what was asked, and how far each node, or the switch, is."""
+"""Maintenances: the request, and the progress of each node or of the switch."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class MaintenanceRow(TimedStateRow, Base):
 
     @property
     def open(self) -> bool:
-        """Whether it is not over."""
+        """Whether it has not ended."""
         return self.state in OPEN
 
     def progress(self) -> list[MaintenanceUnit]:
@@ -77,5 +77,5 @@ _OPEN = select(MaintenanceRow).where(MaintenanceRow.state.in_(OPEN)).order_by(Ma
 
 
 def open_maintenances(session: Session) -> list[MaintenanceRow]:
-    """Those that are not over, by name."""
+    """The maintenances that have not ended, ordered by name."""
     return list(session.scalars(_OPEN))

@@ -1,4 +1,4 @@
-"""Recovery policies, and which of them is for an instance."""
+"""Recovery policies, and which of them applies to an instance."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from matrixcompute.store.store import Base
 
 
 class RecoveryPolicyRow(DeclaredRow, Base):
-    """One recovery policy. `target`: an instance's key, or the project's key of `*`; one policy has it."""
+    """One recovery policy. `target`: an instance's key, or `*` in a project; at most one policy per target."""
 
     __tablename__ = "recovery_policies"
     kind = "recovery policy"
@@ -37,7 +37,7 @@ class RecoveryPolicyRow(DeclaredRow, Base):
 
 
 def target_of(policy: RecoveryPolicySpec) -> str:
-    """What a policy is for."""
+    """The key that a policy applies to: an instance, or `*` in a project."""
     return policy.instance or key_of(policy.project, "*")
 
 
@@ -50,6 +50,6 @@ def policies_by_target(session: Session) -> dict[str, RecoveryPolicySpec]:
 
 
 def policy_of(instance: str, policies: Mapping[str, RecoveryPolicySpec], default: RecoveryPolicy) -> RecoveryPolicy:
-    """What holds for an instance: its own policy, else its project's; what that leaves out is the `default`'s."""
+    """The policy that applies to an instance: its own, else its project's; unset fields come from `default`."""
     found = policies.get(instance) or policies.get(key_of(project_of(instance), "*"))
     return default if found is None else default.following(found.drain_seconds, found.rungs, found.on_exhausted)

@@ -1,4 +1,4 @@
-"""Scenarios that users have put, and the runs of scenarios."""
+"""Scenarios that users have stored, and the runs of scenarios."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class ScenarioRow(ResourceRow, Base):
 
 
 class ScenarioRunRow(TimedStateRow, Base):
-    """One run. `definition` is the scenario as it was when the run was asked for; `phases`, `entries` and
+    """One run. `definition` is the scenario as it was when the run was requested; `phases`, `entries` and
     `expectations` are in their wire form."""
 
     __tablename__ = "scenario_runs"
@@ -53,7 +53,7 @@ class ScenarioRunRow(TimedStateRow, Base):
     verdict: Mapped[str | None] = mapped_column(String(10))
     message: Mapped[str] = mapped_column(Text, default="")
     fault_prefix: Mapped[str] = mapped_column(String(63), default="")
-    """Begins the names of its faults; written before the first of them is injected."""
+    """The prefix of the names of its faults; stored before the first is injected."""
     phases: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     entries: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     targets: Mapped[dict[str, list[str]]] = mapped_column(JSON, default=dict)
@@ -72,18 +72,18 @@ class ScenarioRunRow(TimedStateRow, Base):
 
     @property
     def begun(self) -> bool:
-        """Whether something of it may be in the world."""
+        """Whether it may have injected faults or changed anything."""
         return self.state in BEGUN
 
     def enter(self, phase: PhaseName, now: float) -> None:
-        """It begins with that phase, and is through with the one before."""
+        """Begin a phase, and end the previous one."""
         self.phases = [*self._phases_ended(now), RunPhase(name=phase, started_at=timestamp(now)).wire()]
 
     def note(self, entry: Entry) -> None:
         self.entries = [*(self.entries or []), entry.wire()]
 
     def report(self, report: RunReport) -> None:
-        """What it showed."""
+        """Store the results."""
         self.verdict, self.message = report.verdict, report.reason
         self.targets, self.history_hash = report.targets, report.history_hash
         self.expectations = [each.wire() for each in report.expectations]
@@ -123,10 +123,10 @@ _WAITING_LONGEST = (
 
 
 def runs_begun(session: Session) -> list[ScenarioRunRow]:
-    """Those of which something may be in the world, by name."""
+    """The runs that may have injected faults or changed anything, ordered by name."""
     return list(session.scalars(_BEGUN))
 
 
 def next_run(session: Session) -> list[ScenarioRunRow]:
-    """The one that has waited longest, if one waits."""
+    """The run that has waited longest, if one waits."""
     return list(session.scalars(_WAITING_LONGEST))

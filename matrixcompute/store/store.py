@@ -1,4 +1,4 @@
-"""Tables of MatrixCompute: instances, the workflows that carry them, and what happened to them."""
+"""Tables of MatrixCompute: instances, their workflows, faults, scaling policies and events."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ leader_table(Base.metadata)
 
 
 class InstanceRow(ResourceRow, Base):
-    """One instance: the spec (`spec`, `generation`) and what was last observed of it."""
+    """One instance: its spec (`spec`, `generation`) and its last observed state."""
 
     __tablename__ = "instances"
     kind = "instance"
@@ -61,7 +61,7 @@ class InstanceRow(ResourceRow, Base):
     slices: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     ready_nodes: Mapped[int] = mapped_column(Integer, default=0)
     npus: Mapped[int] = mapped_column(Integer, default=0)
-    """That its members have, as MatrixResource counts them: it knows what a node has."""
+    """The NPUs of its members, as counted by MatrixResource."""
     repairs: Mapped[int] = mapped_column(Integer, default=0)
     last_recovery: Mapped[dict[str, float] | None] = mapped_column(JSON)
     """The parts of the last recovery (`recovery.times`), s."""
@@ -69,15 +69,15 @@ class InstanceRow(ResourceRow, Base):
     """The `DownTime`, in its wire form."""
     retry_at: Mapped[float] = mapped_column(Float, default=0.0)
     leaving: Mapped[list[str] | None] = mapped_column(JSON)
-    """Which members the present spec lets go, where somebody has named them."""
+    """The members that the current spec removes, if the request named them."""
     expires_at: Mapped[float | None] = mapped_column(Float)
-    """When its lease ends, as MatrixResource last reported."""
+    """When its lease ends, as last reported by MatrixResource (s)."""
     refused_generation: Mapped[int | None] = mapped_column(Integer)
-    """The generation that was refused for good: it is not tried again until `:retry` or another spec."""
+    """The generation that was permanently refused: it is not retried until `:retry` or another spec."""
     cancelled: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """The `CancelledChange`, until another spec is asked for."""
+    """The `CancelledChange`, until another spec is requested."""
     scaling_policy: Mapped[str | None] = mapped_column(String(127))
-    """The key of the policy that owns its scale."""
+    """The key of the scaling policy that sizes it."""
     node_waits: Mapped[dict[str, Any] | None] = mapped_column(JSON)
     """The `NodeWaits` for its new members, in their wire form."""
 
@@ -87,33 +87,34 @@ class InstanceRow(ResourceRow, Base):
 
     @property
     def last_active(self) -> InstanceRequest | None:
-        """The shape that last was active; None where none ever was."""
+        """The last active shape; None if there never was one."""
         return InstanceRequest.from_stored(self.applied) if self.applied else None
 
     def switched(self) -> InstanceRequest | None:
-        """The shape that last was active, switched on or off as the spec asks; None where that is all it asks for."""
+        """The last active shape with the power of the spec; None if the spec changes nothing but the power, or if no
+        shape was ever active."""
         if (applied := self.last_active) is None:
             return None
         switched = applied.model_copy(update={"power": self.shape.power, "labels": self.shape.labels})
         return switched if switched != self.shape else None
 
     def lacks(self, allocation: AllocationView | None) -> int:
-        """How many members it goes without for want of nodes. What a changed spec asks for besides is none of them."""
+        """How many members it lacks because there were no nodes. Members added by a changed spec do not count."""
         applied, present = self.last_active, active_or_none(allocation)
         return 0 if applied is None or present is None else max(0, min(applied.nodes, self.shape.nodes) - present.nodes)
 
     @property
     def spares_due(self) -> int:
-        """How many spares it is to have, whatever was left out while members were missing."""
+        """How many spares it should have, including those left out while members were missing."""
         return 0 if self.last_active is None else min(self.last_active.spares, self.shape.spares)
 
     def reduced(self, allocation: AllocationView | None) -> bool:
-        """Whether it goes without members, or without the spares that were left out with them."""
+        """Whether it lacks members, or the spares that were left out with them."""
         present = active_or_none(allocation)
         return present is not None and (self.lacks(present) > 0 or present.spares < self.spares_due)
 
     def enter(self, state: str, now: float) -> None:
-        """Move to that state, and have the condition Ready say so at once."""
+        """Move to that state, and update the condition Ready at once."""
         self.move(state)
         ready = self.find_condition("Ready")
         if ready is None or (ready["status"] == "True" and state not in UNREADY):
@@ -123,8 +124,8 @@ class InstanceRow(ResourceRow, Base):
         self.set_condition("Ready", False, *why_not_ready(state, lacking), now)
 
     def observe(self, observed: Observed, recovery: Recovery | None, now: float) -> None:
-        """Write down what the neighbours showed, and what the conditions say of it; without a `recovery` what is broken
-        is still to be judged."""
+        """Record what MatrixResource and MatrixLink show, and update the conditions. `recovery`: None before recovery
+        has been decided, which leaves Degraded unchanged."""
         allocation = observed.allocation
         self.ready_nodes = observed.ready_nodes
         self.members = [m.wire() for m in allocation.members] if allocation is not None else []
@@ -179,8 +180,8 @@ class InstanceRow(ResourceRow, Base):
 class OperationRow(WorkflowRow, Base):
     """One run of a workflow over an instance.
 
-    It carries one spec to its end: `shape`, as it was when it was opened, and its generation `spec`. A newer spec is
-    the next one's.
+    It carries out one spec: `shape`, as it was when the workflow was opened, and its generation `spec_generation`. A
+    newer spec needs another workflow.
     """
 
     __tablename__ = "operations"
@@ -188,9 +189,9 @@ class OperationRow(WorkflowRow, Base):
     spec_generation: Mapped[int] = mapped_column(Integer, default=0)
     shape: Mapped[dict[str, Any]] = mapped_column(JSON, default=dict)
     recovery: Mapped[dict[str, float] | None] = mapped_column(JSON)
-    """The parts of the recovery that it carried (`recovery.times`), once that is complete, s."""
+    """The parts of the recovery that it carried out (`recovery.times`), once that is complete, s."""
     rungs: Mapped[list[dict[str, Any]] | None] = mapped_column(JSON)
-    """Of a repair, a `RungTried` for each rung that was begun, in their order, in its wire form."""
+    """In a repair, a `RungTried` for each rung that was begun, in order, in wire form."""
 
     def view(self) -> InstanceOperation:
         return self.view_of(
@@ -204,7 +205,7 @@ class OperationRow(WorkflowRow, Base):
         return [RungTried.from_stored(each) for each in self.rungs or []]
 
     def failed_since(self) -> tuple[float, float] | None:
-        """Of a recovery: when what it is about failed, and when that was found."""
+        """In a recovery, when its members failed and when that was detected (s)."""
         about = self.parameters or {}
         if "failedAt" not in about:
             return None
@@ -216,13 +217,13 @@ class OperationRow(WorkflowRow, Base):
 
 
 class WorkflowDrains(WorkflowDrainRow, Base):
-    """Drains of this service's engine."""
+    """Drains of this service's workflow engine."""
 
     __tablename__ = "workflow_drains"
 
 
 def times_view(parts: Mapping[str, float] | None) -> RecoveryTimes | None:
-    """The parts of a recovery as they are shown."""
+    """The parts of a recovery as shown in views."""
     if not parts:
         return None
     shown = {f"{part}_s": round(seconds, 3) for part, seconds in parts.items()}
@@ -239,7 +240,7 @@ class InstanceOperation(OperationRecord):
 
 
 class FaultRow(ResourceRow, Base):
-    """A fault on a node, as MatrixResource showed it last. `instance` is the key of the one that holds the node."""
+    """A fault on a node, as last shown by MatrixResource. `instance`: the key of the instance that holds the node."""
 
     __tablename__ = "faults"
     kind = "fault"
@@ -259,7 +260,7 @@ class FaultRow(ResourceRow, Base):
 
 
 class ScalingPolicyRow(DeclaredRow, Base):
-    """A scaling policy, and what it decided last. `target` is an instance's key; one policy has it."""
+    """A scaling policy and its last decision. `target`: an instance's key; at most one policy per target."""
 
     __tablename__ = "scaling_policies"
     kind = "scaling policy"
@@ -268,15 +269,15 @@ class ScalingPolicyRow(DeclaredRow, Base):
     current_replicas: Mapped[int] = mapped_column(Integer, default=0)
     desired_replicas: Mapped[int] = mapped_column(Integer, default=0)
     desired_pools: Mapped[dict[str, Any] | None] = mapped_column(JSON)
-    """The `PoolSizes` that were decided for the nodes that the target's spec has, in their wire form. All zero: the
-    target is suspended until a request waits."""
+    """The `PoolSizes` decided for the nodes of the target's spec, in wire form. All zero: the target is suspended until
+    a request waits."""
     forecast_replicas: Mapped[int | None] = mapped_column(Integer)
     reason: Mapped[str | None] = mapped_column(String(40))
     message: Mapped[str] = mapped_column(Text, default="")
     last_scale_at: Mapped[float | None] = mapped_column(Float)
     decisions: Mapped[list[dict[str, Any]]] = mapped_column(JSON, default=list)
     draining: Mapped[list[str] | None] = mapped_column(JSON)
-    """The members that are asked to leave, from before they are drained until they have left."""
+    """The members that were chosen to leave, from before they are drained until they have left."""
 
     @property
     def policy(self) -> ScalingPolicyRequest:
@@ -288,7 +289,7 @@ class ScalingPolicyRow(DeclaredRow, Base):
 
     @property
     def parked(self) -> bool:
-        """Whether it has scaled its target to zero."""
+        """Whether its target is scaled to zero."""
         return self.sizes is not None and not self.sizes.nodes
 
     def view(self) -> ScalingPolicyView:
@@ -299,7 +300,7 @@ class ScalingPolicyRow(DeclaredRow, Base):
 
 
 class ScalingMemoryRow(Base):
-    """What a policy's decisions remember. It changes with every look, so it is no part of what is watched."""
+    """The `ScalingState` of a policy. It changes with every tick, so it is not part of the watched resource."""
 
     __tablename__ = "scaling_memories"
 
@@ -308,7 +309,7 @@ class ScalingMemoryRow(Base):
 
 
 class EventRow(EventColumns, ResourceRow, Base):
-    """Something that happened to an instance, in words."""
+    """An event of an instance, as text."""
 
     __tablename__ = "events"
     kind = "event"
@@ -339,7 +340,7 @@ class ComputeStore(Store):
         return list(session.scalars(INSTANCES))
 
     def instance_versions(self) -> dict[str, int]:
-        """By key, the version of each instance."""
+        """The version of each instance, by key."""
         return self.records.remembered(
             InstanceRow, "versions", lambda session: {each.name: each.version for each in self.instances(session)}
         )
@@ -352,7 +353,7 @@ class ComputeStore(Store):
         return list(session.scalars(_SCALING_POLICIES))
 
     def policy_of(self, session: Session, target: str) -> ScalingPolicyRow | None:
-        """The policy that owns the scale of that instance."""
+        """The scaling policy of that instance."""
         return session.scalars(select(ScalingPolicyRow).where(ScalingPolicyRow.target == target)).first()
 
     def open_operations(self, session: Session, target: str | None = None) -> list[OperationRow]:
@@ -370,13 +371,13 @@ class ComputeStore(Store):
         at: float,
         type: Literal["Normal", "Warning"] = "Normal",
     ) -> None:
-        """Note an event; the newest one reported again is not repeated."""
+        """Record an event, unless it repeats the instance's newest one."""
         newest = session.scalars(_NEWEST_EVENT, {"instance": str(instance)}).first()
         if newest is None or (newest.reason, newest.message) != (reason, message):
             EventRow.note(session, at, type, reason, message, instance=instance, project=project_of(instance))
 
     def forget_before(self, session: Session, at: float) -> int:
-        """Drop events and finished operations older than `at`; returns how many."""
+        """Delete events and finished operations older than `at`. Returns how many."""
         old = list(session.scalars(select(EventRow).where(EventRow.at < at)))
         for row in old:
             session.delete(row)
