@@ -41,7 +41,7 @@ def test_nothing_is_sent_back_while_roles_change_for_another_spec(asked):
     assert sizes(live) == (4, 8), "requests run in the roles that are to change"
     waits, reason, why = progress(live)
     assert (waits, reason) == (True, "RolesChanging")
-    assert "at the latest" in why
+    assert why.startswith("until 1970-01-01T")
     view = live.handover.role_change_view(live.engine, live.fabric)
     assert set(view.nodes) <= live.engine.deployment.pools.nodes
     assert len(view.nodes) >= max(4 - asked[0], 8 - asked[1])

@@ -106,7 +106,7 @@ def test_a_machine_file_of_ones_own_is_used_or_refused_with_its_field(capsys, tm
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(theirs.replace("hbm_gb: {value: 64.0", "hbm_gb: {value: none"))
     code, _, err = ran(capsys, "experiment", "operators", "--machine", str(wrong))
-    assert (code, "wrong.yaml: hbm_gb: a number" in err, "[field --machine]" in err) == (2, True, True)
+    assert (code, "wrong.yaml: hbm_gb: must be a number" in err, "[field --machine]" in err) == (2, True, True)
 
 
 def test_validate_prints_each_figure_with_its_interval(capsys):

@@ -238,7 +238,7 @@ async def test_the_deadline_of_a_state_stands_still_while_members_drain(tmp_path
         if not undone:
             await asyncio.sleep(2000)
             [message] = listed()
-            assert message.startswith("Updating for longer than 3600 s, beside 200")
+            assert message.startswith("Updating for longer than 3600 s, not counting 200")
 
 
 def test_the_steps_of_workflows_that_wait_for_drains_are_those_that_stop_the_deadline() -> None:
