@@ -66,5 +66,5 @@ def test_matrixcompute_does_not_strike_itself_nor_the_agents_themselves(stack: R
         stack.reach.call("compute", "PUT", "/v1/scenario-runs/itself", body=itself)
     assert refused.value.field == "scenario.method[1].target"
     striker = {"definition": on("agents", "resource-stands-still")}
-    with pytest.raises(InvalidField, match="who carries these faults out"):
+    with pytest.raises(InvalidField, match="injects these faults itself"):
         stack.reach.call("compute", "PUT", "/v1/scenario-runs/itself", body=striker)

@@ -98,5 +98,5 @@ def test_a_newcomer_sees_a_node_die_and_an_instance_heal(open_page: Any, stack: 
     reader.confirm("Delete")
     page.wait_for_url("**/instances")
 
-    written = re.findall(r"\*\*([^*]+)\*\*", PAGE.read_text("utf-8").split("## The same by click")[1])
+    written = re.findall(r"\*\*([^*]+)\*\*", PAGE.read_text("utf-8").split("## The same in the browser")[1])
     assert written == reader.used

@@ -59,7 +59,7 @@ def test_a_tenant_sees_the_machine_and_not_who_else_is_on_it(open_page: Any, sta
     page.get_by_label("(another project's)").first.wait_for()
     assert page.get_by_text(INSTANCE).count() == 0
     page.get_by_role("link", name="Faults").click()
-    page.get_by_text("only an admin may").first.wait_for()
+    page.get_by_text("Requires an admin").first.wait_for()
     assert page.get_by_role("button", name="Inject").get_attribute("aria-disabled") == "true"
 
 
@@ -94,7 +94,7 @@ def test_a_one_time_link_logs_in_and_is_forgotten(chromium: Any, stack: RealStac
     other = chromium.new_context()
     late = other.new_page()
     late.goto(f"{stack.reach.url('console')}/#login={code}")
-    late.get_by_role("alert").get_by_text("this link was used").wait_for()
+    late.get_by_role("alert").get_by_text("this link has been used").wait_for()
     context.close()
     other.close()
 

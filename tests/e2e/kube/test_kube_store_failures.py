@@ -85,7 +85,7 @@ def test_a_locked_database_is_reported_and_outlived(tmp_path: Path) -> None:
             reported = client.post(MAPS, json={"metadata": {"name": "a"}})
             assert (reported.status_code, reported.json()["reason"]) == (503, "ServiceUnavailable")
             assert reported.headers["retry-after"] == "1"
-            assert "another program holds the database" in reported.json()["message"]
+            assert "another program has locked the database" in reported.json()["message"]
             assert client.get(MAPS).status_code == 200
             other.execute("ROLLBACK")
             other.close()
@@ -105,7 +105,7 @@ def test_a_database_locked_at_start_is_reported_in_one_line(tmp_path: Path) -> N
     assert done.returncode == 1
     (line,) = done.stderr.splitlines()
     assert "kube.db" in line
-    assert "another program holds the database" in line
+    assert "another program has locked the database" in line
 
 
 @pytest.mark.parametrize("damage", ["no database", "torn pages"])

@@ -49,7 +49,7 @@ async def test_roles_change_for_another_spec_once_nothing_runs_in_them(tmp_path)
         assert sorted(before.values()).count("prefill") == 4
         await resize(cluster, 6, 4)
         waiting = await cluster.settles(INFER, "one", changing, "it says that roles change")
-        assert "end first" in progressing(waiting)["message"]
+        assert "waiting for requests" in progressing(waiting)["message"]
         view = await deployment(cluster)
         assert view["roles"] == before, "nobody has changed its role yet"
         assert view["roleChange"]["requests"] > 0

@@ -57,7 +57,7 @@ async def test_instances_programs_and_faults_count_four(tmp_path, spec):
         assert program["floor_gbps"] == 10 * 4
         fault = {"kind": "npu-fault", "target": member, "parameters": {"npu": 4}}
         refused = await stack.http["agents"].put("/v1/faults/f", json=fault)
-        assert (refused.status_code, refused.json()["detail"]) == (422, "give the number of an NPU, 0 to 3")
+        assert (refused.status_code, refused.json()["detail"]) == (422, "must be the number of an NPU, 0 to 3")
 
 
 async def test_a_gang_takes_as_many_nodes_as_its_pods_need(tmp_path, spec):
