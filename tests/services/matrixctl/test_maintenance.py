@@ -74,7 +74,7 @@ def test_pause_resume_and_abort(desk: Desk) -> None:
     for _ in range(3):
         desk.work()
     code, out, _ = desk.say("maintenance show fan")
-    assert (code, "sn0-c00-n0 InService" in out, "kept out until somebody recovers it" in out) == (0, True, True)
+    assert (code, "sn0-c00-n0 InService" in out, "kept out of use until" in out) == (0, True, True)
     code, out, _ = desk.say("maintenance abort fan --wait -o json")
     assert (code, json.loads(out)["state"]) == (0, "Aborted")
     assert desk.machine.found["sn0-c00-n0"].cordoned_by == []

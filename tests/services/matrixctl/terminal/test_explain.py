@@ -66,7 +66,7 @@ def test_a_kind_shows_its_states_fields_and_what_may_be_set(capsys: pytest.Captu
 
 def test_a_field_is_reached_by_its_path_and_a_wrong_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, _ = ran(capsys, "explain", "instances.conditions.reason")
-    assert (code, out) == (0, "instances.conditions.reason <string>: why, in one word for programs\n")
+    assert (code, out) == (0, "instances.conditions.reason <string>: why, as one word for programs\n")
     code, _, err = ran(capsys, "explain", "instances.conditions.reson")
     assert code == 2
     assert "did you mean 'reason'?" in err

@@ -114,4 +114,4 @@ def test_machines_are_listed_and_shown_with_how_sure_each_figure_is(capsys):
     assert {each["mark"] for each in figures.values()} == {"C1", "REC", "ASSUMED", "DER"}
     code, _, err = ran(capsys, "topology", "show", "abacus")
     assert code == 1
-    assert "there are atlas-800i-a2" in err
+    assert "built-in machines are atlas-800i-a2" in err
