@@ -94,7 +94,7 @@ def _wait(question: Callable[[], bool]) -> None:
     until = time.monotonic() + PATIENCE_WALL_S
     while not question():
         if time.monotonic() > until:
-            raise SystemExit("the benchmark waited in vain; `matrixctl status` and the logs tell why")
+            raise SystemExit("the stack did not get ready in time; see `matrixctl status` and the logs")
         time.sleep(0.05)
 
 
