@@ -33,5 +33,5 @@ def refusal(instance: InstanceRow | None) -> tuple[str, str] | None:
     found = instance.find_condition("Progressing")
     if present == desired or found is None or found["status"] != "False" or found["reason"] == "Settled":
         return None
-    text = f"{name_of(instance.name)} has {present} nodes and asked for {desired}: {found['message']}"
+    text = f"{name_of(instance.name)} has {present} of {desired} requested nodes: {found['message']}"
     return found["reason"], text

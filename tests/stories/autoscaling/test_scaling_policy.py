@@ -211,7 +211,7 @@ async def test_a_size_for_which_there_is_no_room_is_said(tmp_path):
         await stack.until(refused, "the policy says that its floor does not fit")
         shown = next(each for each in (await policy(stack))["conditions"] if each["type"] == "AbleToScale")
         assert shown["reason"] == "InsufficientCapacity"
-        assert "one has 4 of the 40 nodes" in shown["message"]
+        assert "one has 4 of 40 requested nodes" in shown["message"]
         assert await nodes_of(stack) == 40, "what was asked for stays asked for"
 
         await put_policy(stack, minReplicas=4, maxReplicas=16)
