@@ -23,7 +23,8 @@ from services.matrixctl.supervisor.up import halt, show_progress, start
 STORIES: dict[str, Story] = {story.name: story for story in (FAILOVER, AUTOSCALE)}
 
 READY_PATIENCE_WALL_S = 120.0
-PATIENCE_WALL_S = 20.0
+PATIENCE_WALL_S = 60.0
+"""How long one request may take: a busy machine may keep a service from answering for tens of seconds."""
 
 
 def example(name: str) -> Path:
@@ -60,7 +61,7 @@ def run_demo(story: Story, state: Path, keep: bool) -> int:
 def tell_on(folder: Folder, story: Story) -> Outcome:
     """Run the demo on a stack that is ready. Requests to a service that is briefly down are retried."""
     reach, cluster = ApiClient.of(folder), cluster_of(folder)
-    reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
+    reach.deadline_wall_s = reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
     telling = story.begin(reach, cluster, example(story.manifest))
     try:
         return tell(story.steps, telling)
