@@ -57,6 +57,8 @@ def walk(words: str, home: Path, patience_wall_s: float) -> str:
             timeout=patience_wall_s,
         )
     finally:
-        subprocess.run([str(shim), "down"], env=environment, cwd=ROOT, check=False, capture_output=True)
+        for stack in sorted(home.rglob("stack.json")):  # a page may start several, and not reach its end
+            down = [str(shim), "down", "--state", str(stack.parent)]
+            subprocess.run(down, env=environment, cwd=ROOT, check=False, capture_output=True)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout + done.stderr

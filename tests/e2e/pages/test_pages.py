@@ -66,6 +66,8 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shells]:
     made.environment["KUBECONFIG"] = kubeconfig
     yield made
     made.run("matrixctl down", made.home)
+    for stack in tmp_path_factory.getbasetemp().rglob("copy/stack.json"):  # of a page that was cut off by its time limit
+        made.run(f"matrixctl down --state {stack.parent}", made.home)
 
 
 def blocks(page: str, language: str = "sh") -> list[str]:
