@@ -24,7 +24,7 @@ def policy_routes(
     _recovery(api.of(access.RECOVERY_POLICIES), recovery, look_at_nodes)
     api.of(access.RECOVERY_RULES).list(
         lambda: rule_views(recovery_rules()),
-        description="For each fault level, the recovery actions tried on a member in order, and how long it may drain first.",
+        description="For each fault level, the recovery actions tried on a member, in order, and how long it drains.",
     )
     return api.router
 

@@ -32,10 +32,10 @@ from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.reconcilers.scaling_basis import Situation, Undecidable, Views, decision_basis, situation_of
+from matrixcompute.reconcilers.scaling_basis import Situation, Views, decision_basis, situation_of
 from matrixcompute.reconcilers.scaling_signals import statistics_of
 from matrixcompute.reconcilers.scaling_status import ScalingStatus
-from matrixcompute.reconcilers.scaling_targets import refusal
+from matrixcompute.reconcilers.scaling_targets import Undecidable, refusal
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 
 log = logging.getLogger(__name__)

@@ -11,19 +11,11 @@ from matrixcompute.autoscaling.decision import Observation
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest
 from matrixcompute.autoscaling.pools import PoolsObservation
 from matrixcompute.reconcilers.scaling_signals import Statistics, observed, pools_observed, sizes_now, spares_of
-from matrixcompute.reconcilers.scaling_targets import unable
+from matrixcompute.reconcilers.scaling_targets import Undecidable, unable
 from matrixcompute.store.store import InstanceRow, ScalingPolicyRow
 
 Views = Mapping[str, dict[str, Any]]
 """The deployments on a target as they are now, by key."""
-
-
-@dataclass(frozen=True)
-class Undecidable:
-    """Why there is no decision this time."""
-
-    reason: Reason
-    message: str
 
 
 @dataclass(frozen=True)
@@ -52,16 +44,13 @@ class Situation:
 
 def situation_of(row: ScalingPolicyRow, instance: InstanceRow | None) -> Situation:
     """The stored part of a situation. A target that is scaled to zero counts as one without nodes."""
-    kept = unable(row.target, instance, row.parked)
     whole = Observation(0, 0)
     if instance is not None:
         shape = instance.shape
         nodes, ready = (0, 0) if row.parked else (shape.nodes, instance.ready_nodes)
         spares = spares_of(instance.members or [])
         whole = Observation(nodes, ready, least=shape.min_nodes or 1, returns_to=shape.nodes, spares=spares)
-    return Situation(
-        row.target, row.policy, row.sizes, row.draining, None if kept is None else Undecidable(*kept), whole
-    )
+    return Situation(row.target, row.policy, row.sizes, row.draining, unable(row.target, instance, row.parked), whole)
 
 
 def decision_basis(seen: Situation) -> Observation | PoolsObservation | Undecidable:

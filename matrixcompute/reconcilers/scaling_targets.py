@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.policy import Reason
 from matrixcompute.store.store import InstanceRow
@@ -10,18 +12,29 @@ SCALABLE = ("Active", "Updating", "Repairing")
 """States of an instance whose size may be changed."""
 
 
-def unable(target: str, instance: InstanceRow | None, parked: bool) -> tuple[Reason, str] | None:
-    """Why nothing can be decided about a target now: reason and message; None if it can."""
+class Undecidable(NamedTuple):
+    """Why there is no decision this time."""
+
+    reason: Reason
+    message: str
+
+
+def unable(target: str, instance: InstanceRow | None, parked: bool) -> Undecidable | None:
+    """Why nothing can be decided about a target now; None if it can."""
     name = name_of(target)
     if instance is None:
-        return Reason.TARGET_NOT_FOUND, f"there is no instance {name}"
+        return Undecidable(Reason.TARGET_NOT_FOUND, f"there is no instance {name}")
     if parked and instance.shape.suspend:
         return None  # a target scaled to zero can be brought back at any time
     if instance.shape.suspend or instance.shape.power == "Off":
         asked = "suspended" if instance.shape.suspend else "switched off"
-        return Reason.TARGET_NOT_READY, f"instance {name} is {asked} by its spec; it is sized once it is Active again"
+        return Undecidable(
+            Reason.TARGET_NOT_READY, f"instance {name} is {asked} by its spec; it is sized once it is Active again"
+        )
     if instance.state not in SCALABLE:
-        return Reason.TARGET_NOT_READY, f"instance {name} is {instance.state}; it is sized once it is Active"
+        return Undecidable(
+            Reason.TARGET_NOT_READY, f"instance {name} is {instance.state}; it is sized once it is Active"
+        )
     return None
 
 

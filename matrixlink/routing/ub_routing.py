@@ -100,9 +100,8 @@ def ub_needs(fabric: Fabric, members: list[str], protection: Protection) -> Band
         kinds = kinds_of(fabric, nodes)
         count = Counter(kinds.values())
         vectors, parted = _vectors(count, protection.fails, fabric.spec.npu.dies)
-        alike: dict[
-            int, tuple[Vector, Vector]
-        ] = {}  # kinds with only one sort of dies do not depend on the order of these
+        # Kinds with only one sort of dies do not depend on the order of these.
+        alike: dict[int, tuple[Vector, Vector]] = {}
         for node, kind in kinds.items():
             made = alike.get(id(kind)) or _of_dies(fabric, node, kind, vectors[kind])
             need[node], reserve[node] = made

@@ -12,6 +12,9 @@ from pathlib import Path
 
 import pytest
 
+from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.up import halt
+
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = "make setup && . .venv/bin/activate"
 PORT = "http://127.0.0.1:8404"
@@ -33,6 +36,13 @@ def at_endpoint_of(name: str, words: str) -> str:
     """The model is served elsewhere when the usual port was taken, as it may be on a machine that runs tests."""
     endpoint = f"$(kubectl get cminf {name} -o jsonpath='{{.status.endpoint}}' | sed s,/v1$,,)"
     return words.replace(PORT, endpoint)
+
+
+def stop_stacks(below: Path) -> None:
+    """Stop every stack with a state folder below this one: a page may start several, and may be cut off before it stops
+    them."""
+    for stack in sorted(below.rglob("stack.json")):
+        halt(Folder(stack.parent))
 
 
 def walk(words: str, home: Path, patience_wall_s: float) -> str:
@@ -57,8 +67,6 @@ def walk(words: str, home: Path, patience_wall_s: float) -> str:
             timeout=patience_wall_s,
         )
     finally:
-        for stack in sorted(home.rglob("stack.json")):  # a page may start several, and not reach its end
-            down = [str(shim), "down", "--state", str(stack.parent)]
-            subprocess.run(down, env=environment, cwd=ROOT, check=False, capture_output=True)
+        stop_stacks(home)
     assert done.returncode == 0, done.stdout[-4000:] + done.stderr[-4000:]
     return done.stdout + done.stderr

@@ -12,7 +12,7 @@ import pytest
 from sybil.document import Document
 from sybil.parsers.markdown import CodeBlockParser
 
-from tests.e2e.tours import ROOT, needs_kubectl
+from tests.e2e.tours import ROOT, needs_kubectl, stop_stacks
 
 PAGES = (
     "tutorials/first-instance.md",
@@ -66,8 +66,6 @@ def shells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Shells]:
     made.environment["KUBECONFIG"] = kubeconfig
     yield made
     made.run("matrixctl down", made.home)
-    for stack in tmp_path_factory.getbasetemp().rglob("copy/stack.json"):  # of a page that was cut off by its time limit
-        made.run(f"matrixctl down --state {stack.parent}", made.home)
 
 
 def blocks(page: str, language: str = "sh") -> list[str]:
@@ -82,7 +80,10 @@ def blocks(page: str, language: str = "sh") -> list[str]:
 def test_every_block_of_a_page_runs(shells: Shells, page: str, tmp_path: Path) -> None:
     found = blocks(page)
     assert found
-    done = shells.run("\n".join(found), tmp_path)
+    try:
+        done = shells.run("\n".join(found), tmp_path)
+    finally:
+        stop_stacks(tmp_path)
     assert done.returncode == 0, done.stdout[-3000:] + done.stderr[-3000:]
     if page.endswith("first-failure.md"):
         assert "NodeReplaced" in done.stdout

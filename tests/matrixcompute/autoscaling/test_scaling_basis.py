@@ -9,7 +9,8 @@ import pytest
 from matrixcompute.autoscaling.decision import Observation
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicyRequest
 from matrixcompute.autoscaling.pools import PoolsObservation
-from matrixcompute.reconcilers.scaling_basis import Situation, Undecidable, decision_basis
+from matrixcompute.reconcilers.scaling_basis import Situation, decision_basis
+from matrixcompute.reconcilers.scaling_targets import Undecidable
 
 WORK = {
     "nodes": 2.0, "backlogNodeSeconds": 5.0, "startS": 60.0, "staysS": 8.0, "decodeNodesMin": 1, "prefillNodes": 0.5,

@@ -61,7 +61,9 @@ async def test_each_instance_has_one_and_a_second_is_refused_until_the_first_goe
             RECOVERY_POLICY, "b", lambda b: ready(b).get("status") == "False", "the second is refused"
         )
         assert refused["status"]["state"] == "Refused"
-        assert ready(refused)["message"].startswith("spec.instance: recovery policy 'a' already applies to instance 'deepseek-r1'")
+        assert ready(refused)["message"].startswith(
+            "spec.instance: recovery policy 'a' already applies to instance 'deepseek-r1'"
+        )
         await cluster.kube.apply(NAMESPACE, {"metadata": {"name": "other"}})
         await cluster.apply_resource(RECOVERY_POLICY, "c", {"instance": "deepseek-r1"}, namespace="other")
         await cluster.settles(RECOVERY_POLICY, "c", is_ready, "another namespace has its own", namespace="other")
