@@ -87,8 +87,7 @@ def routes(serving: Serving) -> APIRouter:
 
 async def _complete(serving: Serving, request: Request, shape: Shape, caller: Caller) -> Response:
     try:
-        parsed = _ParsedRequest.of(await _body(request), shape)
-        completing = asyncio.ensure_future(_completed(serving, caller, parsed))
+        completing = asyncio.ensure_future(_completed(serving, caller, _ParsedRequest.of(await _body(request), shape)))
         gone = asyncio.ensure_future(_disconnected(request))
         try:
             await asyncio.wait({completing, gone}, return_when=asyncio.FIRST_COMPLETED)
@@ -104,6 +103,7 @@ async def _complete(serving: Serving, request: Request, shape: Shape, caller: Ca
 async def _completed(serving: Serving, caller: Caller, parsed: _ParsedRequest) -> Response:
     """The response: the whole answer, or its stream."""
     completion = await _accepted(serving, caller, parsed)
+    del parsed  # a long prompt takes megabytes, and its answer may take minutes
     if not completion.streamed:
         return await whole(completion)
     return Streamed(completion)
@@ -116,8 +116,9 @@ async def _disconnected(request: Request) -> None:
 
 
 async def _body(request: Request) -> dict[str, Any]:
+    """The body as JSON, read from the stream: `Request.body` would keep it until the answer has been sent."""
     try:
-        body = json.loads(await request.body())
+        body = json.loads(b"".join([chunk async for chunk in request.stream()]))
     except (ValueError, RecursionError) as wrong:
         raise Malformed(f"the body is not JSON: {wrong}", field="body") from wrong
     if not isinstance(body, dict):

@@ -21,6 +21,10 @@ from services.chassis.settings import Settings
 
 log = logging.getLogger(__name__)
 
+KEEP_ALIVE_WALL_S = 120
+"""How long a connection may be idle. Longer than the clients in use keep theirs (httpx 5 s, aiohttp 15 s, Go 90 s), so
+that they close it: a server that closes first may reset a request that is on its way, the more so while it is busy."""
+
 
 class OrderlyStop:
     """Middleware for an orderly stop of the process. Watches end with a regular end of the stream, so that clients
@@ -104,16 +108,20 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
         raise SystemExit(f"cannot listen on {settings.host}, port {settings.port}: {wrong}") from wrong
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
     stoppable = OrderlyStop(EmulatedDate(app, clock or WallClock()))
-    config = uvicorn.Config(
-        stoppable,
+    keep_what_is_there()
+    _Server(server_config(stoppable, settings), stoppable).run(sockets=[listener])
+
+
+def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
+    return uvicorn.Config(
+        app,
         date_header=False,
         log_config=None,
         access_log=False,
         http="httptools",
         loop=settings.EVENT_LOOP,
         lifespan="on",
+        timeout_keep_alive=KEEP_ALIVE_WALL_S,
         timeout_graceful_shutdown=1,
         server_header=False,
     )
-    keep_what_is_there()
-    _Server(config, stoppable).run(sockets=[listener])

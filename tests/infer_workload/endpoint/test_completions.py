@@ -1,6 +1,7 @@
 """Completions as OpenAI's clients ask for them, and what is refused in OpenAI's form."""
 
 import asyncio
+import gc
 import json
 
 import openai
@@ -348,3 +349,19 @@ async def test_the_first_chunk_of_a_chat_comes_with_its_first_token(serving):
     assert first.count(b'"role":"assistant"') == 1
     assert first.index(b'"role":"assistant"') < first.index(b'{"content":"')
     assert b'"role"' not in b"".join(body for body, _ in began[1:])
+
+
+async def test_a_prompt_is_not_kept_while_its_answer_is_generated(serving):
+    prompt = " ".join(f"w{number}" for number in range(6000))
+    body = {"model": "r1", "prompt": prompt, "max_tokens": 60_000, "ignore_eos": True}
+    answering = [asyncio.create_task(serving.http.post("/v1/completions", json=body)) for _ in range(3)]
+    while (await serving.statistics())["decoding"] < 3:
+        await asyncio.sleep(0.01)
+    # httpx is in this process too and keeps what it sent, so the bytes of bodies cannot be counted.
+    prompts = [each for each in gc.get_objects() if type(each) is list and len(each) == 6000 and each[0] == "w0"]
+    in_flight = (await serving.statistics())["inFlight"]
+    for each in answering:
+        each.cancel()
+    await asyncio.wait(answering)
+    assert in_flight == 3
+    assert not prompts
