@@ -37,9 +37,9 @@ from services.chassis.metrics import RequestMetrics, leadership_metrics, watcher
 from services.chassis.periodic import Periodic, supervised
 from services.chassis.problem_document import Refuse, problem_response
 from services.chassis.problems import as_error, describe_refusals, install
+from services.chassis.relayed_bodies import BODY_LIMIT_BYTES
 from services.chassis.tracing import flush
 
-BODY_LIMIT_BYTES = 1 << 20
 OPEN_PATHS = ("/healthz", "/readyz", "/openapi.json", "/docs")
 SPANS: TelemetryConfig = {
     "metrics": False,
@@ -227,7 +227,7 @@ class Edge:
                 self._measured.answered(scope["method"], message["status"], time.perf_counter() - started)
             await send(message)
 
-        principal = None
+        principal, body = None, None
         scope.setdefault("state", {})["refuse"] = self._refuse
         try:
             if scope["path"] not in self._open_paths:
@@ -235,7 +235,7 @@ class Edge:
                 asks = partial(self._tokens.principal, headers.get("authorization"))
                 scope["state"].update(principal=principal, asks=asks)
                 self._hear(principal, headers.get(HEADER.lower()))
-            body = await self._limited(headers, receive)
+                body = await self._limited(headers, receive)  # of nobody else, so that strangers fill no memory
         except MatrixError as refused:
             await self._refuse(refused, scope["path"])(scope, receive, sending)
             return

@@ -16,6 +16,7 @@ from matrixcommon.model.clock import Clock, WallClock
 from matrixcommon.model.errors import Unavailable
 from services.chassis.emulated_date import EmulatedDate
 from services.chassis.garbage import keep_what_is_there
+from services.chassis.http_protocol import BoundedHttpProtocol, allow_connections
 from services.chassis.problem_document import refusing
 from services.chassis.settings import Settings
 
@@ -108,6 +109,7 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
         raise SystemExit(f"cannot listen on {settings.host}, port {settings.port}: {wrong}") from wrong
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
     stoppable = OrderlyStop(EmulatedDate(app, clock or WallClock()))
+    BoundedHttpProtocol.connections_max = allow_connections()
     keep_what_is_there()
     _Server(server_config(stoppable, settings), stoppable).run(sockets=[listener])
 
@@ -118,7 +120,8 @@ def server_config(app: ASGIApp, settings: Settings) -> uvicorn.Config:
         date_header=False,
         log_config=None,
         access_log=False,
-        http="httptools",
+        http=BoundedHttpProtocol,
+        ws="none",
         loop=settings.EVENT_LOOP,
         lifespan="on",
         timeout_keep_alive=KEEP_ALIVE_WALL_S,

@@ -23,9 +23,9 @@ from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
 from infer_workload.openai.answers import stream_refusal
-from matrixcommon.model.errors import MatrixError, TooLarge, Unavailable
-from services.chassis.app import BODY_LIMIT_BYTES
+from matrixcommon.model.errors import MatrixError, Unavailable
 from services.chassis.logging import configure
+from services.chassis.relayed_bodies import RelayedBodies
 from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.infer.refusals import refuse
@@ -58,12 +58,14 @@ class FrontEnd:
     def __init__(self, engine: httpx.AsyncClient, hold_s: float) -> None:
         self._engine = engine
         self._hold_s = hold_s
+        self._bodies = RelayedBodies()
         self.waiting = 0
         """The number of requests waiting for that process to come back."""
 
     async def relay(self, request: Request) -> Response:
         try:
-            return await self._relayed(request, await _body(request))
+            async with self._bodies.read(request) as body:
+                return await self._relayed(request, body)
         except MatrixError as refused:
             return refuse(refused, request.url.path)
 
@@ -127,15 +129,6 @@ async def _passed(answer: httpx.Response, stream: bool) -> AsyncIterator[bytes]:
         await answer.aclose()
     if stream and not ended:
         yield stream_refusal(Unavailable("the connection to CloudMatrix-Infer was lost", retry_after_s=2.0))
-
-
-async def _body(request: Request) -> bytes:
-    read = b""
-    async for chunk in request.stream():
-        read += chunk
-        if len(read) > BODY_LIMIT_BYTES:
-            raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
-    return read
 
 
 async def _disconnected(request: Request) -> None:

@@ -7,9 +7,9 @@ from starlette.background import BackgroundTask
 from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 
-from matrixcommon.model.errors import NotFound, TooLarge, Unavailable
+from matrixcommon.model.errors import NotFound, Unavailable
+from services.chassis.relayed_bodies import RelayedBodies
 
-BODY_LIMIT_BYTES = 1 << 20
 ANSWER_PATIENCE_WALL_S = 65.0
 """Longer than an operation's `:wait`, and than the longest silence of a watch."""
 PASSED_IN = (
@@ -30,6 +30,7 @@ class Proxy:
 
     def __init__(self, services: dict[str, httpx.AsyncClient]) -> None:
         self._services = services
+        self._bodies = RelayedBodies()
 
     async def answer(self, request: Request) -> Response:
         """Relay a request and stream the service's answer. Raises NotFound, TooLarge, Unavailable."""
@@ -39,13 +40,14 @@ class Proxy:
             raise NotFound(f"unknown service {name[:40]!r}; known are {', '.join(self._services)}")
         url = self._url(request, name)
         headers = {key: request.headers[key] for key in PASSED_IN if key in request.headers}
-        asked = http.build_request(
-            request.method, url, headers=headers, content=await _body(request), timeout=ANSWER_PATIENCE_WALL_S
-        )
-        try:
-            found = await http.send(asked, stream=True)
-        except httpx.HTTPError as wrong:
-            raise Unavailable(f"{name} does not answer ({type(wrong).__name__})") from wrong
+        async with self._bodies.read(request) as body:
+            asked = http.build_request(
+                request.method, url, headers=headers, content=body, timeout=ANSWER_PATIENCE_WALL_S
+            )
+            try:
+                found = await http.send(asked, stream=True)
+            except httpx.HTTPError as wrong:
+                raise Unavailable(f"{name} does not answer ({type(wrong).__name__})") from wrong
         passed = {key: found.headers[key] for key in PASSED_OUT if key in found.headers}
         return StreamingResponse(
             found.aiter_bytes(), found.status_code, passed | {"Cache-Control": "no-store"},
@@ -59,13 +61,3 @@ class Proxy:
         if not path.startswith("/v1/") or ".." in path.replace("%2e", ".").replace("%2E", ".").split("/"):
             raise NotFound("only paths below /v1/ of a service are served")
         return path + (f"?{request.url.query}" if request.url.query else "")
-
-
-async def _body(request: Request) -> bytes:
-    chunks, size = [], 0
-    async for chunk in request.stream():
-        size += len(chunk)
-        if size > BODY_LIMIT_BYTES:
-            raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
-        chunks.append(chunk)
-    return b"".join(chunks)

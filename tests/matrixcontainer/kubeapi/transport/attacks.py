@@ -21,16 +21,31 @@ Connection = tuple[asyncio.StreamReader, asyncio.StreamWriter]
 
 
 class Attacker:
-    """Opens connections and drops them all at the end. `token` is the administrator's: some attacks need rights."""
+    """Opens connections and drops them all at the end. `token` is the administrator's: some attacks need rights.
 
-    def __init__(self, port: int, ca: Path, token: str, span_s: float, count: int) -> None:
+    Without `ca` the server speaks no TLS. `writes` is the method and path of requests with a body, `reads` a path that
+    everybody may read, and bodies of `body_bytes` are no larger than is accepted.
+    """
+
+    def __init__(
+        self,
+        port: int,
+        ca: Path | None,
+        token: str,
+        span_s: float,
+        count: int,
+        writes: tuple[str, str] = ("POST", MAPS),
+        reads: str = "/version",
+        body_bytes: int = 3_000_000,
+    ) -> None:
         self.port, self.ca, self.token = port, ca, token
         self.span_s, self.count = span_s, count
+        self.writes, self.reads, self.body_bytes = writes, reads, body_bytes
         self._open: list[Connection] = []
 
     async def connect(self, tls: bool = True, protocol: str = "http/1.1") -> Connection:
         context = None
-        if tls:
+        if tls and self.ca is not None:
             context = ssl.create_default_context(cafile=str(self.ca))
             context.set_alpn_protocols([protocol])
         found = await asyncio.open_connection("127.0.0.1", self.port, ssl=context)
@@ -111,7 +126,7 @@ async def slow_heads(attacker: Attacker) -> str:
     opened = await attacker.connected(attacker.count // 10)
     until = time.monotonic() + attacker.span_s
     for _, writer in opened:
-        writer.write(b"GET /version HTTP/1.1\r\n")
+        writer.write(f"GET {attacker.reads} HTTP/1.1\r\n".encode())
     while time.monotonic() < until:
         for _, writer in opened:
             writer.write(b"x: y\r\n")
@@ -123,7 +138,7 @@ async def slow_bodies(attacker: Attacker) -> str:
     opened = await attacker.connected(attacker.count // 10)
     until = time.monotonic() + attacker.span_s
     for _, writer in opened:
-        writer.write(attacker.head("POST", MAPS, "content-length: 1000000"))
+        writer.write(attacker.head(*attacker.writes, "content-length: 1000000"))
     while time.monotonic() < until:
         for _, writer in opened:
             writer.write(b"{")
@@ -140,7 +155,7 @@ async def endless_head(attacker: Attacker) -> str:
 
 
 async def endless_pipeline(attacker: Attacker) -> str:
-    return await floods(attacker, b"", b"GET /version HTTP/1.1\r\nhost: x\r\n\r\n" * 500)
+    return await floods(attacker, b"", f"GET {attacker.reads} HTTP/1.1\r\nhost: x\r\n\r\n".encode() * 500)
 
 
 async def endless_pipeline_of_large_answers(attacker: Attacker) -> str:
@@ -148,13 +163,13 @@ async def endless_pipeline_of_large_answers(attacker: Attacker) -> str:
 
 
 async def endless_body(attacker: Attacker) -> str:
-    head = attacker.head("POST", MAPS, "transfer-encoding: chunked", "content-type: application/json")
+    head = attacker.head(*attacker.writes, "transfer-encoding: chunked", "content-type: application/json")
     return await floods(attacker, head, b"4000\r\n" + b"x" * 0x4000 + b"\r\n")
 
 
 async def resets_in_mid_body(attacker: Attacker) -> str:
     until, count = time.monotonic() + attacker.span_s, 0
-    head = attacker.head("POST", MAPS, "content-type: application/json", "content-length: 2000000")
+    head = attacker.head(*attacker.writes, "content-type: application/json", "content-length: 2000000")
     while time.monotonic() < until:
         for _, writer in await attacker.connected(10):
             writer.write(head + b"x" * 1_000_000)
@@ -166,18 +181,21 @@ async def resets_in_mid_body(attacker: Attacker) -> str:
 
 
 async def bodies_of_strangers(attacker: Attacker) -> str:
-    """Nobody may keep what one sends who may not write."""
+    """Nobody may keep what one sends who may not write, wherever it is sent."""
     opened = await attacker.connected(100)
-    for _, writer in opened:
-        writer.write(f"POST {MAPS} HTTP/1.1\r\nhost: x\r\ncontent-length: 3000000\r\n\r\n".encode() + b"x" * 2_900_000)
+    for number, (_, writer) in enumerate(opened):
+        method, path = attacker.writes if number % 2 else ("POST", attacker.reads)
+        head = f"{method} {path} HTTP/1.1\r\nhost: x\r\ncontent-length: {attacker.body_bytes}\r\n\r\n"
+        writer.write(head.encode() + b"x" * (attacker.body_bytes - 1000))
     await asyncio.sleep(attacker.span_s)
-    return f"{len(opened)} of 2.9 MB"
+    return f"{len(opened)} of {attacker.body_bytes / 1e6:g} MB"
 
 
 async def unread_watches(attacker: Attacker) -> str:
     """Fifty watchers who do not read while 18 MB change; kept for each they would be 900 MB."""
     for _, writer in await attacker.connected(50):
         writer.write(attacker.head("GET", f"{MAPS}?watch=true"))
+    assert attacker.ca is not None
     headers, trust = {"authorization": f"Bearer {attacker.token}"}, ssl.create_default_context(cafile=str(attacker.ca))
     base = f"https://127.0.0.1:{attacker.port}"
     async with httpx.AsyncClient(base_url=base, verify=trust, headers=headers, timeout=30) as client:
@@ -238,6 +256,13 @@ ATTACKS: dict[str, Attack] = {
         rapid_resets,
     )
 }  # fmt: skip
+
+
+ON_ANY_SERVER = (
+    "idle", "slow_heads", "slow_bodies", "endless_url", "endless_head", "endless_pipeline", "endless_body",
+    "resets_in_mid_body", "bodies_of_strangers",
+)  # fmt: skip
+"""The attacks that need neither TLS nor the Kubernetes API."""
 
 
 def token_of(kubeconfig: Path) -> str:

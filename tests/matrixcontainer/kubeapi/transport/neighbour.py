@@ -1,7 +1,8 @@
 """A client that minds its own business while somebody attacks: asks in turn on a connection it keeps and on a new one.
 
-`python -m tests.matrixcontainer.kubeapi.transport.neighbour PORT CA TOKEN` asks until its input ends, then prints how it fared. A
-process of its own, so that what it measures is the server and not the attacker beside it.
+`python -m tests.matrixcontainer.kubeapi.transport.neighbour PORT CA TOKEN PATH` asks until its input ends, then prints how it
+fared; with an empty CA it speaks no TLS. A process of its own, so that what it measures is the server and not the attacker beside
+it.
 """
 
 from __future__ import annotations
@@ -31,8 +32,8 @@ class Fared:
 class Neighbour:
     """A running one; `leave` says how it fared."""
 
-    def __init__(self, port: int, ca: Path, token: str) -> None:
-        command = [sys.executable, "-m", __name__, str(port), str(ca), token]
+    def __init__(self, port: int, ca: Path | None, token: str, path: str = "/api/v1/namespaces") -> None:
+        command = [sys.executable, "-m", __name__, str(port), str(ca or ""), token, path]
         self._process = Popen(command, stdin=PIPE, stdout=PIPE, text=True)
         assert self._process.stdout is not None
         self._process.stdout.readline()  # its first answer
@@ -42,18 +43,20 @@ class Neighbour:
         return Fared(**json.loads(output))
 
 
-def _ask(connection: http.client.HTTPSConnection, token: str) -> None:
-    connection.request("GET", "/api/v1/namespaces", headers={"authorization": f"Bearer {token}"})
+def _ask(connection: http.client.HTTPConnection, token: str, path: str) -> None:
+    connection.request("GET", path, headers={"authorization": f"Bearer {token}"})
     answer = connection.getresponse()
     answer.read()
     if answer.status != 200:
         raise OSError(f"answered {answer.status}")
 
 
-def main(port: int, ca: str, token: str) -> None:
-    trust = ssl.create_default_context(cafile=ca)
+def main(port: int, ca: str, token: str, path: str) -> None:
+    trust = ssl.create_default_context(cafile=ca) if ca else None
 
-    def connect() -> http.client.HTTPSConnection:
+    def connect() -> http.client.HTTPConnection:
+        if trust is None:
+            return http.client.HTTPConnection("127.0.0.1", port, timeout=PATIENCE_WALL_S)
         return http.client.HTTPSConnection("127.0.0.1", port, timeout=PATIENCE_WALL_S, context=trust)
 
     fared = Fared(0, [], 0.0, 0.0)
@@ -62,7 +65,7 @@ def main(port: int, ca: str, token: str) -> None:
         for connection in (kept, connect()):
             began = time.monotonic()
             try:
-                _ask(connection, token)
+                _ask(connection, token, path)
                 fared.answers += 1
             except OSError as failure:
                 fared.errors.append(repr(failure))
@@ -80,4 +83,4 @@ def main(port: int, ca: str, token: str) -> None:
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2], sys.argv[3])
+    main(int(sys.argv[1]), *sys.argv[2:])

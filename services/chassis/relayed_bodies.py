@@ -1,0 +1,39 @@
+"""Bodies of requests that a process relays before anybody has checked who sent them: bounded each, and together."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from starlette.requests import Request
+
+from matrixcommon.model.errors import TooLarge, Unavailable
+
+BODY_LIMIT_BYTES = 1 << 20
+HELD_LIMIT_BYTES = 256 << 20
+RETRY_AFTER_S = 1.0
+
+
+class RelayedBodies:
+    """Holds at most `limit_bytes` in all, so that clients without a token cannot fill the memory."""
+
+    def __init__(self, limit_bytes: int = HELD_LIMIT_BYTES) -> None:
+        self._limit_bytes = limit_bytes
+        self.held_bytes = 0
+
+    @asynccontextmanager
+    async def read(self, request: Request) -> AsyncIterator[bytes]:
+        """Yield the body of a request, held until the end of the block. Raises TooLarge, Unavailable."""
+        chunks, size = list[bytes](), 0
+        try:
+            async for chunk in request.stream():
+                size += len(chunk)
+                self.held_bytes += len(chunk)
+                if size > BODY_LIMIT_BYTES:
+                    raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
+                if self.held_bytes > self._limit_bytes:
+                    raise Unavailable("too many requests are being received; retry", retry_after_s=RETRY_AFTER_S)
+                chunks.append(chunk)
+            yield b"".join(chunks)
+        finally:
+            self.held_bytes -= size

@@ -1,0 +1,142 @@
+"""What a client may send before it is known: the limits of the server that all REST services share."""
+
+import asyncio
+from contextlib import asynccontextmanager
+
+import pytest
+from uvicorn.server import ServerState
+
+from services.chassis import http_protocol
+from services.chassis.http_protocol import HEAD_BYTES_MAX, PIPELINED_MAX, BoundedHttpProtocol
+from services.chassis.serving import server_config
+from services.chassis.settings import Settings
+
+GET = b"GET /a HTTP/1.1\r\nhost: x\r\n"
+
+
+async def application(scope, receive, send):
+    """Answers with what it was asked, once `scope["state"]["go"]` is set."""
+    await scope["state"]["go"].wait()
+    body = scope["raw_path"]
+    length = str(len(body)).encode()
+    await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", length)]})
+    await send({"type": "http.response.body", "body": body})
+
+
+@asynccontextmanager
+async def connected(go=True):
+    """A connection to a server of its own, the event that lets it answer, and the connections that it has."""
+    config, state, event = server_config(application, Settings()), ServerState(), asyncio.Event()
+    config.load()
+    if go:
+        event.set()
+    loop = asyncio.get_running_loop()
+    server = await loop.create_server(lambda: BoundedHttpProtocol(config, state, {"go": event}, loop), "127.0.0.1", 0)
+    reader, writer = await asyncio.open_connection(*server.sockets[0].getsockname())
+    try:
+        yield reader, writer, event, state.connections
+    finally:
+        event.set()
+        writer.transport.abort()
+        server.close()
+        await server.wait_closed()
+
+
+async def everything(reader):
+    """All that comes until the connection is closed; what came before it was reset is lost."""
+    got = b""
+    try:
+        while piece := await reader.read(1 << 16):
+            got += piece
+    except ConnectionResetError:
+        pass
+    return got
+
+
+async def test_a_usual_request_is_answered_and_the_connection_kept():
+    async with connected() as (reader, writer, _, connections):
+        for _ in range(3):
+            writer.write(GET + b"padding: " + b"v" * (HEAD_BYTES_MAX - 100) + b"\r\n\r\n")
+            assert (await reader.readuntil(b"/a")).startswith(b"HTTP/1.1 200")
+        assert len(connections) == 1
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        GET + b"".join(b"h%d: %s\r\n" % (number, b"v" * 100) for number in range(1000)) + b"\r\n",
+        GET + b"h: " + b"v" * 10 * HEAD_BYTES_MAX,
+        b"GET /" + b"a" * 10 * HEAD_BYTES_MAX,
+    ],
+    ids=["many headers", "a header without end", "a path without end"],
+)
+async def test_a_head_that_is_too_large_is_refused_and_nobody_waits_for_its_end(head):
+    async with connected() as (reader, writer, _, connections):
+        for start in range(0, len(head), 8192):
+            writer.write(head[start : start + 8192])
+            await asyncio.sleep(0)
+        got = await everything(reader)
+        assert got == b"" or got.startswith(b"HTTP/1.1 431 "), got[:100]
+        assert not connections
+
+
+async def test_a_refusal_is_not_written_into_another_requests_answer():
+    async with connected(go=False) as (reader, writer, event, _):
+        writer.write(GET + b"\r\n" + GET + b"h: " + b"v" * 2 * HEAD_BYTES_MAX + b"\r\n\r\n")
+        assert await everything(reader) == b""
+        event.set()
+
+
+async def test_a_few_pipelined_requests_are_answered_in_order():
+    async with connected() as (reader, writer, _, _):
+        writer.write(b"".join(b"GET /%02d HTTP/1.1\r\nhost: x\r\n\r\n" % number for number in range(50)))
+        for number in range(50):
+            await reader.readuntil(b"\r\n\r\n/%02d" % number)
+
+
+async def test_a_pipeline_without_end_is_cut_off():
+    async with connected(go=False) as (reader, writer, _, connections):
+        writer.write((GET + b"\r\n") * (PIPELINED_MAX + 2))
+        assert await everything(reader) == b""
+        assert not connections
+
+
+@pytest.mark.parametrize(
+    "sent", [b"", b"GET /a HT", b"\r\n", GET + b"\r\n" + GET], ids=["nothing", "a part", "a line", "one and a part"]
+)
+async def test_a_head_that_never_ends_is_given_up(monkeypatch, sent):
+    monkeypatch.setattr(http_protocol, "HEAD_WALL_S", 0.1)
+    async with connected() as (reader, writer, _, connections):
+        writer.write(sent)
+        got = await asyncio.wait_for(everything(reader), 10)
+        assert got.count(b"200 OK") == sent.count(GET + b"\r\n")
+        assert not connections
+
+
+async def test_a_long_answer_is_not_given_up(monkeypatch):
+    monkeypatch.setattr(http_protocol, "HEAD_WALL_S", 0.05)
+    async with connected(go=False) as (reader, writer, event, _):
+        writer.write(GET + b"\r\n")
+        asyncio.get_running_loop().call_later(0.3, event.set)
+        assert (await reader.readuntil(b"/a")).startswith(b"HTTP/1.1 200")
+
+
+async def test_connections_beyond_the_limit_are_closed(monkeypatch):
+    monkeypatch.setattr(BoundedHttpProtocol, "connections_max", 1)
+    async with connected() as (reader, writer, _, connections):
+        writer.write(GET + b"\r\n")
+        await reader.readuntil(b"/a")
+        other, _ = await asyncio.open_connection(*writer.get_extra_info("peername"))
+        assert await everything(other) == b""
+        assert len(connections) == 1
+        writer.write(GET + b"\r\n")
+        await reader.readuntil(b"/a")
+
+
+async def test_who_asks_for_another_protocol_is_answered_in_this_one(caplog):
+    async with connected() as (reader, writer, _, _):
+        writer.write(GET + b"connection: upgrade\r\nupgrade: websocket\r\n\r\n")
+        got = await everything(reader)
+        assert got.startswith(b"HTTP/1.1 200")
+        assert got.endswith(b"/a")
+        assert not caplog.records
