@@ -64,7 +64,8 @@ class Offered:
 
 
 async def offer(url: str, per_second: float, seconds: float, seed: int, offered: Offered) -> None:
-    """Send requests at `per_second` for `seconds`, both emulated, with lengths log-uniform between their bounds."""
+    """Send requests at `per_second` for `seconds`, both emulated, with lengths log-uniform between their bounds. The
+    prompts begin alike, so that the context cache does not grow."""
     rng = Random(seed)
     words = [f"w{number}" for number in range(PROMPT_TOKENS[1])]
     limits = httpx.Limits(max_connections=None, max_keepalive_connections=200)
@@ -73,17 +74,16 @@ async def offer(url: str, per_second: float, seconds: float, seed: int, offered:
         asyncio.TaskGroup() as sending,
     ):
 
-        async def send(number: int) -> None:
+        async def send() -> None:
             prompt, answer = (round(exp(rng.uniform(*map(log, bounds)))) for bounds in (PROMPT_TOKENS, ANSWER_TOKENS))
             body: dict[str, Any] = {"model": "r1", "max_tokens": answer, "ignore_eos": True}
-            body["prompt"] = " ".join([str(number), *words[1:prompt]])
+            body["prompt"] = " ".join(words[:prompt])
             offered.record(await client.post("/v1/completions", json=body))
 
-        begun, due_s, number = time.monotonic(), 0.0, 0
+        begun, due_s = time.monotonic(), 0.0
         while (due_s := due_s + rng.expovariate(per_second * SCALE)) < seconds / SCALE:
             await asyncio.sleep(max(0.0, begun + due_s - time.monotonic()))
-            sending.create_task(send(number))
-            number += 1
+            sending.create_task(send())
 
 
 def statistics(running: Endpoint) -> dict[str, Any]:
