@@ -14,8 +14,8 @@ import httpx
 from matrixcommon.api.client import at, call, list_all
 from matrixcommon.model.errors import InvalidField, NotFound
 
-OWN = "compute"
-FIELDS = {"kind": "fault"}
+OWN_SERVICE = "compute"
+FIELD_NAMES = {"kind": "fault"}
 """Fields of the executor's request, and their names in an action of a scenario."""
 
 
@@ -32,15 +32,16 @@ class ProcessExecutor:
             return []  # an earlier release
 
     async def check(self, kind: str, service: str, parameters: Mapping[str, str]) -> None:
-        if service == OWN:
+        if service == OWN_SERVICE:
             raise InvalidField(
-                f"{OWN} plays this run and could not look meanwhile; `matrixctl scenario run` strikes it from outside",
+                f"{OWN_SERVICE} plays this run and could not look meanwhile; "
+                "`matrixctl scenario run` strikes it from outside",
                 field="target",
             )
         try:
             await self._put("preview", kind, service, parameters, {"validateOnly": "true"})
         except InvalidField as refused:
-            refused.field = FIELDS.get(str(refused.field), refused.field)
+            refused.field = FIELD_NAMES.get(str(refused.field), refused.field)
             raise
 
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:

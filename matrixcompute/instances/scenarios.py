@@ -15,19 +15,19 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.persistence.database_session import check_etag, find
-from matrixcompute.scenarios.checks import checked, checked_name
+from matrixcompute.scenarios.checks import validate, validate_name
 from matrixcompute.scenarios.library import library
 from matrixcompute.scenarios.preflight import preview
 from matrixcompute.scenarios.report import Preview
 from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunRequest, ScenarioRunView, ScenarioView
 from matrixcompute.scenarios.schema import Scenario
+from matrixcompute.scenarios.service_clients import ServiceClients
 from matrixcompute.scenarios.states import SCENARIO_RUN_STATES
-from matrixcompute.scenarios.world import World
 from matrixcompute.store.scenarios import ScenarioRow, ScenarioRunRow
 from matrixcompute.store.store import ComputeStore
 
 STOPPED_BY = "stopped by request"
-IS_STOPPED = ("Stopping", "RollingBack", "Completed")
+STOPPED_STATES = ("Stopping", "RollingBack", "Completed")
 
 
 class Scenarios:
@@ -38,14 +38,14 @@ class Scenarios:
 
     def views(self) -> list[ScenarioView]:
         with self._store.reading() as session:
-            own = [row.view() for row in session.scalars(select(ScenarioRow).order_by(ScenarioRow.name))]
-        return [_built_in(name, each) for name, each in library().items()] + own
+            stored = [row.view() for row in session.scalars(select(ScenarioRow).order_by(ScenarioRow.name))]
+        return [_built_in(name, each) for name, each in library().items()] + stored
 
     def ensure(self, name: str, body: ScenarioRequest) -> ScenarioView:
         """Store a scenario under `name`. Raises InvalidField with the field's path if it cannot be run, Conflict if the
         name is one of the library's."""
-        self._check_free(checked_name(name), "change")
-        scenario = checked(Scenario.model_validate(body.model_dump(exclude={"labels"})))
+        self._check_not_built_in(validate_name(name), "change")
+        scenario = validate(Scenario.model_validate(body.model_dump(exclude={"labels"})))
         with self._store.transaction() as session:
             row = session.get(ScenarioRow, name)
             if row is None:
@@ -59,11 +59,11 @@ class Scenarios:
 
     def delete(self, name: str) -> None:
         """Delete it. Its runs stay, since each keeps its own copy of the scenario."""
-        self._check_free(name, "delete")
+        self._check_not_built_in(name, "delete")
         with self._store.transaction() as session:
             session.delete(find(session, ScenarioRow, name))
 
-    def _check_free(self, name: str, verb: str) -> None:
+    def _check_not_built_in(self, name: str, verb: str) -> None:
         if name in library():
             raise Conflict(f"cannot {verb} {name}, which comes with the project; use another name", field="name")
 
@@ -76,9 +76,9 @@ def _built_in(name: str, scenario: Scenario) -> ScenarioView:
 class ScenarioRuns:
     """The verbs over runs. `wake` has the reconciler look at them at once."""
 
-    def __init__(self, store: ComputeStore, world: World, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, clients: ServiceClients, clock: Clock) -> None:
         self._store = store
-        self._world = world
+        self._clients = clients
         self._clock = clock
         self.wake: Callable[[], None] = lambda: None
 
@@ -104,14 +104,14 @@ class ScenarioRuns:
             check_etag(row, if_match)
             if row is not None and row.spec == spec:
                 return row.view()
-            _check_same(row)
-            scenario, place = self._scenario(session, body)
-        shown = await self._previewed(name, scenario, place)
+            _reject_existing(row)
+            scenario, field = self._scenario(session, body)
+        preview_view = await self._preview(name, scenario, field)
         with self._store.transaction(dry=validate_only) as session:
             row = session.get(ScenarioRunRow, name)
             check_etag(row, if_match)
             if row is None or row.spec != spec:
-                _check_same(row)
+                _reject_existing(row)
                 row = ScenarioRunRow(
                     name=name, state="Pending", generation=1, labels=body.labels, conditions=[], spec=spec,
                     definition=scenario.wire(), message="waiting for its turn",
@@ -120,16 +120,16 @@ class ScenarioRuns:
             session.flush()
             view = row.view()
         if validate_only:
-            return view.model_copy(update={"preview": shown})
+            return view.model_copy(update={"preview": preview_view})
         self.wake()
         return row.view()
 
     def _scenario(self, session: Session, body: ScenarioRunRequest) -> tuple[Scenario, str]:
         """The scenario to run, and the field of the request that holds it."""
-        scenario, place = body.definition, "definition"
+        scenario, field = body.definition, "definition"
         if body.scenario is not None:
-            kept, place = session.get(ScenarioRow, body.scenario), "scenario"
-            scenario = library().get(body.scenario) or (kept.scenario if kept is not None else None)
+            stored, field = session.get(ScenarioRow, body.scenario), "scenario"
+            scenario = library().get(body.scenario) or (stored.scenario if stored is not None else None)
             if scenario is None:
                 raise InvalidField(
                     f"there is no scenario {body.scenario!r}; `get scenarios` lists them", field="scenario"
@@ -137,21 +137,21 @@ class ScenarioRuns:
         assert scenario is not None
         if body.seed is not None:
             scenario = scenario.model_copy(update={"seed": body.seed})
-        return checked(scenario, f"{place}."), place
+        return validate(scenario, f"{field}."), field
 
-    async def _previewed(self, name: str, scenario: Scenario, place: str) -> Preview:
+    async def _preview(self, name: str, scenario: Scenario, field: str) -> Preview:
         try:
-            return await preview(name, scenario, self._world)
+            return await preview(name, scenario, self._clients)
         except MatrixError as refused:
             if not refused.retryable and refused.field:
-                refused.field = f"{place}.{refused.field}"
+                refused.field = f"{field}.{refused.field}"
             raise
 
     def stop(self, name: str) -> ScenarioRunView:
         """End a run as STOPPED and roll it back; a run that is still waiting ends at once."""
         with self._store.transaction() as session:
             row = find(session, ScenarioRunRow, name)
-            if row.state not in IS_STOPPED:
+            if row.state not in STOPPED_STATES:
                 row.move(SCENARIO_RUN_STATES.asked("stop", row.state))
                 row.message = STOPPED_BY
                 if row.state == "Completed":
@@ -168,6 +168,6 @@ class ScenarioRuns:
             session.delete(row)
 
 
-def _check_same(row: ScenarioRunRow | None) -> None:
+def _reject_existing(row: ScenarioRunRow | None) -> None:
     if row is not None:
         raise Conflict(f"scenario run {row.name!r} exists with another spec; use another name", field="name")

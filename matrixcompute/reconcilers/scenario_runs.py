@@ -19,31 +19,31 @@ from matrixcompute.scenarios.report import Entry, RunReport
 from matrixcompute.scenarios.rollback import clean_up
 from matrixcompute.scenarios.runner import ScenarioRunner
 from matrixcompute.scenarios.runs import PhaseName
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 from matrixcompute.store.scenarios import ScenarioRunRow, next_run, runs_begun
 from matrixcompute.store.store import ComputeStore
 
 log = logging.getLogger(__name__)
 
-PREFIX = "scenario-run-"
+FAULT_PREFIX = "scenario-run-"
 """The prefix of the fault names of MatrixCompute's runs."""
-CUT_SHORT = "MatrixCompute stopped or lost its leadership during the run, which proves nothing; it is rolled back"
+INTERRUPTED = "MatrixCompute stopped or lost its leadership during the run, which proves nothing; it is rolled back"
 
 
 class ScenarioRunReconciler:
-    """`reconcile` rolls back interrupted runs and plays one. `wake` is called if there is more to do; call `look` when
-    the run that is playing may have been stopped."""
+    """`reconcile` rolls back interrupted runs and plays one. `wake` is called if there is more to do; call `check_stop`
+    when the run that is playing may have been stopped."""
 
-    def __init__(self, store: ComputeStore, world: World, clock: Clock, version: str = "") -> None:
+    def __init__(self, store: ComputeStore, clients: ServiceClients, clock: Clock, version: str = "") -> None:
         self._store = store
-        self._world = world
+        self._clients = clients
         self._clock = clock
         self._version = version
-        self._asked = asyncio.Event()
+        self._stop_requested = asyncio.Event()
         self.wake: Callable[[], None] = lambda: None
 
-    def look(self) -> None:
-        self._asked.set()
+    def check_stop(self) -> None:
+        self._stop_requested.set()
 
     async def reconcile(self) -> str:
         """Returns when the run is over, which may take a long time."""
@@ -53,61 +53,62 @@ class ScenarioRunReconciler:
         if not waiting:
             return "no scenario waits"
         name = waiting[0].name
-        if await self._play(name):
+        if await self._run(name):
             self.wake()
         return f"played {name}"
 
     # -- playing -------------------------------------------------------------------------------------------------------
 
-    async def _play(self, name: str) -> bool:
+    async def _run(self, name: str) -> bool:
         """Play one run. Returns whether it is over; if not, it waits until the services answer."""
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)
             if row is None or row.state != "Pending":
                 return True
             runner = ScenarioRunner(
-                name, row.scenario, self._world, self._clock, PREFIX, self._version,
-                tell=partial(self._note, name), enter=partial(self._enter, name), undoes_cancelled=False,
+                name, row.scenario, self._clients, self._clock, FAULT_PREFIX, self._version,
+                on_entry=partial(self._record_entry, name), on_phase=partial(self._enter_phase, name),
+                roll_back_on_cancel=False,
             )  # fmt: skip
             row.move("Running")
-            row.fault_prefix, row.started_at, row.message = runner.names, self._clock.now(), "running"
+            row.fault_prefix, row.started_at, row.message = runner.fault_prefix, self._clock.now(), "running"
         try:
-            report = await self._watched(name, runner)
+            report = await self._run_until_stopped(name, runner)
         except MatrixError as refused:
-            return self._refused(name, refused)
-        self._ended(name, report)
+            return self._record_refusal(name, refused)
+        self._record_report(name, report)
         return True
 
-    async def _watched(self, name: str, runner: ScenarioRunner) -> RunReport:
+    async def _run_until_stopped(self, name: str, runner: ScenarioRunner) -> RunReport:
         """Play a run and return its report; stop it when that is requested."""
         playing = asyncio.create_task(runner.run())
-        asked = asyncio.create_task(self._asked.wait())
+        stop_requested = asyncio.create_task(self._stop_requested.wait())
         try:
             while not playing.done():
-                if asked.done():
-                    self._asked.clear()
-                    asked = asyncio.create_task(self._asked.wait())
+                if stop_requested.done():
+                    self._stop_requested.clear()
+                    stop_requested = asyncio.create_task(self._stop_requested.wait())
                 with self._store.reading() as session:
                     row = session.get(ScenarioRunRow, name)
                     if row is not None and row.state == "Stopping":
                         runner.stop(row.message)
-                await asyncio.wait({playing, asked}, return_when=asyncio.FIRST_COMPLETED)
+                await asyncio.wait({playing, stop_requested}, return_when=asyncio.FIRST_COMPLETED)
             return playing.result()
         finally:
             playing.cancel()
-            asked.cancel()
+            stop_requested.cancel()
 
-    def _note(self, name: str, entry: Entry) -> None:
+    def _record_entry(self, name: str, entry: Entry) -> None:
         with self._store.transaction() as session:
             if (row := session.get(ScenarioRunRow, name)) is not None:
-                row.note(entry)
+                row.append_entry(entry)
 
-    def _enter(self, name: str, phase: PhaseName) -> None:
+    def _enter_phase(self, name: str, phase: PhaseName) -> None:
         with self._store.transaction() as session:
             if (row := session.get(ScenarioRunRow, name)) is not None:
-                row.enter(phase, self._clock.now())
+                row.enter_phase(phase, self._clock.now())
 
-    def _refused(self, name: str, refused: MatrixError) -> bool:
+    def _record_refusal(self, name: str, refused: MatrixError) -> bool:
         """Record a refusal, which usually comes before any change, for now or for good. Returns whether it is over."""
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)
@@ -118,19 +119,19 @@ class ScenarioRunReconciler:
                 row.started_at, row.message = None, f"{refused.reason}: {refused.message}"
                 return False
             row.verdict = "STOPPED" if row.state == "Stopping" else "INVALID"
-            where = f"{refused.field}: " if refused.field else ""
-            row.message = f"{refused.reason}: {where}{refused.message}"
+            field = f"{refused.field}: " if refused.field else ""
+            row.message = f"{refused.reason}: {field}{refused.message}"
             row.complete(self._clock.now())
         return True
 
-    def _ended(self, name: str, report: RunReport) -> None:
+    def _record_report(self, name: str, report: RunReport) -> None:
         """Record the report. If not everything was undone, the next `reconcile` tries again."""
         undone = not any(each.what == "left" for each in report.entries)
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)
             if row is None:
                 return
-            row.report(report)
+            row.store_report(report)
             if undone:
                 row.complete(self._clock.now())
             else:
@@ -145,18 +146,18 @@ class ScenarioRunReconciler:
                 return
             if row.verdict is None:
                 stopped = row.state == "Stopping"
-                row.verdict, row.message = ("STOPPED", STOPPED_BY) if stopped else ("INVALID", CUT_SHORT)
-                row.enter("RollingBack", self._clock.now())
+                row.verdict, row.message = ("STOPPED", STOPPED_BY) if stopped else ("INVALID", INTERRUPTED)
+                row.enter_phase("RollingBack", self._clock.now())
             row.move("RollingBack")
-            names, begun_at = row.fault_prefix.rstrip("-"), row.started_at or self._clock.now()
+            fault_prefix, begun_at = row.fault_prefix.rstrip("-"), row.started_at or self._clock.now()
         log.info("a scenario run was cut short", extra={"run": name})
-        cleared = await clean_up(self._world, names, self._clock)
+        cleared = await clean_up(self._clients, fault_prefix, self._clock)
         with self._store.transaction() as session:
             row = session.get(ScenarioRunRow, name)
             if row is None or row.state != "RollingBack":
                 return
             at_s = round(self._clock.now() - begun_at, 3)
             for each in cleared:
-                row.note(Entry(at_s=at_s, what="cleared", about=each.removeprefix(f"{names}-")))
-            row.note(Entry(at_s=at_s, what="rolledBack", about=name))
+                row.append_entry(Entry(at_s=at_s, what="cleared", about=each.removeprefix(f"{fault_prefix}-")))
+            row.append_entry(Entry(at_s=at_s, what="rolledBack", about=name))
             row.complete(self._clock.now())

@@ -10,12 +10,12 @@ from pydantic import ValidationError
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, project_of
-from matrixcompute.scenarios.measures import MEASURES
+from matrixcompute.scenarios.metrics import METRICS
 from matrixcompute.scenarios.schema import KIND, Action, Condition, Expectation, Scenario, seconds
 from matrixresource.agent.fault_catalogue import CATALOGUE
 
-LONGEST_S = 7 * 86_400.0
-NAME_LENGTH = 40
+DURATION_S_MAX = 7 * 86_400.0
+NAME_LENGTH_MAX = 40
 
 Problem = tuple[str, str]
 """The path of a field, and the message that says what is wrong with it."""
@@ -30,26 +30,27 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
         raise InvalidField(f"kind has to be {KIND}, not {document['kind']!r}", field="kind")
     if "spec" in document:
         name = (document.get("metadata") or {}).get("name") or name
-        spec, place = document["spec"], "spec."
+        spec, path_prefix = document["spec"], "spec."
     else:
-        spec, place = {key: each for key, each in document.items() if key not in ("kind", "apiVersion")}, ""
+        spec, path_prefix = {key: each for key, each in document.items() if key not in ("kind", "apiVersion")}, ""
         name = spec.pop("name", name)
-    name = checked_name(name)
+    name = validate_name(name)
     if isinstance(spec, dict):
         spec = {key: each for key, each in spec.items() if key != "suspend"}
     try:
         scenario = Scenario.model_validate(spec)
     except ValidationError as wrong:
         first = wrong.errors()[0]
-        raise InvalidField(first["msg"], field=place + _path(first["loc"])) from wrong
-    return name, checked(scenario, place)
+        raise InvalidField(first["msg"], field=path_prefix + _path(first["loc"])) from wrong
+    return name, validate(scenario, path_prefix)
 
 
-def checked_name(name: Any) -> str:
+def validate_name(name: Any) -> str:
     """The name, if it is a legal name of a scenario. Raises InvalidField."""
-    if not isinstance(name, str) or not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH:
+    if not isinstance(name, str) or not RESOURCE_NAME.fullmatch(name) or len(name) > NAME_LENGTH_MAX:
         raise InvalidField(
-            f"{str(name)[:80]!r} is no name: use 1 to {NAME_LENGTH} lower-case letters, digits and '-'", field="name"
+            f"{str(name)[:80]!r} is no name: use 1 to {NAME_LENGTH_MAX} lower-case letters, digits and '-'",
+            field="name",
         )
     return name
 
@@ -59,10 +60,10 @@ def _path(location: tuple[Any, ...]) -> str:
     return text.removeprefix(".")
 
 
-def checked(scenario: Scenario, place: str = "") -> Scenario:
-    """The scenario. Raises InvalidField for the first problem, with `place` before the field's path."""
+def validate(scenario: Scenario, path_prefix: str = "") -> Scenario:
+    """The scenario. Raises InvalidField for the first problem, with `path_prefix` before the field's path."""
     for field, message in _problems(scenario):
-        raise InvalidField(message, field=place + field)
+        raise InvalidField(message, field=path_prefix + field)
     return scenario
 
 
@@ -98,7 +99,7 @@ def _problems_of_action(scenario: Scenario, number: int, action: Action) -> Iter
     if action.duration is not None and seconds(action.duration) <= 0:
         yield f"{at}.duration", "duration has to be above 0"
     for field, duration in (("at", action.at), ("duration", action.duration)):
-        if duration is not None and seconds(duration) > LONGEST_S:
+        if duration is not None and seconds(duration) > DURATION_S_MAX:
             yield f"{at}.{field}", "a scenario may last a week at most"
 
 
@@ -125,17 +126,17 @@ def _problems_of_condition(scenario: Scenario, condition: Condition, field: str)
         yield f"{field}.floor", "floor applies to an instance only"
     if subject in ("metric", "event") and (condition.state or condition.where):
         yield f"{field}.{'state' if condition.state else 'where'}", f"state and where do not apply to a {subject}"
-    if seconds(getattr(condition, "within", "0s")) > LONGEST_S:
+    if seconds(getattr(condition, "within", "0s")) > DURATION_S_MAX:
         yield f"{field}.within", "a scenario may last a week at most"
 
 
 def _problems_of_metric(condition: Condition, field: str) -> Iterator[Problem]:
-    measure = MEASURES.get(condition.metric or "")
-    if measure is None:
-        yield f"{field}.metric", f"there is no metric {condition.metric!r}; known: {', '.join(MEASURES)}"
+    metric = METRICS.get(condition.metric or "")
+    if metric is None:
+        yield f"{field}.metric", f"there is no metric {condition.metric!r}; known: {', '.join(METRICS)}"
     if not condition.bounded:
         yield f"{field}.metric", "a metric needs count, min, max, above or below"
-    if condition.of is not None and measure is not None and not measure.of_instance:
+    if condition.of is not None and metric is not None and not metric.of_instance:
         yield f"{field}.of", f"{condition.metric} is not counted per instance: leave of out"
 
 

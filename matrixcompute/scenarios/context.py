@@ -9,21 +9,21 @@ from dataclasses import dataclass, field
 from matrixcommon.model.clock import Clock, pause
 from matrixcompute.scenarios.report import Entry, Verdict
 from matrixcompute.scenarios.schema import Scenario
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 
-LOOK_S, LOOK_S_MAX, LOOK_FLOOR_WALL_S = 1.0, 10.0, 0.25
-"""The interval between looks: emulated seconds, with a floor in wall time that leaves services time for their work."""
-LOOK_SHARE = 0.02
+POLL_S, POLL_S_MAX, POLL_FLOOR_WALL_S = 1.0, 10.0, 0.25
+"""The interval between polls: emulated seconds, with a floor in wall time that leaves services time for their work."""
+POLL_SHARE = 0.02
 """The interval as a share of the time since the last change: slow processes are read less often, at the same relative
 precision."""
-LEAST_PAUSE_S = 0.05
+PAUSE_S_MIN = 0.05
 LIMIT_FLOOR_WALL_S = 6.0
 """The shortest time limit of an expectation, in wall time. It covers agents' leases, which last at least 2 s of wall
 time (two are missed before a node is lost), the checks for expired ones, and a busy host. At time scale 60 it is 6 min
 of emulated time."""
 
 
-class Ended(Exception):
+class RunEnded(Exception):
     """The run has a verdict before its end."""
 
     def __init__(self, verdict: Verdict, reason: str) -> None:
@@ -34,13 +34,13 @@ class Ended(Exception):
 
 @dataclass
 class RunContext:
-    """`names`: the prefix of all the run's fault names. `tell` is called with each entry of the journal."""
+    """`fault_prefix`: the prefix of all the run's fault names. `on_entry` is called with each entry of the journal."""
 
     scenario: Scenario
-    world: World
+    clients: ServiceClients
     clock: Clock
-    names: str
-    tell: Callable[[Entry], object]
+    fault_prefix: str
+    on_entry: Callable[[Entry], object]
     entries: list[Entry] = field(default_factory=list)
     stop_reason: str = ""
     stopping: asyncio.Event = field(default_factory=asyncio.Event)
@@ -51,12 +51,12 @@ class RunContext:
         """When a fault was last injected or cleared."""
 
     @property
-    def look_s(self) -> float:
-        """The interval between looks (emulated seconds, at the present speed)."""
-        return self.clock.at_least_wall(LOOK_S, LOOK_FLOOR_WALL_S)
+    def poll_interval_s(self) -> float:
+        """The interval between polls (emulated seconds, at the present speed)."""
+        return self.clock.at_least_wall(POLL_S, POLL_FLOOR_WALL_S)
 
     @property
-    def least_s(self) -> float:
+    def limit_s_min(self) -> float:
         """The shortest time limit (emulated seconds, at the present speed)."""
         return self.clock.at_least_wall(0.0, LIMIT_FLOOR_WALL_S)
 
@@ -65,20 +65,20 @@ class RunContext:
         """Emulated seconds since the start."""
         return round(self.clock.now() - self.started_at, 3)
 
-    def note(self, what: str, about: str, message: str = "") -> None:
+    def record(self, what: str, about: str, message: str = "") -> None:
         entry = Entry.model_validate({"at_s": self.seconds, "what": what, "about": about, "message": message})
         self.entries.append(entry)
-        self.tell(entry)
+        self.on_entry(entry)
 
     def check_stopped(self) -> None:
-        """Raises Ended if the run was stopped."""
+        """Raises RunEnded if the run was stopped."""
         if self.stopping.is_set():
-            self.note("stopped", self.stop_reason)
-            raise Ended("STOPPED", self.stop_reason)
+            self.record("stopped", self.stop_reason)
+            raise RunEnded("STOPPED", self.stop_reason)
 
     async def pause(self, until: float) -> None:
-        """Wait until the next look is due, until `until`, or until the run is stopped, whichever comes first."""
+        """Wait until the next poll is due, until `until`, or until the run is stopped, whichever comes first."""
         now = self.clock.now()
-        look_s = max(self.look_s, min(LOOK_S_MAX, LOOK_SHARE * (now - self.changed_at)))
-        seconds = max(LEAST_PAUSE_S, min(look_s, until - now))
+        poll_interval_s = max(self.poll_interval_s, min(POLL_S_MAX, POLL_SHARE * (now - self.changed_at)))
+        seconds = max(PAUSE_S_MIN, min(poll_interval_s, until - now))
         await pause(self.clock, seconds, self.stopping)

@@ -1,4 +1,4 @@
-"""read: evaluate a condition at one look: its number, and whether that is within the bounds."""
+"""evaluate: evaluate a condition on one snapshot: its number, and whether that is within the bounds."""
 
 from __future__ import annotations
 
@@ -8,122 +8,126 @@ from typing import Any
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.scenarios.measures import MEASURES, means
+from matrixcompute.scenarios.metrics import METRICS, refers_to
 from matrixcompute.scenarios.schema import Condition, Scenario
-from matrixcompute.scenarios.world import Look
+from matrixcompute.scenarios.service_clients import Snapshot
 
 
 @dataclass(frozen=True)
-class Frame:
+class ReadContext:
     """The context in which conditions are read: the resources of each target, and the events from before."""
 
     scenario: Scenario
     resources: Mapping[str, Sequence[str]]
     events_before: Collection[str] = field(default_factory=frozenset)
 
-    def nodes(self, target: str, every: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
-        """The views in `every` that are nodes of the target; of a target cabinet, all its nodes."""
+    def nodes(self, target: str, views: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The views in `views` that are nodes of the target; of a target cabinet, all its nodes."""
         wanted = set(self.resources[target])
         if self.scenario.targets[target].type == "cabinet":
-            return [each for each in every if str(NodeName(each["name"]).cabinet) in wanted]
-        return [each for each in every if each["name"] in wanted]
+            return [each for each in views if str(NodeName(each["name"]).cabinet) in wanted]
+        return [each for each in views if each["name"] in wanted]
 
 
 @dataclass(frozen=True)
 class Reading:
-    """`holds`: None if a service that it depends on did not answer. `message`: what was observed. `gone`: the instance
-    that the condition is about, if it does not exist."""
+    """`holds`: None if a service that it depends on did not answer. `message`: what was observed.
+    `missing_instance`: the instance that the condition is about, if it does not exist."""
 
     holds: bool | None
     number: float | None = None
     message: str = ""
-    gone: str = ""
+    missing_instance: str = ""
 
 
-async def read(condition: Condition, look: Look, frame: Frame) -> Reading:
+async def evaluate(condition: Condition, snapshot: Snapshot, context: ReadContext) -> Reading:
     try:
-        found = await _found(condition, look, frame)
+        result = await _count_matching(condition, snapshot, context)
     except MatrixError as refused:
         if not refused.retryable:
             raise
         return Reading(None, None, refused.message)
-    holds = condition.holds(found.number, found.of_how_many)
-    gone = found.gone or ("" if holds else await _gone(condition.of, look, frame))
-    missing = f"there is no instance {gone}" if gone else ""
+    holds = condition.holds(result.number, result.total)
+    missing_instance = result.missing_instance or (
+        "" if holds else await _missing_instance(condition.of, snapshot, context)
+    )
+    missing = f"there is no instance {missing_instance}" if missing_instance else ""
     if condition.instance is not None:
-        return Reading(holds, found.number, missing or found.why or "it is", gone)
-    counted = f"it was {found.number:g}" + (f" of {found.of_how_many}" if found.of_how_many > 1 else "")
-    return Reading(holds, found.number, "; ".join(each for each in (counted, found.why, missing) if each), gone)
+        return Reading(holds, result.number, missing or result.why or "it is", missing_instance)
+    counted = f"it was {result.number:g}" + (f" of {result.total}" if result.total > 1 else "")
+    return Reading(
+        holds, result.number, "; ".join(each for each in (counted, result.why, missing) if each), missing_instance
+    )
 
 
 @dataclass(frozen=True)
-class _Found:
+class _Count:
     """The number, out of how many, and the first reason why it is not higher, if known."""
 
     number: float
-    of_how_many: int = 1
+    total: int = 1
     why: str = ""
-    gone: str = ""
+    missing_instance: str = ""
 
 
-async def _found(condition: Condition, look: Look, frame: Frame) -> _Found:
+async def _count_matching(condition: Condition, snapshot: Snapshot, context: ReadContext) -> _Count:
     if condition.metric is not None:
-        return _Found(await MEASURES[condition.metric].read(look, condition.of))
+        return _Count(await METRICS[condition.metric].read(snapshot, condition.of))
     if condition.event is not None:
-        return _Found(await _events(condition, look, frame))
+        return _Count(await _events(condition, snapshot, context))
     if condition.fault is not None:
-        return _Found(await _faults(condition, look, frame))
+        return _Count(await _faults(condition, snapshot, context))
     if condition.instance is not None:
-        return await _instance(condition, condition.instance, look)
+        return await _instance(condition, condition.instance, snapshot)
     target = str(condition.target or condition.hardware)
-    views = await _views(target, look, frame, hardware=condition.hardware is not None)
+    views = await _views(target, snapshot, context, hardware=condition.hardware is not None)
     wrong = {each["name"]: why for each in views if (why := mismatch(each, condition))}
-    lacking = [name for name in frame.resources[target] if name not in {each["name"] for each in views}]
-    if frame.scenario.targets[target].type == "cabinet":
-        lacking = []  # the views are its nodes, not the cabinet
-    wrong |= dict.fromkeys(lacking, "not found")
+    absent = [name for name in context.resources[target] if name not in {each["name"] for each in views}]
+    if context.scenario.targets[target].type == "cabinet":
+        absent = []  # the views are its nodes, not the cabinet
+    wrong |= dict.fromkeys(absent, "not found")
     first = "" if condition.bounded or not wrong else next(f"{name}: {why}" for name, why in wrong.items())
-    return _Found(len(views) - len(wrong) + len(lacking), len(views) + len(lacking), first)
+    return _Count(len(views) - len(wrong) + len(absent), len(views) + len(absent), first)
 
 
-async def _gone(of: str | None, look: Look, frame: Frame) -> str:
+async def _missing_instance(of: str | None, snapshot: Snapshot, context: ReadContext) -> str:
     """The instance in `of`, if it does not exist; empty if it does, or if that cannot be told."""
-    if of is None or of in frame.scenario.targets:
+    if of is None or of in context.scenario.targets:
         return ""
     try:
-        there = any(means(each, "name", of) for each in await look.all("compute", "instances"))
+        exists = any(refers_to(each, "name", of) for each in await snapshot.list_all("compute", "instances"))
     except MatrixError:
         return ""
-    return "" if there else of
+    return "" if exists else of
 
 
-async def _events(condition: Condition, look: Look, frame: Frame) -> float:
-    items = [*await look.all("compute", "events"), *await look.all("link", "events")]
+async def _events(condition: Condition, snapshot: Snapshot, context: ReadContext) -> float:
+    items = [*await snapshot.list_all("compute", "events"), *await snapshot.list_all("link", "events")]
     of = condition.of
     return sum(
         each["reason"] == condition.event
-        and each["name"] not in frame.events_before
-        and (of is None or means(each, "instance", of) or means(each, "about", of))
+        and each["name"] not in context.events_before
+        and (of is None or refers_to(each, "instance", of) or refers_to(each, "about", of))
         for each in items
     )
 
 
-async def _faults(condition: Condition, look: Look, frame: Frame) -> float:
-    items = await look.all("compute", "faults")
+async def _faults(condition: Condition, snapshot: Snapshot, context: ReadContext) -> float:
+    items = await snapshot.list_all("compute", "faults")
     if condition.of is not None:
-        every = [{"name": each["node"]} for each in items]
-        nodes = {each["name"] for each in frame.nodes(condition.of, every)}
+        views = [{"name": each["node"]} for each in items]
+        nodes = {each["name"] for each in context.nodes(condition.of, views)}
         items = [each for each in items if each["node"] in nodes]
     return sum(condition.fault in ("*", each["code"]) and matches(each, condition) for each in items)
 
 
-async def _instance(condition: Condition, name: str, look: Look) -> _Found:
-    view = await look.world.find("compute", "instances", name)
+async def _instance(condition: Condition, name: str, snapshot: Snapshot) -> _Count:
+    view = await snapshot.clients.find("compute", "instances", name)
     if view is None:
-        return _Found(float(condition.state == "Gone"), gone=name)
+        return _Count(float(condition.state == "Gone"), missing_instance=name)
     if why := mismatch(view, condition) or (_below_floor(view) if condition.floor == "held" else ""):
-        return _Found(0.0, why=f"{name}: {why}")
-    return _Found(1.0)
+        return _Count(0.0, why=f"{name}: {why}")
+    return _Count(1.0)
 
 
 def _below_floor(instance: dict[str, Any]) -> str:
@@ -138,19 +142,19 @@ def _below_floor(instance: dict[str, Any]) -> str:
     return ""
 
 
-async def _views(target: str, look: Look, frame: Frame, *, hardware: bool) -> list[dict[str, Any]]:
-    type = frame.scenario.targets[target].type
+async def _views(target: str, snapshot: Snapshot, context: ReadContext, *, hardware: bool) -> list[dict[str, Any]]:
+    type = context.scenario.targets[target].type
     if type == "service":
         found = []
-        for service in frame.resources[target]:
-            processes = look.world.processes
-            truly = await processes.seen(service) if hardware and processes is not None else {}
-            found.append({"name": service, "ready": await look.world.ready(service), **truly})
+        for service in context.resources[target]:
+            processes = snapshot.clients.processes
+            status = await processes.seen(service) if hardware and processes is not None else {}
+            found.append({"name": service, "ready": await snapshot.clients.ready(service), **status})
         return found
     if type == "switch":
-        wanted = set(frame.resources[target])
-        return [each for each in await look.all("link", "switches") if each["name"] in wanted]
-    return frame.nodes(target, await look.all("agents" if hardware else "resource", "nodes"))
+        wanted = set(context.resources[target])
+        return [each for each in await snapshot.list_all("link", "switches") if each["name"] in wanted]
+    return context.nodes(target, await snapshot.list_all("agents" if hardware else "resource", "nodes"))
 
 
 def matches(view: dict[str, Any], condition: Condition) -> bool:

@@ -53,7 +53,7 @@ class RunReport(ApiModel):
     history_hash: str = ""
     replay: str = ""
 
-    def sealed(self) -> RunReport:
+    def seal(self) -> RunReport:
         """Set the hash of the history: equal for runs in which the same happened at the same times."""
         happened: list[Any] = [[each.at_s, each.what, each.about] for each in self.entries]
         document = json.dumps([self.scenario, self.seed, self.verdict, self.targets, happened], sort_keys=True)

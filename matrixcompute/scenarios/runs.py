@@ -62,7 +62,7 @@ class ScenarioRunRequest(ScenarioRunSpec):
     labels: dict[str, str] = Field(default_factory=empty_dict)
 
     @model_validator(mode="after")
-    def _one_of_both(self) -> ScenarioRunRequest:
+    def _exactly_one(self) -> ScenarioRunRequest:
         if (self.scenario is None) == (self.definition is None):
             raise ValueError("give either scenario (a name) or definition, not both")
         return self

@@ -101,10 +101,10 @@ class Condition(ApiModel):
     def bounded(self) -> bool:
         return any(getattr(self, each) is not None for each in BOUNDS)
 
-    def holds(self, number: float, of_how_many: int = 1) -> bool:
-        """Whether `number` is within the bounds. Without bounds, all of `of_how_many`, and at least one, must match."""
+    def holds(self, number: float, total: int = 1) -> bool:
+        """Whether `number` is within the bounds. Without bounds, all of `total`, and at least one, must match."""
         if not self.bounded:
-            return number >= max(1, of_how_many)
+            return number >= max(1, total)
         return (
             (self.count is None or number == self.count)
             and (self.min is None or number >= self.min)
@@ -209,13 +209,13 @@ class Scenario(ApiModel):
     @property
     def all_conditions(self) -> Iterator[tuple[str, Condition]]:
         """All conditions, each with the path of its field."""
-        for place, those in (
+        for path_prefix, conditions in (
             ("steadyState", self.steady_state),
             ("stopConditions", self.stop_conditions),
             ("expect", self.expect),
             ("control.expect", self.control.expect if self.control else []),
         ):
-            yield from ((f"{place}[{number}]", each) for number, each in enumerate(those))
+            yield from ((f"{path_prefix}[{number}]", each) for number, each in enumerate(conditions))
         yield from ((f"method[{number}].verify", each.verify) for number, each in enumerate(self.method))
 
     @property

@@ -12,12 +12,12 @@ from typing import Any
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
-from matrixcompute.scenarios.measures import means
+from matrixcompute.scenarios.metrics import refers_to
 from matrixcompute.scenarios.schema import Scenario, Target
-from matrixcompute.scenarios.world import Look
+from matrixcompute.scenarios.service_clients import Snapshot
 
 
-def choose(candidates: Sequence[str], mode: str, random: Random) -> list[str]:
+def choose_resources(candidates: Sequence[str], mode: str, random: Random) -> list[str]:
     """As many candidates as the mode asks for, sorted; none if there are fewer than COUNT asks for."""
     found = re.fullmatch(r"(ALL|COUNT|PERCENT)(?:\((\d+)\))?", mode)
     assert found is not None
@@ -27,19 +27,19 @@ def choose(candidates: Sequence[str], mode: str, random: Random) -> list[str]:
 
 
 async def resolve_targets(
-    scenario: Scenario, look: Look, planned: dict[str, list[dict[str, Any]]]
+    scenario: Scenario, snapshot: Snapshot, planned: dict[str, list[dict[str, Any]]]
 ) -> dict[str, list[str]]:
     """The resources of each target, by target name. `planned`: the members that instances not yet created would have.
     Raises InvalidField for a target that selects nothing."""
     found = {}
     for name, target in scenario.targets.items():
         instance = target.select.instance
-        if instance is not None and await _members(instance, look, planned) is None:
+        if instance is not None and await _members(instance, snapshot, planned) is None:
             raise InvalidField(f"there is no instance {instance}", field=f"targets.{name}.select.instance")
-        candidates = await _candidates(target, look, planned)
+        candidates = await _candidates(target, snapshot, planned)
         if not candidates:
             raise InvalidField("the selection matches nothing", field=f"targets.{name}.select")
-        chosen = choose(candidates, target.mode, Random(f"{scenario.seed}:{name}"))
+        chosen = choose_resources(candidates, target.mode, Random(f"{scenario.seed}:{name}"))
         if not chosen:
             raise InvalidField(
                 f"{target.mode} of {len(candidates)} candidates selects nothing", field=f"targets.{name}.mode"
@@ -48,25 +48,25 @@ async def resolve_targets(
     return found
 
 
-async def _candidates(target: Target, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[str]:
+async def _candidates(target: Target, snapshot: Snapshot, planned: dict[str, list[dict[str, Any]]]) -> list[str]:
     select = target.select
     if target.type == "service":
-        return sorted(each for each in await look.world.services() if not select.names or each in select.names)
+        return sorted(each for each in await snapshot.clients.services() if not select.names or each in select.names)
     if target.type == "switch":
-        switches = await look.all("link", "switches")
+        switches = await snapshot.list_all("link", "switches")
         return sorted(each["name"] for each in switches if _is_switch(target, each))
-    nodes = [each for each in await look.all("resource", "nodes") if select.state in (None, each["state"])]
+    nodes = [each for each in await snapshot.list_all("resource", "nodes") if select.state in (None, each["state"])]
     names = {each["name"] for each in nodes}
     if select.instance is not None:
-        members = await _members(select.instance, look, planned) or []
+        members = await _members(select.instance, snapshot, planned) or []
         names &= {each["node"] for each in members if select.role in (None, each["role"])}
-    places = {name: (NodeName(name).cabinet, NodeName(name).supernode) for name in names}
-    fitting = [
+    domains = {name: (NodeName(name).cabinet, NodeName(name).supernode) for name in names}
+    matching = [
         name
-        for name, (cabinet, supernode) in places.items()
+        for name, (cabinet, supernode) in domains.items()
         if select.cabinet in (None, cabinet) and select.supernode in (None, supernode)
     ]
-    found = fitting if target.type == "node" else [str(places[name][0]) for name in fitting]
+    found = matching if target.type == "node" else [str(domains[name][0]) for name in matching]
     return sorted({each for each in found if not select.names or each in select.names})
 
 
@@ -83,12 +83,14 @@ def _is_switch(target: Target, switch: dict[str, Any]) -> bool:
     )
 
 
-async def _members(instance: str, look: Look, planned: dict[str, list[dict[str, Any]]]) -> list[dict[str, Any]] | None:
+async def _members(
+    instance: str, snapshot: Snapshot, planned: dict[str, list[dict[str, Any]]]
+) -> list[dict[str, Any]] | None:
     """The instance's members; None if there is no such instance."""
     if instance in planned:
         return planned[instance]
-    for each in await look.all("compute", "instances"):
-        if means(each, "name", instance):
+    for each in await snapshot.list_all("compute", "instances"):
+        if refers_to(each, "name", instance):
             members: list[dict[str, Any]] = each.get("members", [])
             return members
     return None

@@ -1,4 +1,4 @@
-"""Tracker: follows one expectation over time. It takes the result of each look until the outcome is decided. Pure."""
+"""Tracker: follows one expectation over time. It observes each snapshot until the outcome is decided. Pure."""
 
 from __future__ import annotations
 
@@ -10,41 +10,41 @@ from matrixcompute.scenarios.schema import Expectation, seconds
 
 @dataclass
 class Tracker:
-    """`began_at`: the moment of the fault, from which the limit counts. `least_s`: the least time that an expectation
-    gets to come true, however short its own limit. `before`: whether it held before the fault."""
+    """`began_at`: the moment of the fault, from which the limit counts. `limit_s_min`: the least time that an
+    expectation gets to come true, however short its own limit. `held_before`: whether it held before the fault."""
 
     expectation: Expectation
     began_at: float
-    before: bool | None = None
+    held_before: bool | None = None
     since: float | None = None
-    """When it began to hold without interruption, as far as the looks show."""
-    looks: int = 0
-    last: str = ""
+    """When it began to hold without interruption, as far as the samples show."""
+    samples: int = 0
+    last_message: str = ""
     outcome: Outcome | None = None
-    least_s: float = 0.0
+    limit_s_min: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.before:
+        if self.held_before:
             self.since = self.began_at
 
     @property
     def limit_s(self) -> float:
         """The time limit (s). Mode `always` is checked for exactly as long as it says, never longer."""
         within_s = seconds(self.expectation.within)
-        return within_s if self.expectation.mode == "always" else max(within_s, self.least_s)
+        return within_s if self.expectation.mode == "always" else max(within_s, self.limit_s_min)
 
     @property
     def deadline(self) -> float:
         return self.began_at + self.limit_s
 
-    def take(self, now: float, holds: bool | None, message: str = "") -> None:
-        """Take the result of a look that began at `now`; None: a service did not answer."""
+    def observe(self, now: float, holds: bool | None, message: str = "") -> None:
+        """Observe the result of a snapshot that began at `now`; None: a service did not answer."""
         if self.outcome is not None:
             return
-        self.last = message
+        self.last_message = message
         late = now > self.deadline + 1e-6
         if holds is not None:
-            self.looks += 1
+            self.samples += 1
             if holds and self.since is None:
                 self.since = now
             elif not holds:
@@ -54,10 +54,10 @@ class Tracker:
             if holds is False and not late:
                 self._decide(False, now)
             elif now >= self.deadline - 1e-6 and (holds is not None or late):
-                self._decide(self.looks > 0 and holds is not False, None)
+                self._decide(self.samples > 0 and holds is not False, None)
         elif mode == "reached":
             if holds and not late:
-                self._decide(not self.before, now, "it already held before the fault" if self.before else "")
+                self._decide(not self.held_before, now, "it already held before the fault" if self.held_before else "")
             elif late or (holds is False and now >= self.deadline - 1e-6):
                 self._decide(False, None)
         elif now >= self.deadline - 1e-6 and holds is not None:
@@ -72,5 +72,5 @@ class Tracker:
             passed=passed,
             seconds=round(at - self.began_at, 3) if passed and at is not None else None,
             within_s=self.limit_s,
-            message="" if passed else message or self.last,
+            message="" if passed else message or self.last_message,
         )

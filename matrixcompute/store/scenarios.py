@@ -75,14 +75,14 @@ class ScenarioRunRow(TimedStateRow, Base):
         """Whether it may have injected faults or changed anything."""
         return self.state in BEGUN
 
-    def enter(self, phase: PhaseName, now: float) -> None:
+    def enter_phase(self, phase: PhaseName, now: float) -> None:
         """Begin a phase, and end the previous one."""
-        self.phases = [*self._phases_ended(now), RunPhase(name=phase, started_at=timestamp(now)).wire()]
+        self.phases = [*self._with_phases_ended(now), RunPhase(name=phase, started_at=timestamp(now)).wire()]
 
-    def note(self, entry: Entry) -> None:
+    def append_entry(self, entry: Entry) -> None:
         self.entries = [*(self.entries or []), entry.wire()]
 
-    def report(self, report: RunReport) -> None:
+    def store_report(self, report: RunReport) -> None:
         """Store the results."""
         self.verdict, self.message = report.verdict, report.reason
         self.targets, self.history_hash = report.targets, report.history_hash
@@ -90,31 +90,31 @@ class ScenarioRunRow(TimedStateRow, Base):
 
     def complete(self, now: float) -> None:
         self.move("Completed")
-        self.phases, self.finished_at = self._phases_ended(now), now
+        self.phases, self.finished_at = self._with_phases_ended(now), now
 
-    def _phases_ended(self, now: float) -> list[dict[str, Any]]:
+    def _with_phases_ended(self, now: float) -> list[dict[str, Any]]:
         return [{"finishedAt": timestamp(now), **each} for each in self.phases or []]
 
     def view(self) -> ScenarioRunView:
         request, scenario, phases = self.request, self.scenario, self.phases or []
-        lasted = None if self.started_at is None or self.finished_at is None else self.finished_at - self.started_at
+        duration_s = None if self.started_at is None or self.finished_at is None else self.finished_at - self.started_at
         seed = scenario.seed if request.seed is None else request.seed
-        named = f"matrixctl scenario run {request.scenario} --seed {seed} --remote" if request.scenario else ""
+        replay = f"matrixctl scenario run {request.scenario} --seed {seed} --remote" if request.scenario else ""
         return self.view_as(
             ScenarioRunView,
             **{field: getattr(request, field) for field in ScenarioRunSpec.model_fields},
             title=scenario.title,
             phase=phases[-1]["name"] if phases else None,
             instances=scenario.instances,
-            seconds=None if lasted is None else round(lasted, 3),
-            replay=named,
+            seconds=None if duration_s is None else round(duration_s, 3),
+            replay=replay,
             started_at=None if self.started_at is None else timestamp(self.started_at),
             finished_at=None if self.finished_at is None else timestamp(self.finished_at),
         )
 
 
 _BEGUN = select(ScenarioRunRow).where(ScenarioRunRow.state.in_(BEGUN)).order_by(ScenarioRunRow.name)
-_WAITING_LONGEST = (
+_LONGEST_PENDING = (
     select(ScenarioRunRow)
     .where(ScenarioRunRow.state == "Pending")
     .order_by(ScenarioRunRow.created_at, ScenarioRunRow.name)
@@ -129,4 +129,4 @@ def runs_begun(session: Session) -> list[ScenarioRunRow]:
 
 def next_run(session: Session) -> list[ScenarioRunRow]:
     """The run that has waited longest, if one waits."""
-    return list(session.scalars(_WAITING_LONGEST))
+    return list(session.scalars(_LONGEST_PENDING))

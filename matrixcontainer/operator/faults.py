@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import MatrixError, NotFound
-from matrixcompute.scenarios.strikes import number
+from matrixcompute.scenarios.fault_injections import parse_parameter
 from matrixcontainer.client.client import FAULT, KubeClient
 from matrixcontainer.operator.ports import Faults
 from matrixcontainer.operator.reconciler import Reconciler
@@ -27,7 +27,7 @@ class FaultReconciler(Reconciler):
 
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
         spec = body["spec"]
-        parameters = {key: number(value) for key, value in (spec.get("parameters") or {}).items()}
+        parameters = {key: parse_parameter(value) for key, value in (spec.get("parameters") or {}).items()}
         fault = {"kind": spec["kind"], "target": spec["target"], "parameters": parameters}
         if body["metadata"].get("deletionTimestamp"):
             current = await self._faults.find(key)

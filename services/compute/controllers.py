@@ -33,7 +33,7 @@ from matrixcompute.reconcilers.maintenance import MaintenanceReconciler
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.reconcilers.scenario_runs import ScenarioRunReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 from matrixcompute.store.store import ComputeStore
 from matrixcompute.workflows.definitions import WORKFLOWS
 from services.chassis.periodic import Periodic, follow, nudging
@@ -167,27 +167,27 @@ class MaintenanceControllers:
 
 
 class ScenarioControllers:
-    """Scenarios: runs them against the other services. `asked`: clients of these by name; the caller adds its own
+    """Scenarios: runs them against the other services. `clients`: clients of these by name; the caller adds its own
     service's later."""
 
-    def __init__(self, store: ComputeStore, asked: Mapping[str, httpx.AsyncClient], clock: Clock) -> None:
-        executor = ProcessExecutor(asked["agents"]) if "agents" in asked else None
-        world = World(asked, executor)
-        self.runs = ScenarioRuns(store, world, clock)
-        self._reconciler = ScenarioRunReconciler(store, world, clock, version())
-        self._playing = Periodic(
+    def __init__(self, store: ComputeStore, clients: Mapping[str, httpx.AsyncClient], clock: Clock) -> None:
+        executor = ProcessExecutor(clients["agents"]) if "agents" in clients else None
+        services = ServiceClients(clients, executor)
+        self.runs = ScenarioRuns(store, services, clock)
+        self._reconciler = ScenarioRunReconciler(store, services, clock, version())
+        self._runs_periodic = Periodic(
             "scenario-runs", self._reconciler.reconcile, clock, period_s=SCENARIO_PERIOD_S, floor_wall_s=0.5
         )
-        self._reconciler.wake = self._playing.nudge
-        self.runs.wake = self.run_asked_for
+        self._reconciler.wake = self._runs_periodic.nudge
+        self.runs.wake = self.wake_for_requests
 
     @property
     def periodics(self) -> list[Periodic]:
-        return [self._playing]
+        return [self._runs_periodic]
 
-    def run_asked_for(self) -> None:
-        self._reconciler.look()
-        self._playing.nudge()
+    def wake_for_requests(self) -> None:
+        self._reconciler.check_stop()
+        self._runs_periodic.nudge()
 
 
 class FaultControllers:

@@ -63,11 +63,11 @@ def build(
     fences = Fences(records)
     store = ComputeStore(records)
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode, settings.drain_seconds)
-    asked_by_scenarios = dict(services or {})
+    scenario_clients = dict(services or {})
     instances = InstanceControllers(store, neighbours, inference, policy, clock)
     autoscaling = AutoscalingControllers(store, instances, inference, clock)
     maintenance = MaintenanceControllers(store, neighbours, clock)
-    scenarios = ScenarioControllers(store, asked_by_scenarios, clock)
+    scenarios = ScenarioControllers(store, scenario_clients, clock)
     faults = FaultControllers(store, neighbours, clock)
 
     async def node_changed(event: WatchEvent | None) -> None:
@@ -78,7 +78,7 @@ def build(
         """Nudge everything that a request to another replica may concern."""
         instances.resumption.nudge()
         maintenance.nudge()
-        scenarios.run_asked_for()
+        scenarios.wake_for_requests()
         autoscaling.replica_wrote()
 
     kept_s = history_s(clock)
@@ -123,7 +123,7 @@ def build(
         registry=registry,
         on_stop=database.close,
     )
-    asked_by_scenarios["compute"] = http_client("http://compute", settings.token, transport=InProcess(app))
+    scenario_clients["compute"] = http_client("http://compute", settings.token, transport=InProcess(app))
     return app
 
 

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, rule
 from matrixcompute.scenarios.checks import parse
 from matrixcompute.scenarios.preflight import preview
 from matrixcompute.scenarios.runner import ScenarioRunner
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 from tests.simulation import test_rest_machines
 from tests.simulation.exported_life import History
 from tests.simulation.rest_mishaps import FAULTS
@@ -72,7 +72,7 @@ def test_a_life_without_faults_is_no_scenario(tmp_path: Path) -> None:
 async def test_what_was_written_is_taken_as_it_is(tmp_path: Path) -> None:
     name, scenario = parse(yaml.safe_load(lived().export(200.0, tmp_path).read_text()), "x")
     async with SmallStack(tmp_path) as stack:
-        shown = await preview(name, scenario, World(stack.http))
+        shown = await preview(name, scenario, ServiceClients(stack.http))
         assert shown.actions == [
             f"10.000s: node-down on {NODE} for 30.500s",
             f"50.000s: npu-fault on {NODE} for 60.000s",
@@ -86,7 +86,7 @@ async def test_what_was_written_can_be_run(tmp_path: Path) -> None:
     file = lived().export(200.0, tmp_path)
     name, scenario = parse(yaml.safe_load(file.read_text()), "x")
     async with SmallStack(tmp_path) as stack:
-        report = await ScenarioRunner(name, scenario, World(stack.http), stack.clock, "scenario-test-").run()
+        report = await ScenarioRunner(name, scenario, ServiceClients(stack.http), stack.clock, "scenario-test-").run()
         assert report.verdict == "PASS", report.reason
 
 

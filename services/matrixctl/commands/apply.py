@@ -210,9 +210,9 @@ def fault_target(text: str) -> tuple[str, dict[str, Any]]:
 
 def _value(text: str) -> Any:
     """A parameter's value: a number if it looks like one, else text."""
-    from matrixcompute.scenarios.strikes import number
+    from matrixcompute.scenarios.fault_injections import parse_parameter
 
-    return number(text)
+    return parse_parameter(text)
 
 
 @command("fault kinds")

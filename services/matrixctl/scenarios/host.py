@@ -19,8 +19,8 @@ from matrixcompute.scenarios.report import Entry, Preview, RunReport
 from matrixcompute.scenarios.rollback import clean_up
 from matrixcompute.scenarios.runner import ScenarioRunner
 from matrixcompute.scenarios.schema import Scenario
+from matrixcompute.scenarios.service_clients import ServiceClients
 from matrixcompute.scenarios.states import BEGUN
-from matrixcompute.scenarios.world import World
 from services.chassis.http import http_client
 from services.chassis.version import version
 from services.matrixctl.clients.api_client import ApiClient
@@ -38,7 +38,7 @@ complete: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 
 
 @asynccontextmanager
-async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
+async def reached(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
     """The services and the clock of a running stack."""
     token = client.folder.admin_token()
     there = [each for each in SERVICES if each in client.stack.children]
@@ -48,7 +48,7 @@ async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
             for each in there
         }
         yield (
-            World(http, ProcessFaults(client.folder, client.stack)),
+            ServiceClients(http, ProcessFaults(client.folder, client.stack)),
             StackClock(client.folder.clock_file),
         )
 
@@ -68,8 +68,8 @@ def alone(client: ApiClient) -> Iterator[None]:
 
 
 async def previewed(client: ApiClient, name: str, scenario: Scenario) -> Preview:
-    async with reached(client) as (world, _):
-        return await preview(name, scenario, world)
+    async with reached(client) as (clients, _):
+        return await preview(name, scenario, clients)
 
 
 async def run(
@@ -77,16 +77,16 @@ async def run(
 ) -> RunReport:
     """Run a scenario. Raises MatrixError for refusals, before anything was changed."""
     with alone(client):
-        async with reached(client) as (world, clock):
-            await _check_nothing_runs(world)
-            for each in await clean_up(world, PREFIX, clock):
+        async with reached(client) as (clients, clock):
+            await _check_nothing_runs(clients)
+            for each in await clean_up(clients, PREFIX, clock):
                 tell(Entry(at_s=0, what="cleared", about=each, message="left behind by an earlier run"))
-            return await ScenarioRunner(name, scenario, world, clock, PREFIX, version(), replay, tell).run()
+            return await ScenarioRunner(name, scenario, clients, clock, PREFIX, version(), replay, tell).run()
 
 
-async def _check_nothing_runs(world: World) -> None:
+async def _check_nothing_runs(clients: ServiceClients) -> None:
     """Raises Conflict while MatrixCompute runs a scenario."""
-    for each in await world.all("compute", "scenario-runs"):
+    for each in await clients.list_all("compute", "scenario-runs"):
         if each["state"] in BEGUN:
             name = each["name"]
             raise Conflict(

@@ -76,7 +76,7 @@ SHARED_MODULES = (
     "matrixcompute.autoscaling.policy",
     "matrixcompute.clients.inference",
     "matrixcompute.scenarios.runs",
-    "matrixcompute.scenarios.strikes",
+    "matrixcompute.scenarios.fault_injections",
 )
 """Modules that at least two processes import; those that only one needs are left out."""
 

@@ -20,7 +20,7 @@ from matrixcommon.persistence.fences import Fences
 from matrixcompute.instances.scenarios import ScenarioRuns, Scenarios
 from matrixcompute.reconcilers.scenario_runs import ScenarioRunReconciler
 from matrixcompute.scenarios.runs import ScenarioRunRequest, ScenarioRunView
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 from matrixcompute.store.scenarios import ScenarioRunRow
 from matrixcompute.store.store import Base, ComputeStore
 from services.chassis.database import DatabaseEngine
@@ -34,7 +34,7 @@ class Crashed(BaseException):
     """MatrixCompute is no more."""
 
 
-class Machine(World):
+class Machine(ServiceClients):
     """What the services of such a machine answer. An instance is Active as soon as it is asked for."""
 
     def __init__(self) -> None:
@@ -46,7 +46,7 @@ class Machine(World):
         self.crash_at: tuple[int, str] | None = None
         self.away: Exception | None = None
 
-    async def all(self, service: str, collection: str) -> list[dict[str, Any]]:
+    async def list_all(self, service: str, collection: str) -> list[dict[str, Any]]:
         if self.away is not None:
             raise self.away
         dark = {each["target"] for each in self.faults.values()}
@@ -102,7 +102,7 @@ class Life:
         self.store, self.fences = ComputeStore(records), Fences(records)
         self.scenarios, self.runs = Scenarios(self.store), ScenarioRuns(self.store, self.machine, self.clock)
         self.reconciler = ScenarioRunReconciler(self.store, self.machine, self.clock)
-        self.runs.wake = self.reconciler.look
+        self.runs.wake = self.reconciler.check_stop
 
     def count_writes(self) -> None:
         """From now on what is committed counts as a write, too."""

@@ -13,7 +13,7 @@ from matrixcommon.model.clock import ScaledClock, as_set
 from matrixcompute.scenarios.context import RunContext
 from matrixcompute.scenarios.readings import text_at
 from matrixcompute.scenarios.schema import Expectation
-from matrixcompute.scenarios.targets import choose
+from matrixcompute.scenarios.targets import choose_resources
 from matrixcompute.scenarios.tracking import Tracker
 from matrixresource.contract.agents import LOST_AFTER_LEASES
 from services.node_agent.agents.agent_channels import LEASE_FLOOR_WALL_S, LEASE_S
@@ -28,10 +28,12 @@ MODES = st.one_of(
 
 @given(names=NAMES, mode=MODES, seed=st.integers())
 def test_a_mode_chooses_so_many_and_by_the_seed_alone(names: list[str], mode: str, seed: int) -> None:
-    chosen = choose(names, mode, Random(seed))
+    chosen = choose_resources(names, mode, Random(seed))
     assert set(chosen) <= set(names)
     assert chosen == sorted(set(chosen))
-    assert chosen == choose(list(reversed(names)), mode, Random(seed)), "the order in which they come is no matter"
+    assert chosen == choose_resources(list(reversed(names)), mode, Random(seed)), (
+        "the order in which they come is no matter"
+    )
     number = int(mode.partition("(")[2].rstrip(")") or 0)
     if mode == "ALL":
         assert len(chosen) == len(names)
@@ -43,7 +45,7 @@ def test_a_mode_chooses_so_many_and_by_the_seed_alone(names: list[str], mode: st
 
 def test_seeds_choose_differently() -> None:
     names = [f"n{number}" for number in range(48)]
-    assert len({choose(names, "COUNT(1)", Random(seed))[0] for seed in range(20)}) > 5
+    assert len({choose_resources(names, "COUNT(1)", Random(seed))[0] for seed in range(20)}) > 5
 
 
 T, F, N = True, False, None
@@ -77,7 +79,7 @@ def test_an_expectation_is_met_by_its_mode(
     tracker = Tracker(expectation, 1000.0, before)
     for at, holds in looks:
         assert tracker.outcome is None, "it was decided too early"
-        tracker.take(1000.0 + at, holds)
+        tracker.observe(1000.0 + at, holds)
     assert tracker.outcome is not None
     assert (tracker.outcome.passed, tracker.outcome.seconds) == (passed, after_s)
 
@@ -95,11 +97,11 @@ def test_what_is_expected_is_given_as_long_as_detection_takes_on_a_fast_clock(
     mode: str, looks: list[tuple[float, bool]], passed: bool, limit_s: float
 ) -> None:
     expectation = Expectation.model_validate({"metric": "orphans", "count": 0, "within": "10s", "mode": mode})
-    tracker = Tracker(expectation, 1000.0, least_s=30.0)
+    tracker = Tracker(expectation, 1000.0, limit_s_min=30.0)
     assert tracker.deadline == 1000.0 + limit_s
     for at, holds in looks:
         assert tracker.outcome is None, "it was decided too early"
-        tracker.take(1000.0 + at, holds)
+        tracker.observe(1000.0 + at, holds)
     assert tracker.outcome is not None
     assert (tracker.outcome.passed, tracker.outcome.within_s) == (passed, limit_s)
 
@@ -128,4 +130,4 @@ def test_a_field_is_found_by_its_path_and_compared_as_text(path: str, text: str)
 
 def test_a_limit_leaves_time_for_two_leases_at_any_speed() -> None:
     run = RunContext(SimpleNamespace(), SimpleNamespace(), ScaledClock(60.0), "x", lambda entry: None)
-    assert run.least_s > LOST_AFTER_LEASES * as_set(run.clock, LEASE_S, LEASE_FLOOR_WALL_S)
+    assert run.limit_s_min > LOST_AFTER_LEASES * as_set(run.clock, LEASE_S, LEASE_FLOOR_WALL_S)

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from matrixcompute.model.composition import OWNER_LABEL
-from matrixcompute.scenarios.readings import Frame, read
+from matrixcompute.scenarios.readings import ReadContext, evaluate
 from matrixcompute.scenarios.schema import Condition
+from matrixcompute.scenarios.service_clients import ServiceClients, Snapshot
 from matrixcompute.scenarios.targets import resolve_targets
-from matrixcompute.scenarios.world import Look, World
 from tests.matrixcompute.scenarios.example import scenario
 
 OURS, THEIRS = {"project": "default"}, {"project": "team"}
@@ -34,13 +34,13 @@ SHOWN: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
-class Shown(World):
+class Shown(ServiceClients):
     """What the services show."""
 
     def __init__(self) -> None:
         super().__init__({})
 
-    async def all(self, service: str, collection: str) -> list[dict[str, Any]]:
+    async def list_all(self, service: str, collection: str) -> list[dict[str, Any]]:
         return [] if (service, collection) == ("link", "events") else SHOWN[collection]
 
 
@@ -59,23 +59,23 @@ class Shown(World):
     ],
 )
 async def test_what_is_counted_of_an_instance_is_of_its_project(condition: Any, ours: int, theirs: int) -> None:
-    frame, seen = Frame(scenario(), {}), {}
+    context, seen = ReadContext(scenario(), {}), {}
     for of in ("demo", "default/demo", "team/demo"):
-        seen[of] = (await read(Condition(**condition, of=of), Look(Shown()), frame)).number
+        seen[of] = (await evaluate(Condition(**condition, of=of), Snapshot(Shown()), context)).number
     assert seen == {"demo": ours, "default/demo": ours, "team/demo": theirs}
 
 
 async def test_what_an_instance_left_behind_is_of_its_project() -> None:
-    frame, seen = Frame(scenario(), {}), {}
+    context, seen = ReadContext(scenario(), {}), {}
     for of in ("gone", "team/gone", "demo", None):
-        seen[of] = (await read(Condition(metric="orphans", min=0, of=of), Look(Shown()), frame)).number
+        seen[of] = (await evaluate(Condition(metric="orphans", min=0, of=of), Snapshot(Shown()), context)).number
     assert seen == {"gone": 2, "team/gone": 1, "demo": 0, None: 3}
 
 
 async def test_a_target_is_among_the_members_of_that_instance() -> None:
     for name, node in (("demo", "sn0-c00-n0"), ("team/demo", "sn0-c00-n1")):
-        chosen = await resolve_targets(scenario("targets.victim.select.instance", name), Look(Shown()), {})
+        chosen = await resolve_targets(scenario("targets.victim.select.instance", name), Snapshot(Shown()), {})
         assert chosen == {"victim": [node]}
     for absent in ("other/demo", "team/demos"):
         with pytest.raises(Exception, match=f"there is no instance {absent}"):
-            await resolve_targets(scenario("targets.victim.select.instance", absent), Look(Shown()), {})
+            await resolve_targets(scenario("targets.victim.select.instance", absent), Snapshot(Shown()), {})

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound, Unavailable
-from matrixcompute.scenarios.strikes import number
+from matrixcompute.scenarios.fault_injections import parse_parameter
 from services.matrixctl.supervisor.state_folder import Folder
 from services.node_agent.contract import ProcessFaultRequest
 from services.process_faults.executor import ProcessExecutor
@@ -75,7 +75,7 @@ async def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_
     [("3", 3), ("0.25", 0.25), ("80E39200", "80E39200"), ("020001001", "020001001"), ("ub-p3-k11", "ub-p3-k11")],
 )
 def test_a_code_that_looks_like_a_number_stays_a_word(text: str, value: Any) -> None:
-    assert number(text) == value
+    assert parse_parameter(text) == value
 
 
 # ---- two at once --------------------------------------------------------------------------------------------------------

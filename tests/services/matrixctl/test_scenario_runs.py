@@ -46,7 +46,7 @@ class Desk:
 @pytest.fixture
 def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
     machine = Machine()
-    monkeypatch.setattr(controllers, "World", lambda services, executor: machine)
+    monkeypatch.setattr(controllers, "ServiceClients", lambda services, executor: machine)
     made = Desk(tmp_path, machine, capsys)
     reached(monkeypatch, {"compute": made.client})
     monkeypatch.setattr(waiting.time, "sleep", made.work)
@@ -87,7 +87,7 @@ def test_what_strikes_services_is_refused_with_its_field(desk: Desk) -> None:
 
 async def test_matrixctl_runs_none_while_matrixcompute_does() -> None:
     class Busy(Machine):
-        async def all(self, service: str, collection: str) -> list[dict[str, object]]:
+        async def list_all(self, service: str, collection: str) -> list[dict[str, object]]:
             return [{"name": "other", "state": "Running"}]
 
     with pytest.raises(Conflict, match="scenario stop other"):

@@ -15,7 +15,7 @@ import pytest
 import yaml
 
 from matrixcommon.model.clock import Clock
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.scenarios import host
 from services.matrixctl.supervisor.process_lock import ProcessLock
@@ -33,11 +33,11 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folders = count()
 
     @asynccontextmanager
-    async def reached(client: ApiClient) -> AsyncIterator[tuple[World, Clock]]:
+    async def reached(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
         folder = tmp_path / f"stack-{next(folders)}"
         folder.mkdir()
         async with SmallStack(folder) as stack:
-            yield World(stack.http), stack.clock
+            yield ServiceClients(stack.http), stack.clock
 
     def complete(awaited: Coroutine[Any, Any, Any]) -> Any:
         with asyncio.Runner(loop_factory=virtual_loop) as runner:

@@ -14,7 +14,7 @@ from matrixcompute.scenarios.report import RunReport
 from matrixcompute.scenarios.rollback import clean_up
 from matrixcompute.scenarios.runner import ScenarioRunner
 from matrixcompute.scenarios.schema import Scenario
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 from tests.matrixcompute.scenarios.example import scenario
 from tests.small_stack import SmallStack
 from tests.stack import Stack
@@ -25,7 +25,7 @@ PREFIX = "scenario-test-"
 
 
 def runner(stack: Stack, of: Scenario) -> ScenarioRunner:
-    return ScenarioRunner("example", of, World(stack.http), stack.clock, PREFIX)
+    return ScenarioRunner("example", of, ServiceClients(stack.http), stack.clock, PREFIX)
 
 
 async def nothing_is_left(stack: Stack) -> None:
@@ -107,7 +107,7 @@ async def test_what_cannot_be_is_refused_with_its_field_and_nothing_changes(
         before = await world_as_seen(stack)
         for attempt in (
             runner(stack, scenario(path, value)).run(),
-            preview("x", scenario(path, value), World(stack.http)),
+            preview("x", scenario(path, value), ServiceClients(stack.http)),
         ):
             with pytest.raises(MatrixError) as refused:
                 await attempt
@@ -124,7 +124,7 @@ async def world_as_seen(stack: Stack) -> dict[str, Any]:
 async def test_a_preview_says_what_would_be_struck_and_changes_nothing(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         before = await world_as_seen(stack)
-        shown = await preview("example", scenario(), World(stack.http))
+        shown = await preview("example", scenario(), ServiceClients(stack.http))
         assert await world_as_seen(stack) == before
         (victim,) = shown.targets["victim"]
         assert victim in shown.given["demo"]
@@ -136,21 +136,21 @@ async def test_a_preview_says_what_would_be_struck_and_changes_nothing(tmp_path:
 async def test_who_was_killed_leaves_nothing_that_the_next_start_does_not_roll_back(tmp_path: Path) -> None:
     """A kill gives no chance to roll back: the task is left hanging at its next request, as if its process were gone."""
     async with SmallStack(tmp_path) as stack:
-        world = World(stack.http)
-        running = asyncio.create_task(ScenarioRunner("example", scenario(), world, stack.clock, PREFIX).run())
+        clients = ServiceClients(stack.http)
+        running = asyncio.create_task(ScenarioRunner("example", scenario(), clients, stack.clock, PREFIX).run())
 
         async def struck() -> bool:
             assert stack.fleet is not None
             return bool(stack.fleet.faults)
 
         await stack.until(struck, "the fault is there")
-        world._http = {}  # nothing that it asks from here on arrives
+        clients._http = {}  # nothing that it asks from here on arrives
         running.cancel()
         assert stack.fleet is not None
         await asyncio.sleep(5)
         assert stack.fleet.faults
         stack.impair("by-hand", "agent-hang", "sn0-c00-n0")
-        left = await clean_up(World(stack.http), PREFIX, stack.clock)
+        left = await clean_up(ServiceClients(stack.http), PREFIX, stack.clock)
         assert left[0].startswith(PREFIX)
         assert left[1:] == ["default/demo"]
         assert set(stack.fleet.faults) == {"by-hand"}, "what others did is theirs"

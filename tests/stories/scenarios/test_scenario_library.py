@@ -11,7 +11,7 @@ import pytest
 from matrixcompute.scenarios.library import library
 from matrixcompute.scenarios.preflight import preview
 from matrixcompute.scenarios.runner import ScenarioRunner
-from matrixcompute.scenarios.world import World
+from matrixcompute.scenarios.service_clients import ServiceClients
 from matrixresource.agent.fault_catalogue import CATALOGUE
 from tests.small_stack import SmallStack
 
@@ -55,7 +55,7 @@ def test_there_are_twenty_and_each_says_why_and_where_it_is_from() -> None:
 async def test_each_can_be_previewed(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         for name, each in library().items():
-            shown = await preview(name, each, World(stack.http, NoProcesses()))
+            shown = await preview(name, each, ServiceClients(stack.http, NoProcesses()))
             assert all(shown.targets.values()), name
         assert await stack.compute.instances() == []
         assert stack.fleet is not None
@@ -64,7 +64,9 @@ async def test_each_can_be_previewed(tmp_path: Path) -> None:
 
 async def passes(folder: Path, name: str) -> None:
     async with SmallStack(folder) as stack:
-        report = await ScenarioRunner(name, library()[name], World(stack.http), stack.clock, "scenario-test-").run()
+        report = await ScenarioRunner(
+            name, library()[name], ServiceClients(stack.http), stack.clock, "scenario-test-"
+        ).run()
         assert report.verdict == "PASS", report.reason
         assert stack.fleet is not None
         assert not stack.fleet.faults

@@ -1,7 +1,7 @@
-"""World: the services as a scenario uses them, over REST. Look: what they showed at one moment.
+"""ServiceClients: the services as a scenario uses them, over REST. Snapshot: what they showed at one moment.
 
-A look reads each collection once, however many conditions use it. A service that does not answer raises Unavailable;
-conditions on it are then neither true nor false.
+A snapshot reads each collection once, however many conditions use it. A service that does not answer raises
+Unavailable; conditions on it are then neither true nor false.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Processes(Protocol):
         """The real status of a service, in the fields that conditions may name."""
 
 
-class World:
+class ServiceClients:
     """`http`: clients by service (resource, link, compute, agents). Without `processes`, services cannot be faulted."""
 
     def __init__(self, http: Mapping[str, httpx.AsyncClient], processes: Processes | None = None) -> None:
@@ -53,7 +53,7 @@ class World:
             raise Unavailable(f"there is no {service} in this stack")
         return self._http[service]
 
-    async def all(self, service: str, collection: str) -> list[dict[str, Any]]:
+    async def list_all(self, service: str, collection: str) -> list[dict[str, Any]]:
         return await list_all(self._client(service), f"/v1/{collection}")
 
     async def find(self, service: str, collection: str, key: str) -> dict[str, Any] | None:
@@ -82,15 +82,15 @@ class World:
             return False
 
 
-class Look:
-    """One look at the world."""
+class Snapshot:
+    """Collections as read at one moment, each once."""
 
-    def __init__(self, world: World) -> None:
-        self.world = world
-        self._seen: dict[tuple[str, str], list[dict[str, Any]]] = {}
+    def __init__(self, clients: ServiceClients) -> None:
+        self.clients = clients
+        self._collections: dict[tuple[str, str], list[dict[str, Any]]] = {}
 
-    async def all(self, service: str, collection: str, *, anew: bool = False) -> list[dict[str, Any]]:
+    async def list_all(self, service: str, collection: str, *, refresh: bool = False) -> list[dict[str, Any]]:
         key = service, collection
-        if anew or key not in self._seen:
-            self._seen[key] = await self.world.all(service, collection)
-        return self._seen[key]
+        if refresh or key not in self._collections:
+            self._collections[key] = await self.clients.list_all(service, collection)
+        return self._collections[key]
