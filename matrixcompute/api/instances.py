@@ -19,7 +19,7 @@ from matrixcompute.store.store import ComputeStore, OperationRow
 from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
 from matrixresource.contract.nodes import Power
 
-Leaving = Annotated[
+LeavingMembers = Annotated[
     Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")
 ]
 
@@ -47,7 +47,7 @@ def _specs(instances: KindRoutes, service: InstanceService) -> None:
     async def ensure_instance(
         name: str,
         body: InstanceRequest,
-        leaving: Leaving = (),
+        leaving: LeavingMembers = (),
         if_match: str | None = None,
         validate_only: bool = False,
     ) -> InstanceView:
@@ -57,7 +57,7 @@ def _specs(instances: KindRoutes, service: InstanceService) -> None:
     async def resize(
         name: str,
         nodes: Annotated[int, Query(ge=1, le=49152)],
-        leaving: Leaving = (),
+        leaving: LeavingMembers = (),
         if_match: str | None = None,
         validate_only: bool = False,
     ) -> InstanceView:
@@ -82,10 +82,10 @@ def _specs(instances: KindRoutes, service: InstanceService) -> None:
 
 def _power(instances: KindRoutes, service: InstanceService) -> None:
     def switch(power: Power) -> Callable[..., Awaitable[InstanceView]]:
-        async def switched(name: str, if_match: str | None = None, validate_only: bool = False) -> InstanceView:
+        async def switch_power(name: str, if_match: str | None = None, validate_only: bool = False) -> InstanceView:
             return await service.change(name, {"power": power}, if_match=if_match, validate_only=validate_only)
 
-        return switched
+        return switch_power
 
     instances.change("POST :stop", status_code=202, name="stop_instance")(switch("Off"))
     instances.change("POST :start", status_code=202, name="start_instance")(switch("On"))

@@ -16,12 +16,12 @@ from matrixcompute.store.store import ComputeStore
 
 
 def policy_routes(
-    store: ComputeStore, scaling: ScalingPolicies, recovery: RecoveryPolicies, look_at_nodes: Callable[[], None]
+    store: ComputeStore, scaling: ScalingPolicies, recovery: RecoveryPolicies, wake_node_health: Callable[[], None]
 ) -> APIRouter:
-    """The routes of both kinds. `look_at_nodes` wakes the watcher of nodes after a recovery policy changed."""
+    """The routes of both kinds. `wake_node_health` wakes the watcher of nodes after a recovery policy changed."""
     api = ResourceRoutes(store.records)
     _scaling(api.of(access.SCALING_POLICIES), scaling)
-    _recovery(api.of(access.RECOVERY_POLICIES), recovery, look_at_nodes)
+    _recovery(api.of(access.RECOVERY_POLICIES), recovery, wake_node_health)
     api.of(access.RECOVERY_RULES).list(
         lambda: rule_views(recovery_rules()),
         description="For each fault level, the recovery actions tried on a member, in order, and how long it drains.",
@@ -36,8 +36,8 @@ def _scaling(kind: KindRoutes, policies: ScalingPolicies) -> None:
     kind.change("DELETE", name="delete_scaling_policy")(policies.delete)
 
 
-def _recovery(kind: KindRoutes, policies: RecoveryPolicies, look_at_nodes: Callable[[], None]) -> None:
+def _recovery(kind: KindRoutes, policies: RecoveryPolicies, wake_node_health: Callable[[], None]) -> None:
     kind.list()
     kind.get()
-    kind.change("PUT", after=look_at_nodes, name="ensure_recovery_policy")(policies.ensure)
-    kind.change("DELETE", after=look_at_nodes, name="delete_recovery_policy")(policies.delete)
+    kind.change("PUT", after=wake_node_health, name="ensure_recovery_policy")(policies.ensure)
+    kind.change("DELETE", after=wake_node_health, name="delete_recovery_policy")(policies.delete)

@@ -21,7 +21,7 @@ from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 
 
-def summary(view: SliceView) -> ObservedSlice:
+def observed_slice(view: SliceView) -> ObservedSlice:
     """The part of a slice's view that MatrixCompute uses."""
     reported = {current.type: current for current in view.conditions}
     programmed = reported.get("RoutesProgrammed")
@@ -38,7 +38,7 @@ def summary(view: SliceView) -> ObservedSlice:
 
 
 @contextmanager
-def in_words_of_instances() -> Iterator[None]:
+def translate_affinity_fields() -> Iterator[None]:
     """Make a refusal name the field that the user of an instance wrote: affinity is to instances, not allocations."""
     try:
         yield
@@ -63,15 +63,15 @@ class ControlPlane(ResourceClient):
         await asyncio.gather(self.draining(), self._link.slices("name=none"))
 
     async def reserve(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
-        with in_words_of_instances():
+        with translate_affinity_fields():
             return await super().reserve(name, request, validate_only)
 
     async def move(self, name: str, request: AllocationRequest, validate_only: bool = False) -> AllocationView:
-        with in_words_of_instances():
+        with translate_affinity_fields():
             return await super().move(name, request, validate_only)
 
     async def cut_over(self, name: str, request: AllocationRequest) -> AllocationView:
-        with in_words_of_instances():
+        with translate_affinity_fields():
             return await super().cut_over(name, request)
 
     async def draining(self) -> list[str]:
@@ -95,10 +95,10 @@ class ControlPlane(ResourceClient):
                 **spec.share.wire(),
             }
         )
-        return summary(await self._link.admit(spec.name, request))
+        return observed_slice(await self._link.admit(spec.name, request))
 
     async def program(self, name: str) -> ObservedSlice:
-        return summary(await self._link.program(name))
+        return observed_slice(await self._link.program(name))
 
     async def withdraw(self, name: str) -> bool:
         """Returns whether the slice is gone."""
@@ -106,7 +106,7 @@ class ControlPlane(ResourceClient):
 
     async def slices_of(self, instance: str) -> list[ObservedSlice]:
         """The instance's own slices that exist."""
-        return [summary(view) for view in await self._owned(instance)]
+        return [observed_slice(view) for view in await self._owned(instance)]
 
     async def owned_slices(self, instance: str) -> list[str]:
         """The keys of the instance's own slices that exist."""
@@ -128,7 +128,7 @@ class ControlPlane(ResourceClient):
         for view in await self._link.slices():
             owner = view.labels.get(OWNER_LABEL)
             if owner is not None and owner == resolve(view.instance, view.project):
-                found.setdefault(owner, []).append(summary(view))
+                found.setdefault(owner, []).append(observed_slice(view))
         return found
 
     async def slice_owners(self) -> dict[str, str]:
@@ -140,8 +140,8 @@ class ControlPlane(ResourceClient):
 
     async def routed_over(self, switch: str) -> list[str]:
         """The instances whose routes would change without a switch."""
-        judged, owners = await asyncio.gather(self._link.what_if_drained([switch]), self.slice_owners())
-        return sorted({owners[key] for each in judged.slices if (key := key_of(each.project, each.slice)) in owners})
+        impact, owners = await asyncio.gather(self._link.what_if_drained([switch]), self.slice_owners())
+        return sorted({owners[key] for each in impact.slices if (key := key_of(each.project, each.slice)) in owners})
 
     async def ensure_drain(self, name: str, switch: str, reason: str) -> DrainView:
         return await self._link.ensure_drain(name, [switch], reason)

@@ -26,7 +26,7 @@ class Inference(Collection):
     def __init__(self, http: httpx.AsyncClient) -> None:
         super().__init__(http, "deployments")
 
-    async def served_on(self, instance: str) -> list[str]:
+    async def deployment_keys(self, instance: str) -> list[str]:
         """The keys of the deployments on that instance."""
         found = [each for each in await self.all() if resolve(each["instance"], each["project"]) == instance]
         return sorted(key_of(each["project"], each["name"]) for each in found)
@@ -34,13 +34,13 @@ class Inference(Collection):
     async def statistics(self, name: str, window_s: float | None = None, tpot_s: float | None = None) -> dict[str, Any]:
         """The statistics of a deployment. `tpot_s`: the objective for the time per output token that `work` is computed
         for."""
-        asked = {"windowS": window_s, "tpotS": tpot_s}
-        params = {field: value for field, value in asked.items() if value is not None} or None
+        query = {"windowS": window_s, "tpotS": tpot_s}
+        params = {field: value for field, value in query.items() if value is not None} or None
         return await call(self._http, "GET", at("deployments", name, "/statistics"), params=params)
 
     async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
         """The current views of the deployments on that instance, by key."""
-        found = {key: await self.find(key) for key in await self.served_on(instance)}
+        found = {key: await self.find(key) for key in await self.deployment_keys(instance)}
         return {key: view for key, view in found.items() if view is not None}
 
     async def drains(self) -> dict[str, OwnedDrain]:
@@ -53,9 +53,9 @@ class Inference(Collection):
                 found[key_of(each["project"], each["name"])] = OwnedDrain(by, frozenset(drain["nodes"]), instance)
         return found
 
-    async def drain(self, name: str, nodes: list[str], **more: Any) -> dict[str, Any]:
-        """Drain nodes of a deployment. `more`: other fields of the `DrainRequest`, in wire form."""
-        return await self.ensure(name, {"nodes": nodes, **more}, "/drain")
+    async def drain(self, name: str, nodes: list[str], **fields: Any) -> dict[str, Any]:
+        """Drain nodes of a deployment. `fields`: other fields of the `DrainRequest`, in wire form."""
+        return await self.ensure(name, {"nodes": nodes, **fields}, "/drain")
 
     async def undrain(self, name: str) -> None:
         await call(self._http, "DELETE", at("deployments", name, "/drain"))

@@ -30,9 +30,9 @@ ALREADY = {"pause": ("Paused",), "resume": ("Scheduled", "Running"), "abort": ("
 class Maintenances:
     """The verbs over maintenances. `wake` runs the reconciler at once."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, control_plane: ControlPlane, clock: Clock) -> None:
         self._store = store
-        self._neighbours = neighbours
+        self._control_plane = control_plane
         self._clock = clock
         self.wake: Callable[[], None] = lambda: None
 
@@ -47,8 +47,8 @@ class Maintenances:
         """
         checked_resource_name(name)
         if len(name) > NAME_LENGTH_MAX:
-            longest = f"it may have {NAME_LENGTH_MAX} letters at most"
-            raise InvalidField(f"{name!r} is too long: its cordons are named after it, so {longest}", field="name")
+            limit = f"it may have {NAME_LENGTH_MAX} letters at most"
+            raise InvalidField(f"{name!r} is too long: its cordons are named after it, so {limit}", field="name")
         with self._store.reading() as session:
             row = session.get(MaintenanceRow, name)
             check_etag(row, if_match)
@@ -114,14 +114,14 @@ class Maintenances:
         """The units of a target: its nodes, or the switch."""
         field = f"target.{target.kind}"
         if target.kind == "switch":
-            if not await self._neighbours.knows_switch(target.name):
+            if not await self._control_plane.knows_switch(target.name):
                 raise InvalidField(f"there is no switch {target.name}; `get switches` lists them", field=field)
-            return [MaintenanceUnit(name=target.name, instances=await self._neighbours.routed_over(target.name))]
-        nodes = await self._neighbours.nodes(
+            return [MaintenanceUnit(name=target.name, instances=await self._control_plane.routed_over(target.name))]
+        nodes = await self._control_plane.nodes(
             f"name={target.name}" if target.kind == "node" else f"{target.kind}={target.name}"
         )
         if not nodes:
-            known = sorted(domain.name for domain in await self._neighbours.domains(f"level={target.kind}"))
+            known = sorted(domain.name for domain in await self._control_plane.domains(f"level={target.kind}"))
             shown = f"; there are {', '.join(known[:16])}" if known else ""
             raise InvalidField(f"there is no {target} in the inventory{shown}", field=field)
         if all(node.desired_state in KEPT_OUT for node in nodes):

@@ -27,8 +27,8 @@ class RecoveryPolicies:
         with self._store.transaction() as session:
             other = policy_for(session, target)
             if other is not None and other.name != name:
-                whom = f"instance {name_of(body.instance)!r}" if body.instance else "the project's instances"
-                raise Conflict(f"recovery policy {name_of(other.name)!r} already applies to {whom}", field="instance")
+                scope = f"instance {name_of(body.instance)!r}" if body.instance else "the project's instances"
+                raise Conflict(f"recovery policy {name_of(other.name)!r} already applies to {scope}", field="instance")
             row = session.get(RecoveryPolicyRow, name)
             if row is None:
                 row = RecoveryPolicyRow(name=name, project=body.project, state="Active", generation=1)

@@ -63,7 +63,7 @@ class ScalingPolicies:
             row = find(session, ScalingPolicyRow, name)
             if (instance := session.get(InstanceRow, row.target)) is not None:
                 instance.scaling_policy = None
-                if row.parked and instance.state != "Deleting":
+                if row.scaled_to_zero and instance.state != "Deleting":
                     self._instance_service.unsuspend(session, instance)
             if (memory := session.get(ScalingMemoryRow, name)) is not None:
                 session.delete(memory)

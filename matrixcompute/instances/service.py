@@ -20,14 +20,14 @@ from matrixcommon.persistence.database_session import check_etag
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcompute.model.composition import PLACEMENT_FIELDS, as_far_as_there_is, compose
+from matrixcompute.model.composition import PLACEMENT_FIELDS, compose, limit_to_allocated
 from matrixcompute.model.retries import due_at
 from matrixcompute.model.states import SETTLED
 from matrixcompute.operations.context import RELOCATE, RESTART
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixcompute.workflows.draining import shrunk
+from matrixcompute.workflows.draining import shrink_request
 from matrixresource.contract.allocations import AllocationView
 
 INSTANCE_NAME_LENGTH_MAX = 57
@@ -40,14 +40,14 @@ class InstanceService:
     def __init__(
         self,
         store: ComputeStore,
-        neighbours: ControlPlane,
+        control_plane: ControlPlane,
         runner: WorkflowRunner,
         clock: Clock,
         wake: Callable[[], None],
     ) -> None:
         """`wake` is called after a workflow was opened, so that the runner begins it at once."""
         self._store = store
-        self._neighbours = neighbours
+        self._control_plane = control_plane
         self._clock = clock
         self._wake = wake
         self._runner = runner
@@ -71,25 +71,25 @@ class InstanceService:
         """
         checked_resource_name(name)
         if len(name_of(name)) > INSTANCE_NAME_LENGTH_MAX:
-            longest = f"it may have {INSTANCE_NAME_LENGTH_MAX} letters at most"
+            limit = f"it may have {INSTANCE_NAME_LENGTH_MAX} letters at most"
             raise InvalidField(
-                f"{name_of(name)!r} is too long: its slices are named after it, so {longest}", field="name"
+                f"{name_of(name)!r} is too long: its slices are named after it, so {limit}", field="name"
             )
         for field, spec in (("affinity", request.affinity), ("antiAffinity", request.anti_affinity)):
             if spec is not None and name in [resolve(each, request.project) for each in spec.instances]:
                 raise InvalidField(f"{field} of {name} names {name} itself", field=f"{field}.instances")
         planned: AllocationView | None = None
         if validate_only:
-            planned = await self._planned(name, request, leaving)
+            planned = await self._plan_allocation(name, request, leaving)
         with self._store.transaction(dry=validate_only) as session:
             instance = session.get(InstanceRow, name)
             check_etag(instance, if_match)
             if instance is None:
-                instance = self._created(session, name, request)
+                instance = self._create(session, name, request)
             else:
-                self._changed(session, instance, request, list(leaving))
+                self._update(session, instance, request, list(leaving))
             view = instance.view()
-        return self._answer(instance, view, planned)
+        return self._response(instance, view, planned)
 
     async def change(
         self,
@@ -106,15 +106,15 @@ class InstanceService:
         if validate_only:
             with self._store.reading() as session:
                 shape = self._store.instance(session, name).shape
-            planned = await self._planned(name, shape.model_copy(update=update), leaving)
+            planned = await self._plan_allocation(name, shape.model_copy(update=update), leaving)
         with self._store.transaction(dry=validate_only) as session:
             instance = self._store.instance(session, name)
             check_etag(instance, if_match)
-            self._changed(session, instance, instance.shape.model_copy(update=update), list(leaving))
+            self._update(session, instance, instance.shape.model_copy(update=update), list(leaving))
             view = instance.view()
-        return self._answer(instance, view, planned)
+        return self._response(instance, view, planned)
 
-    def _answer(self, instance: InstanceRow, view: InstanceView, planned: AllocationView | None) -> InstanceView:
+    def _response(self, instance: InstanceRow, view: InstanceView, planned: AllocationView | None) -> InstanceView:
         if planned is not None:
             return view.model_copy(
                 update={"members": planned.members, "npus": int(planned.npus), "preempts": planned.preempts}
@@ -122,22 +122,22 @@ class InstanceService:
         self._wake()
         return instance.view()
 
-    async def _planned(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
+    async def _plan_allocation(self, name: str, request: InstanceRequest, leaving: Sequence[str]) -> AllocationView:
         """The allocation it would have. The present allocation stays as far as possible."""
-        allocation = active_or_none(await self._neighbours.find_allocation(name))
+        allocation = active_or_none(await self._control_plane.find_allocation(name))
         with self._store.reading() as session:
             row = session.get(InstanceRow, name)
             applied = None if row is None else row.last_active
-        allocation_request = shrunk(
-            compose(name, as_far_as_there_is(request, applied, allocation)), allocation, leaving
+        allocation_request = shrink_request(
+            compose(name, limit_to_allocated(request, applied, allocation)), allocation, leaving
         )
         if allocation is not None and any(
             getattr(allocation, field) != getattr(allocation_request, field) for field in PLACEMENT_FIELDS
         ):
-            return await self._neighbours.move(name, allocation_request, validate_only=True)
-        return await self._neighbours.reserve(name, allocation_request, validate_only=True)
+            return await self._control_plane.move(name, allocation_request, validate_only=True)
+        return await self._control_plane.reserve(name, allocation_request, validate_only=True)
 
-    def _created(self, session: Session, name: str, request: InstanceRequest) -> InstanceRow:
+    def _create(self, session: Session, name: str, request: InstanceRequest) -> InstanceRow:
         instance = InstanceRow(
             name=name,
             project=request.project,
@@ -148,14 +148,14 @@ class InstanceService:
         if (policy := self._store.policy_of(session, name)) is not None:
             instance.scaling_policy = policy.name
         session.add(instance)
-        self._store.record_event(session, name, "Requested", _size(request), self._clock.now())
+        self._store.record_event(session, name, "Requested", _describe_size(request), self._clock.now())
         if request.suspend:
             self._workflows.open_change(session, instance)
         else:
             self._workflows.open(session, "create-instance", instance, "Provisioning", "Creating")
         return instance
 
-    def _changed(self, session: Session, instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
+    def _update(self, session: Session, instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
         if instance.state == "Deleting":
             raise Conflict(f"instance {instance.name!r} is being deleted; wait until it is gone")
         current = instance.shape
@@ -182,7 +182,7 @@ class InstanceService:
             session,
             instance.name,
             "Changed",
-            f"generation {instance.generation}: {_size(request)}",
+            f"generation {instance.generation}: {_describe_size(request)}",
             self._clock.now(),
         )
         if instance.state in SETTLED or below_floor(instance) or (request.suspend and instance.state == "Failed"):
@@ -194,16 +194,16 @@ class InstanceService:
 
     def resize(self, session: Session, instance: InstanceRow, nodes: int, leaving: Sequence[str] = ()) -> None:
         """Change the number of nodes, in the caller's transaction. The caller wakes the runner after the commit."""
-        self._changed(session, instance, instance.shape.model_copy(update={"nodes": nodes}), list(leaving))
+        self._update(session, instance, instance.shape.model_copy(update={"nodes": nodes}), list(leaving))
 
     def suspend(self, session: Session, instance: InstanceRow) -> None:
         """Release its nodes and slices but keep its spec, in the caller's transaction."""
-        self._changed(session, instance, instance.shape.model_copy(update={"suspend": True}), [])
+        self._update(session, instance, instance.shape.model_copy(update={"suspend": True}), [])
 
     def unsuspend(self, session: Session, instance: InstanceRow, nodes: int | None = None) -> None:
         """Provision a suspended instance again, with `nodes` nodes, in the caller's transaction."""
         size = instance.shape.nodes if nodes is None else max(nodes, instance.shape.min_nodes or 1)
-        self._changed(session, instance, instance.shape.model_copy(update={"suspend": False, "nodes": size}), [])
+        self._update(session, instance, instance.shape.model_copy(update={"suspend": False, "nodes": size}), [])
 
     def delete(self, name: str) -> InstanceView:
         """Release everything and delete the instance. Supersedes any operation under way. Idempotent."""
@@ -223,7 +223,7 @@ class InstanceService:
             check_etag(instance, if_match)
             if instance.shape.lease_s is None:
                 raise Conflict(f"instance {name!r} has no lease", field="leaseS")
-        allocation = await self._neighbours.renew(name, lease_s, validate_only)
+        allocation = await self._control_plane.renew(name, lease_s, validate_only)
         with self._store.transaction(dry=validate_only) as session:
             instance = self._store.instance(session, name)
             instance.expires_at = from_timestamp(allocation.expires_at) if allocation.expires_at else None
@@ -255,8 +255,8 @@ class InstanceService:
         self._wake()
         return instance.view()
 
-    def relocate(self, name: str, about: dict[str, str]) -> bool:
-        """Move one member to a named node for a defragmentation; `about` is a `RelocateRequest`.
+    def relocate(self, name: str, parameters: dict[str, str]) -> bool:
+        """Move one member to a named node for a defragmentation; `parameters` is a `RelocateRequest`.
 
         Returns False while another operation is under way, or while the instance's spec differs from its shape.
         """
@@ -264,30 +264,34 @@ class InstanceService:
             instance = session.get(InstanceRow, name)
             if instance is None or instance.state not in SETTLED or instance.applied is None:
                 return False
-            rested = self._clock.now() >= due_at(instance.retry_at, self._clock)
-            settled = instance.generation == instance.observed_generation and rested
+            due = self._clock.now() >= due_at(instance.retry_at, self._clock)
+            settled = instance.generation == instance.observed_generation and due
             if not settled or self._store.open_operations(session, name):
                 return False
-            self._workflows.open(session, RELOCATE, instance, "Updating", "Moving", about)
+            self._workflows.open(session, RELOCATE, instance, "Updating", "Moving", parameters)
         self._wake()
         return True
 
 
-def _size(request: InstanceRequest) -> str:
+def _describe_size(request: InstanceRequest) -> str:
     return f"{counted(request.nodes, 'node')}, {counted(request.spares, 'spare')}"
 
 
 def _check_leaving(instance: InstanceRow, request: InstanceRequest, leaving: list[str]) -> None:
     """Raises Conflict unless exactly these members leave with this change."""
     members = {member["node"] for member in instance.members or [] if member["role"] == "member"}
-    strangers = sorted(set(leaving) - members)
-    if strangers:
-        raise Conflict(f"{', '.join(strangers)} cannot leave: not a member of {instance.name!r}", field="leaving")
+    non_members = sorted(set(leaving) - members)
+    if non_members:
+        raise Conflict(f"{', '.join(non_members)} cannot leave: not a member of {instance.name!r}", field="leaving")
     if len(set(leaving)) != len(members) - request.nodes:
-        goes = len(members) - request.nodes
-        few = f"{goes} of its {len(members)} members go" if goes > 0 else f"none of its {len(members)} members goes"
+        leaving_count = len(members) - request.nodes
+        expected = (
+            f"{leaving_count} of its {len(members)} members go"
+            if leaving_count > 0
+            else f"none of its {len(members)} members goes"
+        )
         raise Conflict(
-            f"leaving names {counted(len(set(leaving)), 'node')}, and {few} when nodes is {request.nodes}; name just "
-            "those, or leave it out",
+            f"leaving names {counted(len(set(leaving)), 'node')}, and {expected} when nodes is {request.nodes}; name "
+            "just those, or leave it out",
             field="leaving",
         )

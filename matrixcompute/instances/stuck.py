@@ -17,7 +17,10 @@ from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.scenarios import ScenarioRunRow, runs_begun
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 
-DRAINS = (("drain_members", "startedAt", ("finishedAt", "undoneAt")), ("await_loaded", "undoStartedAt", ("undoneAt",)))
+DRAIN_STEPS = (
+    ("drain_members", "startedAt", ("finishedAt", "undoneAt")),
+    ("await_loaded", "undoStartedAt", ("undoneAt",)),
+)
 """The steps of an operation that wait for drains (the second while it is undone), with the trace fields of their start
 and end."""
 
@@ -44,13 +47,13 @@ def _overdue(row: MaintenanceRow | ScenarioRunRow, now: float) -> StuckView:
 
 
 def _stuck(row: InstanceRow, operation: OperationRow | None, now: float) -> StuckView | None:
-    stands = operation is not None and operation.stuck is not None
-    reported = operation.stuck if operation is not None and stands else row.find_condition("Progressing")
+    is_stuck = operation is not None and operation.stuck is not None
+    reported = operation.stuck if operation is not None and is_stuck else row.find_condition("Progressing")
     if reported is None:
         return None
     since = from_timestamp(reported["lastTransitionTime"])
     drained_s = 0.0 if operation is None else _drained_s(operation.trace or {}, since, now)
-    if operation is not None and stands:
+    if operation is not None and is_stuck:
         reason, message = reported["reason"], f"operation {name_of(operation.name)}: {reported['message']}"
     elif INSTANCE_STATES.stuck(row.state, since + drained_s, now):
         deadline_s = INSTANCE_STATES.states[row.state].deadline_s
@@ -72,7 +75,7 @@ def _drained_s(trace: Trace, since: float, now: float) -> float:
     """How long an operation has waited for drains since `since` (s). Of a drain that was repeated for a later failure
     only the end of the first is known, so all time until then counts."""
     drained_s, counted = 0.0, since
-    for step, start, ends in DRAINS:
+    for step, start, ends in DRAIN_STEPS:
         entry = trace.get(step, {})
         if (first := entry.get("firstFinishedAt")) is not None and first > counted:
             drained_s, counted = drained_s + first - counted, first

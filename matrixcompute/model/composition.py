@@ -56,7 +56,7 @@ def placement_changed(shape: InstanceRequest, current: InstanceRequest) -> bool:
     return any(getattr(shape, field) != getattr(current, field) for field in PLACEMENT_FIELDS)
 
 
-def as_far_as_there_is(
+def limit_to_allocated(
     shape: InstanceRequest, applied: InstanceRequest | None, allocation: AllocationView | None
 ) -> InstanceRequest:
     """The shape with the present number of members, if some are missing because there was no node for them: the last

@@ -64,7 +64,7 @@ def detect(node: NodeView, instance: bool) -> dict[str, Detected]:
 
 
 def _action(level: str, instance: bool) -> Action:
-    judged = level_named(level)
-    if judged.health == "Unhealthy" and instance:
+    fault_level = level_named(level)
+    if fault_level.health == "Unhealthy" and instance:
         return "Replace" if recovery_rules().ladder(level)[:1] == (REPLACE,) else "Repair"
-    return "None" if judged.schedulable else "NoNewWork"
+    return "None" if fault_level.schedulable else "NoNewWork"

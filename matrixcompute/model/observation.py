@@ -18,7 +18,7 @@ from matrixcompute.recovery.loss import active_or_none
 from matrixcompute.recovery.policy import Recovery
 from matrixresource.contract.allocations import AllocationView
 
-Aspect = tuple[str, bool, str, str]
+ConditionUpdate = tuple[str, bool, str, str]
 """A condition's type, status, reason and message."""
 
 
@@ -36,7 +36,7 @@ class Observed:
     slices: tuple[ObservedSlice, ...]
 
     @property
-    def joined(self) -> bool:
+    def slices_match(self) -> bool:
         """Whether on every plane its slices connect exactly the members of its allocation."""
         if self.allocation is None:
             return False
@@ -92,7 +92,7 @@ def conditions_of(
     allocation = active_or_none(observed.allocation)
     missing = max(0, nodes - allocation.nodes) if allocation is not None else 0
     wanted = allocation.nodes + missing if allocation is not None else nodes
-    aspects = (
+    updates = (
         _scheduled(before, allocation, state),
         _nodes_ready(observed, allocation, wanted, missing),
         _links_ready(observed),
@@ -102,13 +102,13 @@ def conditions_of(
         _ready(observed, allocation, state, wanted, missing),
     )
     result = before
-    for aspect in aspects:
-        if aspect is not None:
-            result = condition(result, *aspect, generation=generation, now=now)
+    for update in updates:
+        if update is not None:
+            result = condition(result, *update, generation=generation, now=now)
     return result
 
 
-def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, state: str) -> Aspect | None:
+def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, state: str) -> ConditionUpdate | None:
     """None leaves the condition unchanged."""
     if allocation is not None:
         size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
@@ -120,7 +120,7 @@ def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, 
     return None
 
 
-def _nodes_ready(observed: Observed, allocation: AllocationView | None, wanted: int, missing: int) -> Aspect:
+def _nodes_ready(observed: Observed, allocation: AllocationView | None, wanted: int, missing: int) -> ConditionUpdate:
     off = allocation is not None and allocation.power == "Off"
     waiting = "MembersMissing" if observed.nodes_ready else "SwitchedOff" if off else "Waiting"
     ready = observed.nodes_ready and not missing
@@ -128,14 +128,14 @@ def _nodes_ready(observed: Observed, allocation: AllocationView | None, wanted: 
     return "NodesReady", ready, "AllActive" if ready else waiting, message
 
 
-def _links_ready(observed: Observed) -> Aspect:
+def _links_ready(observed: Observed) -> ConditionUpdate:
     reason = "AllProgrammed" if observed.links_ready else "Waiting"
     programmed = f"{len(programmed_planes(observed.slices))} of {len(Plane)} planes"
     message = f"{programmed} are programmed on every member{_details(observed.slices)}"
     return "LinksReady", observed.links_ready, reason, message
 
 
-def _qos_satisfied(observed: Observed) -> Aspect:
+def _qos_satisfied(observed: Observed) -> ConditionUpdate:
     if planes := _planes_below_floor(observed):
         return "QosSatisfied", False, "FloorsBroken", f"links cannot keep the floors on {', '.join(planes)}"
     if observed.links_ready:
@@ -143,17 +143,19 @@ def _qos_satisfied(observed: Observed) -> Aspect:
     return "QosSatisfied", False, "Waiting", "waiting for routes"
 
 
-def _spares_available(allocation: AllocationView | None, spares: int) -> Aspect:
+def _spares_available(allocation: AllocationView | None, spares: int) -> ConditionUpdate:
     if allocation is None:
         return "SparesAvailable", False, "Pending", "0 of 0 spares stand ready"
-    standing = sum(member.ready for member in allocation.members if member.role == "spare") if allocation.bound else 0
-    asked = max(allocation.spares, spares)
-    kept = standing >= asked
-    message = f"{standing} of {asked} spares stand ready"
-    return "SparesAvailable", kept, "SparesReady" if kept else "SparesMissing", message
+    ready_spares = (
+        sum(member.ready for member in allocation.members if member.role == "spare") if allocation.bound else 0
+    )
+    desired = max(allocation.spares, spares)
+    complete = ready_spares >= desired
+    message = f"{ready_spares} of {desired} spares stand ready"
+    return "SparesAvailable", complete, "SparesReady" if complete else "SparesMissing", message
 
 
-def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int, floor: int) -> Aspect:
+def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int, floor: int) -> ConditionUpdate:
     if recovery.action != "keep":
         return "Degraded", True, recovery.reason, recovery.message
     if missing:
@@ -164,15 +166,17 @@ def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int,
     return "Degraded", False, "Whole", "nothing is broken"
 
 
-def _ready(observed: Observed, allocation: AllocationView | None, state: str, wanted: int, missing: int) -> Aspect:
+def _ready(
+    observed: Observed, allocation: AllocationView | None, state: str, wanted: int, missing: int
+) -> ConditionUpdate:
     if not observed.nodes_ready or not observed.links_ready or state in UNREADY:
         lacking = _nodes_ready(observed, allocation, wanted, missing), _links_ready(observed)
-        return "Ready", False, *why_not_ready(state, [each[3] for each in lacking if not each[1]])
+        return "Ready", False, *not_ready_reason(state, [each[3] for each in lacking if not each[1]])
     serves = f"serves with {wanted - missing} of {wanted} nodes" if missing else "serves"
     return "Ready", True, "Ready", serves
 
 
-def why_not_ready(state: str, lacking: Sequence[str]) -> tuple[str, str]:
+def not_ready_reason(state: str, lacking: Sequence[str]) -> tuple[str, str]:
     """Reason and message of an instance that is not Ready: its state, or for an Active one what is `lacking`, as the
     messages of other conditions."""
     if state == "Active" and lacking:
@@ -184,7 +188,7 @@ def _planes_below_floor(observed: Observed) -> list[str]:
     return list(dict.fromkeys(each.plane.value for each in observed.slices if not each.floors_kept))
 
 
-NAMED_MAX = 4
+SILENT_NAMED_MAX = 4
 """How many silent members are named: as many as a cabinet has."""
 
 
@@ -195,8 +199,8 @@ def _stages(allocation: AllocationView | None) -> str:
     texts = [f"{count} at {stage}" for stage, count in at.items()]
     texts += [f"{each.node} is {each.state}: {each.message}" for each in waiting if each.gone and each.message]
     if silent := [each.node for each in waiting if each.agent != "Connected" and not (each.gone and each.message)]:
-        more = f" and {len(silent) - NAMED_MAX} more" if len(silent) > NAMED_MAX else ""
-        texts.append(f"agent silent: {', '.join(silent[:NAMED_MAX])}{more}")
+        more = f" and {len(silent) - SILENT_NAMED_MAX} more" if len(silent) > SILENT_NAMED_MAX else ""
+        texts.append(f"agent silent: {', '.join(silent[:SILENT_NAMED_MAX])}{more}")
     return f" ({'; '.join(texts)})" if texts else ""
 
 

@@ -14,9 +14,9 @@ from matrixcommon.model.clock import Clock
 
 RETRY_S, RETRY_FLOOR_WALL_S = 30.0, 3.0
 """The delay before a refused spec is retried."""
-SHAPE_WALL_S = 0.1
+PER_SHAPE_WALL_S = 0.1
 """Wall time per waiting shape: the more shapes wait, the longer each backs off, as if they were tried in turn."""
-ASKING_MAX = 8
+CONCURRENT_RETRIES_MAX = 8
 """How many previously refused instances may ask for room at a time."""
 
 
@@ -32,12 +32,12 @@ class Refusals:
         self._clock = clock
         self._retry_at: dict[str, float] = {}
 
-    def note(self, name: str) -> None:
+    def record(self, name: str) -> None:
         """Record a refusal now, and forget those whose retry is due."""
-        kept = {each: at for each, at in self._retry_at.items() if self.rests(each)}
+        kept = {each: at for each, at in self._retry_at.items() if self.backing_off(each)}
         self._retry_at = kept | {name: self._clock.now() + RETRY_S}
 
-    def rests(self, name: str) -> bool:
+    def backing_off(self, name: str) -> bool:
         return self._clock.now() < due_at(self._retry_at.get(name, 0.0), self._clock)
 
     def __len__(self) -> int:
@@ -45,7 +45,7 @@ class Refusals:
 
 
 @dataclass(frozen=True)
-class Waiting:
+class WaitingInstance:
     """An instance that was refused. `shape`: its project and spec as text, equal for instances that ask the same."""
 
     name: str
@@ -54,17 +54,17 @@ class Waiting:
     retry_at: float
 
 
-def whose_turn(waiting: Iterable[Waiting], asking: Collection[str], clock: Clock) -> set[str]:
+def select_retries(waiting: Iterable[WaitingInstance], requested: Collection[str], clock: Clock) -> set[str]:
     """The names of the instances that ask for room now: of each shape the one refused longest ago, by descending
-    priority. `asking`: the shapes that are being asked for already."""
-    alike: dict[str, list[Waiting]] = {}
+    priority. `requested`: the shapes that are being asked for already."""
+    by_shape: dict[str, list[WaitingInstance]] = {}
     for each in waiting:
-        alike.setdefault(each.shape, []).append(each)
-    floor_wall_s, now = max(RETRY_FLOOR_WALL_S, SHAPE_WALL_S * len(alike)), clock.now()
-    next_ones = [
-        min(those, key=lambda each: (each.retry_at, each.name))
-        for shape, those in alike.items()
-        if shape not in asking and max(due_at(each.retry_at, clock, floor_wall_s) for each in those) <= now
+        by_shape.setdefault(each.shape, []).append(each)
+    floor_wall_s, now = max(RETRY_FLOOR_WALL_S, PER_SHAPE_WALL_S * len(by_shape)), clock.now()
+    candidates = [
+        min(group, key=lambda each: (each.retry_at, each.name))
+        for shape, group in by_shape.items()
+        if shape not in requested and max(due_at(each.retry_at, clock, floor_wall_s) for each in group) <= now
     ]
-    next_ones.sort(key=lambda each: (-each.priority, each.retry_at, each.name))
-    return {each.name for each in next_ones[: max(0, ASKING_MAX - len(asking))]}
+    candidates.sort(key=lambda each: (-each.priority, each.retry_at, each.name))
+    return {each.name for each in candidates[: max(0, CONCURRENT_RETRIES_MAX - len(requested))]}

@@ -27,9 +27,9 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow, W
 REPAIR, MOVE, YIELD_CAPACITY, RELOCATE = "replace-node", "move-instance", "yield-capacity", "relocate-member"
 RESTORE, RESTORE_SLICES = "restore-members", "restore-slices"
 STOP, START, RESTART = "stop-instance", "start-instance", "restart-instance"
-AS_LAST_ACTIVE = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES, RESTART)
+LAST_ACTIVE_VERBS = (REPAIR, RELOCATE, RESTORE, RESTORE_SLICES, RESTART)
 """Verbs that restore the last active shape, whatever has been requested since."""
-BESIDE = "beside"
+PENDING_GENERATION = "beside"
 """The parameter of a workflow that carries the last active shape while a changed spec waits: that spec's generation."""
 LEAVING = "leaving"
 """The parameter of a workflow whose spec names the members to remove, which have been drained: a newer spec does not
@@ -45,7 +45,7 @@ class StepContext:
     instance: str
     shape: InstanceRequest
     spec_generation: int
-    neighbours: ControlPlane
+    control_plane: ControlPlane
     store: ComputeStore
     clock: Clock
     policy: RecoveryPolicy
@@ -59,11 +59,11 @@ class StepContext:
             return self.store.instance(session, self.instance).last_active
 
     @property
-    def asked_generation(self) -> int:
+    def requested_generation(self) -> int:
         """The newest generation at the time this workflow was opened."""
-        return int(self.parameters.get(BESIDE, self.spec_generation))
+        return int(self.parameters.get(PENDING_GENERATION, self.spec_generation))
 
-    def newest(self) -> int:
+    def current_generation(self) -> int:
         """The instance's current generation."""
         with self.store.reading() as session:
             return self.store.instance(session, self.instance).generation
@@ -79,28 +79,28 @@ class StepContext:
 
     def since(self, step: str) -> float:
         """When that step of this workflow began (s); the current time if it has not."""
-        return float(self._traced(step).get("startedAt", self.clock.now()))
+        return float(self._step_trace(step).get("startedAt", self.clock.now()))
 
     def undone_since(self, step: str) -> float:
         """When the undo of that step of this workflow began (s); the current time if it has not."""
-        return float(self._traced(step).get(start_of("Undoing"), self.clock.now()))
+        return float(self._step_trace(step).get(start_of("Undoing"), self.clock.now()))
 
     def failures(self, step: str) -> int:
         """How often that step of this workflow has failed."""
-        return int(self._traced(step).get("attempts", 0))
+        return int(self._step_trace(step).get("attempts", 0))
 
-    def _traced(self, step: str) -> dict[str, Any]:
+    def _step_trace(self, step: str) -> dict[str, Any]:
         with self.store.reading() as session:
             row = session.get(OperationRow, self.operation)
             return {} if row is None else (row.trace or {}).get(step, {})
 
-    def informed(self) -> set[str]:
+    def notified(self) -> set[str]:
         """The members of a repair that were fenced and notified, which comes before any other action."""
-        return {*self._traced("tell_workload").get("informed", ())}
+        return {*self._step_trace("tell_workload").get("informed", ())}
 
-    def note_informed(self, nodes: Collection[str]) -> None:
+    def record_notified(self, nodes: Collection[str]) -> None:
         """Record that these members were fenced and notified."""
-        if {*nodes} <= (before := self.informed()):
+        if {*nodes} <= (before := self.notified()):
             return
         with self.store.transaction() as session:
             if (row := session.get(OperationRow, self.operation)) is not None:
@@ -114,13 +114,13 @@ class StepContext:
     def rungs(self) -> Sequence[RungTried] | None:
         """The rungs begun in a repair, in order; None for any other workflow."""
 
-        def ask(session: Session) -> Sequence[RungTried] | None:
+        def read_rungs(session: Session) -> Sequence[RungTried] | None:
             row = session.get(OperationRow, self.operation)
             return None if row is None or row.verb != REPAIR else row.rungs_tried
 
-        return self.store.records.remembered(OperationRow, ("rungs", self.operation), ask)
+        return self.store.records.remembered(OperationRow, ("rungs", self.operation), read_rungs)
 
-    def note_rung(self, tried: RungTried) -> None:
+    def record_rung(self, tried: RungTried) -> None:
         """Record that a rung was begun, and emit an event."""
         with self.store.transaction() as session:
             row = session.get(OperationRow, self.operation)
@@ -145,25 +145,27 @@ class InstanceHost(Host[StepContext, OperationRow]):
     def __init__(
         self,
         store: ComputeStore,
-        neighbours: ControlPlane,
+        control_plane: ControlPlane,
         clock: Clock,
         policy: RecoveryPolicy,
         inference: Inference | None = None,
     ) -> None:
         super().__init__(store)
         self._store = store
-        self._neighbours = neighbours
+        self._control_plane = control_plane
         self._clock = clock
         self._policy = policy
         self._inference = inference
 
     def opened(self, row: OperationRow, target: InstanceRow) -> None:
-        as_it_is = target.applied is not None and (row.verb in AS_LAST_ACTIVE or BESIDE in (row.parameters or {}))
-        row.spec_generation = target.observed_generation if as_it_is else target.generation
-        row.shape = target.applied if as_it_is and target.applied else target.spec
-        if target.leaving and not as_it_is:
+        uses_applied_shape = target.applied is not None and (
+            row.verb in LAST_ACTIVE_VERBS or PENDING_GENERATION in (row.parameters or {})
+        )
+        row.spec_generation = target.observed_generation if uses_applied_shape else target.generation
+        row.shape = target.applied if uses_applied_shape and target.applied else target.spec
+        if target.leaving and not uses_applied_shape:
             row.parameters = {**(row.parameters or {}), LEAVING: " ".join(target.leaving)}
-        if row.verb in (STOP, START) and (switched := target.switched()) is not None:
+        if row.verb in (STOP, START) and (switched := target.last_active_with_power()) is not None:
             row.spec_generation, row.shape = target.observed_generation, switched.wire()  # other changes follow
         target.operation = row.name
 
@@ -171,14 +173,14 @@ class InstanceHost(Host[StepContext, OperationRow]):
         try:
             # A workflow of an earlier release has no shape, and carries out the current spec.
             shape = InstanceRequest.from_stored(row.shape or self._store.instance(session, row.target).spec)
-        except ValidationError as wrong:
-            raise Unreadable(str(wrong)) from wrong
+        except ValidationError as error:
+            raise Unreadable(str(error)) from error
         return StepContext(
             row.name,
             row.target,
             shape,
             row.spec_generation,
-            self._neighbours,
+            self._control_plane,
             self._store,
             self._clock,
             self._policy,
@@ -197,13 +199,13 @@ class InstanceHost(Host[StepContext, OperationRow]):
         if target.applied is None or target.state not in ("Updating", "Stopping", "Starting"):
             return
         if row.verb in (STOP, START):
-            given_up = target.shape.power == ("Off" if row.verb == STOP else "On")
+            reverts = target.shape.power == ("Off" if row.verb == STOP else "On")
             power = InstanceRequest.from_stored(target.applied).power
             spec, leaving = target.shape.model_copy(update={"power": power}).wire(), target.leaving
         else:
-            given_up = row.spec_generation == target.generation != target.observed_generation
+            reverts = row.spec_generation == target.generation != target.observed_generation
             spec, leaving = target.applied, None
-        if given_up:
+        if reverts:
             shape = InstanceShape.from_stored(target.shape.model_dump(exclude={"labels"}))
             target.cancelled = CancelledChange(operation=name_of(row.name), shape=shape).wire()
             target.spec = {**spec, "labels": target.labels}

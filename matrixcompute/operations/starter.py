@@ -44,7 +44,7 @@ def _refused(last: OperationRow | None) -> bool:
     return last is not None and last.state == "Failed" and (last.error or {}).get("reason") != Abandoned.__name__
 
 
-STATE_OF = {
+CHANGE_STATES = {
     MOVE: ("Updating", "Moving"),
     STOP: ("Stopping", "Stopping"),
     START: ("Starting", "Starting"),
@@ -69,7 +69,7 @@ class WorkflowStarter:
 
     def open_change(self, session: Session, instance: InstanceRow) -> None:
         verb = change_verb(session, instance)
-        state, reason = STATE_OF.get(verb, ("Updating", "Scaling"))
+        state, reason = CHANGE_STATES.get(verb, ("Updating", "Scaling"))
         self.open(session, verb, instance, state, reason)
 
     def open(
@@ -79,9 +79,9 @@ class WorkflowStarter:
         instance: InstanceRow,
         state: str,
         reason: str,
-        about: dict[str, str] | None = None,
+        parameters: dict[str, str] | None = None,
     ) -> None:
-        self._runner.open(session, verb, instance, about)
+        self._runner.open(session, verb, instance, parameters)
         now, message = self._clock.now(), f"{verb} generation {instance.generation}"
         if instance.state != state:
             # The previous change has ended, even if no pass has recorded that yet: the deadline of the new state
@@ -101,22 +101,22 @@ class WorkflowStarter:
         """Open a repair of the failed members. Rungs already `tried` for them count as tried."""
         now = self._clock.now()
         self._store.record_event(session, instance.name, recovery.reason, recovery.message, now, "Warning")
-        self.open(session, REPAIR, instance, "Repairing", "Repairing", _about(members, recovery, now))
+        self.open(session, REPAIR, instance, "Repairing", "Repairing", _repair_parameters(members, recovery, now))
         row = self._store.operation(session, instance)
-        row.rungs = [each.wire() for each in tried if each.node in recovery.concerned]
+        row.rungs = [each.wire() for each in tried if each.node in recovery.affected]
 
     def delete(self, session: Session, instance: InstanceRow, reason: str, message: str) -> None:
         instance.generation += 1
         self._store.record_event(session, instance.name, reason, message, self._clock.now())
         self.open(session, "delete-instance", instance, "Deleting", "Deleting")
 
-    def open_quietly(self, session: Session, verb: str, instance: InstanceRow) -> None:
+    def open_without_transition(self, session: Session, verb: str, instance: InstanceRow) -> None:
         """Open a workflow that does not change the state."""
         self._runner.open(session, verb, instance)
 
 
-def _about(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
+def _repair_parameters(members: Sequence[MemberView], recovery: Recovery, now: float) -> dict[str, str]:
     """The parameters of a repair: the nodes, when they failed as far as is known, when that was detected, and why."""
-    failed_at, detected_at = failed_since(members, recovery.concerned) or (timestamp(now), timestamp(now))
-    nodes = ", ".join(recovery.concerned)
+    failed_at, detected_at = failed_since(members, recovery.affected) or (timestamp(now), timestamp(now))
+    nodes = ", ".join(recovery.affected)
     return {"failedAt": failed_at, "detectedAt": detected_at, "nodes": nodes, "reason": recovery.reason}

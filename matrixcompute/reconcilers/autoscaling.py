@@ -117,12 +117,12 @@ class AutoscalingReconciler:
         """Resume normal sizing of a target that was scaled to zero and has since been unsuspended or recreated."""
         with self._store.reading() as session:
             row = session.get(ScalingPolicyRow, name)
-            if row is None or not row.parked:
+            if row is None or not row.scaled_to_zero:
                 return
         with self._store.transaction() as session:
             row = session.get(ScalingPolicyRow, name)
             instance = session.get(InstanceRow, row.target) if row is not None else None
-            if row is not None and row.parked and instance is not None and not instance.shape.suspend:
+            if row is not None and row.scaled_to_zero and instance is not None and not instance.shape.suspend:
                 row.desired_pools = None
 
     # -- deciding ------------------------------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class AutoscalingReconciler:
         with self._store.transaction() as session:
             row = session.get(ScalingPolicyRow, name)
             instance = None if row is None else session.get(InstanceRow, row.target)
-            if row is None or instance is None or (0 if row.parked else instance.shape.nodes) != whole.members:
+            if row is None or instance is None or (0 if row.scaled_to_zero else instance.shape.nodes) != whole.members:
                 return None
             blocks = [each.nodes for each in instance.shape.placement.blocks or []]
             policy = row.policy.model_copy(update={"block": lcm(row.policy.block, *blocks)})
@@ -190,7 +190,7 @@ class AutoscalingReconciler:
         now: float,
     ) -> ScalingState:
         """Apply a change that needs no drain: more nodes, or other pools on the same nodes. Returns the next state."""
-        state, nodes = found.state, 0 if row.parked else instance.shape.nodes
+        state, nodes = found.state, 0 if row.scaled_to_zero else instance.shape.nodes
         if found.replicas < nodes:
             return state
         if not nodes:
@@ -253,7 +253,7 @@ class AutoscalingReconciler:
             row = session.get(ScalingPolicyRow, name)
             instance = session.get(InstanceRow, target)
             memory = session.get(ScalingMemoryRow, name)
-            if row is None or instance is None or memory is None or row.parked or not served:
+            if row is None or instance is None or memory is None or row.scaled_to_zero or not served:
                 return False
             self._status.write(session, row, instance.shape.nodes, found)
             self._instance_service.suspend(session, instance)

@@ -15,43 +15,45 @@ from matrixcompute.operations.context import RELOCATE
 from matrixcompute.store.store import ComputeStore, InstanceRow, OperationRow
 from matrixresource.contract.defragmentations import MoveRefused, MoveView
 
-PASSING = ("Conflict", "StaleGeneration")
+TEMPORARY_REASONS = ("Conflict", "StaleGeneration")
 """Refusals that may be temporary: a newer spec, a repair that goes first, a node that is not free yet."""
-TRIES = 5
+ATTEMPTS_MAX = 5
 
 
 class DefragmentationExecutor:
     """`reconcile` once per period and whenever a defragmentation changes."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, instance_service: InstanceService) -> None:
+    def __init__(self, store: ComputeStore, control_plane: ControlPlane, instance_service: InstanceService) -> None:
         self._store = store
-        self._neighbours = neighbours
+        self._control_plane = control_plane
         self._instance_service = instance_service
 
     async def reconcile(self) -> str:
         """Begin the current moves that are of instances. Returns a summary."""
         begun = 0
-        for plan in await self._neighbours.defragmentations("state=Running"):
+        for plan in await self._control_plane.defragmentations("state=Running"):
             move = next((each for each in plan.moves if each.state == "Moving" and each.by == "MatrixCompute"), None)
             if move is None:
                 continue
-            about = {"defragmentation": plan.name, "node": move.source, "to": move.to}
-            if (refused := self._refusal(move, about)) is not None:
-                await self._neighbours.refuse_move(plan.name, refused)
+            parameters = {"defragmentation": plan.name, "node": move.source, "to": move.to}
+            if (refused := self._refusal(move, parameters)) is not None:
+                await self._control_plane.refuse_move(plan.name, refused)
             else:
-                begun += self._instance_service.relocate(move.allocation, about)
+                begun += self._instance_service.relocate(move.allocation, parameters)
         return f"{begun} moves begun"
 
-    def _refusal(self, move: MoveView, about: dict[str, str]) -> MoveRefused | None:
+    def _refusal(self, move: MoveView, parameters: dict[str, str]) -> MoveRefused | None:
         """Why a move failed, unless another attempt is worth while; None to try it."""
         with self._store.reading() as session:
             wanted = select(OperationRow).where(OperationRow.target == move.allocation, OperationRow.verb == RELOCATE)
-            tried = [row for row in session.scalars(wanted.order_by(OperationRow.version)) if row.parameters == about]
-            failed = [row.error for row in tried if row.state in ("Failed", "Cancelled") and row.error]
-            gone = session.get(InstanceRow, move.allocation) is None
-        if gone:
+            attempts = [
+                row for row in session.scalars(wanted.order_by(OperationRow.version)) if row.parameters == parameters
+            ]
+            failed = [row.error for row in attempts if row.state in ("Failed", "Cancelled") and row.error]
+            instance_gone = session.get(InstanceRow, move.allocation) is None
+        if instance_gone:
             error = {"reason": "NotFound", "detail": f"there is no instance {move.allocation}"}
-        elif failed and (failed[-1].get("reason") not in PASSING or len(failed) >= TRIES):
+        elif failed and (failed[-1].get("reason") not in TEMPORARY_REASONS or len(failed) >= ATTEMPTS_MAX):
             error = failed[-1]
         else:
             return None

@@ -17,15 +17,15 @@ from matrixresource.contract.nodes import NodeView
 
 
 class FaultReconciler:
-    """Call `take` for every change of a node and `reconcile_changed` soon after; `reconcile` periodically, and after
+    """Call `observe` for every change of a node and `reconcile_changed` soon after; `reconcile` periodically, and after
     the watch was interrupted.
 
     Nodes fail together, so their changes are written in one transaction, and repairs need not wait for several.
     """
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane) -> None:
+    def __init__(self, store: ComputeStore, control_plane: ControlPlane) -> None:
         self._store = store
-        self._neighbours = neighbours
+        self._control_plane = control_plane
         self._faulty: set[str] | None = None
         """The nodes with faults in the table, so that changes of other nodes cost nothing; None: not read yet."""
         self._changed: dict[str, NodeView] = {}
@@ -33,24 +33,24 @@ class FaultReconciler:
     async def reconcile(self) -> str:
         """Update the table from all nodes, and delete rows of nodes that no longer exist. Returns a summary."""
         self._changed.clear()  # older than what is read now
-        nodes = await self._neighbours.nodes()
+        nodes = await self._control_plane.nodes()
         with self._store.transaction() as session:
             rows = self._rows(session)
-            faulty = {node.name for node in nodes if self._write(session, node, rows.pop(node.name, {}))}
+            faulty = {node.name for node in nodes if self._update_rows(session, node, rows.pop(node.name, {}))}
             for row in (row for gone in rows.values() for row in gone.values()):
                 session.delete(row)
         self._faulty = faulty
         return f"{len(faulty)} nodes have faults"
 
-    def take(self, event: WatchEvent) -> bool:
+    def observe(self, event: WatchEvent) -> bool:
         """Take a change of one node. Returns whether it may affect the table."""
         node = NodeView.from_stored(event.view)
         if event.type == "DELETED":
             node = node.model_copy(update={"faults": [], "agent": "Connected"})
-        matters = self._faulty is None or may_have_faults(node) or node.name in self._faulty | self._changed.keys()
-        if matters:
+        relevant = self._faulty is None or may_have_faults(node) or node.name in self._faulty | self._changed.keys()
+        if relevant:
             self._changed[node.name] = node
-        return matters
+        return relevant
 
     async def reconcile_changed(self) -> str:
         """Write the changes taken since the last call."""
@@ -58,7 +58,7 @@ class FaultReconciler:
         if nodes:
             with self._store.transaction() as session:
                 rows = self._rows(session, list(nodes))
-                faulty = {name for name, node in nodes.items() if self._write(session, node, rows.get(name, {}))}
+                faulty = {name for name, node in nodes.items() if self._update_rows(session, node, rows.get(name, {}))}
             if self._faulty is not None:
                 self._faulty = (self._faulty - nodes.keys()) | faulty
         return f"{len(nodes)} nodes have changed"
@@ -71,10 +71,10 @@ class FaultReconciler:
             found[row.node][row.name] = row
         return dict(found)
 
-    def _write(self, session: Session, node: NodeView, before: Mapping[str, FaultRow]) -> bool:
+    def _update_rows(self, session: Session, node: NodeView, before: Mapping[str, FaultRow]) -> bool:
         """Write the faults of one node. Returns whether it has any now. The holder is read only if it may have some."""
-        asked = node.allocation is not None and may_have_faults(node)
-        holder = session.get(InstanceRow, node.allocation) if asked else None
+        has_holder = node.allocation is not None and may_have_faults(node)
+        holder = session.get(InstanceRow, node.allocation) if has_holder else None
         found = detect(node, instance=holder is not None)
         for name in sorted(before.keys() - found.keys()):
             session.delete(before[name])

@@ -19,19 +19,19 @@ class Findings:
     that have to move, instances that wait for room, and instances that changed."""
 
     opened: int = 0
-    turns: set[str] = field(default_factory=set)
+    may_request: set[str] = field(default_factory=set)
     """The instances that may ask for room now, among those that wait for it."""
     losses: dict[str, AllocationLoss] = field(default_factory=dict)
-    to_leave: dict[str, list[str]] = field(default_factory=dict)
+    draining_members: dict[str, list[str]] = field(default_factory=dict)
     to_restore: list[str] = field(default_factory=list)
     to_repair: dict[str, tuple[AllocationView, Recovery, list[RungTried], bool]] = field(default_factory=dict)
     to_start: dict[str, tuple[AllocationView, Recovery]] = field(default_factory=dict)
-    gone_spares: list[tuple[str, str]] = field(default_factory=list)
+    lost_spares: list[tuple[str, str]] = field(default_factory=list)
     changed: list[str] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Surroundings:
+class ClusterSnapshot:
     """What one pass has read from other services: allocations and slices by instance, draining domains, and nodes out
     of service. `versions`: of the instances' rows, from before that was read."""
 
@@ -42,16 +42,16 @@ class Surroundings:
     out: Sequence[str]
 
 
-OF_ONE_INSTANCE = (Conflict, InvalidField, LookupError, ValueError, TypeError, AttributeError)
+INSTANCE_ERRORS = (Conflict, InvalidField, LookupError, ValueError, TypeError, AttributeError)
 
 
-def concerns_one(wrong: Exception) -> bool:
+def is_instance_error(error: Exception) -> bool:
     """Whether an error is specific to one instance, such as an illegal transition or an inconsistent row. A database or
     service that is unavailable, or the loss of leadership, concerns all instances."""
-    return isinstance(wrong, OF_ONE_INSTANCE) and not isinstance(wrong, StaleLeader)
+    return isinstance(error, INSTANCE_ERRORS) and not isinstance(error, StaleLeader)
 
 
-class NotUnderstood(Exception):
+class InstanceReconcileError(Exception):
     """Reconciling one instance failed."""
 
     def __init__(self, instance: str, cause: Exception) -> None:

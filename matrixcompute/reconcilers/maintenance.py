@@ -46,9 +46,9 @@ class MaintenanceReconciler:
     """`reconcile` once per period, and whenever a node changes while a maintenance is open. `wake` schedules another
     pass soon."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
+    def __init__(self, store: ComputeStore, control_plane: ControlPlane, clock: Clock) -> None:
         self._store = store
-        self._neighbours = neighbours
+        self._control_plane = control_plane
         self._clock = clock
         self.wake: Callable[[], None] = lambda: None
         self.any_open = True
@@ -129,10 +129,10 @@ class MaintenanceReconciler:
     async def _observed(self, owner: str, spec: MaintenanceSpec, units: Collection[MaintenanceUnit]) -> Observations:
         target = spec.target
         if target.kind == "switch":
-            drain = await self._neighbours.find_drain(owner)
+            drain = await self._control_plane.find_drain(owner)
             return Observations(drain=None if drain is None else DrainSeen(drain.state == "Drained", drain.message))
         where = f"name={target.name}" if target.kind == "node" else f"{target.kind}={target.name}"
-        nodes = {node.name: node for node in await self._neighbours.nodes(where)}
+        nodes = {node.name: node for node in await self._control_plane.nodes(where)}
         holders = {node.allocation for node in nodes.values() if node.allocation is not None}
         begun = {unit.name: from_timestamp(unit.since) for unit in units if unit.state == "Draining" and unit.since}
         with self._store.reading() as session:
@@ -147,7 +147,7 @@ class MaintenanceReconciler:
 
     async def _lending(self) -> Mapping[str, int]:
         """The number of cache allocations in each node's memory: caches follow their deployment to other nodes."""
-        found = [each for each in await self._neighbours.allocations() if DEPLOYMENT_LABEL in each.labels]
+        found = [each for each in await self._control_plane.allocations() if DEPLOYMENT_LABEL in each.labels]
         return Counter(member.node for each in found for member in each.members if member.role == "pool")
 
     async def _limits(self, spec: MaintenanceSpec, nodes: Collection[NodeView]) -> tuple[Limit, ...]:
@@ -161,7 +161,7 @@ class MaintenanceReconciler:
         if not any(spec.action in each.reasons and each.holds(now) for each in budgets.values()):
             return ()
         supernodes = sorted({node.supernode for node in nodes})
-        around = [node for each in supernodes for node in await self._neighbours.nodes(f"supernode={each}")]
+        around = [node for each in supernodes for node in await self._control_plane.nodes(f"supernode={each}")]
         return limits_of(budgets, spec.action, around, {*begun, *(each.name for each in around if is_out(each))}, now)
 
     def _unmovable(self, session: Session, holder: str) -> tuple[str, str] | None:
@@ -196,18 +196,18 @@ class MaintenanceReconciler:
     async def _ask(self, name: str, spec: MaintenanceSpec, ask: Ask) -> MatrixError | None:
         """Send one request to MatrixResource or MatrixLink. Returns its refusal, or None; a refused request is repeated
         later."""
-        owner, neighbours = owner_of(name), self._neighbours
+        owner, control_plane = owner_of(name), self._control_plane
         reason = f"maintenance {name}" + (f": {spec.reason}" if spec.reason else "")
         try:
             if ask.action in (Action.CORDON, Action.UNCORDON):
-                await neighbours.cordon(ask.of, owner, ask.action is Action.CORDON)
+                await control_plane.cordon(ask.of, owner, ask.action is Action.CORDON)
             elif ask.action is Action.DRAIN:
-                await neighbours.ensure_drain(owner, ask.of, reason)
+                await control_plane.ensure_drain(owner, ask.of, reason)
             elif ask.action is Action.RESTORE:
-                await neighbours.delete_drain(owner)
+                await control_plane.delete_drain(owner)
             else:
                 firmware = spec.firmware if ask.action is Action.UPDATE else None
-                await neighbours.ask_node(ask.of, ask.action.value, reason, firmware)
+                await control_plane.ask_node(ask.of, ask.action.value, reason, firmware)
         except MatrixError as refused:
             log.info("a maintenance was refused", extra={"maintenance": name, "of": ask.of, "why": refused.message})
             return refused

@@ -48,9 +48,9 @@ class Situation:
     instance: InstanceRow
     observed: Observed
     recovery: Recovery
-    rests: bool
+    backing_off: bool
     """Whether it was refused and its retry is not due yet."""
-    has_turn: bool
+    may_request: bool
     """Whether it is its turn to ask for room, among the instances that wait."""
     may_restore: bool
     """Whether its missing members may be requested now."""
@@ -61,36 +61,36 @@ class Situation:
         return self.observed.allocation.members if self.observed.allocation is not None else []
 
     @property
-    def changed(self) -> bool:
+    def spec_changed(self) -> bool:
         """Whether its spec differs from its present shape."""
         return self.instance.generation != self.instance.observed_generation
 
     @property
-    def repair(self) -> bool:
+    def needs_repair(self) -> bool:
         """Whether a member or spare has to be repaired. Broken nodes of a stopped instance are replaced when it starts,
         whatever else is requested before."""
         return self.recovery.action in ("replace", "repair") and self.instance.state != "Stopped"
 
     @property
-    def whole(self) -> bool:
+    def matches_spec(self) -> bool:
         """Whether its allocation is bound, its slices join exactly its members, and its nodes are powered as specified;
         an abandoned restart may have left them off."""
         allocation = self.observed.allocation
         powered = allocation is not None and allocation.power == self.instance.shape.power
-        return allocation is not None and allocation.bound and powered and self.observed.joined
+        return allocation is not None and allocation.bound and powered and self.observed.slices_match
 
     @property
-    def can_be_less(self) -> bool:
+    def can_reach_smaller_spec(self) -> bool:
         """Whether an instance below its floor has a new spec that its working members can satisfy: off, suspended, or
         smaller. The spec may have changed during the repair."""
         instance = self.instance
         shape, current = instance.shape, instance.last_active or instance.shape
-        if not self.changed or (self.rests and instance.retry_at < math.inf):
+        if not self.spec_changed or (self.backing_off and instance.retry_at < math.inf):
             return False
         broken = {member.node for member, _ in broken_members(self.members)}
         working = [each for each in self.members if each.role == "member" and each.node not in broken]
-        fits = shape.floor <= len(whole_blocks(working, shape.placement.blocks)) and shape.nodes <= current.nodes
-        return shape.suspend or shape.power == "Off" or fits
+        is_feasible = shape.floor <= len(whole_blocks(working, shape.placement.blocks)) and shape.nodes <= current.nodes
+        return shape.suspend or shape.power == "Off" or is_feasible
 
     @property
     def repair_refused(self) -> bool:
@@ -104,78 +104,89 @@ class Situation:
     @property
     def lacks_slices(self) -> bool:
         """Whether the slices of its present shape have to be restored while a changed shape waits."""
-        if self.instance.state != "Active" or not self.changed or self.observed.allocation is None:
+        if self.instance.state != "Active" or not self.spec_changed or self.observed.allocation is None:
             return False
-        if self.observed.joined or any(each.state == "Withdrawing" for each in self.observed.slices):
+        if self.observed.slices_match or any(each.state == "Withdrawing" for each in self.observed.slices):
             return False
         before = self.last_operation()
         refused = before is not None and before.verb == RESTORE_SLICES and before.state == "Failed"
-        return not (refused and self.rests)
+        return not (refused and self.backing_off)
 
 
-def waits_for_room(instance: InstanceRow) -> bool:
+def waits_for_capacity(instance: InstanceRow) -> bool:
     """Whether it was refused and is retried automatically."""
     return instance.state == "Pending" and 0 < instance.retry_at < math.inf
 
 
-def next_step(seen: Situation) -> NextStep:
+def next_step(situation: Situation) -> NextStep:
     """Decide what to do about an instance."""
-    state = seen.instance.state
+    state = situation.instance.state
     if state == "Deleting":
         return NextStep.DELETE
-    if state in ("Suspending", "Suspended") or (state in UNSCHEDULED and seen.instance.shape.suspend):
-        return _of_suspended(seen)
+    if state in ("Suspending", "Suspended") or (state in UNSCHEDULED and situation.instance.shape.suspend):
+        return _next_if_suspended(situation)
     if state == "Failed":
-        return _of_failed(seen)
-    if state == "Stopped" and not seen.changed:
+        return _next_if_failed(situation)
+    if state == "Stopped" and not situation.spec_changed:
         return NextStep.SETTLE
-    if seen.recovery.action == "hold":
+    if situation.recovery.action == "hold":
         return NextStep.HOLD
-    if seen.rests and (not seen.repair or seen.repair_refused):
+    if situation.backing_off and (not situation.needs_repair or situation.repair_refused):
         # A refused change of shape does not keep a lost member from being replaced, nor a slice from coming back.
-        return NextStep.RESTORE_SLICES if not seen.repair and seen.lacks_slices else NextStep.WAIT
+        return NextStep.RESTORE_SLICES if not situation.needs_repair and situation.lacks_slices else NextStep.WAIT
     if state in UNSCHEDULED:
-        return NextStep.WAIT if waits_for_room(seen.instance) and not seen.has_turn else NextStep.CREATE
+        return (
+            NextStep.WAIT if waits_for_capacity(situation.instance) and not situation.may_request else NextStep.CREATE
+        )
     if state in HOLDING and state not in SETTLED:
         return NextStep.RESUME
-    if seen.repair:
-        failed = {member.node for member in seen.members if member.role == "member"} & {*seen.recovery.concerned}
+    if situation.needs_repair:
+        failed = {member.node for member in situation.members if member.role == "member"} & {
+            *situation.recovery.affected
+        }
         return NextStep.REPAIR if failed else NextStep.REPLACE_SPARES
-    return _of_settled(seen)
+    return _next_if_settled(situation)
 
 
-def _of_suspended(seen: Situation) -> NextStep:
+def _next_if_suspended(situation: Situation) -> NextStep:
     """For an instance that is suspended, or about to be suspended or resumed."""
-    if seen.instance.state != "Suspended":
+    if situation.instance.state != "Suspended":
         return NextStep.SUSPEND
-    return NextStep.WAIT if seen.instance.shape.suspend else NextStep.CREATE
+    return NextStep.WAIT if situation.instance.shape.suspend else NextStep.CREATE
 
 
-def _of_failed(seen: Situation) -> NextStep:
+def _next_if_failed(situation: Situation) -> NextStep:
     """For a Failed instance: only one below its floor leaves that state by itself."""
-    if not below_floor(seen.instance):
+    if not below_floor(situation.instance):
         return NextStep.WAIT
-    if seen.can_be_less:
+    if situation.can_reach_smaller_spec:
         return NextStep.CHANGE
-    if seen.recovery.action == "hold":
+    if situation.recovery.action == "hold":
         return NextStep.WAIT
-    if not seen.repair:
+    if not situation.needs_repair:
         return NextStep.CHANGE  # the lost members are back
-    return NextStep.WAIT if seen.rests or seen.observed.allocation is None else NextStep.REPAIR_BELOW_FLOOR
+    return (
+        NextStep.WAIT if situation.backing_off or situation.observed.allocation is None else NextStep.REPAIR_BELOW_FLOOR
+    )
 
 
-def _of_settled(seen: Situation) -> NextStep:
+def _next_if_settled(situation: Situation) -> NextStep:
     """For an instance that has its nodes, with none to repair."""
-    instance, allocation = seen.instance, seen.observed.allocation
-    if instance.state == "Active" and instance.reduced(allocation) and not seen.rests and seen.may_restore:
+    instance, allocation = situation.instance, situation.observed.allocation
+    if (
+        instance.state == "Active"
+        and instance.is_reduced(allocation)
+        and not situation.backing_off
+        and situation.may_restore
+    ):
         return NextStep.RESTORE_MEMBERS
-    if seen.changed and instance.refused_generation == instance.generation:
-        return NextStep.RESTORE_SLICES if seen.lacks_slices else NextStep.WAIT
-    starts = seen.changed and instance.state == "Stopped" and instance.shape.power == "On"
-    if starts and seen.recovery.action == "replace" and allocation is not None:
+    if situation.spec_changed and instance.refused_generation == instance.generation:
+        return NextStep.RESTORE_SLICES if situation.lacks_slices else NextStep.WAIT
+    starts = situation.spec_changed and instance.state == "Stopped" and instance.shape.power == "On"
+    if starts and situation.recovery.action == "replace" and allocation is not None:
         return NextStep.START
-    if seen.changed or not seen.whole:
+    if situation.spec_changed or not situation.matches_spec:
         return NextStep.CHANGE
-    if any(member.role == "successor" for member in seen.members):
+    if any(member.role == "successor" for member in situation.members):
         return NextStep.FINISH_MOVE
     return NextStep.SETTLE

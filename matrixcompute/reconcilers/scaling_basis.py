@@ -47,10 +47,12 @@ def situation_of(row: ScalingPolicyRow, instance: InstanceRow | None) -> Situati
     whole = Observation(0, 0)
     if instance is not None:
         shape = instance.shape
-        nodes, ready = (0, 0) if row.parked else (shape.nodes, instance.ready_nodes)
+        nodes, ready = (0, 0) if row.scaled_to_zero else (shape.nodes, instance.ready_nodes)
         spares = spares_of(instance.members or [])
         whole = Observation(nodes, ready, least=shape.min_nodes or 1, returns_to=shape.nodes, spares=spares)
-    return Situation(row.target, row.policy, row.sizes, row.draining, unable(row.target, instance, row.parked), whole)
+    return Situation(
+        row.target, row.policy, row.sizes, row.draining, unable(row.target, instance, row.scaled_to_zero), whole
+    )
 
 
 def decision_basis(seen: Situation) -> Observation | PoolsObservation | Undecidable:

@@ -73,7 +73,7 @@ class ScalingStatus:
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 instance = session.get(InstanceRow, row.target)
-                nodes = 0 if instance is None or row.parked else instance.shape.nodes
+                nodes = 0 if instance is None or row.scaled_to_zero else instance.shape.nodes
                 desired = row.desired_replicas if reason == Reason.DRAINING else nodes
                 last = ScalingDecision.from_stored(row.decisions[-1]) if row.decisions else None
                 pools = None if last is None else last.desired_pools

@@ -19,12 +19,12 @@ class Undecidable(NamedTuple):
     message: str
 
 
-def unable(target: str, instance: InstanceRow | None, parked: bool) -> Undecidable | None:
+def unable(target: str, instance: InstanceRow | None, scaled_to_zero: bool) -> Undecidable | None:
     """Why nothing can be decided about a target now; None if it can."""
     name = name_of(target)
     if instance is None:
         return Undecidable(Reason.TARGET_NOT_FOUND, f"there is no instance {name}")
-    if parked and instance.shape.suspend:
+    if scaled_to_zero and instance.shape.suspend:
         return None  # a target scaled to zero can be brought back at any time
     if instance.shape.suspend or instance.shape.power == "Off":
         asked = "suspended" if instance.shape.suspend else "switched off"

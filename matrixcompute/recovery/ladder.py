@@ -45,13 +45,13 @@ class RecoveryRules:
         """The ladder of a level; a level that is not in the table goes straight to replacement."""
         return self.ladders.get(level, (REPLACE,))
 
-    def after(self, level: str, rung: str | None, allowed: Collection[str] | None = None) -> str | None:
+    def next_after(self, level: str, rung: str | None, allowed: Collection[str] | None = None) -> str | None:
         """The first rung of a level's ladder, or the first heavier than `rung`; the last resort is another node. Only
         rungs in `allowed` count (None: all); None if none is left."""
         order = [*self.rungs]
-        beyond = -1 if rung is None else order.index(rung)
-        left = [*(each for each in self.ladder(level) if order.index(each) > beyond), REPLACE]
-        return next((each for each in left if allowed is None or each in allowed), None)
+        position = -1 if rung is None else order.index(rung)
+        remaining = [*(each for each in self.ladder(level) if order.index(each) > position), REPLACE]
+        return next((each for each in remaining if allowed is None or each in allowed), None)
 
 
 class RungTried(ApiModel):
@@ -120,17 +120,17 @@ def next_rung(
     if member.role != "member":
         return Choice("begin", REPLACE, why)
     if level in ("NodeLost", "NodeGone"):
-        return _begun(rules.after(level, None, allowed), why)
+        return _begin_or_exhausted(rules.next_after(level, None, allowed), why)
     if last is None or last.timeout_s is None:
-        return _begun(rules.after(level, None if last is None else last.name, allowed), why)
+        return _begin_or_exhausted(rules.next_after(level, None if last is None else last.name, allowed), why)
     took_s = now - tried[-1].at
     if not member.ready and took_s < last.timeout_s:
         return Choice("wait", last.name, f"{last.name} is under way")
     failed = "did not help" if member.ready else f"took longer than {last.timeout_s:g} s"
-    return _begun(rules.after(level, last.name, allowed), f"{last.name} {failed}: {why}")
+    return _begin_or_exhausted(rules.next_after(level, last.name, allowed), f"{last.name} {failed}: {why}")
 
 
-def _begun(rung: str | None, why: str) -> Choice:
+def _begin_or_exhausted(rung: str | None, why: str) -> Choice:
     if rung is None:
         return Choice("exhausted", "", f"{why}: its recovery policy allows nothing more")
     return Choice("begin", rung, why)

@@ -35,7 +35,7 @@ def active_or_none(allocation: AllocationView | None) -> AllocationView | None:
 def diagnose_loss(
     name: str,
     allocation: AllocationView | None,
-    everybody: Iterable[AllocationView],
+    allocations: Iterable[AllocationView],
     expires_at: float | None,
     now: float,
     leased: bool = True,
@@ -52,7 +52,7 @@ def diagnose_loss(
         if not leased:
             return AllocationLoss("Revoked", "its allocation's lease ended, although its spec has no lease")
         return AllocationLoss("LeaseEnded", "its lease has ended")
-    by = next((each.key for each in everybody if name in each.preempts), None)
+    by = next((each.key for each in allocations if name in each.preempts), None)
     if by is not None:
         who = name_of(by) if project_of(by) == project_of(name) else "an allocation"
         return AllocationLoss(

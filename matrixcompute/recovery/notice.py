@@ -38,10 +38,12 @@ def notice_of_repair(
 ) -> DrainNotice:
     """The notice for a repair: it drains the members in `plan`, for as long as their fault levels allow and `drain_s`
     at most."""
-    concerned = [each for each in members if each.role == "member" and each.node in plan.concerned]
-    lost = [each.node for each in concerned if _lost(each)]
-    reasons = {each.node: _cannot_finish(each) or _broken(each, rules) or _waited_for(lost) for each in concerned}
-    times = [rules.drains[level_of_member(each)] for each in concerned if not reasons[each.node]]
+    affected = [each for each in members if each.role == "member" and each.node in plan.affected]
+    lost = [each.node for each in affected if _lost(each)]
+    reasons = {
+        each.node: _cannot_finish(each) or _broken(each, rules) or _delays_replacement(lost) for each in affected
+    }
+    times = [rules.drains[level_of_member(each)] for each in affected if not reasons[each.node]]
     return _notice(reasons, min(times, default=drain_s), drain_s)
 
 
@@ -76,5 +78,5 @@ def _broken(member: MemberView, rules: RecoveryRules) -> str:
     return "" if level in rules.drains else f"a fault of level {level} has broken what runs there"
 
 
-def _waited_for(lost: Sequence[str]) -> str:
+def _delays_replacement(lost: Sequence[str]) -> str:
     return f"draining would delay the replacement of {', '.join(lost)}" if lost else ""

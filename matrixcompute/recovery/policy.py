@@ -26,32 +26,32 @@ class RecoveryPolicy:
     """The safety stop's limits: how many nodes of a domain may be out before its members are no longer replaced. A
     cabinet has four nodes, so the loss of a whole one is still repaired. `drain_s`: how long a member that still serves
     may drain before it is moved or repaired (s, emulated); 0: not at all. `rungs`: the rungs that may be tried (None:
-    all). `stops`: whether a refused repair waits for `:retry`."""
+    all). `stop_on_exhausted`: whether a refused repair waits for `:retry`."""
 
     lost_per_cabinet_max: int = 4
     lost_per_supernode_max: int = 8
     drain_s: float = 600.0
     rungs: Collection[str] | None = None
-    stops: bool = False
+    stop_on_exhausted: bool = False
 
-    def following(self, drain_s: float | None, rungs: Collection[str], on_exhausted: str) -> RecoveryPolicy:
+    def overridden_by(self, drain_s: float | None, rungs: Collection[str], on_exhausted: str) -> RecoveryPolicy:
         """This policy, overridden by the recovery policy of an instance or a project."""
         drain_s = self.drain_s if drain_s is None else drain_s
-        return replace(self, drain_s=drain_s, rungs=tuple(rungs), stops=on_exhausted == "Stop")
+        return replace(self, drain_s=drain_s, rungs=tuple(rungs), stop_on_exhausted=on_exhausted == "Stop")
 
 
 @dataclass(frozen=True)
 class Recovery:
     """What to do: keep (nothing is wrong), replace `nodes`, repair some in place and replace none, or hold (do nothing,
-    for the reason in `message`). `concerned`: every failed member that is not held. `begin`: the rungs that are due, as
-    (node, rung, why)."""
+    for the reason in `message`). `affected`: every failed member that is not held. `due_rungs`: the rungs that are due,
+    as (node, rung, why)."""
 
     action: Literal["keep", "replace", "repair", "hold"]
     nodes: tuple[str, ...] = ()
     reason: str = ""
     message: str = ""
-    concerned: tuple[str, ...] = ()
-    begin: tuple[tuple[str, str, str], ...] = ()
+    affected: tuple[str, ...] = ()
+    due_rungs: tuple[tuple[str, str, str], ...] = ()
 
 
 EXHAUSTED = "RungsExhausted"
@@ -86,11 +86,11 @@ def broken_members(members: Sequence[MemberView]) -> list[tuple[MemberView, str]
     Nodes of a cabinet fail together (power, cooling): a silent node counts as lost if another of its cabinet is lost.
     They are isolated and replaced together, and a later health check clears the healthy ones.
     """
-    found, dark = [], {member.cabinet for member in members if member.agent == "Lost"}
+    found, lost_cabinets = [], {member.cabinet for member in members if member.agent == "Lost"}
     for member in members:
         if member.agent == "Lost":
             found.append((member, "NodeLost"))
-        elif member.agent == "Stale" and member.cabinet in dark:
+        elif member.agent == "Stale" and member.cabinet in lost_cabinets:
             found.append((member, "DomainLost"))
         elif member.gone:
             found.append((member, f"Node{member.state}"))
@@ -132,11 +132,11 @@ def plan_recovery(
         return Recovery("hold", reason="SafetyStop", message=message)
     repairable.sort(key=lambda each: each[0].role != "member")
     names, reason = tuple(member.node for member, _ in repairable), min(reason for _, reason in repairable)
-    failures = {member.node: _in_words(member, reason) for member, reason in repairable}
+    failures = {member.node: _describe_failure(member, reason) for member, reason in repairable}
     message = "; ".join(f"{node}: {why}" for node, why in failures.items())
     if tried is None:
         return Recovery("replace", names, reason, message, names)
-    replaced, begin, exhausted = [], [], {}
+    replaced, due_rungs, exhausted = [], [], {}
     for member, _ in repairable:
         before = [each for each in tried if each.node == member.node]
         choice = next_rung(member, failures[member.node], before, now, recovery_rules(), policy.rungs)
@@ -145,14 +145,14 @@ def plan_recovery(
         if choice.rung == REPLACE:
             replaced.append(member.node)
         if choice.action == "begin" and not (before and before[-1].rung == choice.rung):
-            begin.append((member.node, choice.rung, choice.why))
+            due_rungs.append((member.node, choice.rung, choice.why))
     if len(exhausted) == len(names):
         return Recovery("hold", (), EXHAUSTED, "; ".join(f"{node}: {why}" for node, why in exhausted.items()))
     names = tuple(node for node in names if node not in exhausted)
-    return Recovery("replace" if replaced else "repair", tuple(replaced), reason, message, names, tuple(begin))
+    return Recovery("replace" if replaced else "repair", tuple(replaced), reason, message, names, tuple(due_rungs))
 
 
-def _in_words(member: MemberView, reason: str) -> str:
+def _describe_failure(member: MemberView, reason: str) -> str:
     why = member.fault if reason == "NodeUnhealthy" else member.message
     return reason + (f": {why}" if reason != "NodeLost" and why else "")
 

@@ -48,14 +48,14 @@ def parts_so_far(failed_at: float, detected_at: float, trace: Mapping[str, Mappi
     return found
 
 
-def parts_at_the_end(
+def final_parts(
     failed_at: float, detected_at: float, trace: Mapping[str, Mapping[str, Any]], now: float
 ) -> dict[str, float]:
     """The parts of a recovery that ends now. They add up to `now - failed_at`."""
     return parts_so_far(failed_at, detected_at, {**trace, PART_ENDS[PARTS[-1]]: {"finishedAt": now}})
 
 
-def in_words(parts: Mapping[str, float]) -> str:
+def describe_parts(parts: Mapping[str, float]) -> str:
     """`1m15s: detect 60.1s, fence 210ms, ...`"""
     each = ", ".join(f"{part} {duration_text(seconds)}" for part, seconds in parts.items())
     return f"{duration_text(sum(parts.values()))}: {each}"
@@ -78,13 +78,13 @@ class DownTime(ApiModel):
     recoveries: int = 0
     parts_s: dict[str, float] = Field(default_factory=empty_dict, description="the sum over all recoveries, by part")
 
-    def failed(self, at: float) -> DownTime:
+    def mark_down(self, at: float) -> DownTime:
         """The record with the instance down since `at`, unless it was down already."""
         if self.down_since is not None or self.off_since is not None or self.since is None:
             return self
         return self.model_copy(update={"down_since": max(at, self.since)})
 
-    def settled(self, now: float, on: bool, parts: Mapping[str, float] | None = None) -> DownTime:
+    def mark_up(self, now: float, on: bool, parts: Mapping[str, float] | None = None) -> DownTime:
         """The record with the instance whole again, on or off. `parts`: of the recovery that made it whole."""
         if self.since is None and not on:
             return self

@@ -52,4 +52,4 @@ def policies_by_target(session: Session) -> dict[str, RecoveryPolicySpec]:
 def policy_of(instance: str, policies: Mapping[str, RecoveryPolicySpec], default: RecoveryPolicy) -> RecoveryPolicy:
     """The policy that applies to an instance: its own, else its project's; unset fields come from `default`."""
     found = policies.get(instance) or policies.get(key_of(project_of(instance), "*"))
-    return default if found is None else default.following(found.drain_seconds, found.rungs, found.on_exhausted)
+    return default if found is None else default.overridden_by(found.drain_seconds, found.rungs, found.on_exhausted)

@@ -28,7 +28,7 @@ from matrixcompute.contract import (
     Reliability,
     RungView,
 )
-from matrixcompute.model.observation import Observed, conditions_of, why_not_ready
+from matrixcompute.model.observation import Observed, conditions_of, not_ready_reason
 from matrixcompute.model.states import INSTANCE_STATES, UNREADY
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.loss import active_or_none
@@ -90,7 +90,7 @@ class InstanceRow(ResourceRow, Base):
         """The last active shape; None if there never was one."""
         return InstanceRequest.from_stored(self.applied) if self.applied else None
 
-    def switched(self) -> InstanceRequest | None:
+    def last_active_with_power(self) -> InstanceRequest | None:
         """The last active shape with the power of the spec; None if the spec changes nothing but the power, or if no
         shape was ever active."""
         if (applied := self.last_active) is None:
@@ -98,20 +98,20 @@ class InstanceRow(ResourceRow, Base):
         switched = applied.model_copy(update={"power": self.shape.power, "labels": self.shape.labels})
         return switched if switched != self.shape else None
 
-    def lacks(self, allocation: AllocationView | None) -> int:
+    def missing_members(self, allocation: AllocationView | None) -> int:
         """How many members it lacks because there were no nodes. Members added by a changed spec do not count."""
         applied, present = self.last_active, active_or_none(allocation)
         return 0 if applied is None or present is None else max(0, min(applied.nodes, self.shape.nodes) - present.nodes)
 
     @property
-    def spares_due(self) -> int:
+    def desired_spares(self) -> int:
         """How many spares it should have, including those left out while members were missing."""
         return 0 if self.last_active is None else min(self.last_active.spares, self.shape.spares)
 
-    def reduced(self, allocation: AllocationView | None) -> bool:
+    def is_reduced(self, allocation: AllocationView | None) -> bool:
         """Whether it lacks members, or the spares that were left out with them."""
         present = active_or_none(allocation)
-        return present is not None and (self.lacks(present) > 0 or present.spares < self.spares_due)
+        return present is not None and (self.missing_members(present) > 0 or present.spares < self.desired_spares)
 
     def enter(self, state: str, now: float) -> None:
         """Move to that state, and update the condition Ready at once."""
@@ -121,7 +121,7 @@ class InstanceRow(ResourceRow, Base):
             return
         reported = (self.find_condition(type) for type in ("NodesReady", "LinksReady"))
         lacking = [each["message"] for each in reported if each is not None and each["status"] != "True"]
-        self.set_condition("Ready", False, *why_not_ready(state, lacking), now)
+        self.set_condition("Ready", False, *not_ready_reason(state, lacking), now)
 
     def observe(self, observed: Observed, recovery: Recovery | None, now: float) -> None:
         """Record what MatrixResource and MatrixLink show, and update the conditions. `recovery`: None before recovery
@@ -139,8 +139,8 @@ class InstanceRow(ResourceRow, Base):
             recovery,
             state=self.state,
             shape=self.shape,
-            nodes=self.shape.nodes if allocation is None else allocation.nodes + self.lacks(allocation),
-            spares=self.spares_due,
+            nodes=self.shape.nodes if allocation is None else allocation.nodes + self.missing_members(allocation),
+            spares=self.desired_spares,
             generation=self.generation,
             now=now,
         )
@@ -206,10 +206,10 @@ class OperationRow(WorkflowRow, Base):
 
     def failed_since(self) -> tuple[float, float] | None:
         """In a recovery, when its members failed and when that was detected (s)."""
-        about = self.parameters or {}
-        if "failedAt" not in about:
+        parameters = self.parameters or {}
+        if "failedAt" not in parameters:
             return None
-        return from_timestamp(about["failedAt"]), from_timestamp(about["detectedAt"])
+        return from_timestamp(parameters["failedAt"]), from_timestamp(parameters["detectedAt"])
 
     def recovery_so_far(self) -> dict[str, float] | None:
         since = self.failed_since()
@@ -288,7 +288,7 @@ class ScalingPolicyRow(DeclaredRow, Base):
         return None if self.desired_pools is None else PoolSizes.from_stored(self.desired_pools)
 
     @property
-    def parked(self) -> bool:
+    def scaled_to_zero(self) -> bool:
         """Whether its target is scaled to zero."""
         return self.sizes is not None and not self.sizes.nodes
 
@@ -376,7 +376,7 @@ class ComputeStore(Store):
         if newest is None or (newest.reason, newest.message) != (reason, message):
             EventRow.note(session, at, type, reason, message, instance=instance, project=project_of(instance))
 
-    def forget_before(self, session: Session, at: float) -> int:
+    def delete_before(self, session: Session, at: float) -> int:
         """Delete events and finished operations older than `at`. Returns how many."""
         old = list(session.scalars(select(EventRow).where(EventRow.at < at)))
         for row in old:

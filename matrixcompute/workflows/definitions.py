@@ -38,13 +38,13 @@ from matrixcompute.workflows import (
 # ---- when one is refused for good -----------------------------------------------------------------------------------
 
 
-def _hopeless(refused: MatrixError) -> bool:
+def _is_permanent(refused: MatrixError) -> bool:
     """Whether waiting cannot help. An instance named in an affinity may still appear."""
     return refused.final and not (refused.field or "").startswith(("affinity", "antiAffinity"))
 
 
-def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    instance.enter("Failed" if _hopeless(refused) else "Pending", now)
+def _return_to_pending(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    instance.enter("Failed" if _is_permanent(refused) else "Pending", now)
     # A cancelled creation is not retried: it waits for `:retry` or another shape.
     instance.retry_at = math.inf if isinstance(refused, Cancelled) else now + RETRY_S
     if instance.expires_at is not None and instance.expires_at > now:
@@ -53,34 +53,34 @@ def _waits_for_room(session: Session, instance: InstanceRow, refused: MatrixErro
         instance.set_condition(condition, False, refused.reason, refused.message, now)
 
 
-def _kept_as_it_was(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+def _keep_current_shape(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     below = isinstance(refused, BelowFloor) and instance.state == "Repairing"
     instance.enter("Failed" if below else settled_state((instance.last_active or instance.shape).power), now)
     instance.retry_at = 0.0 if isinstance(refused, (Cancelled, StaleGeneration)) else now + RETRY_S
     message = refused.message
-    if _hopeless(refused):
-        carried = session.get(OperationRow, instance.operation or "")
-        if carried is not None and carried.spec_generation == instance.generation:
+    if _is_permanent(refused):
+        operation = session.get(OperationRow, instance.operation or "")
+        if operation is not None and operation.spec_generation == instance.generation:
             instance.refused_generation = instance.generation
             message = f"{message}; it stays as it was until `:retry` or another spec"
     instance.set_condition("Progressing", False, refused.reason, message, now)
 
 
-def _repair_refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    _kept_as_it_was(session, instance, refused, now)
-    if policy_of(instance.name, policies_by_target(session), RecoveryPolicy()).stops:
+def _stop_or_retry_repair(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    _keep_current_shape(session, instance, refused, now)
+    if policy_of(instance.name, policies_by_target(session), RecoveryPolicy()).stop_on_exhausted:
         instance.retry_at = math.inf
         message = f"{refused.message}; it waits for `:retry`"
         instance.set_condition("Progressing", False, "RecoveryStopped", message, now)
 
 
-def _restore_refused(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
-    _kept_as_it_was(session, instance, refused, now)
+def _keep_degraded_shape(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+    _keep_current_shape(session, instance, refused, now)
     if isinstance(refused, Cancelled):
         instance.retry_at = math.inf
 
 
-def _taken_up_again(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
+def _reopen(session: Session, instance: InstanceRow, refused: MatrixError, now: float) -> None:
     """The reconciler opens it again. What a yielding instance has left is released when it is created again, or as an
     orphan."""
     instance.retry_at = 0.0
@@ -94,7 +94,7 @@ TO_ACTIVE = (Step(steps.program_routes), Step(repairing_steps.await_ready), Step
 DRAIN = Step(workload_steps.drain_members, deadline_s=90_000.0)
 """The deadline covers the longest drain (a day), and somewhat more."""
 
-DRAINING_S = 97_200.0
+DRAIN_DEADLINE_S = 97_200.0
 """The deadline of a workflow in which members drain: that, and the two hours of any other workflow."""
 
 DRAINED = (
@@ -112,7 +112,7 @@ CREATE_INSTANCE = Workflow(
         Step(steps.bind_nodes),
         *TO_ACTIVE,
     ),
-    refused=_waits_for_room,
+    refused=_return_to_pending,
     committed_at="mark_active",
 )
 """If any step is refused, everything is released."""
@@ -125,7 +125,7 @@ SCALE_INSTANCE = Workflow(
         Step(steps.bind_nodes),
         *TO_ACTIVE,
     ),
-    refused=_kept_as_it_was,
+    refused=_keep_current_shape,
     committed_at="mark_active",
 )
 """Change the shape; everything else keeps running."""
@@ -143,7 +143,7 @@ START_INSTANCE = replace(
 RESTART_INSTANCE = Workflow(
     RESTART,
     (Step(steps.switch_off, undo=steps.bind_nodes), Step(steps.await_off), Step(steps.bind_nodes), *TO_ACTIVE),
-    refused=_kept_as_it_was,
+    refused=_keep_current_shape,
     committed_at="mark_active",
 )
 """Power-cycle the present nodes."""
@@ -162,8 +162,8 @@ MOVE_INSTANCE = Workflow(
         Step(steps.admit_slices),
         *TO_ACTIVE,
     ),
-    deadline_s=DRAINING_S,
-    refused=_kept_as_it_was,
+    deadline_s=DRAIN_DEADLINE_S,
+    refused=_keep_current_shape,
     committed_at="cut_over",
 )
 """Make before break: until `cut_over` a refusal leaves everything where it was. A move does not change the lease; a
@@ -182,8 +182,8 @@ RELOCATE_MEMBER = Workflow(
         Step(steps.admit_slices),
         *TO_ACTIVE,
     ),
-    deadline_s=DRAINING_S,
-    refused=_kept_as_it_was,
+    deadline_s=DRAIN_DEADLINE_S,
+    refused=_keep_current_shape,
     committed_at="cut_over",
 )
 """Move one member to a node that a defragmentation names. If something breaks meanwhile, it is repaired first."""
@@ -204,8 +204,8 @@ REPLACE_NODE = Workflow(
         Step(workload_steps.await_serving),
         Step(marking_steps.mark_active),
     ),
-    deadline_s=DRAINING_S,
-    refused=_repair_refused,
+    deadline_s=DRAIN_DEADLINE_S,
+    refused=_stop_or_retry_repair,
     retired={"begin_repair": "fence_nodes"},
 )
 """`recovery.times` measures the parts of a recovery by the ends of these steps."""
@@ -222,15 +222,15 @@ RESTORE_MEMBERS = Workflow(
         Step(workload_steps.await_serving),
         Step(marking_steps.mark_active),
     ),
-    refused=_restore_refused,
+    refused=_keep_degraded_shape,
     committed_at="mark_active",
 )
 """Bring back missing members, now that there is room; the present ones keep serving."""
 
-RESTORE_SLICES_OF = Workflow(
+RESTORE_INSTANCE_SLICES = Workflow(
     RESTORE_SLICES,
     (Step(steps.admit_slices), *TO_ACTIVE),
-    refused=_kept_as_it_was,
+    refused=_keep_current_shape,
     committed_at="mark_active",
 )
 """Readmit withdrawn slices of an instance whose changed spec waits or was refused, in its present shape."""
@@ -238,14 +238,14 @@ RESTORE_SLICES_OF = Workflow(
 DELETE_INSTANCE = Workflow(
     "delete-instance",
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_deleted)),
-    refused=_taken_up_again,
+    refused=_reopen,
 )
 """Clear the routes, clean and release the nodes, delete the instance. Deletion is never abandoned."""
 
-YIELD_TO_OTHERS = Workflow(
+YIELD_INSTANCE = Workflow(
     YIELD_CAPACITY,
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_pending)),
-    refused=_taken_up_again,
+    refused=_reopen,
 )
 """An instance whose nodes were revoked releases the rest and waits until there is room again. Slices go first: until
 their floors are free, the preemptor may not get its own."""
@@ -253,7 +253,7 @@ their floors are free, the preemptor may not get its own."""
 SUSPEND_INSTANCE = Workflow(
     SUSPEND,
     (Step(steps.withdraw_slices), Step(steps.release_nodes), Step(marking_steps.mark_suspended)),
-    refused=_taken_up_again,
+    refused=_reopen,
 )
 """Release everything and keep the spec. The workload has been scaled to zero before."""
 
@@ -261,7 +261,7 @@ WORKFLOWS = {
     workflow.verb: workflow
     for workflow in (
         CREATE_INSTANCE, SCALE_INSTANCE, STOP_INSTANCE, START_INSTANCE, RESTART_INSTANCE, MOVE_INSTANCE,
-        RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, RESTORE_SLICES_OF,
-        DELETE_INSTANCE, YIELD_TO_OTHERS, SUSPEND_INSTANCE,
+        RELOCATE_MEMBER, REPLACE_NODE, RESTORE_MEMBERS, RESTORE_INSTANCE_SLICES,
+        DELETE_INSTANCE, YIELD_INSTANCE, SUSPEND_INSTANCE,
     )
 }  # fmt: skip

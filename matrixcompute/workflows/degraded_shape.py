@@ -14,44 +14,46 @@ from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.ladder import DEGRADE, RungTried, recovery_rules
 from matrixcompute.recovery.notice import still_serves
-from matrixcompute.workflows.draining import without
+from matrixcompute.workflows.draining import exclude_nodes
 from matrixresource.contract.allocations import AllocationView
 
 
-async def continue_without(
-    work: StepContext, allocation: AllocationView, nodes: Collection[str], full: MatrixError
+async def degrade_shape(
+    context: StepContext, allocation: AllocationView, nodes: Collection[str], refusal: MatrixError
 ) -> bool:
     """Release those of `nodes`, members without a replacement, that no longer serve. Returns whether any were released.
 
     Where blocks have to be whole, the rest of a broken block goes too. Returns False if no member may go: all still
     serve, the recovery policy leaves `degrade` out, or the size is being changed. Raises BelowFloor if too few would be
-    left; `full` says why there is no node.
+    left; `refusal` says why there is no node.
     """
     members = [each for each in allocation.members if each.role == "member"]
-    dead = {each.node for each in members if each.node in nodes and not still_serves(each, recovery_rules())}
-    applied, allowed = work.applied(), work.recovery_policy().rungs
-    if not dead or applied is None or applied.nodes != work.shape.nodes:
+    lost = {each.node for each in members if each.node in nodes and not still_serves(each, recovery_rules())}
+    applied, allowed = context.applied(), context.recovery_policy().rungs
+    if not lost or applied is None or applied.nodes != context.shape.nodes:
         return False
     if allowed is not None and DEGRADE not in allowed:
         return False
-    kept = whole_blocks([each for each in members if each.node not in dead], work.shape.placement.blocks)
-    if len(kept) < work.shape.floor:
+    kept = whole_blocks([each for each in members if each.node not in lost], context.shape.placement.blocks)
+    if len(kept) < context.shape.floor:
         raise BelowFloor(
-            f"{len(members) - len(dead)} of {work.shape.nodes} members are left, its floor is {work.shape.floor}, "
-            f"and there is no node for {', '.join(sorted(dead))}: {full.message}",
+            f"{len(members) - len(lost)} of {context.shape.nodes} members are left, its floor is "
+            f"{context.shape.floor}, and there is no node for {', '.join(sorted(lost))}: {refusal.message}",
             field="minNodes",
         )
-    gone = sorted({each.node for each in members} - kept)
+    released = sorted({each.node for each in members} - kept)
     # Missing spares wait until no member is missing, since a node that comes free is needed as a member first.
     spares = sum(each.role == "spare" for each in allocation.members)
-    shape = work.shape.model_copy(update={"nodes": len(kept), "spares": min(spares, work.shape.spares)})
-    after = await work.neighbours.reserve(work.instance, without(compose(work.instance, shape), gone))
-    for node in gone:
-        why = full.message if node in dead else "its block is not whole without the others"
-        work.note_rung(RungTried(node=node, rung=DEGRADE, at=work.clock.now(), why=why))
-    work.record_event(
+    shape = context.shape.model_copy(update={"nodes": len(kept), "spares": min(spares, context.shape.spares)})
+    after = await context.control_plane.reserve(
+        context.instance, exclude_nodes(compose(context.instance, shape), released)
+    )
+    for node in released:
+        why = refusal.message if node in lost else "its block is not whole without the others"
+        context.record_rung(RungTried(node=node, rung=DEGRADE, at=context.clock.now(), why=why))
+    context.record_event(
         "DegradedShape",
-        f"it continues with {after.nodes} of {work.shape.nodes} members, without {', '.join(gone)}",
+        f"it continues with {after.nodes} of {context.shape.nodes} members, without {', '.join(released)}",
         warning=True,
     )
     return True

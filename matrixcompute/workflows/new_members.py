@@ -19,7 +19,7 @@ COMMITTED, READY = "reserve_nodes", "await_ready"
 CREATE = "create-instance"
 
 
-def note_source(work: StepContext, before: AllocationView | None, after: AllocationView) -> None:
+def record_source(context: StepContext, before: AllocationView | None, after: AllocationView) -> None:
     """Record where the members just committed come from. If the step is repeated after a crash that can no longer be
     seen, and the wait is left out."""
     if before is None or after.nodes <= before.nodes:
@@ -27,20 +27,20 @@ def note_source(work: StepContext, before: AllocationView | None, after: Allocat
     roles = {member.node: member.role for member in before.members}
     new = [each.node for each in after.members if each.role == "member" and roles.get(each.node) != "member"]
     source: Source = "spares" if all(roles.get(node) == "spare" for node in new) else "free"
-    with work.store.transaction() as session:
-        if (row := session.get(OperationRow, work.operation)) is not None:
+    with context.store.transaction() as session:
+        if (row := session.get(OperationRow, context.operation)) is not None:
             row.trace = noted(row.trace, COMMITTED, source=source)
 
 
-def note_wait(work: StepContext, session: Session, instance: InstanceRow) -> None:
+def record_wait(context: StepContext, session: Session, instance: InstanceRow) -> None:
     """Record how long the members that this workflow added took, if it added any."""
-    operation = find(session, OperationRow, work.operation)
+    operation = find(session, OperationRow, context.operation)
     trace = operation.trace or {}
     source: Source | None = trace.get(COMMITTED, {}).get("source")
     if operation.verb == CREATE:
         source = "free"
     committed, ready = (trace.get(step, {}).get("finishedAt") for step in (COMMITTED, READY))
-    if source is None or committed is None or ready is None or work.shape.power != "On":
+    if source is None or committed is None or ready is None or context.shape.power != "On":
         return
-    waits = NodeWaits.of(instance.node_waits).and_one(work.operation, source, ready - committed)
+    waits = NodeWaits.of(instance.node_waits).and_one(context.operation, source, ready - committed)
     instance.node_waits = waits.wire()

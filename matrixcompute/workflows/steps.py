@@ -13,108 +13,113 @@ from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import named, project_of
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.model.composition import SliceSpec, as_far_as_there_is, compose, slices_over
+from matrixcompute.model.composition import SliceSpec, compose, limit_to_allocated, slices_over
 from matrixcompute.operations.context import StepContext
 from matrixcompute.recovery.loss import active_or_none, diagnose_loss
 from matrixcompute.recovery.policy import broken_members
-from matrixcompute.workflows.draining import shrunk
-from matrixcompute.workflows.new_members import note_source
+from matrixcompute.workflows.draining import shrink_request
+from matrixcompute.workflows.new_members import record_source
 from matrixresource.contract.allocations import AllocationView
 
-RESTORE_S = 120.0
+RESTORE_TIMEOUT_S = 120.0
 """How long to wait for released nodes when a change is undone (s, emulated); cleaning takes half of it."""
 
 
-async def reserve_nodes(work: StepContext) -> None:
+async def reserve_nodes(context: StepContext) -> None:
     """Commit the nodes, or grow or shrink the present allocation. Waits for one that is still being released."""
-    before = await work.neighbours.find_allocation(work.instance)
+    before = await context.control_plane.find_allocation(context.instance)
     if before is not None and active_or_none(before) is None:
         raise StepPending("its previous nodes are being cleaned")
-    request = compose(work.instance, as_far_as_there_is(work.shape, work.applied(), before))
-    if before is not None and before.nodes > work.shape.nodes:
-        request = shrunk(request, before, work.leaving())
-    allocation = await work.neighbours.reserve(work.instance, request)
-    note_source(work, before, allocation)
-    applied, where = work.applied(), f"in {counted(_cabinets(allocation), 'cabinet')} are committed"
-    grew = allocation.growth if applied is not None and allocation.nodes > applied.nodes else ""
+    request = compose(context.instance, limit_to_allocated(context.shape, context.applied(), before))
+    if before is not None and before.nodes > context.shape.nodes:
+        request = shrink_request(request, before, context.leaving())
+    allocation = await context.control_plane.reserve(context.instance, request)
+    record_source(context, before, allocation)
+    applied, where = context.applied(), f"in {counted(_cabinets(allocation), 'cabinet')} are committed"
+    growth = allocation.growth if applied is not None and allocation.nodes > applied.nodes else ""
     size = f"{counted(allocation.nodes, 'node')} and {counted(allocation.spares, 'spare')}"
-    work.record_event("Scheduled", f"{size} {where}" + (f"; {grew}" if grew else ""))
+    context.record_event("Scheduled", f"{size} {where}" + (f"; {growth}" if growth else ""))
     preempted = [name for name in allocation.preempts if before is None or name not in before.preempts]
     if preempted:
-        work.record_event("Preempting", f"preempting {named(preempted, project_of(work.instance))} of lower priority")
+        context.record_event(
+            "Preempting", f"preempting {named(preempted, project_of(context.instance))} of lower priority"
+        )
 
 
-async def restore_shape(work: StepContext) -> None:
+async def restore_shape(context: StepContext) -> None:
     """Go back to the shape that last was active, after a changed one was refused."""
-    applied, present = work.applied(), active_or_none(await work.neighbours.find_allocation(work.instance))
+    applied, present = context.applied(), active_or_none(await context.control_plane.find_allocation(context.instance))
     if applied is None or present is None:
         return
     try:
-        await _have(work, as_far_as_there_is(applied, applied, present), present)
+        await _apply_shape(context, limit_to_allocated(applied, applied, present), present)
     except Conflict as refused:
-        if work.clock.now() - work.undone_since(reserve_nodes.__name__) < RESTORE_S:
+        if context.clock.now() - context.undone_since(reserve_nodes.__name__) < RESTORE_TIMEOUT_S:
             raise StepPending(f"waiting for the nodes and bandwidth it had before: {refused.message}") from None
-        await _keep_what_there_is(work, applied, present, refused)
+        await _keep_allocated(context, applied, present, refused)
 
 
-async def _have(work: StepContext, shape: InstanceRequest, present: AllocationView) -> None:
-    request = shrunk(compose(work.instance, shape), present, work.leaving())
-    allocation = await work.neighbours.reserve(work.instance, request)
-    await _admitted(work, slices_over(work.instance, shape, nodes_of(allocation, {"member"})))
-    await program_routes(work)
-    await work.neighbours.bind(work.instance, shape.power)
+async def _apply_shape(context: StepContext, shape: InstanceRequest, present: AllocationView) -> None:
+    request = shrink_request(compose(context.instance, shape), present, context.leaving())
+    allocation = await context.control_plane.reserve(context.instance, request)
+    await _ensure_slices(context, slices_over(context.instance, shape, nodes_of(allocation, {"member"})))
+    await program_routes(context)
+    await context.control_plane.bind(context.instance, shape.power)
 
 
-async def _keep_what_there_is(
-    work: StepContext, applied: InstanceRequest, present: AllocationView, refused: Conflict
+async def _keep_allocated(
+    context: StepContext, applied: InstanceRequest, present: AllocationView, refused: Conflict
 ) -> None:
     """Others have taken what the instance gave up. Continue with the previous shape and the present members, or else
     with the changed shape. That becomes its last active shape, and the rest is requested as for any larger shape."""
     fewer = {"nodes": present.nodes, "min_nodes": applied.min_nodes and min(applied.min_nodes, present.nodes)}
-    for shape in (applied.model_copy(update=fewer), work.shape):
+    for shape in (applied.model_copy(update=fewer), context.shape):
         try:
-            await _have(work, shape, present)
+            await _apply_shape(context, shape, present)
         except Conflict:
             continue
         message = f"it could not be restored and keeps {counted(shape.nodes, 'member')}: {refused.message}"
-        with work.store.transaction() as session:
-            work.store.instance(session, work.instance).applied = shape.wire()
-            work.store.record_event(session, work.instance, "NotRestored", message, work.clock.now(), "Warning")
+        with context.store.transaction() as session:
+            context.store.instance(session, context.instance).applied = shape.wire()
+            context.store.record_event(
+                session, context.instance, "NotRestored", message, context.clock.now(), "Warning"
+            )
         return
     raise refused
 
 
-async def release_nodes(work: StepContext) -> None:
+async def release_nodes(context: StepContext) -> None:
     """Release every node, and wait until the agents have cleaned them."""
-    if not await work.neighbours.release(work.instance):
+    if not await context.control_plane.release(context.instance):
         raise StepPending("nodes are being cleaned")
 
 
-async def admit_slices(work: StepContext) -> None:
+async def admit_slices(context: StepContext) -> None:
     """Admit a slice on each plane for the current members, within the capacity of every link."""
-    await admit(work, work.shape, {"member"})
+    await admit(context, context.shape, {"member"})
 
 
-async def admit(work: StepContext, shape: InstanceRequest, roles: set[str]) -> None:
-    allocation = await current_allocation(work)
+async def admit(context: StepContext, shape: InstanceRequest, roles: set[str]) -> None:
+    allocation = await current_allocation(context)
     try:
-        await _admitted(work, slices_over(work.instance, shape, nodes_of(allocation, roles)))
+        await _ensure_slices(context, slices_over(context.instance, shape, nodes_of(allocation, roles)))
     except InsufficientBandwidth:
-        if going := await _still_going(work, allocation):
+        if releasing := await _preempted_with_slices(context, allocation):
             raise StepPending(
-                f"{named(going, project_of(work.instance))} was preempted and has not released its floors yet", on=going
+                f"{named(releasing, project_of(context.instance))} was preempted and has not released its floors yet",
+                on=releasing,
             ) from None
         raise
 
 
-async def _admitted(work: StepContext, wanted: Sequence[SliceSpec]) -> None:
+async def _ensure_slices(context: StepContext, wanted: Sequence[SliceSpec]) -> None:
     """Admit exactly these slices; first withdraw those in supernodes without members."""
     names = {spec.name for spec in wanted}
-    for name in await work.neighbours.owned_slices(work.instance):
+    for name in await context.control_plane.owned_slices(context.instance):
         if name not in names:
-            await work.neighbours.withdraw(name)
+            await context.control_plane.withdraw(name)
     for spec in wanted:
-        await work.neighbours.admit(work.instance, spec)
+        await context.control_plane.admit(context.instance, spec)
 
 
 def nodes_of(allocation: AllocationView, roles: Collection[str]) -> list[str]:
@@ -124,64 +129,70 @@ def nodes_of(allocation: AllocationView, roles: Collection[str]) -> list[str]:
     return [member.node for member in found]
 
 
-async def _still_going(work: StepContext, allocation: AllocationView) -> list[str]:
+async def _preempted_with_slices(context: StepContext, allocation: AllocationView) -> list[str]:
     """The preempted instances whose nodes are gone but whose slices still exist."""
     return [
         name
         for name in allocation.preempts
-        if await work.neighbours.slices_of(name) and active_or_none(await work.neighbours.find_allocation(name)) is None
+        if await context.control_plane.slices_of(name)
+        and active_or_none(await context.control_plane.find_allocation(name)) is None
     ]
 
 
-async def withdraw_slices(work: StepContext) -> None:
+async def withdraw_slices(context: StepContext) -> None:
     """Withdraw every slice, and wait until agents have cleared the routes."""
-    gone = [await work.neighbours.withdraw(name) for name in await work.neighbours.owned_slices(work.instance)]
+    gone = [
+        await context.control_plane.withdraw(name)
+        for name in await context.control_plane.owned_slices(context.instance)
+    ]
     if not all(gone):
         raise StepPending("routes are being cleared")
 
 
-async def bind_nodes(work: StepContext) -> None:
+async def bind_nodes(context: StepContext) -> None:
     """Have the agents deploy members and prepare spares, or switch them off if the shape says so."""
     try:
-        await work.neighbours.bind(work.instance, work.shape.power)
+        await context.control_plane.bind(context.instance, context.shape.power)
     except (NotFound, Conflict):
-        await current_allocation(work)
+        await current_allocation(context)
         raise
 
 
-async def switch_off(work: StepContext) -> None:
+async def switch_off(context: StepContext) -> None:
     """Have the agents stop the work of every node, and switch it off."""
-    await current_allocation(work)
-    await work.neighbours.bind(work.instance, "Off")
+    await current_allocation(context)
+    await context.control_plane.bind(context.instance, "Off")
 
 
-async def await_off(work: StepContext) -> None:
+async def await_off(context: StepContext) -> None:
     """Wait until every member is off, except lost or faulty ones, which are replaced once the others are on."""
-    allocation = await current_allocation(work)
+    allocation = await current_allocation(context)
     broken = {member.node for member, _ in broken_members(allocation.members)}
     waiting = [m.node for m in allocation.members if m.role == "member" and not m.ready and m.node not in broken]
     if waiting:
         raise StepPending(f"{len(waiting)} of {allocation.nodes} nodes have yet to be switched off")
 
 
-async def program_routes(work: StepContext) -> None:
+async def program_routes(context: StepContext) -> None:
     """Have the agents program the routes of every slice."""
-    for name in await work.neighbours.owned_slices(work.instance):
-        await work.neighbours.program(name)
+    for name in await context.control_plane.owned_slices(context.instance):
+        await context.control_plane.program(name)
 
 
-async def current_allocation(work: StepContext) -> AllocationView:
+async def current_allocation(context: StepContext) -> AllocationView:
     """The allocation. Raises Preempted or InsufficientCapacity if it was revoked meanwhile."""
-    allocation = await work.neighbours.find_allocation(work.instance)
-    lost = diagnose_loss(work.instance, allocation, await _everybody(work, allocation), None, work.clock.now())
+    allocation = await context.control_plane.find_allocation(context.instance)
+    lost = diagnose_loss(
+        context.instance, allocation, await _preemptor_candidates(context, allocation), None, context.clock.now()
+    )
     if lost is not None:
         raise lost.error()
     assert allocation is not None
     return allocation
 
 
-async def _everybody(work: StepContext, allocation: AllocationView | None) -> list[AllocationView]:
-    return await work.neighbours.allocations() if active_or_none(allocation) is None else []
+async def _preemptor_candidates(context: StepContext, allocation: AllocationView | None) -> list[AllocationView]:
+    return await context.control_plane.allocations() if active_or_none(allocation) is None else []
 
 
 def _cabinets(allocation: AllocationView) -> int:

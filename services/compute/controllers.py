@@ -58,18 +58,18 @@ class InstanceControllers:
     def __init__(
         self,
         store: ComputeStore,
-        neighbours: ControlPlane,
+        control_plane: ControlPlane,
         inference: Inference | None,
         policy: RecoveryPolicy,
         clock: Clock,
     ) -> None:
-        self._neighbours = neighbours
-        host = InstanceHost(store, neighbours, clock, policy, inference)
+        self._control_plane = control_plane
+        host = InstanceHost(store, control_plane, clock, policy, inference)
         self.runner = WorkflowRunner(WORKFLOWS, host, clock)
         self.resumption = Periodic("workflow-resumption", self.runner.reconcile, clock, period_s=30.0, floor_wall_s=1.0)
-        self.service = InstanceService(store, neighbours, self.runner, clock, self.resumption.nudge)
+        self.service = InstanceService(store, control_plane, self.runner, clock, self.resumption.nudge)
         self.operations = Operations(self.runner, host, clock, self.resumption.nudge)
-        self._reconciler = InstanceReconciler(store, neighbours, self.runner, clock, policy, self.resumption.nudge)
+        self._reconciler = InstanceReconciler(store, control_plane, self.runner, clock, policy, self.resumption.nudge)
         self.node_health = Periodic(
             "node-health",
             self._reconciler.reconcile,
@@ -79,9 +79,9 @@ class InstanceControllers:
             rest_s=0.1,  # coalesces nudges into one run; a lost member does not wait
             rest_floor_wall_s=0.1,
         )
-        moves = DefragmentationExecutor(store, neighbours, self.service)
+        moves = DefragmentationExecutor(store, control_plane, self.service)
         self._moves = Periodic("member-moves", moves.reconcile, clock, period_s=MEMBER_MOVES_PERIOD_S, floor_wall_s=1.0)
-        orphans = OrphanCollector(store, neighbours, clock, inference)
+        orphans = OrphanCollector(store, control_plane, clock, inference)
         self._orphans = Periodic("orphan-release", orphans.reconcile, clock, period_s=ORPHAN_PERIOD_S, floor_wall_s=5.0)
 
     @property
@@ -90,7 +90,7 @@ class InstanceControllers:
 
     @property
     def tasks(self) -> list[Task]:
-        watch = self._neighbours.watch
+        watch = self._control_plane.watch
         return [
             self.runner.run,
             partial(follow, partial(watch, "allocations"), self._allocation_changed),
@@ -99,7 +99,7 @@ class InstanceControllers:
         ]
 
     async def _allocation_changed(self, event: WatchEvent | None) -> None:
-        self.node_health.nudge(urgent=self._reconciler.hear(event))
+        self.node_health.nudge(urgent=self._reconciler.observe_event(event))
         self._wake_workflow(event, lambda view: key_of(view["project"], view["name"]))
 
     async def _slice_changed(self, event: WatchEvent | None) -> None:
@@ -132,7 +132,7 @@ class AutoscalingControllers:
     def periodics(self) -> list[Periodic]:
         return [self._scaling]
 
-    def replica_wrote(self) -> None:
+    def on_replica_write(self) -> None:
         """Run again if a policy changed at another replica, but not at each write of its decisions."""
         if (generations := self.policies.generations()) != self._generations:
             self._generations = generations
@@ -142,9 +142,9 @@ class AutoscalingControllers:
 class MaintenanceControllers:
     """Maintenances: continues them as their nodes change."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
-        self.maintenances = Maintenances(store, neighbours, clock)
-        self._reconciler = MaintenanceReconciler(store, neighbours, clock)
+    def __init__(self, store: ComputeStore, control_plane: ControlPlane, clock: Clock) -> None:
+        self.maintenances = Maintenances(store, control_plane, clock)
+        self._reconciler = MaintenanceReconciler(store, control_plane, clock)
         self._maintaining = Periodic(
             "maintenance",
             self._reconciler.reconcile,
@@ -193,8 +193,8 @@ class ScenarioControllers:
 class FaultControllers:
     """Faults of nodes: checks all nodes on a long period, and changed nodes at once."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, clock: Clock) -> None:
-        self._reconciler = FaultReconciler(store, neighbours)
+    def __init__(self, store: ComputeStore, control_plane: ControlPlane, clock: Clock) -> None:
+        self._reconciler = FaultReconciler(store, control_plane)
         self._all = Periodic("faults", self._reconciler.reconcile, clock, period_s=FAULTS_PERIOD_S, floor_wall_s=10.0)
         self._changed = Periodic(
             "changed-faults",
@@ -212,5 +212,5 @@ class FaultControllers:
     def node_changed(self, event: WatchEvent | None) -> None:
         if event is None:
             self._all.nudge()
-        elif self._reconciler.take(event):
+        elif self._reconciler.observe(event):
             self._changed.nudge()

@@ -51,45 +51,45 @@ def build(
     settings: ComputeSettings,
     clock: Clock,
     database: DatabaseEngine,
-    neighbours: ControlPlane | None = None,
+    control_plane: ControlPlane | None = None,
     inference: Inference | None = None,
     services: Mapping[str, httpx.AsyncClient] | None = None,
 ) -> FastAPI:
-    """The application over a migrated database. `neighbours`, `inference` and `services` (those used by scenarios, by
-    name) replace the other processes in tests."""
-    if neighbours is None:
-        neighbours, inference, services = _neighbours(settings)
+    """The application over a migrated database. `control_plane`, `inference` and `services` (those used by scenarios,
+    by name) replace the other processes in tests."""
+    if control_plane is None:
+        control_plane, inference, services = _http_clients(settings)
     records = Database(database.sessions, Base.metadata, clock, database.shared)
     fences = Fences(records)
     store = ComputeStore(records)
     policy = RecoveryPolicy(settings.lost_per_cabinet, settings.lost_per_supernode, settings.drain_seconds)
     scenario_clients = dict(services or {})
-    instances = InstanceControllers(store, neighbours, inference, policy, clock)
+    instances = InstanceControllers(store, control_plane, inference, policy, clock)
     autoscaling = AutoscalingControllers(store, instances, inference, clock)
-    maintenance = MaintenanceControllers(store, neighbours, clock)
+    maintenance = MaintenanceControllers(store, control_plane, clock)
     scenarios = ScenarioControllers(store, scenario_clients, clock)
-    faults = FaultControllers(store, neighbours, clock)
+    faults = FaultControllers(store, control_plane, clock)
 
     async def node_changed(event: WatchEvent | None) -> None:
         maintenance.node_changed(event)
         faults.node_changed(event)
 
-    def replica_wrote() -> None:
+    def on_replica_write() -> None:
         """Nudge everything that a request to another replica may concern."""
         instances.resumption.nudge()
         maintenance.nudge()
         scenarios.wake_for_requests()
-        autoscaling.replica_wrote()
+        autoscaling.on_replica_write()
 
     kept_s = history_s(clock)
 
-    def forget_old() -> None:
+    def delete_expired() -> None:
         with store.transaction() as session:
-            store.forget_before(session, clock.now() - kept_s)
+            store.delete_before(session, clock.now() - kept_s)
 
     registry = CollectorRegistry()
     leadership = Leadership(
-        "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=neighbours.announce
+        "compute", records, fences, clock, lease_wall_s=settings.leader_lease, announce=control_plane.announce
     )
     metrics = InstanceMetrics(registry, store, clock, lambda: leadership.generation is not None)
     app = create_app(
@@ -113,12 +113,12 @@ def build(
             *maintenance.periodics,
             *scenarios.periodics,
             *faults.periodics,
-            compaction(records, clock, kept_s=kept_s, also=forget_old),
+            compaction(records, clock, kept_s=kept_s, also=delete_expired),
         ],
         led_tasks=[
             *instances.tasks,
-            partial(follow_replicas, records, replica_wrote),
-            partial(follow, partial(neighbours.watch, "nodes"), node_changed),
+            partial(follow_replicas, records, on_replica_write),
+            partial(follow, partial(control_plane.watch, "nodes"), node_changed),
         ],
         registry=registry,
         on_stop=database.close,
@@ -127,7 +127,7 @@ def build(
     return app
 
 
-def _neighbours(
+def _http_clients(
     settings: ComputeSettings,
 ) -> tuple[ControlPlane, Inference | None, Mapping[str, httpx.AsyncClient]]:
     """Clients of the other processes, at the URLs of the settings."""

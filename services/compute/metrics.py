@@ -83,8 +83,8 @@ class InstanceMetrics:
             degraded = sum((_condition(row, "Degraded") or {}).get("status") == "True" for row in current)
             stuck = len(stuck_instances(self._store, session, self._clock.now()))
             open_operations = len(self._store.open_operations(session))
-            waited = self._waited(session)
-            recovered = self._recovered(session)
+            queue_times = self._queue_times(session)
+            recovered = self._new_recoveries(session)
         for state in INSTANCE_STATES.states:
             self._states.labels(state).set(states.count(state))
         self._degraded.set(degraded)
@@ -92,36 +92,36 @@ class InstanceMetrics:
         self._open.set(open_operations)
         if not self._leads():
             return f"{len(states)} instances"
-        for seconds in waited:
+        for seconds in queue_times:
             self._queue.observe(seconds)
         for parts in recovered:
             for part, seconds in {**parts, "total": sum(parts.values())}.items():
                 self._recovery.labels(part).observe(seconds)
         return f"{len(states)} instances"
 
-    def _recovered(self, session: Session) -> list[dict[str, float]]:
+    def _new_recoveries(self, session: Session) -> list[dict[str, float]]:
         """The parts of each recovery that ended since the last call."""
-        news = list(session.scalars(select(OperationRow).where(OperationRow.finished_at > self._recovered_until)))
-        self._recovered_until = max([row.finished_at or 0.0 for row in news], default=self._recovered_until)
-        return [dict(row.recovery) for row in news if row.recovery is not None]
+        rows = list(session.scalars(select(OperationRow).where(OperationRow.finished_at > self._recovered_until)))
+        self._recovered_until = max([row.finished_at or 0.0 for row in rows], default=self._recovered_until)
+        return [dict(row.recovery) for row in rows if row.recovery is not None]
 
-    def _waited(self, session: Session) -> list[float]:
+    def _queue_times(self, session: Session) -> list[float]:
         """The waiting time of each instance whose nodes were first committed since the last call."""
-        placed = select(EventRow).where(EventRow.reason == "Scheduled", EventRow.at > self._placed_until)
-        news = list(session.scalars(placed.order_by(EventRow.at)))
+        query = select(EventRow).where(EventRow.reason == "Scheduled", EventRow.at > self._placed_until)
+        rows = list(session.scalars(query.order_by(EventRow.at)))
         reported = select(EventRow).where(
-            EventRow.instance.in_({event.instance for event in news}), EventRow.reason.in_(("Requested", "Scheduled"))
+            EventRow.instance.in_({event.instance for event in rows}), EventRow.reason.in_(("Requested", "Scheduled"))
         )
-        asked: dict[str, float] = {}
+        requested_at: dict[str, float] = {}
         found = []
-        for event in session.scalars(reported.order_by(EventRow.at, EventRow.name)) if news else ():
+        for event in session.scalars(reported.order_by(EventRow.at, EventRow.name)) if rows else ():
             if event.reason == "Requested":
-                asked[event.instance] = event.at
-            elif event.instance in asked:
-                waited = event.at - asked.pop(event.instance)
+                requested_at[event.instance] = event.at
+            elif event.instance in requested_at:
+                waited = event.at - requested_at.pop(event.instance)
                 if event.at > self._placed_until:
                     found.append(waited)
-        self._placed_until = max([event.at for event in news], default=self._placed_until)
+        self._placed_until = max([event.at for event in rows], default=self._placed_until)
         return found
 
 

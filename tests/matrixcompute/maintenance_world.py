@@ -122,9 +122,9 @@ class World:
         """A life that knows what the last one wrote."""
         records = Database(self.database.sessions, Base.metadata, self.clock)
         self.store = ComputeStore(records)
-        neighbours: Any = self.machine
-        self.verbs = Maintenances(self.store, neighbours, self.clock)
-        self.reconciler = MaintenanceReconciler(self.store, neighbours, self.clock)
+        control_plane: Any = self.machine
+        self.verbs = Maintenances(self.store, control_plane, self.clock)
+        self.reconciler = MaintenanceReconciler(self.store, control_plane, self.clock)
 
     def count_writes(self) -> None:
         """From now on writing counts as something that is asked, too."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from matrixcompute.contract import InstanceRequest
-from matrixcompute.model.composition import as_far_as_there_is
+from matrixcompute.model.composition import limit_to_allocated
 from matrixcompute.model.observation import conditions_of
 from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.recovery.policy import Recovery
@@ -57,7 +57,7 @@ def present(nodes: int, spares: int = 0) -> AllocationView:
 def test_which_size_a_workflow_asks_for(sentence, asked, applied, there, size):
     shape = InstanceRequest(nodes=asked, min_nodes=2, spares=2)
     before = None if applied is None else InstanceRequest(nodes=applied, min_nodes=2, spares=2)
-    found = as_far_as_there_is(shape, before, there)
+    found = limit_to_allocated(shape, before, there)
     assert (found.nodes, found.spares) == size, sentence
 
 

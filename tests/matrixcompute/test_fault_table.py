@@ -38,7 +38,7 @@ class Table:
 
     async def hears(self, *nodes: NodeView) -> bool:
         """News of these, written down; whether any of it mattered."""
-        taken = [self.reconciler.take(WatchEvent("MODIFIED", 1, each.wire())) for each in nodes]
+        taken = [self.reconciler.observe(WatchEvent("MODIFIED", 1, each.wire())) for each in nodes]
         await self.reconciler.reconcile_changed()
         return any(taken)
 
@@ -93,7 +93,7 @@ async def test_nodes_that_change_together_are_written_together_each_as_it_was_la
 
 async def test_what_was_heard_before_all_nodes_were_read_is_not_written_over_them(table):
     await table.reconciler.reconcile()
-    table.reconciler.take(WatchEvent("MODIFIED", 1, node(1, agent="Lost").wire()))
+    table.reconciler.observe(WatchEvent("MODIFIED", 1, node(1, agent="Lost").wire()))
     await table.reconciler.reconcile()
     await table.reconciler.reconcile_changed()
     assert table.faults() == set()

@@ -17,7 +17,7 @@ from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
 EARLIER, LATER, LATEST = timestamp(0.0), timestamp(4e9), timestamp(5e9)
 
 
-class Neighbours:
+class ControlPlane:
     """One slice of instance `one`, and its allocation where it has one."""
 
     def __init__(self, allocated: bool, caching_on: str | None = None, asked_at: str = EARLIER) -> None:
@@ -56,17 +56,17 @@ class Neighbours:
     ],
 )
 async def test_a_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sentence, allocated, over, withdrawn):
-    world, neighbours = World(1), Neighbours(allocated)
+    world, control_plane = World(1), ControlPlane(allocated)
     async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (DO, 0))
         if over:
             with process.store.transaction() as session:
                 abandon(session.get_one(OperationRow, name), "cancelled", process.clock.now())
-        collector = OrphanCollector(process.store, neighbours, process.clock)
+        collector = OrphanCollector(process.store, control_plane, process.clock)
         await collector.reconcile()
-        assert neighbours.withdrawn == [], "one that is just being made is left alone"
+        assert control_plane.withdrawn == [], "one that is just being made is left alone"
         await collector.reconcile()
-        assert neighbours.withdrawn == withdrawn, sentence
+        assert control_plane.withdrawn == withdrawn, sentence
 
 
 @pytest.mark.looptime
@@ -85,14 +85,14 @@ async def test_memory_of_caches_goes_with_the_instance_that_they_were_on(
     tmp_path, sentence, instance, allocated, asked_at, released
 ):
     world = World(1)
-    neighbours = Neighbours(allocated, instance, asked_at)
+    control_plane = ControlPlane(allocated, instance, asked_at)
     async with a_process(tmp_path, world.workflow) as process:
         await waiting_at(process, world, (DO, 0))
-        collector = OrphanCollector(process.store, neighbours, process.clock)
+        collector = OrphanCollector(process.store, control_plane, process.clock)
         await collector.reconcile()
-        assert neighbours.released == []
+        assert control_plane.released == []
         await collector.reconcile()
-        assert neighbours.released == released, sentence
+        assert control_plane.released == released, sentence
 
 
 @pytest.mark.looptime
@@ -100,7 +100,7 @@ async def test_what_bears_the_name_of_an_instance_that_is_made_meanwhile_is_left
     world = World(1)
     async with a_process(tmp_path, world.workflow) as process:
 
-        class Slow(Neighbours):
+        class Slow(ControlPlane):
             async def slice_owners(self) -> dict[str, str]:
                 return {"first-ub": "first", "second-ub": "second"}
 
@@ -108,11 +108,11 @@ async def test_what_bears_the_name_of_an_instance_that_is_made_meanwhile_is_left
                 process.open(instance="second")
                 return await super().withdraw(name)
 
-        neighbours = Slow(allocated=False)
-        collector = OrphanCollector(process.store, neighbours, process.clock)
+        control_plane = Slow(allocated=False)
+        collector = OrphanCollector(process.store, control_plane, process.clock)
         await collector.reconcile()
         released = await collector.reconcile()
-        assert neighbours.withdrawn == ["first-ub"]
+        assert control_plane.withdrawn == ["first-ub"]
         assert released.startswith("1 orphans released")
 
 
@@ -165,7 +165,7 @@ async def test_a_drain_that_no_scaling_policy_wants_is_withdrawn(tmp_path, sente
                 few.declare(body)
                 few.draining = policy["draining"]
                 session.add(few)
-        collector = OrphanCollector(process.store, Neighbours(True), process.clock, inference)
+        collector = OrphanCollector(process.store, ControlPlane(True), process.clock, inference)
         await collector.reconcile()
         assert inference.undrained == [], "who drained may just have left"
         await collector.reconcile()
@@ -177,7 +177,7 @@ async def test_a_drain_that_no_scaling_policy_wants_is_withdrawn(tmp_path, sente
 async def test_a_drain_that_the_operator_asked_for_is_the_operators_to_end(tmp_path, by, undrained):
     inference = Inference(by)
     async with a_process(tmp_path, World(1).workflow) as process:
-        collector = OrphanCollector(process.store, Neighbours(True), process.clock, inference)
+        collector = OrphanCollector(process.store, ControlPlane(True), process.clock, inference)
         for _ in range(3):
             await collector.reconcile()
     assert inference.undrained == undrained

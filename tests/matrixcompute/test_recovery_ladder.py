@@ -74,7 +74,7 @@ def test_every_level_of_the_incumbent_has_a_ladder_and_every_rung_in_place_an_ac
 def test_members_of_one_instance_climb_each_for_itself():
     members = [member("Restart"), member("Restart", OTHER, agent="Lost"), member(None, "sn0-c01-n0")]
     plan = plan_recovery(members, [OTHER], RecoveryPolicy(), [], 0.0)
-    assert (plan.action, plan.nodes, plan.concerned) == ("replace", (OTHER,), (NODE, OTHER))
+    assert (plan.action, plan.nodes, plan.affected) == ("replace", (OTHER,), (NODE, OTHER))
     assert [each[:2] for each in plan.begin] == [(NODE, "reset-npu"), (OTHER, "replace")]
     before = [*tried(("reset-npu", 0.0)), *tried(("replace", 0.0), node=OTHER)]
     members[0] = member("Restart", ready=False)
@@ -136,7 +136,7 @@ def test_who_has_no_rung_left_holds_up_nobody_else():
     policy = RecoveryPolicy(rungs=("restart",))
     worn, hung = member("Restart"), member("RestartRequest", OTHER)
     plan = plan_recovery([worn, hung], [], policy, [], 0.0)
-    assert (plan.action, plan.concerned, [each[:2] for each in plan.begin]) == (
+    assert (plan.action, plan.affected, [each[:2] for each in plan.begin]) == (
         "repair",
         (OTHER,),
         [(OTHER, "restart")],
@@ -155,7 +155,7 @@ def test_an_instances_own_policy_counts_then_its_projects_then_what_compute_was_
         target_of(RecoveryPolicySpec(project="blue")): RecoveryPolicySpec(project="blue", drain_seconds=0),
     }
     own, shared, other = (policy_of(name, policies, default) for name in ("one", "two", "blue/one"))
-    assert (own.drain_s, own.rungs, own.stops) == (600.0, ("replace",), False)
-    assert (shared.drain_s, shared.rungs, shared.stops) == (5, tuple(recovery_rules().rungs), True)
+    assert (own.drain_s, own.rungs, own.stop_on_exhausted) == (600.0, ("replace",), False)
+    assert (shared.drain_s, shared.rungs, shared.stop_on_exhausted) == (5, tuple(recovery_rules().rungs), True)
     assert other.drain_s == 0
     assert policy_of("red/one", policies, default) is default

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from matrixcompute.recovery.times import DownTime, in_words, parts_at_the_end, parts_so_far
+from matrixcompute.recovery.times import DownTime, describe_parts, final_parts, parts_so_far
 
 TRACE = {
     step: {"startedAt": at - 1.0, "finishedAt": at}
@@ -28,34 +28,34 @@ def test_the_parts_so_far_are_those_that_have_ended(sentence, trace, expected):
 @pytest.mark.parametrize("missing", [(), ("fence_nodes",), ("fence_nodes", "await_nodes"), tuple(TRACE)])
 def test_parts_add_up_to_all_of_it_whatever_step_was_not_taken(missing):
     trace = {step: entry for step, entry in TRACE.items() if step not in missing}
-    parts = parts_at_the_end(100.0, 160.0, trace, 175.0)
+    parts = final_parts(100.0, 160.0, trace, 175.0)
     assert sum(parts.values()) == pytest.approx(75.0)
     assert parts["detect"] == 60.0
     assert parts["serve"] > 0
 
 
 def test_clocks_that_differ_a_little_give_no_negative_part():
-    parts = parts_at_the_end(100.0, 162.5, TRACE, 175.0)
+    parts = final_parts(100.0, 162.5, TRACE, 175.0)
     assert min(parts.values()) >= 0
     assert sum(parts.values()) == pytest.approx(75.0)
 
 
 def test_the_parts_are_read_by_people():
-    assert in_words({"detect": 60.0, "fence": 0.21}) == "1m00s: detect 1m00s, fence 210ms"
+    assert describe_parts({"detect": 60.0, "fence": 0.21}) == "1m00s: detect 1m00s, fence 210ms"
 
 
 def test_downtime_is_counted_once_and_time_off_is_not_available():
-    down = DownTime().failed(5.0)
+    down = DownTime().mark_down(5.0)
     assert down == DownTime(), "what never served cannot fail"
-    down = down.settled(10.0, on=True)
+    down = down.mark_up(10.0, on=True)
     assert (down.since, down.ettr(110.0), down.mttr_s) == (10.0, 1.0, None)
-    down = down.failed(50.0).failed(55.0)
+    down = down.mark_down(50.0).mark_down(55.0)
     assert down.down_until(60.0) == 10.0
-    down = down.settled(70.0, on=True, parts={"detect": 5.0, "boot": 15.0})
+    down = down.mark_up(70.0, on=True, parts={"detect": 5.0, "boot": 15.0})
     assert (down.down_s, down.recoveries, down.mttr_s) == (20.0, 1, 20.0)
     assert down.ettr(110.0) == pytest.approx(0.8)
-    down = down.settled(110.0, on=False).failed(120.0)
+    down = down.mark_up(110.0, on=False).mark_down(120.0)
     assert down.ettr(1110.0) == pytest.approx(0.8), "off by request"
-    down = down.settled(1110.0, on=True)
+    down = down.mark_up(1110.0, on=True)
     assert down.ettr(1210.0) == pytest.approx(0.9)
     assert DownTime.model_validate(down.wire()) == down

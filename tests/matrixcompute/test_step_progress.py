@@ -11,7 +11,7 @@ from matrixcommon.model.errors import Conflict, InsufficientCapacity
 from matrixcommon.workflows.progress import RetryPolicy
 from matrixcommon.workflows.verbs import unstick
 from matrixcommon.workflows.workflow import Step, StepAgain, StepPending, Workflow
-from matrixcompute.instances.stuck import DRAINS, stuck_instances
+from matrixcompute.instances.stuck import DRAIN_STEPS, stuck_instances
 from matrixcompute.operations.context import StepContext
 from matrixcompute.operations.starter import WorkflowStarter
 from matrixcompute.store.store import OperationRow
@@ -242,7 +242,7 @@ async def test_the_deadline_of_a_state_stands_still_while_members_drain(tmp_path
 
 
 def test_the_steps_of_workflows_that_wait_for_drains_are_those_that_stop_the_deadline() -> None:
-    known = {name for name, _, _ in DRAINS}
+    known = {name for name, _, _ in DRAIN_STEPS}
     for workflow in (MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE):
         assert known & {*workflow.names}
     assert known == {DRAIN.name, *(step.name for step in DRAINED if step.undo is leave_successors)}

@@ -229,7 +229,7 @@ class Allocated:
 @pytest.mark.looptime
 @pytest.mark.parametrize("later", [[], ["sn0-c00-n0", "sn0-c00-n1"]])
 async def test_whom_a_spec_lets_go_is_not_changed_by_a_newer_one(tmp_path, later):
-    neighbours = Allocated()
+    control_plane = Allocated()
     async with a_process(tmp_path, replace(World(1).workflow, verb="scale-instance")) as process:
         process.open("scale-instance")
         with process.store.transaction() as session:
@@ -239,9 +239,9 @@ async def test_whom_a_spec_lets_go_is_not_changed_by_a_newer_one(tmp_path, later
         with process.store.transaction() as session:
             instance = process.store.instance(session, "one")
             instance.generation, instance.leaving = instance.generation + 1, later
-        host = InstanceHost(process.store, neighbours, process.clock, RecoveryPolicy())  # type: ignore[arg-type]
+        host = InstanceHost(process.store, control_plane, process.clock, RecoveryPolicy())  # type: ignore[arg-type]
         with process.store.reading() as session:
             work = host.context(session, session.get_one(OperationRow, name))
         await reserve_nodes(work)
-    (request,) = neighbours.asked
+    (request,) = control_plane.asked
     assert (request.nodes, request.exclude_nodes) == (2, ["sn0-c00-n2"])

@@ -50,16 +50,16 @@ class Inference:
         self.refuses: Exception | None = None
         self.answer: dict[str, Any] = {"requestsAtStart": 9}
 
-    async def served_on(self, instance: str) -> list[str]:
+    async def deployment_keys(self, instance: str) -> list[str]:
         if self.away:
             raise Unavailable("no route")
         return ["one"]
 
     async def deployments_on(self, instance: str) -> dict[str, dict[str, Any]]:
-        return dict.fromkeys(await self.served_on(instance), self.view)
+        return dict.fromkeys(await self.deployment_keys(instance), self.view)
 
     async def drains(self) -> dict[str, OwnedDrain]:
-        await self.served_on("one")
+        await self.deployment_keys("one")
         drain = self.view.get("drain") or {}
         by = drain.get("by")
         return {"one": OwnedDrain(by, frozenset(drain["nodes"]), "one")} if by else {}
@@ -73,7 +73,7 @@ class Inference:
         return {"drain": self.answer}
 
     async def scales(self) -> dict[str, str]:
-        await self.served_on("one")
+        await self.deployment_keys("one")
         by = (self.view.get("scale") or {}).get("by")
         return {"one": by} if by else {}
 
@@ -86,7 +86,7 @@ class Inference:
         del self.view["drain"]
 
 
-class Neighbours:
+class ControlPlane:
     def __init__(self, members: list[MemberView]) -> None:
         self.members, self.full = members, False
 
@@ -110,8 +110,8 @@ class Work:
     """What a step is given. `took_s`: for how long it has been at this step."""
 
     inference: Any = field(default_factory=Inference)
-    neighbours: Any = field(
-        default_factory=lambda: Neighbours([member(A), member(B, rank=1), member(C, role="successor")])
+    control_plane: Any = field(
+        default_factory=lambda: ControlPlane([member(A), member(B, rank=1), member(C, role="successor")])
     )
     repair: bool = False
     took_s: float = 0.0
@@ -120,16 +120,16 @@ class Work:
     operation: str = OPERATION
     instance: str = "one"
     spec_generation: int = 1
-    asked_generation: int = 1
+    requested_generation: int = 1
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
     clock: Any = field(default_factory=lambda: FixedClock(1000.0))
     events: list[str] = field(default_factory=list)
     already: set[str] = field(default_factory=lambda: {A})
 
-    def informed(self) -> set[str]:
+    def notified(self) -> set[str]:
         return self.already
 
-    def note_informed(self, nodes: Collection[str]) -> None:
+    def record_notified(self, nodes: Collection[str]) -> None:
         self.already |= {*nodes}
 
     def since(self, step: str) -> float:
@@ -141,7 +141,7 @@ class Work:
     def failures(self, step: str) -> int:
         return self.failed
 
-    def newest(self) -> int:
+    def current_generation(self) -> int:
         return self.generation
 
     def rungs(self) -> list[RungTried] | None:
@@ -163,7 +163,7 @@ async def test_the_drain_bears_the_operation_and_its_deadline():
 
 
 async def test_what_stays_where_it_is_has_to_serve_without_it_meanwhile():
-    work = Work(repair=True, neighbours=Neighbours([member(A, "FreeRestart"), member(B, rank=1)]))
+    work = Work(repair=True, control_plane=ControlPlane([member(A, "FreeRestart"), member(B, rank=1)]))
     await tell_workload(work)
     assert work.inference.asked[0]["keepServing"]
     work.inference.view["drain"] = drain(nodes=(B,))
@@ -175,11 +175,11 @@ async def test_what_stays_where_it_is_has_to_serve_without_it_meanwhile():
 
 
 async def test_who_cannot_be_replaced_serves_on():
-    work = Work(repair=True, neighbours=Neighbours([member(A, "ManuallySeparate"), member(B, rank=1)]))
-    work.neighbours.full = True
+    work = Work(repair=True, control_plane=ControlPlane([member(A, "ManuallySeparate"), member(B, rank=1)]))
+    work.control_plane.full = True
     await tell_workload(work)
     assert (work.inference.asked, work.events) == ([], ["NotDrained"])
-    work.neighbours.full = False
+    work.control_plane.full = False
     await tell_workload(work)
     assert [(each["nodes"], each["keepServing"]) for each in work.inference.asked] == [([A], False)]
 
@@ -238,12 +238,12 @@ async def test_a_move_that_is_not_wanted_or_has_lost_its_successor_is_rolled_bac
         await step(Work(inference=Inference(drain=drain()), generation=2))
     lost = [member(A), member(C, role="successor", agent="Lost", ready=False)]
     with pytest.raises(Conflict, match="have to be repaired before the move"):
-        await step(Work(inference=Inference(drain=drain()), neighbours=Neighbours(lost)))
+        await step(Work(inference=Inference(drain=drain()), control_plane=ControlPlane(lost)))
 
 
 async def test_who_is_lost_while_it_drains_is_not_waited_for():
     members = [member(A, "FreeRestart", agent="Lost", ready=False), member(B, rank=1)]
-    await drain_members(Work(inference=Inference(drain=drain()), repair=True, neighbours=Neighbours(members)))
+    await drain_members(Work(inference=Inference(drain=drain()), repair=True, control_plane=ControlPlane(members)))
 
 
 @pytest.mark.parametrize(
@@ -266,7 +266,7 @@ async def test_the_replacement_is_ready_before_the_drain(sentence, view, took_s,
 
 
 async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
-    work = Work(repair=True, neighbours=Neighbours([member(A), member(B, rank=1)]))
+    work = Work(repair=True, control_plane=ControlPlane([member(A), member(B, rank=1)]))
     work.inference.view |= {"drain": drain("Drained"), "fabricGeneration": 6}
     with pytest.raises(StepPending, match="one has yet to see every member"):
         await await_serving(work)
@@ -288,8 +288,8 @@ async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
     ],
 )
 async def test_who_is_waited_for_after_a_repair(sentence, state, took_s, waits, events):
-    members = Neighbours([member(A), member(B, rank=1)])
-    work = Work(inference=Inference(state=state, readyNodes=[]), neighbours=members, repair=True, took_s=took_s)
+    members = ControlPlane([member(A), member(B, rank=1)])
+    work = Work(inference=Inference(state=state, readyNodes=[]), control_plane=members, repair=True, took_s=took_s)
     if waits:
         with pytest.raises(StepPending):
             await await_serving(work)
@@ -319,7 +319,7 @@ async def test_what_is_rolled_back_is_used_again_and_nobody_elses_drain_is_touch
 )
 async def test_a_move_that_is_given_up_drains_the_successors_it_used(sentence, view, successor, asked, waits):
     coming = member(C, **({"role": "successor"} | successor))
-    work = Work(inference=Inference(**view), neighbours=Neighbours([member(A), member(B, rank=1), coming]))
+    work = Work(inference=Inference(**view), control_plane=ControlPlane([member(A), member(B, rank=1), coming]))
     work.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(work.clock.now() + 600)}
     if waits:
         with pytest.raises(StepPending, match=f"3 requests still on {C}"):
@@ -340,7 +340,7 @@ async def test_without_a_workload_nothing_is_asked_and_nothing_waited_for():
 
 
 class Nobody:
-    """Neighbours with nothing on them."""
+    """ControlPlane with nothing on them."""
 
     async def slice_owners(self) -> dict[str, str]:
         return {}

@@ -67,7 +67,7 @@ def test_exactly_the_nodes_with_fatal_faults_are_acted_on_and_only_checks_return
         for node in plan.nodes:
             machine.allocator.cordon(NodeName(node), True, RECOVERY)
             machine.allocator.replace(name, NodeName(node), plan.reason)
-        acted |= set(plan.concerned)
+        acted |= set(plan.affected)
     assert acted == {name for name in bad if before[name].allocation is not None}
     after = nodes_of(machine)
     for name, node in after.items():

@@ -119,14 +119,14 @@ def instance(state="Active", **shape):
         (instance("Pending"), False, Reason.TARGET_NOT_READY, "instance one is Pending; it is sized once it is Active"),
     ],
 )  # fmt: skip
-def test_a_policy_says_what_its_target_is_not(there, parked, reason, message):
-    assert unable("blue/one", there, parked) == (reason, message)
+def test_a_policy_says_what_its_target_is_not(there, scaled_to_zero, reason, message):
+    assert unable("blue/one", there, scaled_to_zero) == (reason, message)
 
 
 @pytest.mark.parametrize("there", [instance(), instance("Repairing"), instance("Updating")])
 def test_what_has_its_nodes_can_be_sized(there):
-    assert unable("one", there, parked=False) is None
-    assert unable("one", instance("Suspended", suspend=True), parked=True) is None
+    assert unable("one", there, scaled_to_zero=False) is None
+    assert unable("one", instance("Suspended", suspend=True), scaled_to_zero=True) is None
 
 
 def test_every_reason_has_its_sentence():

@@ -25,7 +25,7 @@ NODES = {"first": "sn0-c00-n0", "second": "sn0-c01-n0"}
 """Instances of one member each, on a node that drains."""
 
 
-class Neighbours:
+class ControlPlane:
     """What they show of the instances. `refuses`: whatever is asked of the first one is refused so."""
 
     def __init__(self, refuses: MatrixError) -> None:
@@ -76,7 +76,7 @@ def of_both(process: Process, refuses: MatrixError, woken: list[bool]) -> Instan
                 )
             )  # fmt: skip
     return InstanceReconciler(
-        process.store, Neighbours(refuses), process.runner, process.clock, RecoveryPolicy(), lambda: woken.append(True)  # type: ignore[arg-type]
+        process.store, ControlPlane(refuses), process.runner, process.clock, RecoveryPolicy(), lambda: woken.append(True)  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -176,7 +176,7 @@ async def test_an_instance_that_is_passed_over_takes_nobodys_turn(
             raise KeyError("nodes")
         observe(row, *what)
 
-    class Full(Neighbours):
+    class Full(ControlPlane):
         async def allocations(self) -> list[AllocationView]:
             return []
 

@@ -62,8 +62,8 @@ def seen(
     changed: bool = False,
     refused: bool = False,
     retry_at: float = 0.0,
-    rests: bool = False,
-    has_turn: bool = False,
+    backing_off: bool = False,
+    may_request: bool = False,
     may_restore: bool = True,
     operation: str = CREATING,
     verb: str = "create-instance",
@@ -76,7 +76,9 @@ def seen(
         retry_at=retry_at, operation=operation,
     )  # fmt: skip
     before = OperationRow(name=operation, verb=verb, state=ended)
-    return Situation(instance, observed, recovery, rests, has_turn, may_restore, lambda: before if verb else None)
+    return Situation(
+        instance, observed, recovery, backing_off, may_request, may_restore, lambda: before if verb else None
+    )
 
 
 OFF, ON, SUSPEND = {"power": "Off"}, {"power": "On"}, {"suspend": True}
@@ -96,14 +98,14 @@ APART = Observed(BOTH, joined(ONE))
         # Waiting for nodes.
         ("a new one", seen("Pending", NOTHING), NextStep.CREATE),
         ("one that was being created", seen("Provisioning", NOTHING), NextStep.CREATE),
-        ("one that was just refused", seen("Pending", NOTHING, retry_at=40.0, rests=True), NextStep.WAIT),
+        ("one that was just refused", seen("Pending", NOTHING, retry_at=40.0, backing_off=True), NextStep.WAIT),
         ("one that waits while it is another's turn", seen("Pending", NOTHING, retry_at=40.0), NextStep.WAIT),
-        ("one whose turn it is", seen("Pending", NOTHING, retry_at=40.0, has_turn=True), NextStep.CREATE),
-        ("one whose refusal was final", seen("Pending", NOTHING, retry_at=inf, rests=True), NextStep.WAIT),
+        ("one whose turn it is", seen("Pending", NOTHING, retry_at=40.0, may_request=True), NextStep.CREATE),
+        ("one whose refusal was final", seen("Pending", NOTHING, retry_at=inf, backing_off=True), NextStep.WAIT),
         # Failed.
         ("one that has Failed for good", seen("Failed", NOTHING), NextStep.WAIT),
         ("one below its floor", seen("Failed", recovery=LOST, **OPENED_REPAIR), NextStep.REPAIR_BELOW_FLOOR),
-        ("one below its floor that was just refused", seen("Failed", recovery=LOST, rests=True, retry_at=40.0, **OPENED_REPAIR), NextStep.WAIT),
+        ("one below its floor that was just refused", seen("Failed", recovery=LOST, backing_off=True, retry_at=40.0, **OPENED_REPAIR), NextStep.WAIT),
         ("one below its floor of which too much is lost", seen("Failed", recovery=STOPPED, **OPENED_REPAIR), NextStep.WAIT),
         ("one below its floor whose member is back", seen("Failed", **OPENED_REPAIR), NextStep.CHANGE),
         ("one below its floor that is to be off", seen("Failed", recovery=LOST, spec=OFF, changed=True, **OPENED_REPAIR), NextStep.CHANGE),
@@ -118,10 +120,10 @@ APART = Observed(BOTH, joined(ONE))
         ("a lost member", seen("Active", recovery=LOST), NextStep.REPAIR),
         ("a member that is repaired where it is", seen("Active", recovery=RESET), NextStep.REPAIR),
         ("a lost spare", seen("Active", WITH_SPARE, SPARE_LOST), NextStep.REPLACE_SPARES),
-        ("a lost member whose repair was just refused", seen("Active", recovery=LOST, rests=True, **OPENED_REPAIR), NextStep.WAIT),
-        ("a lost member while a change of shape rests", seen("Active", recovery=LOST, rests=True, changed=True), NextStep.REPAIR),
-        ("a lost member whose forgotten repair was refused", seen("Active", recovery=LOST, rests=True, operation=REPAIRING, verb=""), NextStep.WAIT),
-        ("a lost member after a repair that ended well", seen("Active", recovery=LOST, rests=True, operation=REPAIRING, verb="replace-node"), NextStep.REPAIR),
+        ("a lost member whose repair was just refused", seen("Active", recovery=LOST, backing_off=True, **OPENED_REPAIR), NextStep.WAIT),
+        ("a lost member while a change of shape rests", seen("Active", recovery=LOST, backing_off=True, changed=True), NextStep.REPAIR),
+        ("a lost member whose forgotten repair was refused", seen("Active", recovery=LOST, backing_off=True, operation=REPAIRING, verb=""), NextStep.WAIT),
+        ("a lost member after a repair that ended well", seen("Active", recovery=LOST, backing_off=True, operation=REPAIRING, verb="replace-node"), NextStep.REPAIR),
         # A workflow ended without a word.
         *((f"one that was {state}", seen(state), NextStep.RESUME) for state in ("Updating", "Repairing", "Stopping", "Starting")),
         # It has its nodes.
@@ -136,9 +138,9 @@ APART = Observed(BOTH, joined(ONE))
         # A changed spec was refused.
         ("a spec that was refused for good", seen("Active", changed=True, refused=True), NextStep.WAIT),
         ("a spec that was refused, and slices are gone", seen("Active", APART, changed=True, refused=True), NextStep.RESTORE_SLICES),
-        ("a change that rests, and slices are gone", seen("Active", APART, changed=True, rests=True), NextStep.RESTORE_SLICES),
-        ("a change that rests, and slices are going", seen("Active", Observed(BOTH, joined(ONE, state="Withdrawing")), changed=True, rests=True), NextStep.WAIT),
-        ("slices that were just refused", seen("Active", APART, changed=True, rests=True, verb="restore-slices", ended="Failed"), NextStep.WAIT),
+        ("a change that rests, and slices are gone", seen("Active", APART, changed=True, backing_off=True), NextStep.RESTORE_SLICES),
+        ("a change that rests, and slices are going", seen("Active", Observed(BOTH, joined(ONE, state="Withdrawing")), changed=True, backing_off=True), NextStep.WAIT),
+        ("slices that were just refused", seen("Active", APART, changed=True, backing_off=True, verb="restore-slices", ended="Failed"), NextStep.WAIT),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )  # fmt: skip

@@ -10,14 +10,14 @@ from hypothesis import strategies as st
 
 from matrixcommon.model.clock import ScaledClock
 from matrixcompute.model.retries import (
-    ASKING_MAX,
+    CONCURRENT_RETRIES_MAX,
+    PER_SHAPE_WALL_S,
     RETRY_FLOOR_WALL_S,
     RETRY_S,
-    SHAPE_WALL_S,
     Refusals,
-    Waiting,
+    WaitingInstance,
     due_at,
-    whose_turn,
+    select_retries,
 )
 
 NOW = 10_000.0
@@ -51,19 +51,19 @@ def test_who_was_refused_is_remembered_until_it_may_be_asked_again_however_fast_
     """Others that are refused meanwhile do not have it forgotten."""
     clock = At(NOW, 60.0)
     refusals = Refusals(clock)
-    refusals.note("first")
+    refusals.record("first")
     clock.at += 2 * RETRY_S
-    refusals.note("second")
-    assert refusals.rests("first")
+    refusals.record("second")
+    assert refusals.backing_off("first")
     clock.at = NOW + 60 * RETRY_FLOOR_WALL_S
-    assert not refusals.rests("first")
-    assert refusals.rests("second")
-    refusals.note("third")
+    assert not refusals.backing_off("first")
+    assert refusals.backing_off("second")
+    refusals.record("third")
     assert len(refusals) == 2
 
 
-def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority: int = 0) -> Waiting:
-    return Waiting(name, shape, priority, NOW - ago_s + RETRY_S)
+def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority: int = 0) -> WaitingInstance:
+    return WaitingInstance(name, shape, priority, NOW - ago_s + RETRY_S)
 
 
 @pytest.mark.parametrize(
@@ -78,39 +78,43 @@ def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority:
         ([refused("a"), refused("b", "two")], ("one",), {"b"}),
     ],
 )
-def test_of_those_that_are_alike_one_asks(waiting: list[Waiting], asking: tuple[str, ...], turns: set[str]) -> None:
-    assert whose_turn(waiting, asking, At(NOW)) == turns
+def test_of_those_that_are_alike_one_asks(
+    waiting: list[WaitingInstance], asking: tuple[str, ...], turns: set[str]
+) -> None:
+    assert select_retries(waiting, asking, At(NOW)) == turns
 
 
 def test_few_ask_at_a_time_the_highest_priority_first() -> None:
-    waiting = [refused(f"w{each}", f"{each}", priority=each) for each in range(3 * ASKING_MAX)]
-    first = whose_turn(waiting, (), At(NOW))
-    assert first == {f"w{each}" for each in range(2 * ASKING_MAX, 3 * ASKING_MAX)}
-    assert whose_turn(waiting, [f"x{each}" for each in range(ASKING_MAX)], At(NOW)) == set()
+    waiting = [refused(f"w{each}", f"{each}", priority=each) for each in range(3 * CONCURRENT_RETRIES_MAX)]
+    first = select_retries(waiting, (), At(NOW))
+    assert first == {f"w{each}" for each in range(2 * CONCURRENT_RETRIES_MAX, 3 * CONCURRENT_RETRIES_MAX)}
+    assert select_retries(waiting, [f"x{each}" for each in range(CONCURRENT_RETRIES_MAX)], At(NOW)) == set()
 
 
 def test_the_more_shapes_wait_the_longer_each_rests() -> None:
     many = [refused(f"w{each}", f"{each}") for each in range(1000)]
-    assert not whose_turn(many, (), At(NOW))
-    assert len(whose_turn(many, (), At(NOW - 2 * RETRY_S + 1000 * SHAPE_WALL_S))) == ASKING_MAX
+    assert not select_retries(many, (), At(NOW))
+    assert len(select_retries(many, (), At(NOW - 2 * RETRY_S + 1000 * PER_SHAPE_WALL_S))) == CONCURRENT_RETRIES_MAX
 
 
 @given(
-    st.lists(st.builds(Waiting, st.uuids().map(str), st.sampled_from("abc"), st.integers(0, 2), st.floats(1.0, NOW))),
+    st.lists(
+        st.builds(WaitingInstance, st.uuids().map(str), st.sampled_from("abc"), st.integers(0, 2), st.floats(1.0, NOW))
+    ),
     st.sets(st.sampled_from("abc")),
 )
-def test_whoever_waits_has_a_turn_in_the_end(waiting: list[Waiting], asking: set[str]) -> None:
+def test_whoever_waits_has_a_turn_in_the_end(waiting: list[WaitingInstance], asking: set[str]) -> None:
     """If nobody ever fits and everybody is refused at once, each asks before anybody of its kind asks twice."""
-    turns = whose_turn(waiting, asking, At(NOW))
+    turns = select_retries(waiting, asking, At(NOW))
     shapes = [each.shape for each in waiting if each.name in turns]
     assert len(shapes) == len(set(shapes))
     assert not set(shapes) & asking
     clock, left, asked = At(NOW), {each.name: each for each in waiting}, list[str]()
     for _ in range(3 * len(waiting)):
         clock.at += RETRY_S
-        for name in whose_turn(left.values(), (), clock):
+        for name in select_retries(left.values(), (), clock):
             asked.append(name)
-            left[name] = Waiting(name, left[name].shape, left[name].priority, clock.at + RETRY_S)
+            left[name] = WaitingInstance(name, left[name].shape, left[name].priority, clock.at + RETRY_S)
     for shape in "abc":
         those = [name for name in asked if left[name].shape == shape]
         count = sum(each.shape == shape for each in waiting)

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matrixcommon.api.client import WatchEvent
-from matrixcompute.reconcilers.loss_news import LossNews
+from matrixcompute.reconcilers.member_failures import MemberFailures
 
 
 def news(*members: dict[str, Any], name: str = "one", type: str = "MODIFIED") -> WatchEvent:
@@ -32,7 +32,7 @@ HEARD: list[tuple[str, list[WatchEvent | None], list[bool]]] = [
 
 @pytest.mark.parametrize(("sentence", "events", "urgent"), HEARD, ids=[each[0] for each in HEARD])
 def test_a_member_that_has_just_failed_is_news(sentence, events, urgent):
-    heard = LossNews()
-    assert [heard.take(event) for event in events] == urgent
-    assert heard.look() is any(urgent)
-    assert heard.look() is False, "it was looked at since"
+    heard = MemberFailures()
+    assert [heard.observe(event) for event in events] == urgent
+    assert heard.pop_new_failure() is any(urgent)
+    assert heard.pop_new_failure() is False, "it was looked at since"

@@ -1,4 +1,4 @@
-"""PassedOver: the instances whose reconciliation failed, and when each is retried.
+"""FailureBackoff: the instances whose reconciliation failed, and when each is retried.
 
 A failed attempt costs a second pass over all instances, and a traceback in the log. So the backoff doubles with each
 failure, up to a limit, as in a workqueue. An instance that has changed is retried at once, since the change may be the
@@ -11,7 +11,7 @@ from collections.abc import Collection
 from dataclasses import dataclass
 
 from matrixcommon.model.clock import Clock
-from matrixcompute.reconcilers.findings import Surroundings
+from matrixcompute.reconcilers.findings import ClusterSnapshot
 
 BACKOFF_S, BACKOFF_WALL_S = 5.0, 0.5
 """The backoff after the first failure, in emulated and at least in wall seconds; it doubles with each further one."""
@@ -23,41 +23,41 @@ DOUBLINGS_MAX = 6
 class _Failure:
     """What was seen of an instance when its reconciliation failed, the cause, the failures in a row, and the time."""
 
-    seen: tuple[object, ...]
+    observed: tuple[object, ...]
     cause: Exception
-    times: int
+    count: int
     at: float
 
 
-class PassedOver:
+class FailureBackoff:
     """Kept in memory: after a restart all instances are tried at once."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures: dict[str, _Failure] = {}
 
-    def resting(self, around: Surroundings) -> dict[str, Exception]:
+    def backing_off(self, snapshot: ClusterSnapshot) -> dict[str, Exception]:
         """The instances that are backing off now, each with the cause of its failure."""
         return {
             name: each.cause
             for name, each in self._failures.items()
-            if each.seen == _seen(name, around) and self._clock.now() < each.at + self._backoff_s(each.times)
+            if each.observed == _observed(name, snapshot) and self._clock.now() < each.at + self._backoff_s(each.count)
         }
 
-    def note(self, name: str, cause: Exception, around: Surroundings) -> None:
+    def record(self, name: str, cause: Exception, snapshot: ClusterSnapshot) -> None:
         """Record a failure now."""
         before = self._failures.get(name)
-        times = 1 + (before.times if before is not None else 0)
-        self._failures[name] = _Failure(_seen(name, around), cause, times, self._clock.now())
+        count = 1 + (before.count if before is not None else 0)
+        self._failures[name] = _Failure(_observed(name, snapshot), cause, count, self._clock.now())
 
-    def keep(self, names: Collection[str]) -> None:
+    def retain(self, names: Collection[str]) -> None:
         """Forget all others: they were reconciled, or are gone."""
         self._failures = {name: each for name, each in self._failures.items() if name in names}
 
-    def _backoff_s(self, times: int) -> float:
-        factor = 2.0 ** min(times - 1, DOUBLINGS_MAX)
+    def _backoff_s(self, count: int) -> float:
+        factor = 2.0 ** min(count - 1, DOUBLINGS_MAX)
         return self._clock.at_least_wall(BACKOFF_S * factor, BACKOFF_WALL_S * factor)
 
 
-def _seen(name: str, around: Surroundings) -> tuple[object, ...]:
-    return around.versions.get(name), around.allocations.get(name), tuple(around.slices.get(name, ()))
+def _observed(name: str, snapshot: ClusterSnapshot) -> tuple[object, ...]:
+    return snapshot.versions.get(name), snapshot.allocations.get(name), tuple(snapshot.slices.get(name, ()))

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from matrixcommon.persistence.database_session import Database
-from matrixcompute.reconcilers.room import RoomReconciler
+from matrixcompute.reconcilers.capacity import CapacityReconciler
 from matrixcompute.store.store import Base, ComputeStore
 from matrixcompute.workflows.definitions import RETRY_S
 from services.chassis.database import DatabaseEngine
@@ -23,7 +23,7 @@ async def test_who_has_to_wait_is_remembered_until_then_and_no_longer(tmp_path: 
     clock = FixedClock()
     database, nothing = DatabaseEngine(f"sqlite:///{tmp_path / 'compute.db'}"), cast(Any, NoAllocations())
     database.migrate(MIGRATIONS)
-    room = RoomReconciler(ComputeStore(Database(database.sessions, Base.metadata, clock)), nothing, nothing, clock)
+    room = CapacityReconciler(ComputeStore(Database(database.sessions, Base.metadata, clock)), nothing, nothing, clock)
     for each in range(20):
         await room.restore(f"i{each}")
         assert not room.due(f"i{each}")

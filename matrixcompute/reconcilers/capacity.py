@@ -18,38 +18,42 @@ from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.store.store import ComputeStore, InstanceRow
-from matrixcompute.workflows.restoring_steps import room_for, take_spares
+from matrixcompute.workflows.restoring_steps import largest_available_size, reserve_spares
 from matrixresource.contract.allocations import AllocationView
 
 
-class RoomReconciler:
+class CapacityReconciler:
     """`restore`, `repair` and `start`, each for one instance without a workflow under way."""
 
-    def __init__(self, store: ComputeStore, neighbours: ControlPlane, workflows: WorkflowStarter, clock: Clock) -> None:
+    def __init__(
+        self, store: ComputeStore, control_plane: ControlPlane, workflows: WorkflowStarter, clock: Clock
+    ) -> None:
         self._store = store
-        self._neighbours = neighbours
+        self._control_plane = control_plane
         self._workflows = workflows
         self._clock = clock
         self._refusals = Refusals(clock)
 
     def due(self, name: str) -> bool:
         """Whether it is time to ask for an instance's missing members."""
-        return not self._refusals.rests(name)
+        return not self._refusals.backing_off(name)
 
     async def restore(self, name: str) -> int:
         """Restore missing members, as many as there is room for, and then spares. Returns how many workflows were
         opened."""
-        self._refusals.note(name)
-        allocation = await self._neighbours.find_allocation(name)
+        self._refusals.record(name)
+        allocation = await self._control_plane.find_allocation(name)
         with self._store.reading() as session:
             instance = session.get(InstanceRow, name)
-            shape, lacks = (None, 0) if instance is None else (instance.last_active, instance.lacks(allocation))
+            shape, missing = (
+                (None, 0) if instance is None else (instance.last_active, instance.missing_members(allocation))
+            )
         if allocation is None or shape is None:
             return 0
-        if not lacks:
-            await take_spares(self._neighbours, name, shape)
+        if not missing:
+            await reserve_spares(self._control_plane, name, shape)
             return 0
-        nodes = await room_for(self._neighbours, name, shape, allocation, allocation.nodes + lacks)
+        nodes = await largest_available_size(self._control_plane, name, shape, allocation, allocation.nodes + missing)
         if nodes == allocation.nodes:
             return 0
         members = sorted(each.node for each in allocation.members if each.role == "member")
@@ -57,21 +61,26 @@ class RoomReconciler:
             instance = session.get(InstanceRow, name)
             if instance is None or instance.state != "Active" or self._store.open_operations(session, name):
                 return 0
-            about = {"nodes": str(nodes), "spares": str(allocation.spares), "members": " ".join(members)}
-            self._workflows.open(session, RESTORE, instance, "Updating", "Restoring", about)
+            parameters = {"nodes": str(nodes), "spares": str(allocation.spares), "members": " ".join(members)}
+            self._workflows.open(session, RESTORE, instance, "Updating", "Restoring", parameters)
         return 1
 
     async def repair(
-        self, name: str, allocation: AllocationView, recovery: Recovery, tried: Sequence[RungTried], stops: bool
+        self,
+        name: str,
+        allocation: AllocationView,
+        recovery: Recovery,
+        tried: Sequence[RungTried],
+        stop_on_exhausted: bool,
     ) -> int:
         """Repair an instance below its floor if that can help now. Returns how many workflows were opened."""
-        helps = await self._helps(name, allocation, recovery)
+        possible = await self._can_recover(name, allocation, recovery)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
             if instance is None or not below_floor(instance) or self._store.open_operations(session, name):
                 return 0
-            if not helps:
-                instance.retry_at = math.inf if stops else self._clock.now() + RETRY_S
+            if not possible:
+                instance.retry_at = math.inf if stop_on_exhausted else self._clock.now() + RETRY_S
                 return 0
             self._workflows.open_repair(session, instance, allocation.members, recovery, tried)
         return 1
@@ -79,18 +88,18 @@ class RoomReconciler:
     async def start(self, name: str, allocation: AllocationView, recovery: Recovery) -> int:
         """Start an instance that lost members while it was off, if enough of them work or replacements are free;
         otherwise an attempt would switch its nodes on and off for nothing. Returns how many workflows were opened."""
-        helps = await self._helps(name, allocation, recovery)
+        possible = await self._can_recover(name, allocation, recovery)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
             if instance is None or instance.state != "Stopped" or self._store.open_operations(session, name):
                 return 0
-            if not helps:
+            if not possible:
                 instance.retry_at = self._clock.now() + RETRY_S
                 return 0
             self._workflows.open_change(session, instance)
         return 1
 
-    async def _helps(self, name: str, allocation: AllocationView, recovery: Recovery) -> bool:
+    async def _can_recover(self, name: str, allocation: AllocationView, recovery: Recovery) -> bool:
         """Whether enough members work, or there is a replacement for at least one that does not."""
         with self._store.reading() as session:
             floor = self._store.instance(session, name).shape.floor
@@ -99,7 +108,7 @@ class RoomReconciler:
             return True
         for node in recovery.nodes:
             try:
-                await self._neighbours.replace(name, node, recovery.reason, validate_only=True)
+                await self._control_plane.replace(name, node, recovery.reason, validate_only=True)
             except Conflict:
                 continue
             return True

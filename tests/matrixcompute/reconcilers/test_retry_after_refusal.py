@@ -31,7 +31,7 @@ NODE = "sn0-c00-n0"
 SPEC = InstanceRequest(nodes=1)
 
 
-class Neighbours:
+class ControlPlane:
     """They show one instance of one member."""
 
     def __init__(self, agent: str = "Connected", power: Power = "On", moves: bool = False) -> None:
@@ -69,11 +69,11 @@ def waiting(process: Process, last: str, state: str, retry_at: float = math.inf)
         row.state, row.finished_at = state, 0.0
 
 
-async def opened(process: Process, neighbours: Neighbours) -> list[str]:
+async def opened(process: Process, control_plane: ControlPlane) -> list[str]:
     """The verbs that a look opens."""
     policy = RecoveryPolicy()
     await InstanceReconciler(
-        process.store, neighbours, process.runner, process.clock, policy, lambda: None  # type: ignore[arg-type]
+        process.store, control_plane, process.runner, process.clock, policy, lambda: None  # type: ignore[arg-type]
     ).reconcile()  # fmt: skip
     with process.store.reading() as session:
         return [each.verb for each in process.store.open_operations(session)]
@@ -92,7 +92,7 @@ async def test_who_fails_is_replaced_unless_a_repair_was_refused(
 ) -> None:
     async with a_process(tmp_path, REPLACE_NODE, SCALE_INSTANCE) as process:
         waiting(process, last, state)
-        assert await opened(process, Neighbours(agent="Lost")) == verbs, sentence
+        assert await opened(process, ControlPlane(agent="Lost")) == verbs, sentence
 
 
 async def test_a_repair_that_is_forgotten_may_be_one_that_waits(tmp_path: Path) -> None:
@@ -101,7 +101,7 @@ async def test_a_repair_that_is_forgotten_may_be_one_that_waits(tmp_path: Path) 
         with process.store.transaction() as session:
             for row in session.query(OperationRow):
                 session.delete(row)
-        assert await opened(process, Neighbours(agent="Lost")) == []
+        assert await opened(process, ControlPlane(agent="Lost")) == []
 
 
 @pytest.mark.parametrize(
@@ -117,7 +117,7 @@ async def test_nodes_that_an_abandoned_restart_left_off_are_switched_on_by_a_ret
 ) -> None:
     async with a_process(tmp_path, RESTART_INSTANCE, SCALE_INSTANCE) as process:
         waiting(process, "restart-instance", "Failed", retry_at)
-        assert await opened(process, Neighbours(power=power)) == verbs, sentence
+        assert await opened(process, ControlPlane(power=power)) == verbs, sentence
 
 
 @pytest.mark.parametrize("last", ["move-instance", "relocate-member"])
@@ -134,4 +134,4 @@ async def test_a_move_that_was_abandoned_comes_to_an_end_by_a_retry(
 ) -> None:
     async with a_process(tmp_path, MOVE_INSTANCE, RELOCATE_MEMBER, SCALE_INSTANCE) as process:
         waiting(process, last, "Failed", retry_at)
-        assert await opened(process, Neighbours(moves=moves)) == verbs, sentence
+        assert await opened(process, ControlPlane(moves=moves)) == verbs, sentence

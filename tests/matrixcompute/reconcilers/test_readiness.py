@@ -16,10 +16,10 @@ from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.observation import Observed, ObservedSlice
 from matrixcompute.operations.context import YIELD_CAPACITY
 from matrixcompute.operations.starter import WorkflowStarter
-from matrixcompute.reconcilers.member_news import MemberNews
+from matrixcompute.reconcilers.readiness import ReadinessUpdater
 from matrixcompute.recovery.policy import RecoveryPolicy, plan_recovery
 from matrixcompute.store.store import InstanceRow
-from matrixcompute.workflows.definitions import WORKFLOWS, YIELD_TO_OTHERS
+from matrixcompute.workflows.definitions import WORKFLOWS, YIELD_INSTANCE
 from matrixresource.contract.allocations import AllocationView, PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import Process, a_process
@@ -41,14 +41,14 @@ def event(version: int, type: str = "MODIFIED", **changed: Any) -> WatchEvent:
     return WatchEvent(type, version, allocation(version, **changed).wire())
 
 
-def a_ready_instance(process: Process) -> MemberNews:
+def a_ready_instance(process: Process) -> ReadinessUpdater:
     """An instance that is Ready, and who hears of it; the last look saw version 5 of its allocation."""
     spec = InstanceRequest(nodes=2).wire()
     slices = tuple(
         ObservedSlice(name=f"one-{plane.value}", plane=plane, state="Active", generation=1, programmed=True, floors_kept=True)
         for plane in Plane
     )  # fmt: skip
-    news, seen = MemberNews(process.store, process.clock), allocation(5)
+    news, seen = ReadinessUpdater(process.store, process.clock), allocation(5)
     with process.store.transaction() as session:
         row = InstanceRow(
             name="one", project="default", labels={}, spec=spec, applied=spec, state="Active", generation=1,
@@ -56,7 +56,7 @@ def a_ready_instance(process: Process) -> MemberNews:
         )  # fmt: skip
         session.add(row)
         row.observe(Observed(seen, slices), plan_recovery(WELL, [], RecoveryPolicy(), [], 0.0), process.clock.now())
-    news.looked({"one": seen})
+    news.mark_observed({"one": seen})
     return news
 
 
@@ -95,7 +95,7 @@ async def test_a_loss_is_shown_as_soon_as_it_is_heard_of(
     async with a_process(tmp_path, *WORKFLOWS.values()) as process:
         news = a_ready_instance(process)
         assert shown(process) == READY
-        assert news.take(heard) is urgent
+        assert news.observe(heard) is urgent
         assert shown(process) == after
 
 
@@ -115,7 +115,7 @@ async def test_what_is_wrong_with_one_instance_is_logged_and_what_is_with_all_is
 
         monkeypatch.setattr(news, "_write", refused)
         with nullcontext() if logged else pytest.raises(type(wrong)):
-            assert news.take(event(6, members=LOST)) is True
+            assert news.observe(event(6, members=LOST)) is True
         assert [each.levelname for each in caplog.records if "passed over" in each.message] == ["ERROR"] * logged
 
 
@@ -126,15 +126,15 @@ async def test_whoever_gives_its_nodes_back_is_no_news(tmp_path: Path) -> None:
         with process.store.transaction() as session:
             session.get_one(InstanceRow, "one").enter("Deleting", process.clock.now())
         assert shown(process)[:3] == (False, "Deleting", "the instance is Deleting"), "it says so from then on"
-        assert news.take(event(6, state="Releasing")) is False
+        assert news.observe(event(6, state="Releasing")) is False
 
 
 @pytest.mark.looptime
 async def test_who_is_put_out_says_so_with_its_state(tmp_path: Path) -> None:
     """A reason of Ready that is a state is the present one."""
-    async with a_process(tmp_path, YIELD_TO_OTHERS) as process:
+    async with a_process(tmp_path, YIELD_INSTANCE) as process:
         news = a_ready_instance(process)
-        news.take(event(6, state="Releasing"))
+        news.observe(event(6, state="Releasing"))
         starter = WorkflowStarter(process.store, process.runner, process.clock)
         with process.store.transaction() as session:
             starter.open(session, YIELD_CAPACITY, session.get_one(InstanceRow, "one"), "Pending", "Preempted")
