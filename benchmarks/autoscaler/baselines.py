@@ -15,9 +15,9 @@ from math import ceil
 
 from benchmarks.autoscaler.pools import MEMBER_NODES, TPOT_S, TTFT_S, Policy, Seen
 from benchmarks.autoscaler.spares import Spares
-from matrixcompute.autoscaling.decision import Observation, recommend, scaled
+from matrixcompute.autoscaling.decision import Observation, recommend, state_after_scaling
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicySpec, ScalingState
-from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
+from matrixcompute.autoscaling.pools import PoolsObservation, state_after_pool_scaling
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares
 
 MEMBERS_MAX = 64
@@ -55,7 +55,7 @@ class Ours:
         )
         found = recommend(observation, self.policy, self.states.get(seen.role, ScalingState()), seen.now)
         change = found.replicas - observation.members
-        self.states[seen.role] = scaled(found.state, self.policy, change, seen.now)
+        self.states[seen.role] = state_after_scaling(found.state, self.policy, change, seen.now)
         self.reasons.append(found.reason)
         return found.replicas // MEMBER_NODES
 
@@ -85,7 +85,7 @@ class Pooled:
         looked = PoolsObservation(whole, prefill, decode, prefill_block=MEMBER_NODES, decode_block=MEMBER_NODES)
         found = recommend_with_spares(looked, self.policy, self.state, seen[0].now)
         assert found.pools is not None
-        self.state = pools_scaled(found.state, self.policy, looked.sizes, found.pools, seen[0].now)
+        self.state = state_after_pool_scaling(found.state, self.policy, looked.sizes, found.pools, seen[0].now)
         self.reasons.append(found.reason)
         return [found.pools.prefill // MEMBER_NODES, found.pools.decode // MEMBER_NODES]
 
@@ -107,7 +107,7 @@ class SingleNumber:
             start_s=prefill.start_s, stays_s=decode.stays_s,
         )  # fmt: skip
         found = recommend(looked, self.policy, self.state, prefill.now)
-        self.state = scaled(found.state, self.policy, found.replicas - looked.members, prefill.now)
+        self.state = state_after_scaling(found.state, self.policy, found.replicas - looked.members, prefill.now)
         return shares(found.replicas // MEMBER_NODES)
 
 

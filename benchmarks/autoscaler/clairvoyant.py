@@ -17,7 +17,7 @@ import numpy as np
 
 from benchmarks.autoscaler.pools import DIES, TPOT_S, TTFT_S, Outcome, Policy, Seen, replay, timing
 from benchmarks.autoscaler.traces import Trace
-from matrixcompute.autoscaling.clairvoyant import cheapest
+from matrixcompute.autoscaling.clairvoyant import cheapest_sizes
 
 PLAN_SLOT_S = 5.0
 FORESEEN = 1.25
@@ -114,7 +114,7 @@ def foreseeable(trace: Trace, start_s: float, more: float = FORESEEN, since_s: f
 def planned(need: Need, full: float, price_s: float, start_s: float, step: int) -> np.ndarray:
     """The members in each slot that minimize the cost of running, starting, draining and late requests."""
     least = np.ceil(need.members / full / step - 1e-9).astype(int).clip(1)
-    return cheapest(least, PLAN_SLOT_S, start_s + need.drain_s, step, need.requests * price_s)
+    return cheapest_sizes(least, PLAN_SLOT_S, start_s + need.drain_s, step, need.requests * price_s)
 
 
 def followed(plans: list[np.ndarray], start_s: float) -> tuple[Policy, tuple[int, int]]:

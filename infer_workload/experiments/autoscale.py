@@ -26,11 +26,11 @@ from infer_workload.experiments.autoscale_nodes import Nodes, Work, work_on
 from infer_workload.serving.work import ANSWERS_OVER_S
 from infer_workload.traffic.generator import Arrival
 from matrixcommon.model.errors import InvalidField
-from matrixcompute.autoscaling.behavior import whole
-from matrixcompute.autoscaling.decision import TICK_S, Observation, recommend, scaled
-from matrixcompute.autoscaling.node_waits import boots_in_s
+from matrixcompute.autoscaling.behavior import round_to_blocks
+from matrixcompute.autoscaling.decision import TICK_S, Observation, recommend, state_after_scaling
+from matrixcompute.autoscaling.node_waits import emulated_boot_s
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
-from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled, recommend_pools
+from matrixcompute.autoscaling.pools import PoolsObservation, recommend_pools, state_after_pool_scaling
 
 NODES_MAX = 48
 """One supernode, the largest that a model is laid out on."""
@@ -117,11 +117,13 @@ def play(
     check(policy)
     work = work_on(policy.max_replicas, trace.context, tpot_s)
     load = OfferedLoad(trace, work, tpot_s, pooled=policy.pools is not None)
-    start_s = boots_in_s() + work.start_s if start_s is None else start_s
+    start_s = emulated_boot_s() + work.start_s if start_s is None else start_s
     least = max(policy.min_replicas, work.nodes_min)
     prefill = decode = Nodes(least)
     if policy.pools is not None:
-        first = max(work.prefill_instance_nodes, whole(policy.pools.prefill.min_replicas, work.prefill_instance_nodes))
+        first = max(
+            work.prefill_instance_nodes, round_to_blocks(policy.pools.prefill.min_replicas, work.prefill_instance_nodes)
+        )
         others = max(work.decode_nodes_min, policy.pools.decode.min_replicas, least - first)
         prefill, decode = Nodes(first), Nodes(others)
     pools = [prefill] if policy.pools is None else [prefill, decode]
@@ -135,13 +137,13 @@ def play(
             if isinstance(seen, PoolsObservation):
                 found = recommend_pools(seen, policy, state, now)
                 assert found.pools is not None
-                state = pools_scaled(found.state, policy, seen.sizes, found.pools, now)
+                state = state_after_pool_scaling(found.state, policy, seen.sizes, found.pools, now)
                 _change_roles(prefill, decode, found.pools, second, work.switch_s, load.stays_s)
                 prefill.resize(found.pools.prefill, second, start_s, 0.0)
                 decode.resize(found.pools.decode, second, start_s, load.stays_s)
             else:
                 found = recommend(seen, policy, state, now)
-                state = scaled(found.state, policy, found.replicas - seen.members, now)
+                state = state_after_scaling(found.state, policy, found.replicas - seen.members, now)
                 prefill.resize(found.replicas, second, start_s, load.stays_s)
             if found.replicas != sizes[-1][1] or found.reason == Reason.ROLES_REBALANCED:
                 sizes.append((float(second), found.replicas, found.reason.value))

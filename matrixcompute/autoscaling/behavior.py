@@ -33,7 +33,7 @@ def tolerances(behavior: Behavior) -> tuple[float, float]:
     return TOLERANCE if down is None else down, TOLERANCE if up is None else up
 
 
-def whole(nodes: float, block: int, up: bool = True) -> int:
+def round_to_blocks(nodes: float, block: int, up: bool = True) -> int:
     """The nodes rounded up, or down, to whole blocks."""
     blocks = nodes / block
     return (ceil(blocks - 1e-9) if up else int(blocks + 1e-9)) * block
@@ -41,10 +41,12 @@ def whole(nodes: float, block: int, up: bool = True) -> int:
 
 def bounds(policy: ScalingPolicySpec) -> tuple[int, int]:
     """The minimum and maximum in whole blocks; the maximum is below the minimum if no whole blocks fit between."""
-    return whole(policy.min_replicas, policy.block), whole(policy.max_replicas, policy.block, up=False)
+    return round_to_blocks(policy.min_replicas, policy.block), round_to_blocks(
+        policy.max_replicas, policy.block, up=False
+    )
 
 
-def stabilized(
+def stabilize(
     state: ScalingState, behavior: Behavior, wanted: int, current: int, now: float, down_window_s: float = DOWN_WINDOW_S
 ) -> int:
     """The size limited to grow no further than the lowest recommendation of the scale-up window, and to shrink no
@@ -55,25 +57,27 @@ def stabilized(
     """
     up_s = _window_s(behavior.scale_up, UP_WINDOW_S)
     down_s = _window_s(behavior.scale_down, down_window_s)
-    remembered = state.recommended or [(now, current)]
-    upper = min([wanted, *(size for at, size in remembered if at > now - up_s)])
-    lower = max([wanted, *(size for at, size in remembered if at > now - down_s)])
-    kept = [(at, size) for at, size in remembered if at > now - max(up_s, down_s)]
+    history = state.recommended or [(now, current)]
+    upper = min([wanted, *(size for at, size in history if at > now - up_s)])
+    lower = max([wanted, *(size for at, size in history if at > now - down_s)])
+    kept = [(at, size) for at, size in history if at > now - max(up_s, down_s)]
     state.recommended = [*kept, (now, wanted)]
     return min(max(current, upper), lower)
 
 
-def limited(
+def limit_change(
     state: ScalingState, policy: ScalingPolicySpec, wanted: int, current: int, now: float
 ) -> tuple[int, Reason | None]:
     """The size after rates, bounds and whole blocks, and the reason that limited it, if any."""
     least, most = bounds(policy)
     if wanted > current:
-        limit = max(whole(_rate_limit(state, policy.behavior, current, now, up=True), policy.block, up=False), current)
+        limit = max(
+            round_to_blocks(_rate_limit(state, policy.behavior, current, now, up=True), policy.block, up=False), current
+        )
         if limit < min(wanted, most):
             return (limit, Reason.SCALE_UP_LIMIT) if limit >= least else (least, Reason.TOO_FEW_REPLICAS)
     elif wanted < current:
-        limit = min(whole(_rate_limit(state, policy.behavior, current, now, up=False), policy.block), current)
+        limit = min(round_to_blocks(_rate_limit(state, policy.behavior, current, now, up=False), policy.block), current)
         if limit > max(wanted, least):
             return (limit, Reason.SCALE_DOWN_LIMIT) if limit <= most else (most, Reason.TOO_MANY_REPLICAS)
     if wanted > most:
@@ -81,7 +85,7 @@ def limited(
     return (least, Reason.TOO_FEW_REPLICAS) if wanted < least else (wanted, None)
 
 
-def remember(state: ScalingState, behavior: Behavior, change: int, now: float) -> None:
+def record_change(state: ScalingState, behavior: Behavior, change: int, now: float) -> None:
     """Record a change of size, and drop those older than the longest period of the rates."""
     longest = max(rate.period_seconds for up in (True, False) for rate in _rates(behavior, up))
     state.changes = [(at, was) for at, was in state.changes if at > now - longest]
@@ -89,8 +93,8 @@ def remember(state: ScalingState, behavior: Behavior, change: int, now: float) -
         state.changes.append((now, change))
 
 
-def _window_s(rules: ScalingRules, otherwise: float) -> float:
-    return otherwise if rules.stabilization_window_seconds is None else rules.stabilization_window_seconds
+def _window_s(rules: ScalingRules, default: float) -> float:
+    return default if rules.stabilization_window_seconds is None else rules.stabilization_window_seconds
 
 
 def _rates(behavior: Behavior, up: bool) -> tuple[ScalingRate, ...]:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 
-def cheapest(
+def cheapest_sizes(
     least: np.ndarray, slot_s: float, change_s: float, step: int = 1, price_s: np.ndarray | None = None
 ) -> np.ndarray:
     """The members in each slot of `slot_s` seconds, a multiple of `step`. `least`: what each slot needs, in steps. In
@@ -17,23 +17,23 @@ def cheapest(
     fewer than it needs (None: never fewer)."""
     most = int(least.max())
     sizes = np.arange(1, most + 1)
-    grow = step * change_s
+    growth_cost = step * change_s
     prices = np.full(len(least), np.inf) if price_s is None else price_s
-    few = sizes < least[:, None]
-    paid = sizes * step * slot_s + np.where(few, prices[:, None], 0.0)
+    too_few = sizes < least[:, None]
+    paid = sizes * step * slot_s + np.where(too_few, prices[:, None], 0.0)
     cost = paid[0]
-    came = np.zeros((len(least), most), dtype=int)
+    predecessors = np.zeros((len(least), most), dtype=int)
     for slot in range(1, len(least)):
         shrunk, shrunk_from = _running_min(cost[::-1])
         shrunk, shrunk_from = shrunk[::-1], most - 1 - shrunk_from[::-1]
-        grown, grown_from = _running_min(cost - sizes * grow)
-        grown = grown + sizes * grow
-        came[slot] = np.where(shrunk <= grown, shrunk_from, grown_from)
+        grown, grown_from = _running_min(cost - sizes * growth_cost)
+        grown = grown + sizes * growth_cost
+        predecessors[slot] = np.where(shrunk <= grown, shrunk_from, grown_from)
         cost = np.minimum(shrunk, grown) + paid[slot]
     plan = np.zeros(len(least), dtype=int)
     plan[-1] = int(np.argmin(cost))
     for slot in range(len(least) - 1, 0, -1):
-        plan[slot - 1] = came[slot][plan[slot]]
+        plan[slot - 1] = predecessors[slot][plan[slot]]
     return sizes[plan] * step
 
 

@@ -15,8 +15,16 @@ from math import ceil
 
 from matrixcommon.model.quantities import counted
 from matrixcompute.autoscaling.backtest import Sizing, floor
-from matrixcompute.autoscaling.behavior import DOWN_WINDOW_S, bounds, limited, remember, stabilized, tolerances, whole
-from matrixcompute.autoscaling.forecast import KEPT_S, SAMPLES_MIN, SMOOTHED_S, highest, smoothed
+from matrixcompute.autoscaling.behavior import (
+    DOWN_WINDOW_S,
+    bounds,
+    limit_change,
+    record_change,
+    round_to_blocks,
+    stabilize,
+    tolerances,
+)
+from matrixcompute.autoscaling.forecast import HISTORY_S, SAMPLES_MIN, SMOOTHED_S, highest_mean, smoothed
 from matrixcompute.autoscaling.policy import Metric, PoolSizes, Reason, ScalingPolicySpec, ScalingState, Schedule
 
 TICK_S = 15.0
@@ -24,24 +32,24 @@ TICK_S = 15.0
 WINDOW_S = 30.0
 """The window over which a policy's metrics are measured (s). Incoming work is measured per tick instead, since the
 decision averages it itself."""
-SPARED_S = 1200.0
+SCALE_DOWN_CHECK_S = 1200.0
 """One block fewer must have been enough for this long (s), so that the noise of a constant load releases no nodes."""
 FORECAST_TOLERANCE = 0.05
 """A forecast that exceeds the present size by no more than this share is within its own error."""
-WORKED_OFF_S, WORKED_OFF_SHARE = 30.0, 0.4
+BACKLOG_CLEAR_S, BACKLOG_CLEAR_SHARE = 30.0, 0.4
 """If a forecast covers the load, a remaining backlog is cleared in this time (s), or in this share of the time in which
 it builds up, that is, until a member requested now serves. With a fixed time, a start of several minutes would ask for
 many times the missing members."""
-BACKLOG_SHARE = 0.3
+BACKLOG_TOLERANCE = 0.3
 """If a forecast covers the load, a backlog asks for more members above this share of the allowed wait. Forecast rules
 are scored with it too, because bursts within a tick are not in their data."""
-CAUTION, CAUTION_MAX = 20.0, 0.5
+HEADROOM_PER_MISS, HEADROOM_MAX = 20.0, 0.5
 """Headroom on top of the forecast, per share of the last hour's work that waited too long, and its maximum: one in a
 hundred late adds a fifth."""
-KEPT_S_MIN = 120.0
+STABILIZATION_S_MIN = 120.0
 """A recommendation from the built-in signals stays in the window for at least this long (s), so that constant load
 causes no change."""
-LEARNT_S = 1800.0
+WARM_UP_S = 1800.0
 """With a forecast, the size found at the beginning is kept until this much has been observed (s), half of what is
 remembered, because before that no recurring load can be known. A window in the policy takes precedence."""
 
@@ -97,68 +105,75 @@ class Recommendation:
 
 def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> Recommendation:
     """The size for this moment. `state` is not changed; the recommendation has the next one."""
-    if (switched := to_or_from_zero(seen, policy, state, now)) is not None:
-        return switched
+    if (zero_switch := scale_to_or_from_zero(seen, policy, state, now)) is not None:
+        return zero_switch
     policy = policy.model_copy(
         update={"min_replicas": min(max(policy.min_replicas, seen.least, 1), policy.max_replicas)}
     )
     state = state.model_copy()
     if seen.load is not None:
-        state.loads = [each for each in state.loads if each[0] > now - KEPT_S] + [(now, seen.load)]
+        state.loads = [each for each in state.loads if each[0] > now - HISTORY_S] + [(now, seen.load)]
         # Late work raises the forecast's headroom, so only work that a forecast could have covered counts: not work
         # that waits for starting members, nor work that the size found at the beginning could not serve.
         waits = seen.queues and seen.ready == seen.members and len(state.loads) >= SAMPLES_MIN
         late = waits and seen.backlog > policy.objective.backlog_seconds * seen.ready
-        state.missed = [each for each in state.missed if each[0] > now - KEPT_S] + [(now, seen.load)] * late
-    proposals = [_by_metric(each, seen, policy) for each in policy.metrics]
-    predicted = _forecast_floor(state, policy, seen)
-    foreseen = predicted is not None and policy.forecasts == "Auto"
+        state.missed = [each for each in state.missed if each[0] > now - HISTORY_S] + [(now, seen.load)] * late
+    proposals = [_propose_by_metric(each, seen, policy) for each in policy.metrics]
+    forecast = _forecast_floor(state, policy, seen)
+    forecast_applies = forecast is not None and policy.forecasts == "Auto"
     if not policy.metrics:
         proposals = [
             None
             if seen.load is None
-            else _by_work(seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s / 2)), foreseen)
+            else _propose_by_load(
+                seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s / 2)), forecast_applies
+            )
         ]
     known = [each for each in proposals if each is not None]
-    silent = _silent(policy, proposals, predicted)
+    missing_signals = _missing_signals(policy, proposals, forecast)
     wanted, reason = max(known, default=seen.members), Reason.DESIRED_WITHIN_RANGE
     if wanted != seen.members:
         reason = Reason.ABOVE_TARGET if wanted > seen.members else Reason.BELOW_TARGET
-    if silent and wanted <= seen.members:
+    if missing_signals and wanted <= seen.members:
         wanted, reason = seen.members, Reason.METRIC_UNAVAILABLE
     asked = wanted
 
     scheduled = schedule_floor(policy.schedules, now)
     if scheduled > wanted:
         wanted, reason = scheduled, Reason.SCHEDULE_FLOOR
-    if policy.forecasts == "Auto" and predicted is not None and predicted > wanted:
-        wanted = predicted  # at least minReplicas; if it equals that, minReplicas is the reason
-        reason = Reason.FORECAST_FLOOR if predicted > policy.min_replicas else Reason.TOO_FEW_REPLICAS
-    blocks = whole(wanted, policy.block)
-    if blocks != wanted and blocks == seen.members:
+    if policy.forecasts == "Auto" and forecast is not None and forecast > wanted:
+        wanted = forecast  # at least minReplicas; if it equals that, minReplicas is the reason
+        reason = Reason.FORECAST_FLOOR if forecast > policy.min_replicas else Reason.TOO_FEW_REPLICAS
+    rounded = round_to_blocks(wanted, policy.block)
+    if rounded != wanted and rounded == seen.members:
         reason = Reason.WHOLE_BLOCKS
-    wanted = blocks
+    wanted = rounded
 
-    kept_s = DOWN_WINDOW_S if policy.metrics else max(KEPT_S_MIN, seen.start_s)
-    if (kept := _kept(seen, policy, state, now)) > wanted:
-        wanted, reason = kept, Reason.SCALE_DOWN_STABILIZED
-    steady = stabilized(state, policy.behavior, wanted, seen.members, now, kept_s)
-    if steady != wanted:
-        reason = Reason.SCALE_UP_STABILIZED if wanted > steady else Reason.SCALE_DOWN_STABILIZED
-    one_fewer = steady == seen.members - policy.block and not policy.metrics and seen.load is not None and not foreseen
-    if one_fewer and not _spared(state, policy, seen, steady):
-        steady, reason = seen.members, Reason.SCALE_DOWN_STABILIZED
-    size, limit = limited(state, policy, steady, seen.members, now)
+    down_window_s = DOWN_WINDOW_S if policy.metrics else max(STABILIZATION_S_MIN, seen.start_s)
+    if (initial_size := _initial_size(seen, policy, state, now)) > wanted:
+        wanted, reason = initial_size, Reason.SCALE_DOWN_STABILIZED
+    stabilized_size = stabilize(state, policy.behavior, wanted, seen.members, now, down_window_s)
+    if stabilized_size != wanted:
+        reason = Reason.SCALE_UP_STABILIZED if wanted > stabilized_size else Reason.SCALE_DOWN_STABILIZED
+    one_fewer = (
+        stabilized_size == seen.members - policy.block
+        and not policy.metrics
+        and seen.load is not None
+        and not forecast_applies
+    )
+    if one_fewer and not _was_sufficient(state, policy, seen, stabilized_size):
+        stabilized_size, reason = seen.members, Reason.SCALE_DOWN_STABILIZED
+    size, limit = limit_change(state, policy, stabilized_size, seen.members, now)
     reason = limit or reason
-    if silent and size < seen.members and limit != Reason.TOO_MANY_REPLICAS:
+    if missing_signals and size < seen.members and limit != Reason.TOO_MANY_REPLICAS:
         size, reason = seen.members, Reason.METRIC_UNAVAILABLE
-    if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not silent:
+    if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not missing_signals:
         reason = Reason.PENDING_MEMBERS
-    why = f"{silent}; {SENTENCES[reason]}" if reason == Reason.METRIC_UNAVAILABLE else SENTENCES[reason]
-    return Recommendation(size, state, reason, _message(why, seen, asked, size), predicted)
+    why = f"{missing_signals}; {SENTENCES[reason]}" if reason == Reason.METRIC_UNAVAILABLE else SENTENCES[reason]
+    return Recommendation(size, state, reason, _message(why, seen, asked, size), forecast)
 
 
-def to_or_from_zero(
+def scale_to_or_from_zero(
     seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation | None:
     """KEDA's switch beside the HPA's rule: to zero after the cooldown period without a request, back when one waits.
@@ -168,7 +183,7 @@ def to_or_from_zero(
     floor = schedule_floor(policy.schedules, now)
     if seen.members == 0:
         waits = seen.waiting > 0 or floor > 0 or policy.min_replicas > 0
-        size = min(whole(max(seen.returns_to, floor, policy.min_replicas), policy.block), bounds(policy)[1])
+        size = min(round_to_blocks(max(seen.returns_to, floor, policy.min_replicas), policy.block), bounds(policy)[1])
         reason = Reason.SCALE_TARGET_ACTIVATED if waits else Reason.DESIRED_WITHIN_RANGE
         size = size if waits else 0
         return Recommendation(
@@ -182,20 +197,20 @@ def to_or_from_zero(
     return Recommendation(0, ScalingState(), reason, message)
 
 
-def scaled(state: ScalingState, policy: ScalingPolicySpec, change: int, now: float) -> ScalingState:
+def state_after_scaling(state: ScalingState, policy: ScalingPolicySpec, change: int, now: float) -> ScalingState:
     """The state after the size has changed by `change` members."""
     state = state.model_copy()
-    remember(state, policy.behavior, change, now)
+    record_change(state, policy.behavior, change, now)
     return state
 
 
 def schedule_floor(schedules: list[Schedule], now: float) -> int:
     """The highest minimum of the schedules in force at `now`; 0 if none is."""
     moment = datetime.fromtimestamp(now, UTC)
-    return max((each.min_replicas for each in schedules if _holds(each, moment)), default=0)
+    return max((each.min_replicas for each in schedules if _in_force(each, moment)), default=0)
 
 
-def _holds(schedule: Schedule, moment: datetime) -> bool:
+def _in_force(schedule: Schedule, moment: datetime) -> bool:
     clock = moment.strftime("%H:%M")
     day = moment.strftime("%a")
     if schedule.start < schedule.end:
@@ -207,7 +222,7 @@ def _holds(schedule: Schedule, moment: datetime) -> bool:
     return inside and (not schedule.days or day in schedule.days)
 
 
-def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> int | None:
+def _propose_by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> int | None:
     """The HPA's rule; None if the metric has no value."""
     value, target = seen.metrics.get(metric.object.metric.name), metric.object.target
     if value is None:
@@ -225,7 +240,7 @@ def _by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> 
     return proposal
 
 
-def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen: bool) -> int:
+def _propose_by_load(seen: Observation, policy: ScalingPolicySpec, load: float, forecast_applies: bool) -> int:
     """Members for the load at the target utilization, and for the backlog at the time a member started now serves.
 
     `load` is an average; with the load of one tick, a burst would be taken to last for the whole start.
@@ -235,30 +250,30 @@ def _by_work(seen: Observation, policy: ScalingPolicySpec, load: float, foreseen
     allowed_s = policy.objective.backlog_seconds
     waiting = seen.backlog + (load - seen.ready - starting / 2) * until_s if seen.backlog else 0.0
     if policy.forecasts == "Auto" and seen.queues:
-        allowed_s = max(allowed_s, WORKED_OFF_S, WORKED_OFF_SHARE * until_s)
-        if seen.backlog <= BACKLOG_SHARE * policy.objective.backlog_seconds * seen.ready:
-            waiting, load = 0.0, 0.0 if foreseen else load  # the forecast has its own headroom
+        allowed_s = max(allowed_s, BACKLOG_CLEAR_S, BACKLOG_CLEAR_SHARE * until_s)
+        if seen.backlog <= BACKLOG_TOLERANCE * policy.objective.backlog_seconds * seen.ready:
+            waiting, load = 0.0, 0.0 if forecast_applies else load  # the forecast has its own headroom
     needs = load / policy.utilization + max(0.0, waiting) / allowed_s
-    return _enough(needs, seen, policy, tolerances(policy.behavior)[1])
+    return _apply_tolerance(needs, seen, policy, tolerances(policy.behavior)[1])
 
 
-def _kept(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
+def _initial_size(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
     """The size found at the beginning, or what is left of it; 0 once enough has been observed since."""
     if policy.forecasts != "Auto" or policy.metrics or seen.load is None:
         return 0
     state.began = state.began or (now, seen.members)
     since, size = state.began
-    known = now - since >= LEARNT_S or policy.behavior.scale_down.stabilization_window_seconds is not None
-    return 0 if known else whole(min(size, seen.members), policy.block)
+    known = now - since >= WARM_UP_S or policy.behavior.scale_down.stabilization_window_seconds is not None
+    return 0 if known else round_to_blocks(min(size, seen.members), policy.block)
 
 
-def _spared(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, members: int) -> bool:
+def _was_sufficient(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, members: int) -> bool:
     """Whether `members` would have been enough for the highest recent load."""
-    most = highest(state.loads, SPARED_S, max(SMOOTHED_S, seen.stays_s / 2))
+    most = highest_mean(state.loads, SCALE_DOWN_CHECK_S, max(SMOOTHED_S, seen.stays_s / 2))
     return most <= members * policy.utilization
 
 
-def _enough(needs: float, seen: Observation, policy: ScalingPolicySpec, up: float) -> int:
+def _apply_tolerance(needs: float, seen: Observation, policy: ScalingPolicySpec, up: float) -> int:
     """The number of members that `needs` calls for, within the tolerances, so that the next decision does not flap."""
     if needs > seen.members:
         return ceil(needs - 1e-9) if needs > seen.members * (1 + up) else seen.members
@@ -271,25 +286,25 @@ def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observ
     sizing = Sizing(
         seen.start_s,
         max(SMOOTHED_S, seen.stays_s / 2),
-        BACKLOG_SHARE * policy.objective.backlog_seconds if seen.queues else 0.0,
+        BACKLOG_TOLERANCE * policy.objective.backlog_seconds if seen.queues else 0.0,
         seen.stays_s,
         policy.block,
         policy.min_replicas,
     )
     missed = sum(load for _, load in state.missed) / max(1e-9, sum(load for _, load in state.loads))
-    needs = (1 + min(CAUTION * missed, CAUTION_MAX)) / policy.utilization
+    needs = (1 + min(HEADROOM_PER_MISS * missed, HEADROOM_MAX)) / policy.utilization
     return floor([(at, load * needs) for at, load in state.loads], sizing, TICK_S)
 
 
-def _silent(policy: ScalingPolicySpec, proposals: Sequence[int | None], predicted: int | None) -> str:
+def _missing_signals(policy: ScalingPolicySpec, proposals: Sequence[int | None], forecast: int | None) -> str:
     """Which signals have no value, in words; empty if all have one."""
     if policy.metrics:
         named = zip(policy.metrics, proposals, strict=True)
-        silent = [metric.object.metric.name for metric, proposal in named if proposal is None]
-        return f"{', '.join(silent)} {'has' if len(silent) == 1 else 'have'} no value" if silent else ""
+        missing = [metric.object.metric.name for metric, proposal in named if proposal is None]
+        return f"{', '.join(missing)} {'has' if len(missing) == 1 else 'have'} no value" if missing else ""
     if None in proposals:
         return "no deployment on the target reports its incoming work"
-    return "the forecast has too little data" if policy.forecasts == "Auto" and predicted is None else ""
+    return "the forecast has too little data" if policy.forecasts == "Auto" and forecast is None else ""
 
 
 def _message(why: str, seen: Observation, asked: int, size: int) -> str:

@@ -23,7 +23,7 @@ Source = Literal["free", "spares"]
 
 
 @cache
-def boots_in_s() -> float:
+def emulated_boot_s() -> float:
     """The sum of the stages of an emulated node's deployment (s)."""
     return sum(stage.delay_s for stage in stages_of("matrixresource.agent", "node_stages.yaml")["deploy"])
 
@@ -40,7 +40,7 @@ class NodeWaits(ApiModel):
     def of(cls, stored: dict[str, Any] | None) -> Self:
         return cls() if not stored else cls.from_stored(stored)
 
-    def and_one(self, operation: str, source: Source, waited_s: float) -> Self:
+    def with_wait(self, operation: str, source: Source, waited_s: float) -> Self:
         if operation == self.operation:
             return self
         kept = [*getattr(self, source), max(0.0, waited_s)][-WAITS_KEPT:]
@@ -48,7 +48,7 @@ class NodeWaits(ApiModel):
 
     @property
     def boot_s(self) -> float:
-        return median_high(self.free) if self.free else boots_in_s()
+        return median_high(self.free) if self.free else emulated_boot_s()
 
     @property
     def join_s(self) -> float:

@@ -107,7 +107,7 @@ class MetricTarget(ApiModel):
 
     @field_validator("type")
     @classmethod
-    def _one_of_them(cls, type: str, given: ValidationInfo) -> str:
+    def _one_value(cls, type: str, given: ValidationInfo) -> str:
         present = {name for name in ("value", "average_value") if given.data.get(name, 1.0) is not None}
         if present != {"average_value" if type == "AverageValue" else "value"}:
             raise ValueError("type Value takes value and nothing else, type AverageValue takes averageValue")
@@ -304,7 +304,7 @@ class ScalingPolicySpec(ApiModel):
 
     @field_validator("pools")
     @classmethod
-    def _possible(cls, pools: PoolsPolicy | None, given: ValidationInfo) -> PoolsPolicy | None:
+    def _feasible_bounds(cls, pools: PoolsPolicy | None, given: ValidationInfo) -> PoolsPolicy | None:
         most = given.data.get("max_replicas", REPLICAS_MAX)
         if pools is None:
             return None
@@ -314,8 +314,8 @@ class ScalingPolicySpec(ApiModel):
             raise ValueError(f"minReplicas of the pools need {pools.least} nodes, but maxReplicas is {most}")
         bounds = pools.prefill.max_replicas, pools.decode.max_replicas
         least = given.data.get("min_replicas", 1)
-        if None not in bounds and (together := sum(each or 0 for each in bounds)) < least:
-            raise ValueError(f"maxReplicas of prefill and decode add up to {together}, but minReplicas is {least}")
+        if None not in bounds and (bounds_sum := sum(each or 0 for each in bounds)) < least:
+            raise ValueError(f"maxReplicas of prefill and decode add up to {bounds_sum}, but minReplicas is {least}")
         return pools
 
     @field_validator("schedules")

@@ -14,19 +14,19 @@ from dataclasses import dataclass
 from math import ceil
 
 from matrixcommon.model.quantities import counted
-from matrixcompute.autoscaling.behavior import remember, stabilized, whole
+from matrixcompute.autoscaling.behavior import record_change, round_to_blocks, stabilize
 from matrixcompute.autoscaling.decision import (
     SENTENCES,
     Observation,
     Recommendation,
     recommend,
+    scale_to_or_from_zero,
     schedule_floor,
-    to_or_from_zero,
 )
 from matrixcompute.autoscaling.policy import PoolBounds, PoolSizes, Reason, ScalingPolicySpec, ScalingState
 
 ROLES = ("prefill", "decode")
-DRAINS = 2.0
+DRAIN_FACTOR = 2.0
 """A node drains for this many times the mean stay of a request."""
 
 
@@ -61,10 +61,10 @@ def recommend_pools(
 ) -> Recommendation:
     """Recommend the sizes for this moment. `state` is not changed; the recommendation carries the next one."""
     assert policy.pools is not None
-    if (switched := to_or_from_zero(seen.whole, policy, state, now)) is not None:
-        return switched
+    if (zero_switch := scale_to_or_from_zero(seen.whole, policy, state, now)) is not None:
+        return zero_switch
     least = sum(bounds_of(role, seen, policy)[0] for role in ROLES)
-    if least > whole(policy.max_replicas, policy.block, up=False):
+    if least > round_to_blocks(policy.max_replicas, policy.block, up=False):
         message = (
             f"the model needs {counted(least, 'node')}; {SENTENCES[Reason.TOO_MANY_REPLICAS]} is {policy.max_replicas}"
         )
@@ -74,7 +74,7 @@ def recommend_pools(
         for role in ROLES
     }
     wanted = _kept_while_draining({role: each.replicas for role, each in found.items()}, seen, policy)
-    sizes, limit = _together(wanted, seen, policy, schedule_floor(policy.schedules, now))
+    sizes, limit = _combine(wanted, seen, policy, schedule_floor(policy.schedules, now))
     memory = {role: each.state for role, each in found.items()}
     caching, memory["caching"] = _caching(seen, policy, sum(sizes.values()), state, now)
     pools = PoolSizes(prefill=sizes["prefill"], decode=sizes["decode"], caching=caching)
@@ -90,13 +90,13 @@ def recommend_pools(
     )
 
 
-def pools_scaled(
+def state_after_pool_scaling(
     state: ScalingState, policy: ScalingPolicySpec, before: PoolSizes, after: PoolSizes, now: float
 ) -> ScalingState:
     """The state after the pools were resized: each change counts against the rates of its own pool."""
     pools = {role: each.model_copy() for role, each in state.pools.items()}
     for role in ROLES:
-        remember(
+        record_change(
             pools.setdefault(role, ScalingState()), policy.behavior, getattr(after, role) - getattr(before, role), now
         )
     return state.model_copy(update={"pools": pools})
@@ -108,9 +108,9 @@ def bounds_of(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> t
     block = seen.block(role)
     own: PoolBounds = getattr(policy.pools, role)
     other: PoolBounds = getattr(policy.pools, ROLES[1 - ROLES.index(role)])
-    least = whole(max(own.min_replicas, seen.of(role).least), block)
+    least = round_to_blocks(max(own.min_replicas, seen.of(role).least), block)
     most = policy.max_replicas - other.min_replicas if own.max_replicas is None else own.max_replicas
-    return least, max(least, whole(most, block, up=False))
+    return least, max(least, round_to_blocks(most, block, up=False))
 
 
 def _role_policy(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> ScalingPolicySpec:
@@ -132,36 +132,36 @@ def _kept_while_draining(
     handed over, they would count as present but arrive late. `max_replicas` takes precedence."""
     kept = dict(wanted)
     for role, other in (ROLES, ROLES[::-1]):
-        here = seen.of(role)
-        drains_late = DRAINS * here.stays_s > here.start_s
-        if wanted[role] < here.members and wanted[other] > seen.of(other).members and drains_late:
-            kept[role] = min(here.members, max(wanted[role], policy.max_replicas - wanted[other]))
+        current = seen.of(role)
+        drains_late = DRAIN_FACTOR * current.stays_s > current.start_s
+        if wanted[role] < current.members and wanted[other] > seen.of(other).members and drains_late:
+            kept[role] = min(current.members, max(wanted[role], policy.max_replicas - wanted[other]))
     return kept
 
 
-def _together(
+def _combine(
     wanted: Mapping[str, int], seen: PoolsObservation, policy: ScalingPolicySpec, scheduled: int
 ) -> tuple[dict[str, int], Reason | None]:
     """The sizes of both roles, in whole blocks and within the bounds, and the bound that changed them, if any."""
     assert policy.pools is not None
     floor = max(policy.min_replicas, policy.pools.least, seen.whole.least, scheduled)
-    most = whole(policy.max_replicas, policy.block, up=False)
+    most = round_to_blocks(policy.max_replicas, policy.block, up=False)
     total = sum(wanted.values())
-    size = min(whole(max(total, floor, _unasked(seen, policy)), policy.block), most)
+    size = min(round_to_blocks(max(total, floor, _size_without_signal(seen, policy)), policy.block), most)
     sizes, limit = dict(wanted), None
     if total > most:
         limit = Reason.TOO_MANY_REPLICAS
     elif total < floor:
         limit = Reason.SCHEDULE_FLOOR if floor == scheduled > policy.min_replicas else Reason.TOO_FEW_REPLICAS
-    while (over := sum(sizes.values()) - size) > 0 and (role := _emptier(sizes, over, seen, policy)):
+    while (over := sum(sizes.values()) - size) > 0 and (role := _least_loaded_role(sizes, over, seen, policy)):
         sizes[role] -= seen.block(role)
     while (missing := size - sum(sizes.values())) > 0:
-        role = _fuller(sizes, missing, seen, policy)
+        role = _most_loaded_role(sizes, missing, seen, policy)
         sizes[role] += seen.block(role)
     return sizes, limit
 
 
-def _unasked(seen: PoolsObservation, policy: ScalingPolicySpec) -> int:
+def _size_without_signal(seen: PoolsObservation, policy: ScalingPolicySpec) -> int:
     """The members to keep while the load of a role is unknown: nodes that bounds take from one role go to the other,
     within its own bounds. 0 if both loads are known."""
     if all(seen.of(role).load is not None for role in ROLES):
@@ -169,22 +169,24 @@ def _unasked(seen: PoolsObservation, policy: ScalingPolicySpec) -> int:
     return min(seen.whole.members, sum(bounds_of(role, seen, policy)[1] for role in ROLES))
 
 
-def _emptier(sizes: Mapping[str, int], over: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str | None:
+def _least_loaded_role(
+    sizes: Mapping[str, int], over: int, seen: PoolsObservation, policy: ScalingPolicySpec
+) -> str | None:
     """The role with the least work per node among those above their minimum; None if there is none."""
-    able = [role for role in ROLES if sizes[role] > bounds_of(role, seen, policy)[0]]
-    return min(able, key=lambda role: _use(role, sizes, seen), default=None)
+    candidates = [role for role in ROLES if sizes[role] > bounds_of(role, seen, policy)[0]]
+    return min(candidates, key=lambda role: _load_per_node(role, sizes, seen), default=None)
 
 
-def _fuller(sizes: Mapping[str, int], missing: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str:
+def _most_loaded_role(sizes: Mapping[str, int], missing: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str:
     """The role that gets the extra nodes: one that has them now, else the one with more work per node. Decode takes
     what is less than a whole block of prefill."""
-    able = [
+    candidates = [
         role for role in ROLES if missing >= seen.block(role) and sizes[role] < bounds_of(role, seen, policy)[1]
     ] or ["decode"]
-    return max(able, key=lambda role: (sizes[role] < seen.of(role).members, _use(role, sizes, seen)))
+    return max(candidates, key=lambda role: (sizes[role] < seen.of(role).members, _load_per_node(role, sizes, seen)))
 
 
-def _use(role: str, sizes: Mapping[str, int], seen: PoolsObservation) -> float:
+def _load_per_node(role: str, sizes: Mapping[str, int], seen: PoolsObservation) -> float:
     return (seen.of(role).load or 0.0) / max(1, sizes[role])
 
 
@@ -201,7 +203,7 @@ def _caching(
     wanted = current if seen.caching_needs is None else ceil(seen.caching_needs - 1e-9)
     most = min(nodes, bounds.max_replicas or nodes)
     wanted = max(1, min(max(wanted, bounds.min_replicas), most))
-    return max(1, min(stabilized(memory, policy.behavior, wanted, current, now), most)), memory
+    return max(1, min(stabilize(memory, policy.behavior, wanted, current, now), most)), memory
 
 
 def _reason(
@@ -225,17 +227,17 @@ def _reason(
         return Reason.ABOVE_TARGET if more else Reason.BELOW_TARGET
     if any(each.replicas != seen.of(role).members for role, each in found.items()):
         return Reason.WHOLE_BLOCKS
-    telling = [each.reason for each in found.values() if each.reason != Reason.DESIRED_WITHIN_RANGE]
-    return telling[0] if telling else Reason.DESIRED_WITHIN_RANGE
+    reasons = [each.reason for each in found.values() if each.reason != Reason.DESIRED_WITHIN_RANGE]
+    return reasons[0] if reasons else Reason.DESIRED_WITHIN_RANGE
 
 
 def _message(reason: Reason, found: Mapping[str, Recommendation], pools: PoolSizes, seen: PoolsObservation) -> str:
     parts = []
     for role in ROLES:
-        here = seen.of(role)
-        work = "" if here.load is None else f", the work of {here.load:.1f} comes in"
-        waits = f", {here.backlog:.0f} s wait" if here.backlog >= 1 else ""
-        parts.append(f"{role} {counted(here.members, 'node')}{work}{waits}, goes to {getattr(pools, role)}")
+        current = seen.of(role)
+        work = "" if current.load is None else f", the work of {current.load:.1f} comes in"
+        waits = f", {current.backlog:.0f} s wait" if current.backlog >= 1 else ""
+        parts.append(f"{role} {counted(current.members, 'node')}{work}{waits}, goes to {getattr(pools, role)}")
     if pools.caching is not None:
         parts.append(f"caching {pools.caching}")
     return f"{'; '.join(parts)}: {SENTENCES[reason]}"

@@ -28,26 +28,26 @@ def recommend_with_spares(
 ) -> Recommendation:
     """Recommend the size for this moment; with `warmSpares` 0, as if every new node had to boot."""
     whole = seen.whole if isinstance(seen, PoolsObservation) else seen
-    booted = _recommend(_later(seen, whole.boot_s), policy, state, now)
+    booted = _recommend(_with_later_start(seen, whole.boot_s), policy, state, now)
     if not policy.warm_spares:
         return booted
-    joined = _recommend(_later(seen, whole.join_s), policy, state.joined or ScalingState(), now)
+    joined = _recommend(_with_later_start(seen, whole.join_s), policy, state.joined or ScalingState(), now)
     if not booted.replicas:
         return booted
     found = replace(booted, state=booted.state.model_copy(update={"joined": joined.state}))
-    left = min(whole.spares, policy.warm_spares)
+    spares_left = min(whole.spares, policy.warm_spares)
     if booted.pools is None or joined.pools is None:
-        covered = _blocks(min(left, booted.replicas - joined.replicas), policy.block)
-        return _covered(found, covered, found.pools, whole, joined)
+        covered = _whole_blocks(min(spares_left, booted.replicas - joined.replicas), policy.block)
+        return _cover_with_spares(found, covered, found.pools, whole, joined)
     assert isinstance(seen, PoolsObservation)
     sizes = {role: getattr(booted.pools, role) for role in ROLES}
     for role in ROLES:
         gap = sizes[role] - getattr(joined.pools, role)
-        take = _blocks(min(left, gap), max(policy.block, seen.block(role)))
-        sizes[role], left = sizes[role] - take, left - take
+        covered_here = _whole_blocks(min(spares_left, gap), max(policy.block, seen.block(role)))
+        sizes[role], spares_left = sizes[role] - covered_here, spares_left - covered_here
     caching = booted.pools.caching
     pools = PoolSizes(**sizes, caching=None if caching is None else min(caching, sum(sizes.values())))
-    return _covered(found, booted.pools.nodes - pools.nodes, pools, whole, joined)
+    return _cover_with_spares(found, booted.pools.nodes - pools.nodes, pools, whole, joined)
 
 
 def with_node_waits(seen: Observation | PoolsObservation, waits: NodeWaits) -> Observation | PoolsObservation:
@@ -65,19 +65,19 @@ def _recommend(
     return recommend(seen, policy, state, now)
 
 
-def _later(seen: Observation | PoolsObservation, there_s: float) -> Observation | PoolsObservation:
-    """The observation with a start time longer by `there_s`."""
+def _with_later_start(seen: Observation | PoolsObservation, delay_s: float) -> Observation | PoolsObservation:
+    """The observation with a start time longer by `delay_s`."""
     if isinstance(seen, PoolsObservation):
-        prefill, decode = (replace(each, start_s=each.start_s + there_s) for each in (seen.prefill, seen.decode))
+        prefill, decode = (replace(each, start_s=each.start_s + delay_s) for each in (seen.prefill, seen.decode))
         return replace(seen, prefill=prefill, decode=decode)
-    return replace(seen, start_s=seen.start_s + there_s)
+    return replace(seen, start_s=seen.start_s + delay_s)
 
 
-def _blocks(nodes: int, block: int) -> int:
+def _whole_blocks(nodes: int, block: int) -> int:
     return max(0, nodes) // block * block
 
 
-def _covered(
+def _cover_with_spares(
     found: Recommendation, covered: int, pools: PoolSizes | None, whole: Observation, joined: Recommendation
 ) -> Recommendation:
     if not covered:
@@ -85,6 +85,6 @@ def _covered(
     replicas, reason = found.replicas - covered, Reason.SPARES_COVER
     if replicas > whole.members:
         reason = joined.reason if joined.replicas > whole.members else found.reason
-    there = f"{counted(whole.members, 'node')} and {counted(whole.spares, 'spare')}"
-    message = f"{there}; {found.replicas} proposed, {covered} of them covered by spares, goes to {replicas}: "
+    has = f"{counted(whole.members, 'node')} and {counted(whole.spares, 'spare')}"
+    message = f"{has}; {found.replicas} proposed, {covered} of them covered by spares, goes to {replicas}: "
     return replace(found, replicas=replicas, pools=pools, reason=reason, message=message + SENTENCES[reason])

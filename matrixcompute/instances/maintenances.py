@@ -12,18 +12,19 @@ from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.persistence.database_session import check_etag, find
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.maintenance.decision import KEPT_OUT, summary
+from matrixcompute.maintenance.decision import OUT_OF_USE
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceTarget, MaintenanceUnit, MaintenanceView
 from matrixcompute.maintenance.states import MAINTENANCE_STATES
+from matrixcompute.maintenance.summary import summary
 from matrixcompute.store.maintenances import MaintenanceRow, open_maintenances
 from matrixcompute.store.store import ComputeStore
 
 NAME_LENGTH_MAX = 51
 """The limit that keeps `maintenance-NAME`, the owner of its cordons, a legal name."""
-CHANGEABLE = {"not_before", "deadline", "budget", "reason", "labels"}
+MUTABLE_FIELDS = {"not_before", "deadline", "budget", "reason", "labels"}
 """The fields of a maintenance that may change after it has begun."""
 
-ALREADY = {"pause": ("Paused",), "resume": ("Scheduled", "Running"), "abort": ("Aborting", "Aborted")}
+NO_OP_STATES = {"pause": ("Paused",), "resume": ("Scheduled", "Running"), "abort": ("Aborting", "Aborted")}
 """The states in which a verb has nothing to do."""
 
 
@@ -59,7 +60,7 @@ class Maintenances:
             row = session.get(MaintenanceRow, name)
             check_etag(row, if_match)
             if row is None or row.spec != body.wire():
-                row = self._changed(session, name, row, body, units)
+                row = self._apply_spec(session, name, row, body, units)
             session.flush()
             view = row.view()
         if validate_only:
@@ -67,7 +68,7 @@ class Maintenances:
         self.wake()
         return row.view()
 
-    def _changed(
+    def _apply_spec(
         self,
         session: Session,
         name: str,
@@ -88,21 +89,22 @@ class Maintenances:
             raise Conflict(f"maintenance {name!r} is {row.state}; delete it, or use another name", field="name")
         else:
             before = row.request
-            differs = {field for field in type(body).model_fields if getattr(body, field) != getattr(before, field)}
-            fixed = sorted(type(body).model_fields[each].alias or each for each in differs - CHANGEABLE)
-            if fixed and any(unit.state != "Pending" for unit in row.progress()):
+            changed = {field for field in type(body).model_fields if getattr(body, field) != getattr(before, field)}
+            immutable = sorted(type(body).model_fields[each].alias or each for each in changed - MUTABLE_FIELDS)
+            if immutable and any(unit.state != "Pending" for unit in row.progress()):
                 raise Conflict(
-                    f"{', '.join(fixed)} cannot change once it has begun; abort it and create another", field=fixed[0]
+                    f"{', '.join(immutable)} cannot change once it has begun; abort it and create another",
+                    field=immutable[0],
                 )
-            row.generation += bool(differs - {"labels"})
-        row.write(_continued(row.progress(), units))
+            row.generation += bool(changed - {"labels"})
+        row.write(_merge_units(row.progress(), units))
         row.spec, row.labels = body.wire(), body.labels
         return row
 
     def _check_overlap(self, session: Session, name: str, units: list[MaintenanceUnit]) -> None:
-        mine = {unit.name for unit in units}
+        own = {unit.name for unit in units}
         for other in open_maintenances(session):
-            shared = sorted(mine & {unit.name for unit in other.progress() if not unit.settled})
+            shared = sorted(own & {unit.name for unit in other.progress() if not unit.settled})
             if other.name != name and shared:
                 more = f" and {len(shared) - 1} more" if len(shared) > 1 else ""
                 raise Conflict(
@@ -124,7 +126,7 @@ class Maintenances:
             known = sorted(domain.name for domain in await self._control_plane.domains(f"level={target.kind}"))
             shown = f"; there are {', '.join(known[:16])}" if known else ""
             raise InvalidField(f"there is no {target} in the inventory{shown}", field=field)
-        if all(node.desired_state in KEPT_OUT for node in nodes):
+        if all(node.desired_state in OUT_OF_USE for node in nodes):
             raise InvalidField(
                 f"{target} has no node that can be worked on: {nodes[0].name} is {nodes[0].state}; "
                 "recover or enrol it first",
@@ -137,20 +139,20 @@ class Maintenances:
 
     def pause(self, name: str) -> MaintenanceView:
         """Begin no new node; finish those under way."""
-        return self._ask(name, "pause")
+        return self._apply_verb(name, "pause")
 
     def resume(self, name: str) -> MaintenanceView:
         """Continue."""
-        return self._ask(name, "resume")
+        return self._apply_verb(name, "resume")
 
     def abort(self, name: str) -> MaintenanceView:
         """Bring back the nodes under way, lift its cordons, and end. Finished work stays done."""
-        return self._ask(name, "abort")
+        return self._apply_verb(name, "abort")
 
-    def _ask(self, name: str, verb: str) -> MaintenanceView:
+    def _apply_verb(self, name: str, verb: str) -> MaintenanceView:
         with self._store.transaction() as session:
             row = find(session, MaintenanceRow, name)
-            if row.state not in ALREADY[verb]:
+            if row.state not in NO_OP_STATES[verb]:
                 row.move(MAINTENANCE_STATES.asked(verb, row.state))
                 row.phase_reason, row.message = summary(row.state, row.request, row.progress())
         return row.view()
@@ -164,9 +166,9 @@ class Maintenances:
             session.delete(row)
 
 
-def _continued(before: list[MaintenanceUnit], selected: list[MaintenanceUnit]) -> list[MaintenanceUnit]:
+def _merge_units(before: list[MaintenanceUnit], selected: list[MaintenanceUnit]) -> list[MaintenanceUnit]:
     """The units of the target as it is now, with their progress; a cabinet may have got another node. Units that have
     begun but are no longer in the target stay, so that they are finished."""
     known, names = {unit.name: unit for unit in before}, {unit.name for unit in selected}
-    left = [unit for unit in before if unit.name not in names and unit.state != "Pending"]
-    return sorted([*(known.get(unit.name, unit) for unit in selected), *left], key=lambda unit: unit.name)
+    removed = [unit for unit in before if unit.name not in names and unit.state != "Pending"]
+    return sorted([*(known.get(unit.name, unit) for unit in selected), *removed], key=lambda unit: unit.name)

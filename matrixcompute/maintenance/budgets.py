@@ -69,7 +69,7 @@ class DisruptionBudgetSpec(ApiModel):
                 ) from None
         return schedule
 
-    def holds(self, now: float) -> bool:
+    def in_force(self, now: float) -> bool:
         """Whether the budget is in force at `now` (s)."""
         if self.schedule is None or self.duration_s is None:
             return True
@@ -78,7 +78,7 @@ class DisruptionBudgetSpec(ApiModel):
         began = next(CronSim(self.schedule, next_minute, reverse=True), None)
         return began is not None and (moment - began).total_seconds() < self.duration_s
 
-    def most(self, nodes: int) -> int:
+    def nodes_max(self, nodes: int) -> int:
         """How many out of `nodes` nodes may be out."""
         return ceil(int(self.nodes[:-1]) * nodes / 100) if self.nodes.endswith("%") else int(self.nodes)
 
@@ -97,11 +97,11 @@ class DisruptionBudgetView(ResourceView, DisruptionBudgetSpec):
 
 @dataclass(frozen=True)
 class Limit:
-    """A budget that is in force now: of the nodes `within` a supernode `most` may be out, and `out` are."""
+    """A budget that is in force now: of the nodes `nodes` a supernode `out_max` may be out, and `out` are."""
 
     budget: str
-    within: frozenset[str]
-    most: int
+    nodes: frozenset[str]
+    out_max: int
     out: frozenset[str]
 
 
@@ -114,13 +114,13 @@ def limits_of(
 ) -> tuple[Limit, ...]:
     """The limits in force at `now` for a maintenance with action `reason`. `nodes`: all nodes of the supernodes
     concerned. `out`: those that are out, or that some maintenance is taking out."""
-    by: dict[str, set[str]] = {}
+    nodes_by_supernode: dict[str, set[str]] = {}
     for node in nodes:
-        by.setdefault(node.supernode, set()).add(node.name)
+        nodes_by_supernode.setdefault(node.supernode, set()).add(node.name)
     return tuple(
-        Limit(name, frozenset(within), budget.most(len(within)), frozenset(within & {*out}))
+        Limit(name, frozenset(nodes_within), budget.nodes_max(len(nodes_within)), frozenset(nodes_within & {*out}))
         for name, budget in sorted(budgets.items())
-        if reason in budget.reasons and budget.holds(now)
-        for supernode, within in sorted(by.items())
+        if reason in budget.reasons and budget.in_force(now)
+        for supernode, nodes_within in sorted(nodes_by_supernode.items())
         if budget.supernode in (None, supernode)
     )

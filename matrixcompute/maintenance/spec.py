@@ -25,7 +25,7 @@ class MaintenanceTarget(ApiModel):
     supernode: SupernodeName | None = Field(None, description="all nodes of a supernode")
 
     @model_validator(mode="after")
-    def _one(self) -> MaintenanceTarget:
+    def _exactly_one(self) -> MaintenanceTarget:
         if sum(getattr(self, kind) is not None for kind in KINDS) != 1:
             raise ValueError("name exactly one of node, cabinet, switch and supernode")
         return self
@@ -119,7 +119,7 @@ class MaintenanceSpec(ApiModel):
 
     @field_validator("movable")
     @classmethod
-    def _moves_nobody(cls, movable: bool, given: ValidationInfo) -> bool:
+    def _not_for_switch(cls, movable: bool, given: ValidationInfo) -> bool:
         target = given.data.get("target")
         if not movable and target is not None and target.kind == "switch":
             raise ValueError("a switch has no members to move, only routes around it: leave movable out")

@@ -18,7 +18,7 @@ from typing import Any
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict, MatrixError, Unavailable
 from matrixcompute.autoscaling.behavior import bounds
-from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, scaled
+from matrixcompute.autoscaling.decision import SENTENCES, Observation, Recommendation, state_after_scaling
 from matrixcompute.autoscaling.node_waits import NodeWaits
 from matrixcompute.autoscaling.policy import (
     PoolSizes,
@@ -28,11 +28,11 @@ from matrixcompute.autoscaling.policy import (
     draining_text,
     owner_of,
 )
-from matrixcompute.autoscaling.pools import PoolsObservation, pools_scaled
+from matrixcompute.autoscaling.pools import PoolsObservation, state_after_pool_scaling
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
 from matrixcompute.clients.inference import Inference
 from matrixcompute.instances.service import InstanceService
-from matrixcompute.reconcilers.scaling_basis import Situation, Views, decision_basis, situation_of
+from matrixcompute.reconcilers.scaling_basis import Situation, Views, decision_basis, read_situation
 from matrixcompute.reconcilers.scaling_signals import statistics_of
 from matrixcompute.reconcilers.scaling_status import ScalingStatus
 from matrixcompute.reconcilers.scaling_targets import Undecidable, refusal
@@ -40,7 +40,7 @@ from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRo
 
 log = logging.getLogger(__name__)
 
-ZERO = PoolSizes(prefill=0, decode=0)
+ZERO_POOLS = PoolSizes(prefill=0, decode=0)
 
 
 class AutoscalingReconciler:
@@ -71,31 +71,31 @@ class AutoscalingReconciler:
                 changed += await self._size_target(name)
             except MatrixError as refused:
                 log.warning("a scaling policy waits", extra={"policy": name, "why": refused.message})
-                self._status.note(name, Reason.REFUSED, refused.message)
+                self._status.record_unchanged(name, Reason.REFUSED, refused.message)
         return f"{changed} of {len(names)} targets resized"
 
     async def _size_target(self, name: str) -> bool:
         """Observe one policy's target, decide, and carry the decision out. Returns whether the target was resized."""
-        self._notice_return(name)
-        seen = await self._observe(name)
-        if seen is None:
+        self._resume_sizing(name)
+        situation = await self._observe(name)
+        if situation is None:
             return False
-        basis = decision_basis(seen)
+        basis = decision_basis(situation)
         if isinstance(basis, Undecidable):
-            self._status.note(name, basis.reason, basis.message)
-            if seen.unable is not None and not seen.unavailable:
-                await self._converge(name, seen.served)
+            self._status.record_unchanged(name, basis.reason, basis.message)
+            if situation.not_scalable is not None and not situation.unavailable:
+                await self._converge(name, situation.served)
             return False
-        found = self._decide(name, basis, seen.unavailable, _changing(seen.served))
-        if found is not None and found.replicas < seen.nodes:
-            if not found.replicas:
-                return await self._to_zero(name, seen.target, found, basis, seen.served)
-            return await self._shrink(name, seen.target, found, seen.served)
-        if not seen.unavailable:
-            if seen.draining is not None:
-                await self._end_drain(name, seen.served, seen.draining)
-            await self._converge(name, seen.served)
-        return found is not None and found.replicas > seen.nodes
+        recommendation = self._decide(name, basis, situation.unavailable, _changing(situation.served))
+        if recommendation is not None and recommendation.replicas < situation.nodes:
+            if not recommendation.replicas:
+                return await self._scale_to_zero(name, situation.target, recommendation, basis, situation.served)
+            return await self._shrink(name, situation.target, recommendation, situation.served)
+        if not situation.unavailable:
+            if situation.draining is not None:
+                await self._end_drain(name, situation.served, situation.draining)
+            await self._converge(name, situation.served)
+        return recommendation is not None and recommendation.replicas > situation.nodes
 
     async def _observe(self, name: str) -> Situation | None:
         """What is stored of a policy and its target, and what is served there. None if the policy is gone."""
@@ -103,17 +103,17 @@ class AutoscalingReconciler:
             row = session.get(ScalingPolicyRow, name)
             if row is None:
                 return None
-            seen = situation_of(row, session.get(InstanceRow, row.target))
+            situation = read_situation(row, session.get(InstanceRow, row.target))
         try:
-            seen = replace(seen, served=await self._served(seen.target))
-            if seen.unable is None:
-                statistics = await statistics_of(self._reached, seen.served, seen.policy)
-                seen = replace(seen, statistics=statistics)
+            situation = replace(situation, served=await self._deployments(situation.target))
+            if situation.not_scalable is None:
+                statistics = await statistics_of(self._required_inference, situation.served, situation.policy)
+                situation = replace(situation, statistics=statistics)
         except Unavailable as gone:
-            return replace(seen, unavailable=gone.message)
-        return seen
+            return replace(situation, unavailable=gone.message)
+        return situation
 
-    def _notice_return(self, name: str) -> None:
+    def _resume_sizing(self, name: str) -> None:
         """Resume normal sizing of a target that was scaled to zero and has since been unsuspended or recreated."""
         with self._store.reading() as session:
             row = session.get(ScalingPolicyRow, name)
@@ -128,16 +128,16 @@ class AutoscalingReconciler:
     # -- deciding ------------------------------------------------------------------------------------------------------
 
     @property
-    def _reached(self) -> Inference:
+    def _required_inference(self) -> Inference:
         if self._inference is None:
             raise Unavailable("no CloudMatrix-Infer is configured")
         return self._inference
 
-    async def _served(self, target: str) -> Views:
-        return await self._reached.deployments_on(target)
+    async def _deployments(self, target: str) -> Views:
+        return await self._required_inference.deployments_on(target)
 
     def _decide(
-        self, name: str, seen: Observation | PoolsObservation, away: str, changing: bool
+        self, name: str, seen: Observation | PoolsObservation, unavailable: str, changing: bool
     ) -> Recommendation | None:
         """Decide, store the decision, and request a larger target or other pools in the same transaction. None if the
         policy or the observed size has changed meanwhile."""
@@ -161,54 +161,73 @@ class AutoscalingReconciler:
             state = ScalingState.of(memory.state if memory is not None else None)
             waits = NodeWaits.of(instance.node_waits)
             if pools is not None and policy.pools is not None:
-                found = recommend_with_spares(with_node_waits(pools, waits), policy, state, now)
-                if changing and found.replicas <= whole.members and found.replicas and found.pools != pools.sizes:
-                    found = replace(found, replicas=whole.members, pools=pools.sizes, reason=Reason.CHANGE_UNDER_WAY)
+                recommendation = recommend_with_spares(with_node_waits(pools, waits), policy, state, now)
+                if (
+                    changing
+                    and recommendation.replicas <= whole.members
+                    and recommendation.replicas
+                    and recommendation.pools != pools.sizes
+                ):
+                    recommendation = replace(
+                        recommendation, replicas=whole.members, pools=pools.sizes, reason=Reason.CHANGE_UNDER_WAY
+                    )
             else:
-                found = recommend_with_spares(with_node_waits(whole, waits), policy, state, now)
-            if away:
-                found = replace(found, reason=Reason.SERVICE_UNAVAILABLE, message=away)
-            found = replace(found, state=self._applied(session, row, instance, policy, found, pools, now))
+                recommendation = recommend_with_spares(with_node_waits(whole, waits), policy, state, now)
+            if unavailable:
+                recommendation = replace(recommendation, reason=Reason.SERVICE_UNAVAILABLE, message=unavailable)
+            recommendation = replace(
+                recommendation, state=self._apply_change(session, row, instance, policy, recommendation, pools, now)
+            )
             if memory is None:
                 session.add(memory := ScalingMemoryRow(policy=name, state={}))
-            memory.state = found.state.wire()
-            row.forecast_replicas = found.forecast
-            if found.replicas >= whole.members or not self._status.decided_already(row, whole.members, found):
-                self._status.write(session, row, whole.members, found)
-        if found.replicas > whole.members:
+            memory.state = recommendation.state.wire()
+            row.forecast_replicas = recommendation.forecast
+            if recommendation.replicas >= whole.members or not self._status.is_repeated(
+                row, whole.members, recommendation
+            ):
+                self._status.write(session, row, whole.members, recommendation)
+        if recommendation.replicas > whole.members:
             self._wake()
-        return found
+        return recommendation
 
-    def _applied(
+    def _apply_change(
         self,
         session: Any,
         row: ScalingPolicyRow,
         instance: InstanceRow,
         policy: ScalingPolicyRequest,
-        found: Recommendation,
+        recommendation: Recommendation,
         pools: PoolsObservation | None,
         now: float,
     ) -> ScalingState:
         """Apply a change that needs no drain: more nodes, or other pools on the same nodes. Returns the next state."""
-        state, nodes = found.state, 0 if row.scaled_to_zero else instance.shape.nodes
-        if found.replicas < nodes:
+        state, nodes = recommendation.state, 0 if row.scaled_to_zero else instance.shape.nodes
+        if recommendation.replicas < nodes:
             return state
         if not nodes:
-            if found.replicas:
-                self._instance_service.unsuspend(session, instance, found.replicas)
-                back = state.returns_to
-                row.desired_pools = back.wire() if back is not None and back.nodes == found.replicas else None
+            if recommendation.replicas:
+                self._instance_service.unsuspend(session, instance, recommendation.replicas)
+                returns_to = state.returns_to
+                row.desired_pools = (
+                    returns_to.wire()
+                    if returns_to is not None and returns_to.nodes == recommendation.replicas
+                    else None
+                )
                 row.last_scale_at = now
             return state
-        if found.replicas > nodes:
-            self._instance_service.resize(session, instance, found.replicas)
+        if recommendation.replicas > nodes:
+            self._instance_service.resize(session, instance, recommendation.replicas)
             row.last_scale_at = now
-        if pools is None or found.pools is None:
+        if pools is None or recommendation.pools is None:
             if policy.pools is None:
                 row.desired_pools = None
-            return scaled(state, policy, found.replicas - nodes, now) if found.replicas > nodes else state
-        row.desired_pools = found.pools.wire()
-        return pools_scaled(state, policy, pools.sizes, found.pools, now)
+            return (
+                state_after_scaling(state, policy, recommendation.replicas - nodes, now)
+                if recommendation.replicas > nodes
+                else state
+            )
+        row.desired_pools = recommendation.pools.wire()
+        return state_after_pool_scaling(state, policy, pools.sizes, recommendation.pools, now)
 
     # -- the pools -----------------------------------------------------------------------------------------------------
 
@@ -226,7 +245,7 @@ class AutoscalingReconciler:
         scale, by = view.get("scale") or {}, owner_of(name)
         if wanted is None:
             if scale.get("by") == by:
-                await self._reached.unscale(deployment)
+                await self._required_inference.unscale(deployment)
             return
         asked = PoolSizes(
             prefill=scale.get("prefillNodes", -1),
@@ -234,19 +253,24 @@ class AutoscalingReconciler:
             caching=scale.get("cachingNodes"),
         )
         if asked != wanted or scale.get("by") != by:
-            await self._reached.rescale(deployment, wanted.prefill, wanted.decode, wanted.caching, by)
+            await self._required_inference.rescale(deployment, wanted.prefill, wanted.decode, wanted.caching, by)
 
-    async def _to_zero(
-        self, name: str, target: str, found: Recommendation, seen: Observation | PoolsObservation, served: Views
+    async def _scale_to_zero(
+        self,
+        name: str,
+        target: str,
+        recommendation: Recommendation,
+        seen: Observation | PoolsObservation,
+        served: Views,
     ) -> bool:
         """Scale the pools to zero, which is refused while requests run, then suspend the target. A request that arrives
         in between waits for both to return."""
         try:
             for each, view in served.items():
-                await self._rescale(name, each, view, ZERO)
+                await self._rescale(name, each, view, ZERO_POOLS)
         except Conflict as busy:
-            self._status.note(name, Reason.CHANGE_UNDER_WAY, busy.message)
-            await self._converge(name, await self._served(target))
+            self._status.record_unchanged(name, Reason.CHANGE_UNDER_WAY, busy.message)
+            await self._converge(name, await self._deployments(target))
             return False
         now = self._clock.now()
         with self._store.transaction() as session:
@@ -255,33 +279,36 @@ class AutoscalingReconciler:
             memory = session.get(ScalingMemoryRow, name)
             if row is None or instance is None or memory is None or row.scaled_to_zero or not served:
                 return False
-            self._status.write(session, row, instance.shape.nodes, found)
+            self._status.write(session, row, instance.shape.nodes, recommendation)
             self._instance_service.suspend(session, instance)
             returns_to = seen.sizes if isinstance(seen, PoolsObservation) else None
-            memory.state = found.state.model_copy(update={"returns_to": returns_to}).wire()
-            row.desired_pools, row.draining, row.last_scale_at = ZERO.wire(), None, now
+            memory.state = recommendation.state.model_copy(update={"returns_to": returns_to}).wire()
+            row.desired_pools, row.draining, row.last_scale_at = ZERO_POOLS.wire(), None, now
         self._wake()
         return True
 
     # -- shrinking -----------------------------------------------------------------------------------------------------
 
-    async def _shrink(self, name: str, target: str, found: Recommendation, served: Views) -> bool:
+    async def _shrink(self, name: str, target: str, recommendation: Recommendation, served: Views) -> bool:
         """Drain the leaving nodes, and resize once nothing runs on them. Returns whether the target was resized."""
-        if self._withdraw_refused(name, target, found):
+        if self._withdraw_refused(name, target, recommendation):
             return True
-        leaving = await self._leaving(name, target, found.replicas)
+        leaving = await self._select_leaving(name, target, recommendation.replicas)
         if leaving is None:
-            self._status.note(name, Reason.CHANGE_UNDER_WAY, SENTENCES[Reason.CHANGE_UNDER_WAY])
+            self._status.record_unchanged(name, Reason.CHANGE_UNDER_WAY, SENTENCES[Reason.CHANGE_UNDER_WAY])
             return False
-        if found.pools is not None:
+        if recommendation.pools is not None:
             for each, view in served.items():
-                await self._rescale(name, each, view, found.pools)
+                await self._rescale(name, each, view, recommendation.pools)
         asked = list(served) if leaving else []
-        drains = [(await self._reached.drain(each, leaving, by=owner_of(name))).get("drain") or {} for each in asked]
+        drains = [
+            (await self._required_inference.drain(each, leaving, by=owner_of(name))).get("drain") or {}
+            for each in asked
+        ]
         running = [each for each in drains if each.get("state", "Drained") != "Drained"]
         if running:
             requests = sum(each.get("requests", 0) for each in running)
-            self._status.note(name, Reason.DRAINING, draining_text(requests, ", ".join(leaving)))
+            self._status.record_unchanged(name, Reason.DRAINING, draining_text(requests, ", ".join(leaving)))
             return False
         now = self._clock.now()
         with self._store.transaction() as session:
@@ -290,21 +317,21 @@ class AutoscalingReconciler:
             memory = session.get(ScalingMemoryRow, name)
             if row is None or instance is None or memory is None or row.draining != leaving:
                 return False
-            self._status.write(session, row, instance.shape.nodes, found)
-            change = found.replicas - instance.shape.nodes
-            self._instance_service.resize(session, instance, found.replicas, leaving)
+            self._status.write(session, row, instance.shape.nodes, recommendation)
+            change = recommendation.replicas - instance.shape.nodes
+            self._instance_service.resize(session, instance, recommendation.replicas, leaving)
             state = ScalingState.of(memory.state)
             before = row.sizes
-            if found.pools is not None and before is not None:
-                memory.state = pools_scaled(state, row.policy, before, found.pools, now).wire()
+            if recommendation.pools is not None and before is not None:
+                memory.state = state_after_pool_scaling(state, row.policy, before, recommendation.pools, now).wire()
             else:
-                memory.state = scaled(state, row.policy, change, now).wire()
-            row.desired_pools = None if found.pools is None else found.pools.wire()
+                memory.state = state_after_scaling(state, row.policy, change, now).wire()
+            row.desired_pools = None if recommendation.pools is None else recommendation.pools.wire()
             row.draining, row.last_scale_at = None, now
         self._wake()
         return True
 
-    def _withdraw_refused(self, name: str, target: str, found: Recommendation) -> bool:
+    def _withdraw_refused(self, name: str, target: str, recommendation: Recommendation) -> bool:
         """Before any node leaves, withdraw the request for nodes that were refused. Returns whether there were any."""
         now = self._clock.now()
         with self._store.transaction() as session:
@@ -312,17 +339,21 @@ class AutoscalingReconciler:
             memory = session.get(ScalingMemoryRow, name)
             if row is None or instance is None or memory is None or instance.last_active is None:
                 return False
-            asked, size = instance.shape.nodes, max(found.replicas, instance.last_active.nodes)
+            asked, size = instance.shape.nodes, max(recommendation.replicas, instance.last_active.nodes)
             if refusal(instance) is None or size >= asked:
                 return False
             self._instance_service.resize(session, instance, size)
-            memory.state = scaled(ScalingState.of(memory.state), row.policy, size - asked, now).wire()
-            row.desired_pools = found.pools.wire() if found.pools is not None and found.pools.nodes == size else None
+            memory.state = state_after_scaling(ScalingState.of(memory.state), row.policy, size - asked, now).wire()
+            row.desired_pools = (
+                recommendation.pools.wire()
+                if recommendation.pools is not None and recommendation.pools.nodes == size
+                else None
+            )
             row.draining, row.last_scale_at = None, now
         self._wake()
         return True
 
-    async def _leaving(self, name: str, target: str, nodes: int) -> list[str] | None:
+    async def _select_leaving(self, name: str, target: str, nodes: int) -> list[str] | None:
         """Return the members that will leave, and record them before any drain starts. None while another change is in
         progress; an empty list if missing members make up for it."""
         with self._store.reading() as session:
@@ -335,9 +366,9 @@ class AutoscalingReconciler:
             if not settled or (len(members) != instance.shape.nodes and missing is None):
                 return None
             leaves = max(0, len(members) - nodes)
-            marked, shape = row.draining or [], instance.shape.model_copy(update={"nodes": nodes})
-        if leaves and len(marked) == leaves and members.issuperset(marked):
-            return list(marked)
+            recorded, shape = row.draining or [], instance.shape.model_copy(update={"nodes": nodes})
+        if leaves and len(recorded) == leaves and members.issuperset(recorded):
+            return list(recorded)
         leaving: list[str] = []
         if leaves:
             plan = await self._instance_service.ensure(target, shape, validate_only=True)
@@ -358,7 +389,7 @@ class AutoscalingReconciler:
             drain = view.get("drain") or {}
             # Drains by earlier releases, where policies did not name themselves, have no owner.
             if drain.get("by") == owner_of(name) or (not drain.get("by") and drain.get("nodes") == sorted(draining)):
-                await self._reached.undrain(each)
+                await self._required_inference.undrain(each)
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 row.draining = None

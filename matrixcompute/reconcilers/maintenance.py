@@ -19,7 +19,15 @@ from matrixcommon.model.quantities import from_timestamp
 from matrixcommon.model.resource_model import is_true
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.maintenance.budgets import Limit, limits_of
-from matrixcompute.maintenance.decision import Action, Ask, DrainSeen, Observations, Plan, is_out, plan_maintenance
+from matrixcompute.maintenance.decision import (
+    Action,
+    Observations,
+    Plan,
+    Request,
+    SwitchDrain,
+    is_out,
+    plan_maintenance,
+)
 from matrixcompute.maintenance.spec import MaintenanceSpec, MaintenanceUnit
 from matrixcompute.maintenance.states import UNDER_WAY
 from matrixcompute.model.states import SETTLED
@@ -31,9 +39,9 @@ from matrixresource.contract.nodes import MAINTENANCE_OF, NodeView
 
 log = logging.getLogger(__name__)
 
-NOTICE = "Maintenance"
+CONDITION = "Maintenance"
 """The condition of an instance with members, or routes, that are or will be under maintenance."""
-STAYING = ("Provisioning", "Repairing", "Stopping", "Starting")
+IMMOVABLE_STATES = ("Provisioning", "Repairing", "Stopping", "Starting")
 """States in which members do not move. Updating is not one of them: the update may be the move."""
 
 
@@ -61,64 +69,64 @@ class MaintenanceReconciler:
     async def reconcile(self) -> str:
         """Reconcile every open maintenance. An error in one does not affect the others."""
         names = [row.name for row in self._store.records.found(MaintenanceRow, open_maintenances)]
-        noticed = self._store.records.found(InstanceRow, self._noticed)
+        notified = self._store.records.found(InstanceRow, self._notified_instances)
         self.any_open = bool(names)
-        if not names and not noticed:
+        if not names and not notified:
             return "no maintenances"
         for name in names:
             try:
-                await self._look(name)
+                await self._reconcile_maintenance(name)
             except MatrixError as refused:
                 log.warning("a maintenance waits", extra={"maintenance": name, "why": refused.message})
-                self._note(name, refused)
-        self._give_notice()
+                self._record_refusal(name, refused)
+        self._update_conditions()
         return f"{len(names)} maintenances are open"
 
-    def _noticed(self, session: Session) -> list[InstanceRow]:
+    def _notified_instances(self, session: Session) -> list[InstanceRow]:
         """The instances whose condition Maintenance is true."""
-        return [row for row in self._store.instances(session) if is_true(row.conditions or [], NOTICE)]
+        return [row for row in self._store.instances(session) if is_true(row.conditions or [], CONDITION)]
 
-    async def _look(self, name: str) -> None:
+    async def _reconcile_maintenance(self, name: str) -> None:
         with self._store.reading() as session:
             row = session.get(MaintenanceRow, name)
             if row is None or not row.open:
                 return
             version, state, spec, units = row.version, row.state, row.request, row.progress()
-        seen = await self._observed(owner_of(name), spec, units)
+        observations = await self._observe(owner_of(name), spec, units)
         with self._store.transaction() as session:
             row = session.get(MaintenanceRow, name)
             if row is None or row.version != version:
                 self.wake()
                 return
             now, spec = self._clock.now(), row.request
-            plan = plan_maintenance(owner_of(name), spec, row.state, units, seen, now)
-            shown = _until_asked(units, plan)
+            plan = plan_maintenance(owner_of(name), spec, row.state, units, observations, now)
+            visible_units = _before_results(units, plan)
             row.move(plan.state)
-            row.write(shown)
+            row.write(visible_units)
             if (row.phase_reason, row.message) != (plan.reason, plan.message):
                 row.phase_reason, row.message = plan.reason, plan.message
             if row.started_at is None and any(unit.state != "Pending" for unit in plan.units):
                 row.started_at = now
             if not row.open:
                 row.finished_at = now
-        refused = [(ask.of, await self._ask(name, spec, ask)) for ask in plan.asks]
-        self._explain(name, plan, shown, {unit: why for unit, why in refused if why is not None})
-        if any(why is None for _, why in refused) or shown != units or plan.state != state:
+        refused = [(request.target, await self._send_request(name, spec, request)) for request in plan.requests]
+        self._record_results(name, plan, visible_units, {unit: why for unit, why in refused if why is not None})
+        if any(why is None for _, why in refused) or visible_units != units or plan.state != state:
             self.wake()
 
-    def _explain(
-        self, name: str, plan: Plan, shown: Sequence[MaintenanceUnit], refused: Mapping[str, MatrixError]
+    def _record_results(
+        self, name: str, plan: Plan, visible_units: Sequence[MaintenanceUnit], refused: Mapping[str, MatrixError]
     ) -> None:
         """Record the result of the request for each unit, if it differs from what is shown."""
-        news = {unit.name: _explained(unit, refused.get(unit.name)) for unit in plan.units}
-        if all(news[unit.name] == unit for unit in shown):
+        results = {unit.name: _with_refusal(unit, refused.get(unit.name)) for unit in plan.units}
+        if all(results[unit.name] == unit for unit in visible_units):
             return
         with self._store.transaction() as session:
             if (row := session.get(MaintenanceRow, name)) is not None:
                 found = row.progress()
-                row.write([news[unit.name] if unit in shown else unit for unit in found])
+                row.write([results[unit.name] if unit in visible_units else unit for unit in found])
 
-    def _note(self, name: str, refused: MatrixError) -> None:
+    def _record_refusal(self, name: str, refused: MatrixError) -> None:
         with self._store.transaction() as session:
             row = session.get(MaintenanceRow, name)
             if row is not None and (row.phase_reason, row.message) != (refused.reason, refused.message):
@@ -126,11 +134,11 @@ class MaintenanceReconciler:
 
     # -- observing -----------------------------------------------------------------------------------------------------
 
-    async def _observed(self, owner: str, spec: MaintenanceSpec, units: Collection[MaintenanceUnit]) -> Observations:
+    async def _observe(self, owner: str, spec: MaintenanceSpec, units: Collection[MaintenanceUnit]) -> Observations:
         target = spec.target
         if target.kind == "switch":
             drain = await self._control_plane.find_drain(owner)
-            return Observations(drain=None if drain is None else DrainSeen(drain.state == "Drained", drain.message))
+            return Observations(drain=None if drain is None else SwitchDrain(drain.state == "Drained", drain.message))
         where = f"name={target.name}" if target.kind == "node" else f"{target.kind}={target.name}"
         nodes = {node.name: node for node in await self._control_plane.nodes(where)}
         holders = {node.allocation for node in nodes.values() if node.allocation is not None}
@@ -142,10 +150,10 @@ class MaintenanceReconciler:
             blocked = {
                 holder: why for holder, at in since.items() if (why := self._blocked(session, holder, at)) is not None
             }
-        lending = await self._lending() if any(node.shared_by for node in nodes.values()) else {}
+        lending = await self._count_cache_allocations() if any(node.shared_by for node in nodes.values()) else {}
         return Observations(nodes, None, unmovable, blocked, await self._limits(spec, nodes.values()), lending)
 
-    async def _lending(self) -> Mapping[str, int]:
+    async def _count_cache_allocations(self) -> Mapping[str, int]:
         """The number of cache allocations in each node's memory: caches follow their deployment to other nodes."""
         found = [each for each in await self._control_plane.allocations() if DEPLOYMENT_LABEL in each.labels]
         return Counter(member.node for each in found for member in each.members if member.role == "pool")
@@ -158,11 +166,13 @@ class MaintenanceReconciler:
                 unit.name for row in open_maintenances(session) for unit in row.progress() if unit.state in UNDER_WAY
             ]
         now = self._clock.now()
-        if not any(spec.action in each.reasons and each.holds(now) for each in budgets.values()):
+        if not any(spec.action in each.reasons and each.in_force(now) for each in budgets.values()):
             return ()
         supernodes = sorted({node.supernode for node in nodes})
-        around = [node for each in supernodes for node in await self._control_plane.nodes(f"supernode={each}")]
-        return limits_of(budgets, spec.action, around, {*begun, *(each.name for each in around if is_out(each))}, now)
+        all_nodes = [node for each in supernodes for node in await self._control_plane.nodes(f"supernode={each}")]
+        return limits_of(
+            budgets, spec.action, all_nodes, {*begun, *(each.name for each in all_nodes if is_out(each))}, now
+        )
 
     def _unmovable(self, session: Session, holder: str) -> tuple[str, str] | None:
         """Why the members of an allocation cannot be moved now: reason and message; None if they can."""
@@ -170,7 +180,7 @@ class MaintenanceReconciler:
         if instance is None:
             return "InUse", f"allocation {holder} has it, which is no instance's: its owner has to release it"
         if instance.state == "Failed":
-            return _failed(holder)
+            return _instance_failed(holder)
         if instance.state not in SETTLED:
             return "InstanceChanging", f"instance {holder} is {instance.state}; nobody is drained meanwhile"
         members = sum(member["role"] == "member" for member in instance.members or [])
@@ -184,8 +194,8 @@ class MaintenanceReconciler:
         last event says that there is no room. None otherwise."""
         instance = session.get(InstanceRow, holder)
         if instance is not None and instance.state == "Failed":
-            return _failed(holder)
-        if instance is not None and instance.state in STAYING:
+            return _instance_failed(holder)
+        if instance is not None and instance.state in IMMOVABLE_STATES:
             return "InstanceChanging", f"instance {holder} is {instance.state}; its member there moves after that"
         wanted = select(EventRow).where(EventRow.instance == holder, EventRow.at >= since)
         last = session.scalars(wanted.order_by(EventRow.at.desc(), EventRow.name.desc()).limit(1)).first()
@@ -193,76 +203,78 @@ class MaintenanceReconciler:
 
     # -- requesting ----------------------------------------------------------------------------------------------------
 
-    async def _ask(self, name: str, spec: MaintenanceSpec, ask: Ask) -> MatrixError | None:
+    async def _send_request(self, name: str, spec: MaintenanceSpec, request: Request) -> MatrixError | None:
         """Send one request to MatrixResource or MatrixLink. Returns its refusal, or None; a refused request is repeated
         later."""
         owner, control_plane = owner_of(name), self._control_plane
         reason = f"maintenance {name}" + (f": {spec.reason}" if spec.reason else "")
         try:
-            if ask.action in (Action.CORDON, Action.UNCORDON):
-                await control_plane.cordon(ask.of, owner, ask.action is Action.CORDON)
-            elif ask.action is Action.DRAIN:
-                await control_plane.ensure_drain(owner, ask.of, reason)
-            elif ask.action is Action.RESTORE:
+            if request.action in (Action.CORDON, Action.UNCORDON):
+                await control_plane.cordon(request.target, owner, request.action is Action.CORDON)
+            elif request.action is Action.DRAIN:
+                await control_plane.ensure_drain(owner, request.target, reason)
+            elif request.action is Action.RESTORE:
                 await control_plane.delete_drain(owner)
             else:
-                firmware = spec.firmware if ask.action is Action.UPDATE else None
-                await control_plane.ask_node(ask.of, ask.action.value, reason, firmware)
+                firmware = spec.firmware if request.action is Action.UPDATE else None
+                await control_plane.ask_node(request.target, request.action.value, reason, firmware)
         except MatrixError as refused:
-            log.info("a maintenance was refused", extra={"maintenance": name, "of": ask.of, "why": refused.message})
+            log.info(
+                "a maintenance was refused", extra={"maintenance": name, "of": request.target, "why": refused.message}
+            )
             return refused
         return None
 
     # -- notices -------------------------------------------------------------------------------------------------------
 
-    def _give_notice(self) -> None:
+    def _update_conditions(self) -> None:
         """Update the condition Maintenance of each instance from the open maintenances that affect it."""
         with self._store.transaction() as session:
-            left = [(_notice(row), _concerns(row)) for row in open_maintenances(session)]
+            notices = [(_notice(row), _affected_names(row)) for row in open_maintenances(session)]
             for instance in self._store.instances(session):
                 own = {instance.name, *(member["node"] for member in instance.members or [])}
-                self._notify(session, instance, [notice for notice, parts in left if own & parts])
+                self._update_condition(session, instance, [notice for notice, affected in notices if own & affected])
 
-    def _notify(self, session: Session, instance: InstanceRow, texts: list[str]) -> None:
+    def _update_condition(self, session: Session, instance: InstanceRow, texts: list[str]) -> None:
         now = self._clock.now()
-        current = instance.find_condition(NOTICE)
+        current = instance.find_condition(CONDITION)
         if texts:
             message = "; ".join(texts)
             if current is None or (current["status"], current["message"]) != ("True", message):
-                instance.set_condition(NOTICE, True, "Scheduled", message, now)
+                instance.set_condition(CONDITION, True, "Scheduled", message, now)
                 self._store.record_event(session, instance.name, "MaintenanceScheduled", message, now)
         elif current is not None and current["status"] == "True":
-            instance.set_condition(NOTICE, False, "Over", "nothing of it is to be worked on", now)
+            instance.set_condition(CONDITION, False, "Over", "nothing of it is to be worked on", now)
 
 
-def _failed(holder: str) -> tuple[str, str]:
+def _instance_failed(holder: str) -> tuple[str, str]:
     return "InstanceFailed", f"instance {holder} has Failed: it keeps its members until it is repaired or deleted"
 
 
-def _until_asked(units: Sequence[MaintenanceUnit], plan: Plan) -> list[MaintenanceUnit]:
+def _before_results(units: Sequence[MaintenanceUnit], plan: Plan) -> list[MaintenanceUnit]:
     """The units of a plan as shown until the results of their requests are known. A unit that stays in its state keeps
     its previous reason and message, so that a request that is refused again causes no write."""
-    asked, before = {ask.of for ask in plan.asks}, {unit.name: unit for unit in units}
+    requested, before = {request.target for request in plan.requests}, {unit.name: unit for unit in units}
     return [
         unit.model_copy(update={"reason": earlier.reason, "message": earlier.message})
-        if unit.name in asked and (earlier := before[unit.name]).state == unit.state
+        if unit.name in requested and (earlier := before[unit.name]).state == unit.state
         else unit
         for unit in plan.units
     ]
 
 
-def _explained(unit: MaintenanceUnit, refused: MatrixError | None) -> MaintenanceUnit:
+def _with_refusal(unit: MaintenanceUnit, refused: MatrixError | None) -> MaintenanceUnit:
     if refused is None:
         return unit
     return unit.model_copy(update={"reason": refused.reason, "message": refused.message[:300]})
 
 
-def _concerns(row: MaintenanceRow) -> set[str]:
+def _affected_names(row: MaintenanceRow) -> set[str]:
     """The nodes whose maintenance is not finished; for a switch, the instances that had routes over it."""
-    left = [unit for unit in row.progress() if not unit.settled]
+    open_units = [unit for unit in row.progress() if not unit.settled]
     if row.request.target.kind == "switch":
-        return {name for unit in left for name in unit.instances}
-    return {unit.name for unit in left}
+        return {name for unit in open_units for name in unit.instances}
+    return {unit.name for unit in open_units}
 
 
 def _notice(row: MaintenanceRow) -> str:

@@ -28,13 +28,13 @@ async def statistics_of(
     return {each: await inference.statistics(each, over_s, policy.objective.tpot_seconds) for each in deployments}
 
 
-def observed(observation: Observation, statistics: Statistics, policy: ScalingPolicyRequest) -> Observation:
+def observe_target(observation: Observation, statistics: Statistics, policy: ScalingPolicyRequest) -> Observation:
     """The observation with what the deployments report: metrics, work, and how long they have been idle."""
     named = {each.object.described_object.name for each in policy.metrics} - {""}
     metrics: dict[str, float] = {}
     for each, shown in statistics.items():
         if shown.get("measuredS", 0) >= WINDOW_S and (not named or name_of(each) in named):
-            for metric, value in numbers(shown).items():
+            for metric, value in numeric_statistics(shown).items():
                 metrics[metric] = metrics.get(metric, 0.0) + value
     seen = replace(
         observation,
@@ -56,14 +56,14 @@ def observed(observation: Observation, statistics: Statistics, policy: ScalingPo
     )
 
 
-def pools_observed(
-    whole: Observation, sizes: PoolSizes, view: Mapping[str, Any], shown: Mapping[str, Any]
+def observe_pools(
+    whole: Observation, sizes: PoolSizes, view: Mapping[str, Any], statistics_view: Mapping[str, Any]
 ) -> PoolsObservation:
     """The observation by pool, of the target's only deployment. `sizes`: the pools decided last."""
-    work = shown.get("work")
-    plays = Counter(view.get("roles", {}).values())
+    work = statistics_view.get("work")
+    role_counts = Counter(view.get("roles", {}).values())
     prefill, decode = (
-        Observation(members, min(members, plays[role]), start_s=whole.start_s)
+        Observation(members, min(members, role_counts[role]), start_s=whole.start_s)
         for role, members in (("prefill", sizes.prefill), ("decode", sizes.decode))
     )
     if work is None:
@@ -86,23 +86,23 @@ def pools_observed(
     )
 
 
-def sizes_now(decided: PoolSizes | None, nodes: int, view: Mapping[str, Any]) -> PoolSizes | None:
+def current_pool_sizes(decided: PoolSizes | None, nodes: int, view: Mapping[str, Any]) -> PoolSizes | None:
     """The pools of a target of `nodes` nodes: as decided, else as laid out; None if neither is known."""
     if decided is not None and decided.nodes == nodes:
         return decided
-    plays = Counter(view.get("roles", {}).values())
-    if plays["prefill"] and plays["decode"] and plays["prefill"] < nodes:
-        return PoolSizes(prefill=plays["prefill"], decode=nodes - plays["prefill"])
+    role_counts = Counter(view.get("roles", {}).values())
+    if role_counts["prefill"] and role_counts["decode"] and role_counts["prefill"] < nodes:
+        return PoolSizes(prefill=role_counts["prefill"], decode=nodes - role_counts["prefill"])
     return None
 
 
-def numbers(statistics: Mapping[str, Any]) -> dict[str, float]:
+def numeric_statistics(statistics: Mapping[str, Any]) -> dict[str, float]:
     """The numeric statistics of a deployment, including those of its work, by name."""
     flat = {**statistics, **(statistics.get("work") or {})}
     return {name: float(value) for name, value in flat.items() if isinstance(value, int | float) and value is not True}
 
 
-def spares_of(members: Iterable[dict[str, object]]) -> int:
+def count_spares(members: Iterable[dict[str, object]]) -> int:
     """The number of an instance's spares."""
     return sum(each["role"] == "spare" for each in members)
 

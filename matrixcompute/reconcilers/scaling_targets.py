@@ -8,7 +8,7 @@ from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.policy import Reason
 from matrixcompute.store.store import InstanceRow
 
-SCALABLE = ("Active", "Updating", "Repairing")
+SCALABLE_STATES = ("Active", "Updating", "Repairing")
 """States of an instance whose size may be changed."""
 
 
@@ -19,7 +19,7 @@ class Undecidable(NamedTuple):
     message: str
 
 
-def unable(target: str, instance: InstanceRow | None, scaled_to_zero: bool) -> Undecidable | None:
+def check_scalable(target: str, instance: InstanceRow | None, scaled_to_zero: bool) -> Undecidable | None:
     """Why nothing can be decided about a target now; None if it can."""
     name = name_of(target)
     if instance is None:
@@ -31,7 +31,7 @@ def unable(target: str, instance: InstanceRow | None, scaled_to_zero: bool) -> U
         return Undecidable(
             Reason.TARGET_NOT_READY, f"instance {name} is {asked} by its spec; it is sized once it is Active again"
         )
-    if instance.state not in SCALABLE:
+    if instance.state not in SCALABLE_STATES:
         return Undecidable(
             Reason.TARGET_NOT_READY, f"instance {name} is {instance.state}; it is sized once it is Active"
         )

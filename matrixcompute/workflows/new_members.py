@@ -42,5 +42,5 @@ def record_wait(context: StepContext, session: Session, instance: InstanceRow) -
     committed, ready = (trace.get(step, {}).get("finishedAt") for step in (COMMITTED, READY))
     if source is None or committed is None or ready is None or context.shape.power != "On":
         return
-    waits = NodeWaits.of(instance.node_waits).and_one(context.operation, source, ready - committed)
+    waits = NodeWaits.of(instance.node_waits).with_wait(context.operation, source, ready - committed)
     instance.node_waits = waits.wire()

@@ -145,7 +145,7 @@ class MaintenanceControllers:
     def __init__(self, store: ComputeStore, control_plane: ControlPlane, clock: Clock) -> None:
         self.maintenances = Maintenances(store, control_plane, clock)
         self._reconciler = MaintenanceReconciler(store, control_plane, clock)
-        self._maintaining = Periodic(
+        self._periodic = Periodic(
             "maintenance",
             self._reconciler.reconcile,
             clock,
@@ -153,11 +153,11 @@ class MaintenanceControllers:
             floor_wall_s=0.5,
             rest_s=3.0,
         )
-        self.maintenances.wake = self._reconciler.wake = self.nudge = self._maintaining.nudge
+        self.maintenances.wake = self._reconciler.wake = self.nudge = self._periodic.nudge
 
     @property
     def periodics(self) -> list[Periodic]:
-        return [self._maintaining]
+        return [self._periodic]
 
     def node_changed(self, event: WatchEvent | None) -> None:
         if event is None:

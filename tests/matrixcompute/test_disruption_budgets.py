@@ -38,11 +38,11 @@ OFFICE_HOURS = {"schedule": "0 9 * * mon-fri", "durationS": 8 * 3600}
 )
 def test_when_a_budget_holds(sentence: str, schedule: dict[str, Any], moment: str, holds: bool) -> None:
     schedule = schedule | ({"schedule": "0 * * * *"} if schedule.get("schedule") == "@x" else {})
-    assert budget(**schedule).holds(at(moment)) is holds, sentence
+    assert budget(**schedule).in_force(at(moment)) is holds, sentence
 
 
 def test_how_many_it_lets_be_out() -> None:
-    assert [budget(nodes).most(48) for nodes in ("0", "3", "10%", "100%", "0%")] == [0, 3, 5, 48, 0]
+    assert [budget(nodes).nodes_max(48) for nodes in ("0", "3", "10%", "100%", "0%")] == [0, 3, 5, 48, 0]
 
 
 def node(name: str) -> NodeView:
@@ -59,7 +59,7 @@ def test_what_holds_for_a_reason_in_each_supernode_now() -> None:
     }
     out = {"sn0-c00-n1", "sn1-c00-n0", "sn7-c00-n0"}
     found = limits_of(budgets, "Firmware", nodes, out, at("2026-11-23T10:00:00"))
-    shown = [(each.budget, sorted(each.within)[0], each.most, sorted(each.out)) for each in found]
+    shown = [(each.budget, sorted(each.nodes)[0], each.out_max, sorted(each.out)) for each in found]
     assert shown == [
         ("all", "sn0-c00-n0", 2, ["sn0-c00-n1"]),
         ("all", "sn1-c00-n0", 2, ["sn1-c00-n0"]),

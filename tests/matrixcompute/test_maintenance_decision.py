@@ -8,7 +8,7 @@ import pytest
 from pydantic import ValidationError
 
 from matrixcommon.model.quantities import timestamp
-from matrixcompute.maintenance.decision import DrainSeen, Observations, plan_maintenance
+from matrixcompute.maintenance.decision import Observations, SwitchDrain, plan_maintenance
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceSpec, MaintenanceUnit
 from matrixcompute.maintenance.states import MAINTENANCE_STATES
 from matrixresource.contract.nodes import NodeView
@@ -51,7 +51,7 @@ def look(
     assert plan.state == state or plan.state in MAINTENANCE_STATES.moves[state]
     return (
         [(each.state, each.reason) for each in plan.units],
-        [(ask.action.value, ask.of) for ask in plan.asks],
+        [(ask.action.value, ask.target) for ask in plan.requests],
         plan.state,
         plan.reason,
     )
@@ -185,9 +185,9 @@ CHIP = "sn0-l2p4-k11"
     [
         ("routes are led around it", unit(CHIP), None, "Draining", [("drain", CHIP)]),
         ("refused, it is asked for again", unit(CHIP, "Draining"), None, "Draining", [("drain", CHIP)]),
-        ("agents are awaited", unit(CHIP, "Draining"), DrainSeen(False), "Draining", []),
-        ("no route crosses it", unit(CHIP, "Draining"), DrainSeen(True), "InService", []),
-        ("its time passes", unit(CHIP, "InService"), DrainSeen(True), "Returning", [("restore", CHIP)]),
+        ("agents are awaited", unit(CHIP, "Draining"), SwitchDrain(False), "Draining", []),
+        ("no route crosses it", unit(CHIP, "Draining"), SwitchDrain(True), "InService", []),
+        ("its time passes", unit(CHIP, "InService"), SwitchDrain(True), "Returning", [("restore", CHIP)]),
         ("it is in use again", unit(CHIP, "Returning", worked=True), None, "Done", []),
         ("somebody ended the drain", unit(CHIP, "InService", since=NOW), None, "Done", []),
     ],

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from matrixcompute.autoscaling.clairvoyant import cheapest
+from matrixcompute.autoscaling.clairvoyant import cheapest_sizes
 from services.matrixctl.demo.gauge import Sample
 
 SLOT_S = 15.0
@@ -37,7 +37,7 @@ def node_hours(samples: Sequence[Sample], carries: Callable[[float], int], start
     latest = np.searchsorted(at, edges, side="right") - 1
     allocated = np.array([sample.allocated for sample in samples])[latest]
     least = np.array([carries(sample.load_per_s) for sample in samples])[latest]
-    plan = cheapest(least, SLOT_S, start_s)
+    plan = cheapest_sizes(least, SLOT_S, start_s)
     starts_s = float(np.maximum(0, np.diff(plan)).sum()) * start_s
     nodes = int(least.max())
     hours = SLOT_S / 3600

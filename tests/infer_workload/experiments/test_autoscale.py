@@ -27,7 +27,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcompute.autoscaling.decision import Observation
 from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
 from matrixcompute.autoscaling.pools import PoolsObservation
-from matrixcompute.reconcilers.scaling_signals import observed, pools_observed
+from matrixcompute.reconcilers.scaling_signals import observe_pools, observe_target
 from tests.services.matrixctl.inprocess import ran
 
 POLICY = {"scaleTargetRef": {"name": "served"}, "minReplicas": 3, "maxReplicas": 16}
@@ -100,7 +100,7 @@ def test_a_policy_is_shown_what_a_deployment_shows_it(trace: Trace) -> None:
         "decodeNodes": seen.decode.load, "staysS": seen.decode.stays_s, "decodeNodesMin": work.decode_nodes_min,
         "cachingNodes": None,
     }  # fmt: skip
-    assert pools_observed(seen.whole, PoolSizes(prefill=4, decode=6), view, {"work": shown}) == seen
+    assert observe_pools(seen.whole, PoolSizes(prefill=4, decode=6), view, {"work": shown}) == seen
 
     both = Nodes(10)
     whole = OfferedLoad(trace, work, OBJECTIVES["tpot_s"], pooled=False).seen(900, 0.0, both, both, 60.0, 3)
@@ -108,7 +108,7 @@ def test_a_policy_is_shown_what_a_deployment_shows_it(trace: Trace) -> None:
     work_shown = {"nodes": whole.load, "backlogNodeSeconds": whole.backlog, "startS": 60.0, "staysS": whole.stays_s}
     statistics = {"served": {"work": work_shown | {"decodeNodesMin": work.decode_nodes_min}}}
     policy = ScalingPolicyRequest.model_validate(POLICY)
-    assert observed(Observation(10, 10), statistics, policy) == replace(whole, idle_s=0.0)
+    assert observe_target(Observation(10, 10), statistics, policy) == replace(whole, idle_s=0.0)
 
 
 def test_a_longer_window_for_shrinking_costs_more(trace: Trace) -> None:

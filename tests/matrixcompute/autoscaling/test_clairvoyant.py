@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from matrixcompute.autoscaling.clairvoyant import cheapest
+from matrixcompute.autoscaling.clairvoyant import cheapest_sizes
 
 
 def cost(plan, least, change_s, price_s) -> float:
@@ -25,7 +25,7 @@ def cost(plan, least, change_s, price_s) -> float:
 )
 def test_no_plan_is_cheaper(least, change_s, price_s):
     prices = [price_s] * len(least)
-    found = cheapest(np.array(least), 5.0, change_s, price_s=np.array(prices))
+    found = cheapest_sizes(np.array(least), 5.0, change_s, price_s=np.array(prices))
     every = product(range(1, max(least) + 1), repeat=len(least))
     assert cost(found.tolist(), least, change_s, prices) == pytest.approx(
         min(cost(plan, least, change_s, prices) for plan in every)
@@ -34,9 +34,9 @@ def test_no_plan_is_cheaper(least, change_s, price_s):
 
 def test_a_dip_that_is_shorter_than_a_start_is_kept_through():
     least = np.array([4] * 10 + [1] * 5 + [4] * 10)
-    assert cheapest(least, 5.0, 60.0).tolist() == [4] * 25
-    assert cheapest(least, 5.0, 10.0).tolist() == least.tolist()
+    assert cheapest_sizes(least, 5.0, 60.0).tolist() == [4] * 25
+    assert cheapest_sizes(least, 5.0, 10.0).tolist() == least.tolist()
 
 
 def test_whole_steps():
-    assert cheapest(np.array([1, 2, 1]), 5.0, 0.0, step=2).tolist() == [2, 4, 2]
+    assert cheapest_sizes(np.array([1, 2, 1]), 5.0, 0.0, step=2).tolist() == [2, 4, 2]

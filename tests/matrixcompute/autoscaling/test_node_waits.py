@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from matrixcompute.autoscaling.decision import Observation, recommend
-from matrixcompute.autoscaling.node_waits import WAITS_KEPT, NodeWaits, boots_in_s
+from matrixcompute.autoscaling.node_waits import WAITS_KEPT, NodeWaits, emulated_boot_s
 from matrixcompute.autoscaling.policy import ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, recommend_pools
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
@@ -21,14 +21,14 @@ FAST = {"scaleUp": {"policies": [{"type": "Pods", "value": 100, "periodSeconds":
 def waits(*free: float, spares: tuple[float, ...] = ()) -> NodeWaits:
     found = NodeWaits()
     for at, seconds in enumerate(free):
-        found = found.and_one(f"boot-{at}", "free", seconds)
+        found = found.with_wait(f"boot-{at}", "free", seconds)
     for at, seconds in enumerate(spares):
-        found = found.and_one(f"join-{at}", "spares", seconds)
+        found = found.with_wait(f"join-{at}", "spares", seconds)
     return found
 
 
 def test_before_any_was_seen_a_node_takes_what_its_stages_add_up_to():
-    assert waits().boot_s == boots_in_s() == 108
+    assert waits().boot_s == emulated_boot_s() == 108
     assert waits().join_s == 108, "and a spare no less, until one was seen"
 
 
@@ -48,8 +48,8 @@ def test_the_median_of_the_last_few_counts(sentence, found, boot_s, join_s):
 
 
 def test_an_operation_that_is_repeated_after_a_crash_counts_once():
-    once = waits().and_one("one", "free", 100)
-    assert once.and_one("one", "free", 160) == once
+    once = waits().with_wait("one", "free", 100)
+    assert once.with_wait("one", "free", 160) == once
     assert NodeWaits.of(once.wire()) == once
     assert NodeWaits.of(None) == NodeWaits()
 
@@ -58,8 +58,8 @@ def test_an_operation_that_is_repeated_after_a_crash_counts_once():
 def test_what_is_said_was_waited_and_little_is_kept(seen):
     found = NodeWaits()
     for at, (source, seconds) in enumerate(seen):
-        found = found.and_one(str(at), source, seconds)
-    assert found.boot_s in [*found.free, boots_in_s()]
+        found = found.with_wait(str(at), source, seconds)
+    assert found.boot_s in [*found.free, emulated_boot_s()]
     assert 0 <= found.join_s <= found.boot_s
     assert max(len(found.free), len(found.spares)) <= WAITS_KEPT
 

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from matrixcompute.autoscaling.decision import SENTENCES, Observation, recommend
 from matrixcompute.autoscaling.policy import PoolSizes, Reason, ScalingPolicySpec, ScalingState
-from matrixcompute.autoscaling.pools import PoolsObservation, bounds_of, pools_scaled, recommend_pools
+from matrixcompute.autoscaling.pools import PoolsObservation, bounds_of, recommend_pools, state_after_pool_scaling
 
 NOON = 12 * 3600.0
 AT_ONCE = {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -183,7 +183,7 @@ def test_the_pools_are_the_instance_and_no_pool_is_below_its_least(
             assert found.replicas >= looked.whole.members, "who says nothing does not shrink"
         assert (found.pools.caching is None) != caching
         assert found.pools.caching is None or 1 <= found.pools.caching <= found.replicas
-        state = pools_scaled(found.state, policy, sizes, found.pools, now)
+        state = state_after_pool_scaling(found.state, policy, sizes, found.pools, now)
         assert ScalingState.of(state.wire()) == state, "it is stored with the decision"
         sizes = found.pools
 

@@ -26,15 +26,15 @@ def situation(pools: bool = False, **found: Any) -> Situation:
     policy = ScalingPolicyRequest.model_validate(body | ({"pools": {}} if pools else {}))
     instance = Observation(3, 2, least=2, returns_to=3, spares=1)
     usual: dict[str, Any] = {"served": {"chat": LAID_OUT}, "statistics": {"chat": {"work": WORK}}}
-    return Situation(**{"target": "one", "policy": policy, "sizes": None, "draining": None, "unable": None,
+    return Situation(**{"target": "one", "policy": policy, "sizes": None, "draining": None, "not_scalable": None,
                         "instance": instance} | usual | found)  # fmt: skip
 
 
 @pytest.mark.parametrize(
     ("sentence", "seen", "expected"),
     [
-        ("a target that is not ready", situation(unable=NOT_READY), NOT_READY),
-        ("not ready comes before unavailable", situation(unable=NOT_READY, unavailable="away"), NOT_READY),
+        ("a target that is not ready", situation(not_scalable=NOT_READY), NOT_READY),
+        ("not ready comes before unavailable", situation(not_scalable=NOT_READY, unavailable="away"), NOT_READY),
         ("without CloudMatrix-Infer only the size counts", situation(unavailable="away"), Observation(3, 2, least=2)),
         ("nor are its pools known", situation(pools=True, unavailable="away"), Observation(3, 2, least=2)),
         (

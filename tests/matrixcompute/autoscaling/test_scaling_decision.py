@@ -11,9 +11,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from matrixcompute.autoscaling.decision import LEARNT_S, SENTENCES, Observation, recommend, scaled, schedule_floor
+from matrixcompute.autoscaling.decision import (
+    SENTENCES,
+    WARM_UP_S,
+    Observation,
+    recommend,
+    schedule_floor,
+    state_after_scaling,
+)
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicyRequest, ScalingPolicySpec, ScalingState, Schedule
-from matrixcompute.reconcilers.scaling_targets import unable
+from matrixcompute.reconcilers.scaling_targets import check_scalable
 
 NOON = 12 * 3600.0  # of 1 January 1970, a Thursday
 AT_ONCE = {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabilizationWindowSeconds": 0}}
@@ -120,13 +127,13 @@ def instance(state="Active", **shape):
     ],
 )  # fmt: skip
 def test_a_policy_says_what_its_target_is_not(there, scaled_to_zero, reason, message):
-    assert unable("blue/one", there, scaled_to_zero) == (reason, message)
+    assert check_scalable("blue/one", there, scaled_to_zero) == (reason, message)
 
 
 @pytest.mark.parametrize("there", [instance(), instance("Repairing"), instance("Updating")])
 def test_what_has_its_nodes_can_be_sized(there):
-    assert unable("one", there, scaled_to_zero=False) is None
-    assert unable("one", instance("Suspended", suspend=True), scaled_to_zero=True) is None
+    assert check_scalable("one", there, scaled_to_zero=False) is None
+    assert check_scalable("one", instance("Suspended", suspend=True), scaled_to_zero=True) is None
 
 
 def test_every_reason_has_its_sentence():
@@ -159,7 +166,7 @@ def play(
         now = NOON + at * tick_s
         ready = min(sizes[-slow - 1 :])
         found = recommend(Observation(sizes[-1], ready, load=load), policy, state, now)
-        state = scaled(found.state, policy, found.replicas - sizes[-1], now)
+        state = state_after_scaling(found.state, policy, found.replicas - sizes[-1], now)
         state = ScalingState.model_validate_json(state.model_dump_json())  # as it is stored
         sizes.append(found.replicas)
     return sizes
@@ -212,7 +219,7 @@ def test_a_forecast_is_no_reason_to_shrink_before_it_says_anything():
 
 def test_the_size_that_was_found_is_kept_until_half_of_what_is_remembered_was_seen():
     sizes = play(a_policy(predictive="Auto", behavior={}), [2.0] * 160, members=10)
-    assert set(sizes[: int(LEARNT_S / 15)]) == {10}
+    assert set(sizes[: int(WARM_UP_S / 15)]) == {10}
     assert sizes[-1] < 10
 
 
@@ -351,7 +358,7 @@ def test_whatever_is_seen(policy, loads, backlog):
         assert policy.min_replicas <= found.replicas <= policy.max_replicas
         assert found.replicas % policy.block == 0
         assert load is not None or found.replicas >= members
-        state = scaled(found.state, policy, found.replicas - members, now)
+        state = state_after_scaling(found.state, policy, found.replicas - members, now)
         if found.replicas > members:
             grown.append((now, found.replicas - members))
             lately = sum(change for at, change in grown if at > now - 60)

@@ -6,7 +6,7 @@ import pytest
 
 from matrixcompute.autoscaling.decision import Observation
 from matrixcompute.autoscaling.policy import ScalingPolicyRequest
-from matrixcompute.reconcilers.scaling_signals import observed, statistics_of
+from matrixcompute.reconcilers.scaling_signals import observe_target, statistics_of
 
 POLICY = {"scaleTargetRef": {"name": "served"}, "maxReplicas": 8}
 NAMED = {
@@ -42,5 +42,5 @@ def test_deployments_need_together_what_each_needs_at_least():
     work = {"nodes": 1.0, "backlogNodeSeconds": 0.0, "startS": 60.0, "staysS": 10.0, "decodeNodesMin": 2}
     policy = ScalingPolicyRequest.model_validate(POLICY)
     for names, least in (("a", 3), ("ab", 6)):
-        seen = observed(Observation(8, 8), {name: {"work": work} for name in names}, policy)
+        seen = observe_target(Observation(8, 8), {name: {"work": work} for name in names}, policy)
         assert seen.least == least
