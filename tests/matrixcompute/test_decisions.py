@@ -147,7 +147,7 @@ def joining(*nodes: str) -> tuple[ObservedSlice, ...]:
     ids=["the same", "a member was replaced", "one is left out", "a plane is missing", "nothing is there"],
 )
 def test_slices_join_the_members_or_they_do_not(observed: Observed, joined: bool) -> None:
-    assert observed.joined is joined
+    assert observed.slices_match is joined
 
 
 def statuses(observed: Observed, state: str = "Active", recovery: Recovery | None = None) -> dict[str, str]:

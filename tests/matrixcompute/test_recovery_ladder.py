@@ -75,13 +75,13 @@ def test_members_of_one_instance_climb_each_for_itself():
     members = [member("Restart"), member("Restart", OTHER, agent="Lost"), member(None, "sn0-c01-n0")]
     plan = plan_recovery(members, [OTHER], RecoveryPolicy(), [], 0.0)
     assert (plan.action, plan.nodes, plan.affected) == ("replace", (OTHER,), (NODE, OTHER))
-    assert [each[:2] for each in plan.begin] == [(NODE, "reset-npu"), (OTHER, "replace")]
+    assert [each[:2] for each in plan.due_rungs] == [(NODE, "reset-npu"), (OTHER, "replace")]
     before = [*tried(("reset-npu", 0.0)), *tried(("replace", 0.0), node=OTHER)]
     members[0] = member("Restart", ready=False)
     plan = plan_recovery(members, [OTHER], RecoveryPolicy(), before, 10.0)
-    assert (plan.action, plan.nodes, plan.begin) == ("replace", (OTHER,), ())
+    assert (plan.action, plan.nodes, plan.due_rungs) == ("replace", (OTHER,), ())
     plan = plan_recovery([members[0], members[2]], [], RecoveryPolicy(), before, 10.0)
-    assert (plan.action, plan.nodes, plan.begin) == ("repair", (), ())
+    assert (plan.action, plan.nodes, plan.due_rungs) == ("repair", (), ())
 
 
 def test_what_does_not_serve_yet_is_replaced_at_once():
@@ -136,7 +136,7 @@ def test_who_has_no_rung_left_holds_up_nobody_else():
     policy = RecoveryPolicy(rungs=("restart",))
     worn, hung = member("Restart"), member("RestartRequest", OTHER)
     plan = plan_recovery([worn, hung], [], policy, [], 0.0)
-    assert (plan.action, plan.affected, [each[:2] for each in plan.begin]) == (
+    assert (plan.action, plan.affected, [each[:2] for each in plan.due_rungs]) == (
         "repair",
         (OTHER,),
         [(OTHER, "restart")],

@@ -21,9 +21,9 @@ from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OperationRow, ScalingPolicyRow
 from matrixcompute.workflows.workload_steps import (
-    ANSWERS,
+    UNANSWERED_MAX,
     GRACE_S,
-    SERVE_S,
+    SERVING_TIMEOUT_S,
     await_loaded,
     await_serving,
     drain_members,
@@ -207,7 +207,7 @@ async def test_no_answer_is_asked_for_again_a_few_times(step):
     work.inference.away = True
     with pytest.raises(Unavailable):
         await step(work)
-    work.failed = ANSWERS
+    work.failed = UNANSWERED_MAX
     await step(work)
     assert work.events == ["NotDrained"]
 
@@ -253,7 +253,7 @@ async def test_who_is_lost_while_it_drains_is_not_waited_for():
         ("it loads on it", {"readyNodes": [A, B]}, 0.0, "one has yet to use the successors"),
         ("it starts", {"state": "Loading", "readyNodes": []}, 0.0, "one has yet to use the successors"),
         ("it serves nothing", {"state": "Unavailable", "readyNodes": []}, 0.0, None),
-        ("it takes too long", {"readyNodes": [A, B]}, SERVE_S, None),
+        ("it takes too long", {"readyNodes": [A, B]}, SERVING_TIMEOUT_S, None),
     ],
 )
 async def test_the_replacement_is_ready_before_the_drain(sentence, view, took_s, pending):
@@ -284,7 +284,7 @@ async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
         ("it loads", "Loading", 0.0, True, []),
         ("it served, and has yet to see that all its nodes are up", "Unavailable", 0.0, True, []),
         ("it never served", "Pending", 0.0, False, []),
-        ("it takes too long", "Unavailable", SERVE_S, False, ["NotServingYet"]),
+        ("it takes too long", "Unavailable", SERVING_TIMEOUT_S, False, ["NotServingYet"]),
     ],
 )
 async def test_who_is_waited_for_after_a_repair(sentence, state, took_s, waits, events):

@@ -118,7 +118,7 @@ def instance(state="Active", **shape):
 
 
 @pytest.mark.parametrize(
-    ("there", "parked", "reason", "message"),
+    ("there", "scaled_to_zero", "reason", "message"),
     [
         (None, False, Reason.TARGET_NOT_FOUND, "there is no instance one"),
         (instance("Stopped", power="Off"), False, Reason.TARGET_NOT_READY, "instance one is switched off by its spec; it is sized once it is Active again"),

@@ -113,7 +113,7 @@ async def test_what_is_wrong_with_one_instance_is_logged_and_what_is_with_all_is
         def refused(*_: Any) -> bool:
             raise wrong
 
-        monkeypatch.setattr(news, "_write", refused)
+        monkeypatch.setattr(news, "_update_instance", refused)
         with nullcontext() if logged else pytest.raises(type(wrong)):
             assert news.observe(event(6, members=LOST)) is True
         assert [each.levelname for each in caplog.records if "passed over" in each.message] == ["ERROR"] * logged
