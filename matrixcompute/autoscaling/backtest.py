@@ -107,8 +107,8 @@ def _backtest_miss_rates(
     ahead = ceil(sizing.start_s / tick_s)
     serving = -_running_max(-members, ahead + 1)[:, :-1]
     most = np.maximum.accumulate(level)
-    known = np.concatenate([np.full(ahead + 1, most[0]), most])[1 : len(load)]
-    arrived = np.minimum(load[1:] if sizing.allowed_s else level[1:], known)
+    highest_known = np.concatenate([np.full(ahead + 1, most[0]), most])[1 : len(load)]
+    arrived = np.minimum(load[1:] if sizing.allowed_s else level[1:], highest_known)
     missed = np.zeros(len(members))
     if sizing.allowed_s:
         waits_s = np.zeros(len(members))  # of one node
@@ -127,11 +127,11 @@ def _climb_floor(at: np.ndarray, load: np.ndarray, level: np.ndarray, sizing: Si
     if len(at) > count and level[-1] < level[:-count].max():
         return 0
     x, y = at[-count:] - at[-1], load[-count:]
-    slope, there = np.polyfit(x, y, 1)
-    error = float(np.std(y - (there + slope * x)) / max(1e-9, np.std(x)) / np.sqrt(count))
+    slope, intercept = np.polyfit(x, y, 1)
+    error = float(np.std(y - (intercept + slope * x)) / max(1e-9, np.std(x)) / np.sqrt(count))
     if slope < CLIMB_T_MIN * error:
         return 0
-    needs = there + slope * (sizing.start_s + tick_s)
+    needs = intercept + slope * (sizing.start_s + tick_s)
     return int(ceil(needs / sizing.block - 1e-9) * sizing.block)
 
 

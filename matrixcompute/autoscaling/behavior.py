@@ -47,7 +47,12 @@ def bounds(policy: ScalingPolicySpec) -> tuple[int, int]:
 
 
 def stabilize(
-    state: ScalingState, behavior: Behavior, wanted: int, current: int, now: float, down_window_s: float = DOWN_WINDOW_S
+    state: ScalingState,
+    behavior: Behavior,
+    desired: int,
+    current: int,
+    now: float,
+    down_window_s: float = DOWN_WINDOW_S,
 ) -> int:
     """The size limited to grow no further than the lowest recommendation of the scale-up window, and to shrink no
     further than the highest of the scale-down window.
@@ -58,31 +63,31 @@ def stabilize(
     up_s = _window_s(behavior.scale_up, UP_WINDOW_S)
     down_s = _window_s(behavior.scale_down, down_window_s)
     history = state.recommended or [(now, current)]
-    upper = min([wanted, *(size for at, size in history if at > now - up_s)])
-    lower = max([wanted, *(size for at, size in history if at > now - down_s)])
+    upper = min([desired, *(size for at, size in history if at > now - up_s)])
+    lower = max([desired, *(size for at, size in history if at > now - down_s)])
     kept = [(at, size) for at, size in history if at > now - max(up_s, down_s)]
-    state.recommended = [*kept, (now, wanted)]
+    state.recommended = [*kept, (now, desired)]
     return min(max(current, upper), lower)
 
 
 def limit_change(
-    state: ScalingState, policy: ScalingPolicySpec, wanted: int, current: int, now: float
+    state: ScalingState, policy: ScalingPolicySpec, desired: int, current: int, now: float
 ) -> tuple[int, Reason | None]:
     """The size after rates, bounds and whole blocks, and the reason that limited it, if any."""
     least, most = bounds(policy)
-    if wanted > current:
+    if desired > current:
         limit = max(
             round_to_blocks(_rate_limit(state, policy.behavior, current, now, up=True), policy.block, up=False), current
         )
-        if limit < min(wanted, most):
+        if limit < min(desired, most):
             return (limit, Reason.SCALE_UP_LIMIT) if limit >= least else (least, Reason.TOO_FEW_REPLICAS)
-    elif wanted < current:
+    elif desired < current:
         limit = min(round_to_blocks(_rate_limit(state, policy.behavior, current, now, up=False), policy.block), current)
-        if limit > max(wanted, least):
+        if limit > max(desired, least):
             return (limit, Reason.SCALE_DOWN_LIMIT) if limit <= most else (most, Reason.TOO_MANY_REPLICAS)
-    if wanted > most:
+    if desired > most:
         return most, Reason.TOO_MANY_REPLICAS
-    return (least, Reason.TOO_FEW_REPLICAS) if wanted < least else (wanted, None)
+    return (least, Reason.TOO_FEW_REPLICAS) if desired < least else (desired, None)
 
 
 def record_change(state: ScalingState, behavior: Behavior, change: int, now: float) -> None:

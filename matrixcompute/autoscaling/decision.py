@@ -103,97 +103,112 @@ class Recommendation:
     """The size of each pool, if the policy sizes pools."""
 
 
-def recommend(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> Recommendation:
+def recommend(observed: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> Recommendation:
     """The size for this moment. `state` is not changed; the recommendation has the next one."""
-    if (zero_switch := scale_to_or_from_zero(seen, policy, state, now)) is not None:
+    if (zero_switch := scale_to_or_from_zero(observed, policy, state, now)) is not None:
         return zero_switch
     policy = policy.model_copy(
-        update={"min_replicas": min(max(policy.min_replicas, seen.least, 1), policy.max_replicas)}
+        update={"min_replicas": min(max(policy.min_replicas, observed.least, 1), policy.max_replicas)}
     )
     state = state.model_copy()
-    if seen.load is not None:
-        state.loads = [each for each in state.loads if each[0] > now - HISTORY_S] + [(now, seen.load)]
+    if observed.load is not None:
+        state.loads = [each for each in state.loads if each[0] > now - HISTORY_S] + [(now, observed.load)]
         # Late work raises the forecast's headroom, so only work that a forecast could have covered counts: not work
         # that waits for starting members, nor work that the size found at the beginning could not serve.
-        waits = seen.queues and seen.ready == seen.members and len(state.loads) >= SAMPLES_MIN
-        late = waits and seen.backlog > policy.objective.backlog_seconds * seen.ready
-        state.missed = [each for each in state.missed if each[0] > now - HISTORY_S] + [(now, seen.load)] * late
-    proposals = [_propose_by_metric(each, seen, policy) for each in policy.metrics]
-    forecast = _forecast_floor(state, policy, seen)
+        waits = observed.queues and observed.ready == observed.members and len(state.loads) >= SAMPLES_MIN
+        late = waits and observed.backlog > policy.objective.backlog_seconds * observed.ready
+        state.missed = [each for each in state.missed if each[0] > now - HISTORY_S] + [(now, observed.load)] * late
+    proposals = [_propose_by_metric(each, observed, policy) for each in policy.metrics]
+    forecast = _forecast_floor(state, policy, observed)
     forecast_applies = forecast is not None and policy.forecasts == "Auto"
     if not policy.metrics:
         proposals = [
             None
-            if seen.load is None
+            if observed.load is None
             else _propose_by_load(
-                seen, policy, smoothed(state.loads, now, max(SMOOTHED_S, seen.stays_s / 2)), forecast_applies
+                observed, policy, smoothed(state.loads, now, max(SMOOTHED_S, observed.stays_s / 2)), forecast_applies
             )
         ]
     known = [each for each in proposals if each is not None]
     missing_signals = _missing_signals(policy, proposals, forecast)
-    wanted, reason = max(known, default=seen.members), Reason.DESIRED_WITHIN_RANGE
-    if wanted != seen.members:
-        reason = Reason.ABOVE_TARGET if wanted > seen.members else Reason.BELOW_TARGET
-    if missing_signals and wanted <= seen.members:
-        wanted, reason = seen.members, Reason.METRIC_UNAVAILABLE
-    asked = wanted
+    desired, reason = max(known, default=observed.members), Reason.DESIRED_WITHIN_RANGE
+    if desired != observed.members:
+        reason = Reason.ABOVE_TARGET if desired > observed.members else Reason.BELOW_TARGET
+    if missing_signals and desired <= observed.members:
+        desired, reason = observed.members, Reason.METRIC_UNAVAILABLE
+    proposed = desired
 
     scheduled = schedule_floor(policy.schedules, now)
-    if scheduled > wanted:
-        wanted, reason = scheduled, Reason.SCHEDULE_FLOOR
-    if policy.forecasts == "Auto" and forecast is not None and forecast > wanted:
-        wanted = forecast  # at least minReplicas; if it equals that, minReplicas is the reason
+    if scheduled > desired:
+        desired, reason = scheduled, Reason.SCHEDULE_FLOOR
+    if policy.forecasts == "Auto" and forecast is not None and forecast > desired:
+        desired = forecast  # at least minReplicas; if it equals that, minReplicas is the reason
         reason = Reason.FORECAST_FLOOR if forecast > policy.min_replicas else Reason.TOO_FEW_REPLICAS
-    rounded = round_to_blocks(wanted, policy.block)
-    if rounded != wanted and rounded == seen.members:
+    rounded = round_to_blocks(desired, policy.block)
+    if rounded != desired and rounded == observed.members:
         reason = Reason.WHOLE_BLOCKS
-    wanted = rounded
+    desired = rounded
 
-    down_window_s = DOWN_WINDOW_S if policy.metrics else max(STABILIZATION_S_MIN, seen.start_s)
-    if (initial_size := _initial_size(seen, policy, state, now)) > wanted:
-        wanted, reason = initial_size, Reason.SCALE_DOWN_STABILIZED
-    stabilized_size = stabilize(state, policy.behavior, wanted, seen.members, now, down_window_s)
-    if stabilized_size != wanted:
-        reason = Reason.SCALE_UP_STABILIZED if wanted > stabilized_size else Reason.SCALE_DOWN_STABILIZED
+    down_window_s = DOWN_WINDOW_S if policy.metrics else max(STABILIZATION_S_MIN, observed.start_s)
+    if (initial_size := _initial_size(observed, policy, state, now)) > desired:
+        desired, reason = initial_size, Reason.SCALE_DOWN_STABILIZED
+    stabilized_size = stabilize(state, policy.behavior, desired, observed.members, now, down_window_s)
+    if stabilized_size != desired:
+        reason = Reason.SCALE_UP_STABILIZED if desired > stabilized_size else Reason.SCALE_DOWN_STABILIZED
     one_fewer = (
-        stabilized_size == seen.members - policy.block
+        stabilized_size == observed.members - policy.block
         and not policy.metrics
-        and seen.load is not None
+        and observed.load is not None
         and not forecast_applies
     )
-    if one_fewer and not _was_sufficient(state, policy, seen, stabilized_size):
-        stabilized_size, reason = seen.members, Reason.SCALE_DOWN_STABILIZED
-    size, limit = limit_change(state, policy, stabilized_size, seen.members, now)
+    if one_fewer and not _was_sufficient(state, policy, observed, stabilized_size):
+        stabilized_size, reason = observed.members, Reason.SCALE_DOWN_STABILIZED
+    size, limit = limit_change(state, policy, stabilized_size, observed.members, now)
     reason = limit or reason
-    if missing_signals and size < seen.members and limit != Reason.TOO_MANY_REPLICAS:
-        size, reason = seen.members, Reason.METRIC_UNAVAILABLE
-    if size == seen.members and seen.ready < min(asked, seen.members) and limit is None and not missing_signals:
+    if missing_signals and size < observed.members and limit != Reason.TOO_MANY_REPLICAS:
+        size, reason = observed.members, Reason.METRIC_UNAVAILABLE
+    if (
+        size == observed.members
+        and observed.ready < min(proposed, observed.members)
+        and limit is None
+        and not missing_signals
+    ):
         reason = Reason.PENDING_MEMBERS
     why = f"{missing_signals}; {SENTENCES[reason]}" if reason == Reason.METRIC_UNAVAILABLE else SENTENCES[reason]
-    return Recommendation(size, state, reason, _message(why, seen, asked, size), forecast)
+    return Recommendation(size, state, reason, _message(why, observed, proposed, size), forecast)
 
 
 def scale_to_or_from_zero(
-    seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float
+    observed: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation | None:
     """KEDA's switch beside the HPA's rule: to zero after the cooldown period without a request, back when one waits.
 
     None if the HPA's rule decides. The state is reset at zero, since the load learnt so far says nothing about later.
     """
     floor = schedule_floor(policy.schedules, now)
-    if seen.members == 0:
-        waits = seen.waiting > 0 or floor > 0 or policy.min_replicas > 0
-        size = min(round_to_blocks(max(seen.returns_to, floor, policy.min_replicas), policy.block), bounds(policy)[1])
+    if observed.members == 0:
+        waits = observed.waiting > 0 or floor > 0 or policy.min_replicas > 0
+        size = min(
+            round_to_blocks(max(observed.returns_to, floor, policy.min_replicas), policy.block), bounds(policy)[1]
+        )
         reason = Reason.SCALE_TARGET_ACTIVATED if waits else Reason.DESIRED_WITHIN_RANGE
         size = size if waits else 0
         return Recommendation(
-            size, state, reason, f"0 nodes, {counted(seen.waiting, 'waiting request')}: {SENTENCES[reason]}"
+            size, state, reason, f"0 nodes, {counted(observed.waiting, 'waiting request')}: {SENTENCES[reason]}"
         )
-    settled = seen.ready == seen.members and not seen.waiting
-    if policy.min_replicas or floor or seen.idle_s is None or seen.idle_s < policy.cooldown_period or not settled:
+    settled = observed.ready == observed.members and not observed.waiting
+    if (
+        policy.min_replicas
+        or floor
+        or observed.idle_s is None
+        or observed.idle_s < policy.cooldown_period
+        or not settled
+    ):
         return None
     reason = Reason.SCALE_TARGET_DEACTIVATED
-    message = f"{counted(seen.members, 'node')}, no request for {seen.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
+    message = (
+        f"{counted(observed.members, 'node')}, no request for {observed.idle_s:.0f} s; goes to 0: {SENTENCES[reason]}"
+    )
     return Recommendation(0, ScalingState(), reason, message)
 
 
@@ -222,72 +237,72 @@ def _in_force(schedule: Schedule, moment: datetime) -> bool:
     return inside and (not schedule.days or day in schedule.days)
 
 
-def _propose_by_metric(metric: Metric, seen: Observation, policy: ScalingPolicySpec) -> int | None:
+def _propose_by_metric(metric: Metric, observed: Observation, policy: ScalingPolicySpec) -> int | None:
     """The HPA's rule; None if the metric has no value."""
-    value, target = seen.metrics.get(metric.object.metric.name), metric.object.target
+    value, target = observed.metrics.get(metric.object.metric.name), metric.object.target
     if value is None:
         return None
-    members = max(1, seen.members)
+    members = max(1, observed.members)
     ratio = value / target.number / (members if target.type == "AverageValue" else 1)
     down, up = tolerances(policy.behavior)
     if 1 - down - 1e-9 <= ratio <= 1 + up + 1e-9:
-        return seen.members
-    proposal = ceil(ratio * members - 1e-9) if target.type == "AverageValue" else ceil(ratio * seen.ready - 1e-9)
-    if target.type == "Value" and (ratio > 1) != (proposal > seen.members):
+        return observed.members
+    proposal = ceil(ratio * members - 1e-9) if target.type == "AverageValue" else ceil(ratio * observed.ready - 1e-9)
+    if target.type == "Value" and (ratio > 1) != (proposal > observed.members):
         return (
-            seen.members
+            observed.members
         )  # those that start are no reason to shrink, nor is what they have yet to take over one to grow
     return proposal
 
 
-def _propose_by_load(seen: Observation, policy: ScalingPolicySpec, load: float, forecast_applies: bool) -> int:
+def _propose_by_load(observed: Observation, policy: ScalingPolicySpec, load: float, forecast_applies: bool) -> int:
     """Members for the load at the target utilization, and for the backlog at the time a member started now serves.
 
     `load` is an average; with the load of one tick, a burst would be taken to last for the whole start.
     """
-    until_s = seen.start_s + TICK_S
-    starting = seen.members - seen.ready
+    until_s = observed.start_s + TICK_S
+    starting = observed.members - observed.ready
     allowed_s = policy.objective.backlog_seconds
-    waiting = seen.backlog + (load - seen.ready - starting / 2) * until_s if seen.backlog else 0.0
-    if policy.forecasts == "Auto" and seen.queues:
+    waiting = observed.backlog + (load - observed.ready - starting / 2) * until_s if observed.backlog else 0.0
+    if policy.forecasts == "Auto" and observed.queues:
         allowed_s = max(allowed_s, BACKLOG_CLEAR_S, BACKLOG_CLEAR_SHARE * until_s)
-        if seen.backlog <= BACKLOG_TOLERANCE * policy.objective.backlog_seconds * seen.ready:
+        if observed.backlog <= BACKLOG_TOLERANCE * policy.objective.backlog_seconds * observed.ready:
             waiting, load = 0.0, 0.0 if forecast_applies else load  # the forecast has its own headroom
     needs = load / policy.utilization + max(0.0, waiting) / allowed_s
-    return _apply_tolerance(needs, seen, policy, tolerances(policy.behavior)[1])
+    return _apply_tolerance(needs, observed, policy, tolerances(policy.behavior)[1])
 
 
-def _initial_size(seen: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
+def _initial_size(observed: Observation, policy: ScalingPolicySpec, state: ScalingState, now: float) -> int:
     """The size found at the beginning, or what is left of it; 0 once enough has been observed since."""
-    if policy.forecasts != "Auto" or policy.metrics or seen.load is None:
+    if policy.forecasts != "Auto" or policy.metrics or observed.load is None:
         return 0
-    state.began = state.began or (now, seen.members)
+    state.began = state.began or (now, observed.members)
     since, size = state.began
     known = now - since >= WARM_UP_S or policy.behavior.scale_down.stabilization_window_seconds is not None
-    return 0 if known else round_to_blocks(min(size, seen.members), policy.block)
+    return 0 if known else round_to_blocks(min(size, observed.members), policy.block)
 
 
-def _was_sufficient(state: ScalingState, policy: ScalingPolicySpec, seen: Observation, members: int) -> bool:
+def _was_sufficient(state: ScalingState, policy: ScalingPolicySpec, observed: Observation, members: int) -> bool:
     """Whether `members` would have been enough for the highest recent load."""
-    most = highest_mean(state.loads, SCALE_DOWN_CHECK_S, max(SMOOTHED_S, seen.stays_s / 2))
+    most = highest_mean(state.loads, SCALE_DOWN_CHECK_S, max(SMOOTHED_S, observed.stays_s / 2))
     return most <= members * policy.utilization
 
 
-def _apply_tolerance(needs: float, seen: Observation, policy: ScalingPolicySpec, up: float) -> int:
+def _apply_tolerance(needs: float, observed: Observation, policy: ScalingPolicySpec, up: float) -> int:
     """The number of members that `needs` calls for, within the tolerances, so that the next decision does not flap."""
-    if needs > seen.members:
-        return ceil(needs - 1e-9) if needs > seen.members * (1 + up) else seen.members
-    return min(seen.members, ceil(needs * (1 + tolerances(policy.behavior)[0]) - 1e-9))
+    if needs > observed.members:
+        return ceil(needs - 1e-9) if needs > observed.members * (1 + up) else observed.members
+    return min(observed.members, ceil(needs * (1 + tolerances(policy.behavior)[0]) - 1e-9))
 
 
-def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, seen: Observation) -> int | None:
-    if policy.forecasts == "Off" or seen.load is None:
+def _forecast_floor(state: ScalingState, policy: ScalingPolicySpec, observed: Observation) -> int | None:
+    if policy.forecasts == "Off" or observed.load is None:
         return None
     sizing = Sizing(
-        seen.start_s,
-        max(SMOOTHED_S, seen.stays_s / 2),
-        BACKLOG_TOLERANCE * policy.objective.backlog_seconds if seen.queues else 0.0,
-        seen.stays_s,
+        observed.start_s,
+        max(SMOOTHED_S, observed.stays_s / 2),
+        BACKLOG_TOLERANCE * policy.objective.backlog_seconds if observed.queues else 0.0,
+        observed.stays_s,
         policy.block,
         policy.min_replicas,
     )
@@ -307,11 +322,17 @@ def _missing_signals(policy: ScalingPolicySpec, proposals: Sequence[int | None],
     return "the forecast has too little data" if policy.forecasts == "Auto" and forecast is None else ""
 
 
-def _message(why: str, seen: Observation, asked: int, size: int) -> str:
-    there = counted(seen.members, "node") + ("" if seen.ready == seen.members else f", {seen.ready} ready")
-    work = "" if seen.load is None else f"; load of {seen.load:.1f} nodes, backlog of {seen.backlog:.0f} node-seconds"
-    change = "stays" if size == seen.members else f"goes to {size}"
-    return f"{there}{work}; {asked} proposed, {change}: {why}"
+def _message(why: str, observed: Observation, proposed: int, size: int) -> str:
+    observed_size = counted(observed.members, "node") + (
+        "" if observed.ready == observed.members else f", {observed.ready} ready"
+    )
+    work = (
+        ""
+        if observed.load is None
+        else f"; load of {observed.load:.1f} nodes, backlog of {observed.backlog:.0f} node-seconds"
+    )
+    change = "stays" if size == observed.members else f"goes to {size}"
+    return f"{observed_size}{work}; {proposed} proposed, {change}: {why}"
 
 
 SENTENCES: dict[Reason, str] = {

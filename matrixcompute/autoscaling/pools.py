@@ -57,34 +57,36 @@ class PoolsObservation:
 
 
 def recommend_pools(
-    seen: PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
+    observed: PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation:
     """Recommend the sizes for this moment. `state` is not changed; the recommendation carries the next one."""
     assert policy.pools is not None
-    if (zero_switch := scale_to_or_from_zero(seen.whole, policy, state, now)) is not None:
+    if (zero_switch := scale_to_or_from_zero(observed.whole, policy, state, now)) is not None:
         return zero_switch
-    least = sum(bounds_of(role, seen, policy)[0] for role in ROLES)
+    least = sum(bounds_of(role, observed, policy)[0] for role in ROLES)
     if least > round_to_blocks(policy.max_replicas, policy.block, up=False):
         message = (
             f"the model needs {counted(least, 'node')}; {SENTENCES[Reason.TOO_MANY_REPLICAS]} is {policy.max_replicas}"
         )
-        return Recommendation(seen.sizes.nodes, state, Reason.TOO_MANY_REPLICAS, message, pools=seen.sizes)
+        return Recommendation(observed.sizes.nodes, state, Reason.TOO_MANY_REPLICAS, message, pools=observed.sizes)
     found = {
-        role: recommend(seen.of(role), _role_policy(role, seen, policy), state.pools.get(role, ScalingState()), now)
+        role: recommend(
+            observed.of(role), _role_policy(role, observed, policy), state.pools.get(role, ScalingState()), now
+        )
         for role in ROLES
     }
-    wanted = _kept_while_draining({role: each.replicas for role, each in found.items()}, seen, policy)
-    sizes, limit = _combine(wanted, seen, policy, schedule_floor(policy.schedules, now))
+    desired = _kept_while_draining({role: each.replicas for role, each in found.items()}, observed, policy)
+    sizes, limit = _combine(desired, observed, policy, schedule_floor(policy.schedules, now))
     memory = {role: each.state for role, each in found.items()}
-    caching, memory["caching"] = _caching(seen, policy, sum(sizes.values()), state, now)
+    caching, memory["caching"] = _caching(observed, policy, sum(sizes.values()), state, now)
     pools = PoolSizes(prefill=sizes["prefill"], decode=sizes["decode"], caching=caching)
-    reason = _reason(found, pools, seen, limit)
+    reason = _reason(found, pools, observed, limit)
     forecasts = [each.forecast for each in found.values() if each.forecast is not None]
     return Recommendation(
         pools.nodes,
         state.model_copy(update={"pools": memory}),
         reason,
-        _message(reason, found, pools, seen),
+        _message(reason, found, pools, observed),
         sum(forecasts) if len(forecasts) == len(ROLES) else None,
         pools,
     )
@@ -102,96 +104,100 @@ def state_after_pool_scaling(
     return state.model_copy(update={"pools": pools})
 
 
-def bounds_of(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> tuple[int, int]:
+def bounds_of(role: str, observed: PoolsObservation, policy: ScalingPolicySpec) -> tuple[int, int]:
     """The minimum and maximum nodes of a role, in whole blocks; the minimum is never below what the model needs."""
     assert policy.pools is not None
-    block = seen.block(role)
+    block = observed.block(role)
     own: PoolBounds = getattr(policy.pools, role)
     other: PoolBounds = getattr(policy.pools, ROLES[1 - ROLES.index(role)])
-    least = round_to_blocks(max(own.min_replicas, seen.of(role).least), block)
+    least = round_to_blocks(max(own.min_replicas, observed.of(role).least), block)
     most = policy.max_replicas - other.min_replicas if own.max_replicas is None else own.max_replicas
     return least, max(least, round_to_blocks(most, block, up=False))
 
 
-def _role_policy(role: str, seen: PoolsObservation, policy: ScalingPolicySpec) -> ScalingPolicySpec:
+def _role_policy(role: str, observed: PoolsObservation, policy: ScalingPolicySpec) -> ScalingPolicySpec:
     """The policy as applied to one role alone."""
-    least, most = bounds_of(role, seen, policy)
+    least, most = bounds_of(role, observed, policy)
     objective = policy.objective
     if objective.ttft_seconds is not None:
         # The last prompt waits for the backlog before it, and then takes its own prefill time.
-        allowed = max(1.0, objective.ttft_seconds - seen.prefill.stays_s)
+        allowed = max(1.0, objective.ttft_seconds - observed.prefill.stays_s)
         objective = objective.model_copy(update={"backlog_seconds": allowed})
-    alone = {"min_replicas": least, "max_replicas": most, "block": seen.block(role), "objective": objective}
+    alone = {"min_replicas": least, "max_replicas": most, "block": observed.block(role), "objective": objective}
     return policy.model_copy(update={**alone, "pools": None, "schedules": []})
 
 
 def _kept_while_draining(
-    wanted: Mapping[str, int], seen: PoolsObservation, policy: ScalingPolicySpec
+    desired: Mapping[str, int], observed: PoolsObservation, policy: ScalingPolicySpec
 ) -> dict[str, int]:
     """While one pool grows, the other keeps nodes that would take longer to drain than a new node takes to start: if
     handed over, they would count as present but arrive late. `max_replicas` takes precedence."""
-    kept = dict(wanted)
+    kept = dict(desired)
     for role, other in (ROLES, ROLES[::-1]):
-        current = seen.of(role)
+        current = observed.of(role)
         drains_late = DRAIN_FACTOR * current.stays_s > current.start_s
-        if wanted[role] < current.members and wanted[other] > seen.of(other).members and drains_late:
-            kept[role] = min(current.members, max(wanted[role], policy.max_replicas - wanted[other]))
+        if desired[role] < current.members and desired[other] > observed.of(other).members and drains_late:
+            kept[role] = min(current.members, max(desired[role], policy.max_replicas - desired[other]))
     return kept
 
 
 def _combine(
-    wanted: Mapping[str, int], seen: PoolsObservation, policy: ScalingPolicySpec, scheduled: int
+    desired: Mapping[str, int], observed: PoolsObservation, policy: ScalingPolicySpec, scheduled: int
 ) -> tuple[dict[str, int], Reason | None]:
     """The sizes of both roles, in whole blocks and within the bounds, and the bound that changed them, if any."""
     assert policy.pools is not None
-    floor = max(policy.min_replicas, policy.pools.least, seen.whole.least, scheduled)
+    floor = max(policy.min_replicas, policy.pools.least, observed.whole.least, scheduled)
     most = round_to_blocks(policy.max_replicas, policy.block, up=False)
-    total = sum(wanted.values())
-    size = min(round_to_blocks(max(total, floor, _size_without_signal(seen, policy)), policy.block), most)
-    sizes, limit = dict(wanted), None
+    total = sum(desired.values())
+    size = min(round_to_blocks(max(total, floor, _size_without_signal(observed, policy)), policy.block), most)
+    sizes, limit = dict(desired), None
     if total > most:
         limit = Reason.TOO_MANY_REPLICAS
     elif total < floor:
         limit = Reason.SCHEDULE_FLOOR if floor == scheduled > policy.min_replicas else Reason.TOO_FEW_REPLICAS
-    while (over := sum(sizes.values()) - size) > 0 and (role := _least_loaded_role(sizes, over, seen, policy)):
-        sizes[role] -= seen.block(role)
+    while (over := sum(sizes.values()) - size) > 0 and (role := _least_loaded_role(sizes, over, observed, policy)):
+        sizes[role] -= observed.block(role)
     while (missing := size - sum(sizes.values())) > 0:
-        role = _most_loaded_role(sizes, missing, seen, policy)
-        sizes[role] += seen.block(role)
+        role = _most_loaded_role(sizes, missing, observed, policy)
+        sizes[role] += observed.block(role)
     return sizes, limit
 
 
-def _size_without_signal(seen: PoolsObservation, policy: ScalingPolicySpec) -> int:
+def _size_without_signal(observed: PoolsObservation, policy: ScalingPolicySpec) -> int:
     """The members to keep while the load of a role is unknown: nodes that bounds take from one role go to the other,
     within its own bounds. 0 if both loads are known."""
-    if all(seen.of(role).load is not None for role in ROLES):
+    if all(observed.of(role).load is not None for role in ROLES):
         return 0
-    return min(seen.whole.members, sum(bounds_of(role, seen, policy)[1] for role in ROLES))
+    return min(observed.whole.members, sum(bounds_of(role, observed, policy)[1] for role in ROLES))
 
 
 def _least_loaded_role(
-    sizes: Mapping[str, int], over: int, seen: PoolsObservation, policy: ScalingPolicySpec
+    sizes: Mapping[str, int], over: int, observed: PoolsObservation, policy: ScalingPolicySpec
 ) -> str | None:
     """The role with the least work per node among those above their minimum; None if there is none."""
-    candidates = [role for role in ROLES if sizes[role] > bounds_of(role, seen, policy)[0]]
-    return min(candidates, key=lambda role: _load_per_node(role, sizes, seen), default=None)
+    candidates = [role for role in ROLES if sizes[role] > bounds_of(role, observed, policy)[0]]
+    return min(candidates, key=lambda role: _load_per_node(role, sizes, observed), default=None)
 
 
-def _most_loaded_role(sizes: Mapping[str, int], missing: int, seen: PoolsObservation, policy: ScalingPolicySpec) -> str:
+def _most_loaded_role(
+    sizes: Mapping[str, int], missing: int, observed: PoolsObservation, policy: ScalingPolicySpec
+) -> str:
     """The role that gets the extra nodes: one that has them now, else the one with more work per node. Decode takes
     what is less than a whole block of prefill."""
     candidates = [
-        role for role in ROLES if missing >= seen.block(role) and sizes[role] < bounds_of(role, seen, policy)[1]
+        role for role in ROLES if missing >= observed.block(role) and sizes[role] < bounds_of(role, observed, policy)[1]
     ] or ["decode"]
-    return max(candidates, key=lambda role: (sizes[role] < seen.of(role).members, _load_per_node(role, sizes, seen)))
+    return max(
+        candidates, key=lambda role: (sizes[role] < observed.of(role).members, _load_per_node(role, sizes, observed))
+    )
 
 
-def _load_per_node(role: str, sizes: Mapping[str, int], seen: PoolsObservation) -> float:
-    return (seen.of(role).load or 0.0) / max(1, sizes[role])
+def _load_per_node(role: str, sizes: Mapping[str, int], observed: PoolsObservation) -> float:
+    return (observed.of(role).load or 0.0) / max(1, sizes[role])
 
 
 def _caching(
-    seen: PoolsObservation, policy: ScalingPolicySpec, nodes: int, state: ScalingState, now: float
+    observed: PoolsObservation, policy: ScalingPolicySpec, nodes: int, state: ScalingState, now: float
 ) -> tuple[int | None, ScalingState]:
     """The nodes that lend their memory to the cache, and the next state. Growth is immediate: nothing has to start."""
     assert policy.pools is not None
@@ -199,17 +205,17 @@ def _caching(
     bounds = policy.pools.caching
     if bounds is None:
         return None, memory
-    current = nodes if seen.caching is None else min(seen.caching, nodes)
-    wanted = current if seen.caching_needs is None else ceil(seen.caching_needs - 1e-9)
+    current = nodes if observed.caching is None else min(observed.caching, nodes)
+    desired = current if observed.caching_needs is None else ceil(observed.caching_needs - 1e-9)
     most = min(nodes, bounds.max_replicas or nodes)
-    wanted = max(1, min(max(wanted, bounds.min_replicas), most))
-    return max(1, min(stabilize(memory, policy.behavior, wanted, current, now), most)), memory
+    desired = max(1, min(max(desired, bounds.min_replicas), most))
+    return max(1, min(stabilize(memory, policy.behavior, desired, current, now), most)), memory
 
 
 def _reason(
-    found: Mapping[str, Recommendation], pools: PoolSizes, seen: PoolsObservation, limit: Reason | None
+    found: Mapping[str, Recommendation], pools: PoolSizes, observed: PoolsObservation, limit: Reason | None
 ) -> Reason:
-    before, size = seen.sizes, seen.whole.members
+    before, size = observed.sizes, observed.whole.members
     changed = [role for role in ROLES if getattr(pools, role) != getattr(before, role)]
     if changed and pools.nodes == size:
         return Reason.ROLES_REBALANCED
@@ -219,22 +225,22 @@ def _reason(
         up = pools.nodes > size
         moved = [role for role in changed if (getattr(pools, role) > getattr(before, role)) == up]
         return next(
-            (found[role].reason for role in moved if found[role].replicas != seen.of(role).members),
+            (found[role].reason for role in moved if found[role].replicas != observed.of(role).members),
             Reason.ABOVE_TARGET if up else Reason.BELOW_TARGET,
         )
     if pools.caching != before.caching and pools.caching is not None:
         more = pools.caching > (size if before.caching is None else before.caching)
         return Reason.ABOVE_TARGET if more else Reason.BELOW_TARGET
-    if any(each.replicas != seen.of(role).members for role, each in found.items()):
+    if any(each.replicas != observed.of(role).members for role, each in found.items()):
         return Reason.WHOLE_BLOCKS
     reasons = [each.reason for each in found.values() if each.reason != Reason.DESIRED_WITHIN_RANGE]
     return reasons[0] if reasons else Reason.DESIRED_WITHIN_RANGE
 
 
-def _message(reason: Reason, found: Mapping[str, Recommendation], pools: PoolSizes, seen: PoolsObservation) -> str:
+def _message(reason: Reason, found: Mapping[str, Recommendation], pools: PoolSizes, observed: PoolsObservation) -> str:
     parts = []
     for role in ROLES:
-        current = seen.of(role)
+        current = observed.of(role)
         work = "" if current.load is None else f", the work of {current.load:.1f} comes in"
         waits = f", {current.backlog:.0f} s wait" if current.backlog >= 1 else ""
         parts.append(f"{role} {counted(current.members, 'node')}{work}{waits}, goes to {getattr(pools, role)}")

@@ -24,14 +24,14 @@ from matrixcompute.autoscaling.pools import ROLES, PoolsObservation, recommend_p
 
 
 def recommend_with_spares(
-    seen: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
+    observed: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation:
     """Recommend the size for this moment; with `warmSpares` 0, as if every new node had to boot."""
-    whole = seen.whole if isinstance(seen, PoolsObservation) else seen
-    booted = _recommend(_with_later_start(seen, whole.boot_s), policy, state, now)
+    whole = observed.whole if isinstance(observed, PoolsObservation) else observed
+    booted = _recommend(_with_later_start(observed, whole.boot_s), policy, state, now)
     if not policy.warm_spares:
         return booted
-    joined = _recommend(_with_later_start(seen, whole.join_s), policy, state.joined or ScalingState(), now)
+    joined = _recommend(_with_later_start(observed, whole.join_s), policy, state.joined or ScalingState(), now)
     if not booted.replicas:
         return booted
     found = replace(booted, state=booted.state.model_copy(update={"joined": joined.state}))
@@ -39,38 +39,40 @@ def recommend_with_spares(
     if booted.pools is None or joined.pools is None:
         covered = _whole_blocks(min(spares_left, booted.replicas - joined.replicas), policy.block)
         return _cover_with_spares(found, covered, found.pools, whole, joined)
-    assert isinstance(seen, PoolsObservation)
+    assert isinstance(observed, PoolsObservation)
     sizes = {role: getattr(booted.pools, role) for role in ROLES}
     for role in ROLES:
         gap = sizes[role] - getattr(joined.pools, role)
-        covered_here = _whole_blocks(min(spares_left, gap), max(policy.block, seen.block(role)))
+        covered_here = _whole_blocks(min(spares_left, gap), max(policy.block, observed.block(role)))
         sizes[role], spares_left = sizes[role] - covered_here, spares_left - covered_here
     caching = booted.pools.caching
     pools = PoolSizes(**sizes, caching=None if caching is None else min(caching, sum(sizes.values())))
     return _cover_with_spares(found, booted.pools.nodes - pools.nodes, pools, whole, joined)
 
 
-def with_node_waits(seen: Observation | PoolsObservation, waits: NodeWaits) -> Observation | PoolsObservation:
+def with_node_waits(observed: Observation | PoolsObservation, waits: NodeWaits) -> Observation | PoolsObservation:
     """The observation with these waits for new nodes."""
-    if isinstance(seen, PoolsObservation):
-        return replace(seen, whole=replace(seen.whole, boot_s=waits.boot_s, join_s=waits.join_s))
-    return replace(seen, boot_s=waits.boot_s, join_s=waits.join_s)
+    if isinstance(observed, PoolsObservation):
+        return replace(observed, whole=replace(observed.whole, boot_s=waits.boot_s, join_s=waits.join_s))
+    return replace(observed, boot_s=waits.boot_s, join_s=waits.join_s)
 
 
 def _recommend(
-    seen: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
+    observed: Observation | PoolsObservation, policy: ScalingPolicySpec, state: ScalingState, now: float
 ) -> Recommendation:
-    if isinstance(seen, PoolsObservation):
-        return recommend_pools(seen, policy, state, now)
-    return recommend(seen, policy, state, now)
+    if isinstance(observed, PoolsObservation):
+        return recommend_pools(observed, policy, state, now)
+    return recommend(observed, policy, state, now)
 
 
-def _with_later_start(seen: Observation | PoolsObservation, delay_s: float) -> Observation | PoolsObservation:
+def _with_later_start(observed: Observation | PoolsObservation, delay_s: float) -> Observation | PoolsObservation:
     """The observation with a start time longer by `delay_s`."""
-    if isinstance(seen, PoolsObservation):
-        prefill, decode = (replace(each, start_s=each.start_s + delay_s) for each in (seen.prefill, seen.decode))
-        return replace(seen, prefill=prefill, decode=decode)
-    return replace(seen, start_s=seen.start_s + delay_s)
+    if isinstance(observed, PoolsObservation):
+        prefill, decode = (
+            replace(each, start_s=each.start_s + delay_s) for each in (observed.prefill, observed.decode)
+        )
+        return replace(observed, prefill=prefill, decode=decode)
+    return replace(observed, start_s=observed.start_s + delay_s)
 
 
 def _whole_blocks(nodes: int, block: int) -> int:

@@ -114,8 +114,8 @@ class ControlPlane(ResourceClient):
 
     async def _owned(self, instance: str) -> list[SliceView]:
         found = await self._link.slices(f"instance={name_of(instance)}")
-        mine = [view for view in found if view.project == project_of(instance)]
-        return [view for view in mine if view.labels.get(OWNER_LABEL) == instance]
+        owned = [view for view in found if view.project == project_of(instance)]
+        return [view for view in owned if view.labels.get(OWNER_LABEL) == instance]
 
     async def fabric_generation(self, instance: str) -> int:
         """The generation of the instance's fabric view; 0 while it has no slice."""

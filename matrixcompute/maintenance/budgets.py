@@ -63,9 +63,9 @@ class DisruptionBudgetSpec(ApiModel):
                 if len(schedule.split()) != 5:
                     raise CronSimError("five fields")
                 CronSim(schedule, datetime(2000, 1, 1, tzinfo=UTC))
-            except CronSimError as wrong:
+            except CronSimError as error:
                 raise ValueError(
-                    f"{wrong}: minute, hour, day of month, month and day of week, such as 0 9 * * mon-fri"
+                    f"{error}: minute, hour, day of month, month and day of week, such as 0 9 * * mon-fri"
                 ) from None
         return schedule
 

@@ -91,15 +91,15 @@ def conditions_of(
     which leaves Degraded unchanged."""
     allocation = active_or_none(observed.allocation)
     missing = max(0, nodes - allocation.nodes) if allocation is not None else 0
-    wanted = allocation.nodes + missing if allocation is not None else nodes
+    desired = allocation.nodes + missing if allocation is not None else nodes
     updates = (
         _scheduled(before, allocation, state),
-        _nodes_ready(observed, allocation, wanted, missing),
+        _nodes_ready(observed, allocation, desired, missing),
         _links_ready(observed),
         _qos_satisfied(observed),
         _spares_available(allocation, spares),
-        None if recovery is None else _degraded(observed, recovery, wanted, missing, shape.floor),
-        _ready(observed, allocation, state, wanted, missing),
+        None if recovery is None else _degraded(observed, recovery, desired, missing, shape.floor),
+        _ready(observed, allocation, state, desired, missing),
     )
     result = before
     for update in updates:
@@ -120,11 +120,11 @@ def _scheduled(before: list[dict[str, Any]], allocation: AllocationView | None, 
     return None
 
 
-def _nodes_ready(observed: Observed, allocation: AllocationView | None, wanted: int, missing: int) -> ConditionUpdate:
+def _nodes_ready(observed: Observed, allocation: AllocationView | None, desired: int, missing: int) -> ConditionUpdate:
     off = allocation is not None and allocation.power == "Off"
     waiting = "MembersMissing" if observed.nodes_ready else "SwitchedOff" if off else "Waiting"
     ready = observed.nodes_ready and not missing
-    message = f"{observed.ready_nodes} of {wanted} members are active{_stages(allocation)}"
+    message = f"{observed.ready_nodes} of {desired} members are active{_stages(allocation)}"
     return "NodesReady", ready, "AllActive" if ready else waiting, message
 
 
@@ -155,11 +155,11 @@ def _spares_available(allocation: AllocationView | None, spares: int) -> Conditi
     return "SparesAvailable", complete, "SparesReady" if complete else "SparesMissing", message
 
 
-def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int, floor: int) -> ConditionUpdate:
+def _degraded(observed: Observed, recovery: Recovery, desired: int, missing: int, floor: int) -> ConditionUpdate:
     if recovery.action != "keep":
         return "Degraded", True, recovery.reason, recovery.message
     if missing:
-        has = f"it has {wanted - missing} of {wanted} members, and its floor is {floor}"
+        has = f"it has {desired - missing} of {desired} members, and its floor is {floor}"
         return "Degraded", True, "MembersMissing", f"{has}: there was no node for the others"
     if _planes_below_floor(observed):
         return "Degraded", True, "FloorsBroken", "links cannot keep the promised floors"
@@ -167,12 +167,12 @@ def _degraded(observed: Observed, recovery: Recovery, wanted: int, missing: int,
 
 
 def _ready(
-    observed: Observed, allocation: AllocationView | None, state: str, wanted: int, missing: int
+    observed: Observed, allocation: AllocationView | None, state: str, desired: int, missing: int
 ) -> ConditionUpdate:
     if not observed.nodes_ready or not observed.links_ready or state in UNREADY:
-        lacking = _nodes_ready(observed, allocation, wanted, missing), _links_ready(observed)
+        lacking = _nodes_ready(observed, allocation, desired, missing), _links_ready(observed)
         return "Ready", False, *not_ready_reason(state, [each[3] for each in lacking if not each[1]])
-    serves = f"serves with {wanted - missing} of {wanted} nodes" if missing else "serves"
+    serves = f"serves with {desired - missing} of {desired} nodes" if missing else "serves"
     return "Ready", True, "Ready", serves
 
 

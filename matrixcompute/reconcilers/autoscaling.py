@@ -109,8 +109,8 @@ class AutoscalingReconciler:
             if situation.not_scalable is None:
                 statistics = await statistics_of(self._required_inference, situation.served, situation.policy)
                 situation = replace(situation, statistics=statistics)
-        except Unavailable as gone:
-            return replace(situation, unavailable=gone.message)
+        except Unavailable as error:
+            return replace(situation, unavailable=error.message)
         return situation
 
     def _resume_sizing(self, name: str) -> None:
@@ -137,12 +137,12 @@ class AutoscalingReconciler:
         return await self._required_inference.deployments_on(target)
 
     def _decide(
-        self, name: str, seen: Observation | PoolsObservation, unavailable: str, changing: bool
+        self, name: str, observed: Observation | PoolsObservation, unavailable: str, changing: bool
     ) -> Recommendation | None:
         """Decide, store the decision, and request a larger target or other pools in the same transaction. None if the
         policy or the observed size has changed meanwhile."""
-        now, pools = self._clock.now(), seen if isinstance(seen, PoolsObservation) else None
-        whole = seen.whole if isinstance(seen, PoolsObservation) else seen
+        now, pools = self._clock.now(), observed if isinstance(observed, PoolsObservation) else None
+        whole = observed.whole if isinstance(observed, PoolsObservation) else observed
         with self._store.transaction() as session:
             row = session.get(ScalingPolicyRow, name)
             instance = None if row is None else session.get(InstanceRow, row.target)
@@ -237,37 +237,37 @@ class AutoscalingReconciler:
             row = session.get(ScalingPolicyRow, name)
             if row is None:
                 return
-            wanted = row.sizes
-        for each, view in served.items():
-            await self._rescale(name, each, view, wanted)
+            desired = row.sizes
+        for deployment, view in served.items():
+            await self._rescale(name, deployment, view, desired)
 
-    async def _rescale(self, name: str, deployment: str, view: Mapping[str, Any], wanted: PoolSizes | None) -> None:
+    async def _rescale(self, name: str, deployment: str, view: Mapping[str, Any], desired: PoolSizes | None) -> None:
         scale, by = view.get("scale") or {}, owner_of(name)
-        if wanted is None:
+        if desired is None:
             if scale.get("by") == by:
                 await self._required_inference.unscale(deployment)
             return
-        asked = PoolSizes(
+        requested = PoolSizes(
             prefill=scale.get("prefillNodes", -1),
             decode=scale.get("decodeNodes", -1),
             caching=scale.get("cachingNodes"),
         )
-        if asked != wanted or scale.get("by") != by:
-            await self._required_inference.rescale(deployment, wanted.prefill, wanted.decode, wanted.caching, by)
+        if requested != desired or scale.get("by") != by:
+            await self._required_inference.rescale(deployment, desired.prefill, desired.decode, desired.caching, by)
 
     async def _scale_to_zero(
         self,
         name: str,
         target: str,
         recommendation: Recommendation,
-        seen: Observation | PoolsObservation,
+        observed: Observation | PoolsObservation,
         served: Views,
     ) -> bool:
         """Scale the pools to zero, which is refused while requests run, then suspend the target. A request that arrives
         in between waits for both to return."""
         try:
-            for each, view in served.items():
-                await self._rescale(name, each, view, ZERO_POOLS)
+            for deployment, view in served.items():
+                await self._rescale(name, deployment, view, ZERO_POOLS)
         except Conflict as busy:
             self._status.record_unchanged(name, Reason.CHANGE_UNDER_WAY, busy.message)
             await self._converge(name, await self._deployments(target))
@@ -281,7 +281,7 @@ class AutoscalingReconciler:
                 return False
             self._status.write(session, row, instance.shape.nodes, recommendation)
             self._instance_service.suspend(session, instance)
-            returns_to = seen.sizes if isinstance(seen, PoolsObservation) else None
+            returns_to = observed.sizes if isinstance(observed, PoolsObservation) else None
             memory.state = recommendation.state.model_copy(update={"returns_to": returns_to}).wire()
             row.desired_pools, row.draining, row.last_scale_at = ZERO_POOLS.wire(), None, now
         self._wake()
@@ -300,10 +300,10 @@ class AutoscalingReconciler:
         if recommendation.pools is not None:
             for each, view in served.items():
                 await self._rescale(name, each, view, recommendation.pools)
-        asked = list(served) if leaving else []
+        requested = list(served) if leaving else []
         drains = [
             (await self._required_inference.drain(each, leaving, by=owner_of(name))).get("drain") or {}
-            for each in asked
+            for each in requested
         ]
         running = [each for each in drains if each.get("state", "Drained") != "Drained"]
         if running:
@@ -339,11 +339,11 @@ class AutoscalingReconciler:
             memory = session.get(ScalingMemoryRow, name)
             if row is None or instance is None or memory is None or instance.last_active is None:
                 return False
-            asked, size = instance.shape.nodes, max(recommendation.replicas, instance.last_active.nodes)
-            if refusal(instance) is None or size >= asked:
+            requested, size = instance.shape.nodes, max(recommendation.replicas, instance.last_active.nodes)
+            if refusal(instance) is None or size >= requested:
                 return False
             self._instance_service.resize(session, instance, size)
-            memory.state = state_after_scaling(ScalingState.of(memory.state), row.policy, size - asked, now).wire()
+            memory.state = state_after_scaling(ScalingState.of(memory.state), row.policy, size - requested, now).wire()
             row.desired_pools = (
                 recommendation.pools.wire()
                 if recommendation.pools is not None and recommendation.pools.nodes == size
@@ -385,11 +385,11 @@ class AutoscalingReconciler:
     async def _end_drain(self, name: str, served: Views, draining: list[str]) -> None:
         """End this policy's drain, so that the target keeps its nodes. A drain of another owner, such as a repair,
         continues."""
-        for each, view in served.items():
+        for deployment, view in served.items():
             drain = view.get("drain") or {}
             # Drains by earlier releases, where policies did not name themselves, have no owner.
             if drain.get("by") == owner_of(name) or (not drain.get("by") and drain.get("nodes") == sorted(draining)):
-                await self._required_inference.undrain(each)
+                await self._required_inference.undrain(deployment)
         with self._store.transaction() as session:
             if (row := session.get(ScalingPolicyRow, name)) is not None:
                 row.draining = None

@@ -45,9 +45,9 @@ class DefragmentationExecutor:
     def _refusal(self, move: MoveView, parameters: dict[str, str]) -> MoveRefused | None:
         """Why a move failed, unless another attempt is worth while; None to try it."""
         with self._store.reading() as session:
-            wanted = select(OperationRow).where(OperationRow.target == move.allocation, OperationRow.verb == RELOCATE)
+            query = select(OperationRow).where(OperationRow.target == move.allocation, OperationRow.verb == RELOCATE)
             attempts = [
-                row for row in session.scalars(wanted.order_by(OperationRow.version)) if row.parameters == parameters
+                row for row in session.scalars(query.order_by(OperationRow.version)) if row.parameters == parameters
             ]
             failed = [row.error for row in attempts if row.state in ("Failed", "Cancelled") and row.error]
             instance_gone = session.get(InstanceRow, move.allocation) is None

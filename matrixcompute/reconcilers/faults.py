@@ -65,9 +65,9 @@ class FaultReconciler:
 
     def _rows(self, session: Session, nodes: Sequence[str] | None = None) -> dict[str, dict[str, FaultRow]]:
         """The rows by node and name; of all nodes, or of those given."""
-        wanted = select(FaultRow) if nodes is None else select(FaultRow).where(FaultRow.node.in_(nodes))
+        query = select(FaultRow) if nodes is None else select(FaultRow).where(FaultRow.node.in_(nodes))
         found: dict[str, dict[str, FaultRow]] = defaultdict(dict)
-        for row in session.scalars(wanted):
+        for row in session.scalars(query):
             found[row.node][row.name] = row
         return dict(found)
 

@@ -36,7 +36,7 @@ def observe_target(observation: Observation, statistics: Statistics, policy: Sca
         if shown.get("measuredS", 0) >= WINDOW_S and (not named or name_of(each) in named):
             for metric, value in numeric_statistics(shown).items():
                 metrics[metric] = metrics.get(metric, 0.0) + value
-    seen = replace(
+    observation = replace(
         observation,
         metrics=metrics,
         idle_s=min((each.get("idleS", 0.0) for each in statistics.values()), default=None),
@@ -44,15 +44,15 @@ def observe_target(observation: Observation, statistics: Statistics, policy: Sca
     )
     work = [shown.get("work") for shown in statistics.values()]
     if not work or any(each is None for each in work):
-        return seen
+        return observation
     known: list[dict[str, float]] = [each for each in work if each is not None]
     return replace(
-        seen,
+        observation,
         load=sum(each["nodes"] for each in known),
         backlog=sum(each["backlogNodeSeconds"] for each in known),
         start_s=max(each["startS"] for each in known),
         stays_s=max(each["staysS"] for each in known),
-        least=max(seen.least, sum(int(each.get("decodeNodesMin", 0)) + 1 for each in known)),  # each has its own
+        least=max(observation.least, sum(int(each.get("decodeNodesMin", 0)) + 1 for each in known)),  # each has its own
     )
 
 

@@ -39,7 +39,7 @@ class ScalingStatus:
         if (row.current_replicas, row.desired_replicas, row.reason) == (current, desired, reason) and before == pools:
             return
         pools_changed = pools is not None and before is not None and pools != before and desired == current
-        changes = (desired != row.desired_replicas and desired != current) or pools_changed
+        size_changed = (desired != row.desired_replicas and desired != current) or pools_changed
         row.current_replicas, row.desired_replicas, row.reason, row.message = current, desired, reason, message
         decision = ScalingDecision(
             at=timestamp(now),
@@ -53,7 +53,7 @@ class ScalingStatus:
         active, limited = reason not in (*MISSING_METRICS, *NOT_SCALABLE), reason in LIMITS
         row.set_condition("ScalingActive", active, "ValidMetricFound" if active else reason, message, now)
         row.set_condition("ScalingLimited", limited, reason if limited else "DesiredWithinRange", message, now)
-        if changes:
+        if size_changed:
             text = f"scaling policy {name_of(row.name)}: {message}"
             self._store.record_event(session, row.target, reason, text, now)
 

@@ -27,9 +27,9 @@ def check_scalable(target: str, instance: InstanceRow | None, scaled_to_zero: bo
     if scaled_to_zero and instance.shape.suspend:
         return None  # a target scaled to zero can be brought back at any time
     if instance.shape.suspend or instance.shape.power == "Off":
-        asked = "suspended" if instance.shape.suspend else "switched off"
+        requested = "suspended" if instance.shape.suspend else "switched off"
         return Undecidable(
-            Reason.TARGET_NOT_READY, f"instance {name} is {asked} by its spec; it is sized once it is Active again"
+            Reason.TARGET_NOT_READY, f"instance {name} is {requested} by its spec; it is sized once it is Active again"
         )
     if instance.state not in SCALABLE_STATES:
         return Undecidable(

@@ -39,9 +39,9 @@ def parse(document: Any, name: str) -> tuple[str, Scenario]:
         spec = {key: each for key, each in spec.items() if key != "suspend"}
     try:
         scenario = Scenario.model_validate(spec)
-    except ValidationError as wrong:
-        first = wrong.errors()[0]
-        raise InvalidField(first["msg"], field=path_prefix + _path(first["loc"])) from wrong
+    except ValidationError as error:
+        first = error.errors()[0]
+        raise InvalidField(first["msg"], field=path_prefix + _path(first["loc"])) from error
     return name, validate(scenario, path_prefix)
 
 

@@ -23,10 +23,10 @@ class ReadContext:
 
     def nodes(self, target: str, views: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
         """The views in `views` that are nodes of the target; of a target cabinet, all its nodes."""
-        wanted = set(self.resources[target])
+        names = set(self.resources[target])
         if self.scenario.targets[target].type == "cabinet":
-            return [each for each in views if str(NodeName(each["name"]).cabinet) in wanted]
-        return [each for each in views if each["name"] in wanted]
+            return [each for each in views if str(NodeName(each["name"]).cabinet) in names]
+        return [each for each in views if each["name"] in names]
 
 
 @dataclass(frozen=True)
@@ -81,13 +81,13 @@ async def _count_matching(condition: Condition, snapshot: Snapshot, context: Rea
         return await _instance(condition, condition.instance, snapshot)
     target = str(condition.target or condition.hardware)
     views = await _views(target, snapshot, context, hardware=condition.hardware is not None)
-    wrong = {each["name"]: why for each in views if (why := mismatch(each, condition))}
+    errors = {each["name"]: why for each in views if (why := mismatch(each, condition))}
     absent = [name for name in context.resources[target] if name not in {each["name"] for each in views}]
     if context.scenario.targets[target].type == "cabinet":
         absent = []  # the views are its nodes, not the cabinet
-    wrong |= dict.fromkeys(absent, "not found")
-    first = "" if condition.bounded or not wrong else next(f"{name}: {why}" for name, why in wrong.items())
-    return _Count(len(views) - len(wrong) + len(absent), len(views) + len(absent), first)
+    errors |= dict.fromkeys(absent, "not found")
+    first = "" if condition.bounded or not errors else next(f"{name}: {why}" for name, why in errors.items())
+    return _Count(len(views) - len(errors) + len(absent), len(views) + len(absent), first)
 
 
 async def _missing_instance(of: str | None, snapshot: Snapshot, context: ReadContext) -> str:
@@ -152,8 +152,8 @@ async def _views(target: str, snapshot: Snapshot, context: ReadContext, *, hardw
             found.append({"name": service, "ready": await snapshot.clients.ready(service), **status})
         return found
     if type == "switch":
-        wanted = set(context.resources[target])
-        return [each for each in await snapshot.list_all("link", "switches") if each["name"] in wanted]
+        names = set(context.resources[target])
+        return [each for each in await snapshot.list_all("link", "switches") if each["name"] in names]
     return context.nodes(target, await snapshot.list_all("agents" if hardware else "resource", "nodes"))
 
 

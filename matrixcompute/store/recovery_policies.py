@@ -30,10 +30,10 @@ class RecoveryPolicyRow(DeclaredRow, Base):
 
     def view(self) -> RecoveryPolicyView:
         policy = self.policy.shown_to(self.project or DEFAULT_PROJECT)
-        asked = {field: getattr(policy, field) for field in RecoveryPolicySpec.model_fields if field != "project"}
+        spec_fields = {field: getattr(policy, field) for field in RecoveryPolicySpec.model_fields if field != "project"}
         rules = recovery_rules()
         ladders = {level: [each for each in rules.ladder(level) if each in policy.rungs] for level in rules.ladders}
-        return self.view_as(RecoveryPolicyView, **asked, ladders=ladders)
+        return self.view_as(RecoveryPolicyView, **spec_fields, ladders=ladders)
 
 
 def target_of(policy: RecoveryPolicySpec) -> str:

@@ -165,10 +165,10 @@ class InstanceRow(ResourceRow, Base):
 
     def view(self) -> InstanceView:
         shape = self.shape
-        asked = {field: getattr(shape, field) for field in InstanceShape.model_fields if field != "project"}
+        spec_fields = {field: getattr(shape, field) for field in InstanceShape.model_fields if field != "project"}
         return self.view_as(
             InstanceView,
-            **asked,
+            **spec_fields,
             expires_at=timestamp(self.expires_at) if self.expires_at else None,
             last_recovery=times_view(self.last_recovery),
             allocation=name_of(self.name),
@@ -294,9 +294,9 @@ class ScalingPolicyRow(DeclaredRow, Base):
 
     def view(self) -> ScalingPolicyView:
         policy = self.policy.shown_to(self.project or DEFAULT_PROJECT)
-        asked = {field: getattr(policy, field) for field in ScalingPolicySpec.model_fields if field != "project"}
+        spec_fields = {field: getattr(policy, field) for field in ScalingPolicySpec.model_fields if field != "project"}
         last = timestamp(self.last_scale_at) if self.last_scale_at else None
-        return self.view_as(ScalingPolicyView, **asked, last_scale_time=last)
+        return self.view_as(ScalingPolicyView, **spec_fields, last_scale_time=last)
 
 
 class ScalingMemoryRow(Base):

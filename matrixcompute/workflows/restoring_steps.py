@@ -16,11 +16,11 @@ from matrixresource.contract.allocations import AllocationView
 
 
 async def largest_available_size(
-    control_plane: ControlPlane, name: str, shape: InstanceRequest, present: AllocationView, wanted: int
+    control_plane: ControlPlane, name: str, shape: InstanceRequest, present: AllocationView, desired: int
 ) -> int:
-    """The largest number of members, up to `wanted`, for which there is room without preemption; the present number if
+    """The largest number of members, up to `desired`, for which there is room without preemption; the present number if
     there is no room for more. Changes nothing."""
-    for nodes in range(wanted, present.nodes, -1):
+    for nodes in range(desired, present.nodes, -1):
         request = compose(name, shape.model_copy(update={"nodes": nodes, "spares": present.spares}))
         try:
             planned = await control_plane.reserve(name, request, validate_only=True)

@@ -112,13 +112,13 @@ async def admit(context: StepContext, shape: InstanceRequest, roles: set[str]) -
         raise
 
 
-async def _ensure_slices(context: StepContext, wanted: Sequence[SliceSpec]) -> None:
+async def _ensure_slices(context: StepContext, desired: Sequence[SliceSpec]) -> None:
     """Admit exactly these slices; first withdraw those in supernodes without members."""
-    names = {spec.name for spec in wanted}
+    names = {spec.name for spec in desired}
     for name in await context.control_plane.owned_slices(context.instance):
         if name not in names:
             await context.control_plane.withdraw(name)
-    for spec in wanted:
+    for spec in desired:
         await context.control_plane.admit(context.instance, spec)
 
 
