@@ -73,7 +73,7 @@ def test_recovery(sentence, members, lost, action, nodes, reason):
         ([], silent(12), []),
     ],
 )
-def test_a_cabinet_of_which_several_nodes_are_out_is_suspect(nodes, out, domains):
+def test_cabinet_with_several_nodes_out_is_suspect(nodes, out, domains):
     assert suspect_domains(nodes, out) == domains
 
 
@@ -91,7 +91,7 @@ def test_a_cabinet_of_which_several_nodes_are_out_is_suspect(nodes, out, domains
         ("Draining", "Connected", False),
     ],
 )
-def test_the_safety_stop_counts_who_is_silent_or_quarantined_and_whom_nobody_has_taken_out(state, agent, counts):
+def test_safety_stop_counts_silent_and_quarantined_nodes(state, agent, counts):
     node = NodeView(
         name="sn0-c00-n0", supernode="sn0", cabinet="sn0-c00", npus=8, cpus=4, schedulable=False, power="On",
         health="Healthy", agent=agent, epoch=1, desired_role="Clean", assignment_generation=1, observed_generation=1,
@@ -100,7 +100,7 @@ def test_the_safety_stop_counts_who_is_silent_or_quarantined_and_whom_nobody_has
     assert nodes_out([node]) == ["sn0-c00-n0"] * counts
 
 
-def test_an_unhealthy_member_is_named_with_its_part_code_and_level():
+def test_unhealthy_member_is_described_with_its_fault():
     broken = member("sn0-c00-n0", health="Unhealthy").model_copy(update={"fault": "npu3 80CB8009 (Separate)"})
     plan = plan_recovery([broken, member("sn0-c00-n1", agent="Lost")], silent(1), POLICY)
     assert plan.message == "sn0-c00-n0: NodeUnhealthy: npu3 80CB8009 (Separate); sn0-c00-n1: NodeLost"
@@ -146,7 +146,7 @@ def joining(*nodes: str) -> tuple[ObservedSlice, ...]:
     ],
     ids=["the same", "a member was replaced", "one is left out", "a plane is missing", "nothing is there"],
 )
-def test_slices_join_the_members_or_they_do_not(observed: Observed, joined: bool) -> None:
+def test_slices_match_members(observed: Observed, joined: bool) -> None:
     assert observed.slices_match is joined
 
 
@@ -177,12 +177,12 @@ def statuses(observed: Observed, state: str = "Active", recovery: Recovery | Non
         ("going away", Observed(allocation(TWO), slices()), "Deleting", {"Ready": "False"}),
     ],
 )  # fmt: skip
-def test_conditions_are_true_to_what_was_observed(sentence, observed, state, expected):
+def test_conditions_follow_the_observation(sentence, observed, state, expected):
     reported = statuses(observed, state)
     assert {type: reported[type] for type in expected} == expected, sentence
 
 
-def test_a_composition_is_named_after_its_owner_and_takes_all_three_planes():
+def test_composition_is_named_after_its_owner_on_all_planes():
     shape = InstanceRequest(nodes=4, spares=1, labels={"team": "a"})
     assert compose("one", shape).labels == {"team": "a", OWNER_LABEL: "one"}
     nodes = ["sn0-c00-n0", "sn0-c00-n1"]
@@ -192,7 +192,7 @@ def test_a_composition_is_named_after_its_owner_and_takes_all_three_planes():
     ]  # fmt: skip
 
 
-def test_a_composition_over_supernodes_has_a_ub_slice_in_each_and_one_of_the_other_planes():
+def test_composition_over_supernodes_has_a_ub_slice_in_each():
     nodes = ["sn7-c00-n0", "sn0-c00-n1", "sn7-c01-n0", "sn12-c00-n0"]
     specs = slices_over("one", InstanceRequest(nodes=4), nodes)
     assert [(spec.name, list(spec.members)) for spec in specs] == [

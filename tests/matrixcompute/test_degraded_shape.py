@@ -33,7 +33,7 @@ G, H = "sn1-c00-n0", "sn1-c00-n1"
         ("nothing where no block is whole", {"supernode": 8}, [A, B, C], set()),
     ],
 )
-def test_of_blocks_the_whole_ones_are_left(sentence, blocks, left, kept):
+def test_only_whole_blocks_are_kept(sentence, blocks, left, kept):
     wanted = [Block.model_validate({"nodes": nodes, "level": level}) for level, nodes in blocks.items()]
     assert whole_blocks(ranked(*left), wanted) == kept, sentence
 
@@ -54,14 +54,14 @@ def present(nodes: int, spares: int = 0) -> AllocationView:
         ("nothing is there", 4, 4, None, (4, 2)),
     ],
 )
-def test_which_size_a_workflow_asks_for(sentence, asked, applied, there, size):
+def test_shape_is_limited_to_the_allocated_size(sentence, asked, applied, there, size):
     shape = InstanceRequest(nodes=asked, min_nodes=2, spares=2)
     before = None if applied is None else InstanceRequest(nodes=applied, min_nodes=2, spares=2)
     found = limit_to_allocated(shape, before, there)
     assert (found.nodes, found.spares) == size, sentence
 
 
-def test_the_conditions_say_what_is_missing():
+def test_conditions_show_missing_members():
     observed = Observed(allocation(ranked(A, B)), slices())
     found = conditions_of(
         [], observed, Recovery("keep"), state="Active", shape=InstanceRequest(nodes=4, min_nodes=2), nodes=4, spares=1,

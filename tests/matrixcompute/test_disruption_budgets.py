@@ -36,12 +36,12 @@ OFFICE_HOURS = {"schedule": "0 9 * * mon-fri", "durationS": 8 * 3600}
         ("without a timetable always", {}, "2026-11-23T03:00:00", True),
     ],
 )
-def test_when_a_budget_holds(sentence: str, schedule: dict[str, Any], moment: str, holds: bool) -> None:
+def test_budget_in_force(sentence: str, schedule: dict[str, Any], moment: str, holds: bool) -> None:
     schedule = schedule | ({"schedule": "0 * * * *"} if schedule.get("schedule") == "@x" else {})
     assert budget(**schedule).in_force(at(moment)) is holds, sentence
 
 
-def test_how_many_it_lets_be_out() -> None:
+def test_budget_limit() -> None:
     assert [budget(nodes).nodes_max(48) for nodes in ("0", "3", "10%", "100%", "0%")] == [0, 3, 5, 48, 0]
 
 
@@ -49,7 +49,7 @@ def node(name: str) -> NodeView:
     return NodeView.model_construct(name=name, supernode=name.partition("-")[0])
 
 
-def test_what_holds_for_a_reason_in_each_supernode_now() -> None:
+def test_limits_by_reason_and_supernode() -> None:
     nodes = [node(f"sn{supernode}-c00-n{number}") for supernode in (0, 1) for number in range(4)]
     budgets = {
         "all": budget("50%"),
@@ -66,4 +66,4 @@ def test_what_holds_for_a_reason_in_each_supernode_now() -> None:
         ("firmware", "sn1-c00-n0", 1, ["sn1-c00-n0"]),
     ]
     nights = limits_of(budgets, "Firmware", nodes, out, at("2026-11-23T22:10:00"))
-    assert [each.most for each in nights if each.budget == "nights"] == [0, 0]
+    assert [each.out_max for each in nights if each.budget == "nights"] == [0, 0]

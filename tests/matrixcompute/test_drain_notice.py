@@ -44,7 +44,7 @@ def repair_of(*members: MemberView, drain_s: float = 600.0) -> DrainNotice:
         ("a rung is under way", {"level": "FreeRestart", "ready": False}, 600, 0, "it does not serve"),
     ],
 )
-def test_who_drains_before_a_repair(sentence, broken, drain_s, deadline_s, why):
+def test_drain_notice_of_a_repair(sentence, broken, drain_s, deadline_s, why):
     found = repair_of(member(A, **broken), member(C, rank=1), drain_s=drain_s)
     assert found.nodes == (() if why else (A,)), sentence
     assert found.deadline_s == deadline_s
@@ -52,18 +52,18 @@ def test_who_drains_before_a_repair(sentence, broken, drain_s, deadline_s, why):
     assert why in found.skipped.get(A, "")
 
 
-def test_several_have_as_long_as_the_first_of_them():
+def test_shortest_drain_deadline_applies():
     found = repair_of(member(A, "FreeRestart"), member(C, "RestartRequest", rank=1))
     assert (found.nodes, found.deadline_s) == ((A, C), 60.0)
 
 
-def test_who_is_lost_does_not_wait_for_others_to_drain():
+def test_lost_member_is_not_delayed_by_drains():
     found = repair_of(member(A, "FreeRestart"), member(C, agent="Lost", ready=False, rank=1))
     assert found.nodes == ()
     assert found.skipped[A] == f"draining would delay the replacement of {C}"
 
 
-def test_nothing_is_asked_of_spares_and_of_members_that_are_well():
+def test_spares_and_healthy_members_do_not_drain():
     found = repair_of(member(A, "SubHealth", health="SubHealthy"), member(B, "Restart", rank=None, role="spare"))
     assert found == DrainNotice()
 
@@ -78,7 +78,7 @@ def test_nothing_is_asked_of_spares_and_of_members_that_are_well():
         ("in a check", {"ready": False, "state": "Deploying"}, 600, (), "it does not serve: it is Deploying"),
     ],
 )  # fmt: skip
-def test_who_drains_before_a_move(sentence, leaving, drain_s, nodes, why):
+def test_drain_notice_of_a_move(sentence, leaving, drain_s, nodes, why):
     members = [member(A, **leaving), member(B, rank=1), member(C, role="successor")]
     found = notice_of_move(members, drain_s)
     assert found.nodes == nodes, sentence
@@ -87,5 +87,5 @@ def test_who_drains_before_a_move(sentence, leaving, drain_s, nodes, why):
     assert B not in found.skipped
 
 
-def test_where_nobody_moves_nobody_drains():
+def test_nothing_drains_without_a_move():
     assert notice_of_move([member(A), member(B, rank=1)], 600.0) == DrainNotice()

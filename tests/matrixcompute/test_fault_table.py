@@ -61,14 +61,14 @@ def table(tmp_path):
     return Table(tmp_path)
 
 
-async def test_a_machine_without_faults_costs_one_reading_of_the_table_a_period(table):
+async def test_machine_without_faults_costs_one_query_per_period(table):
     await table.reconciler.reconcile()
     table.asked.clear()
     await table.reconciler.reconcile()
     assert table.asked == ["faults"]
 
 
-async def test_only_holders_of_faulty_nodes_are_looked_up_and_the_table_follows(table):
+async def test_only_holders_of_faulty_nodes_are_queried(table):
     table.nodes[3], table.nodes[5] = node(3, "220001001"), node(5, agent="Lost")
     assert await table.reconciler.reconcile() == "2 nodes have faults"
     assert table.asked == ["faults", "instances", "instances"]
@@ -83,7 +83,7 @@ async def test_only_holders_of_faulty_nodes_are_looked_up_and_the_table_follows(
     assert table.asked == []
 
 
-async def test_nodes_that_change_together_are_written_together_each_as_it_was_last(table):
+async def test_changes_are_coalesced_into_one_write(table):
     await table.reconciler.reconcile()
     table.asked.clear()
     assert await table.hears(node(1, "220001001"), node(2, agent="Lost"), node(4, "220001001"), node(4))
@@ -91,7 +91,7 @@ async def test_nodes_that_change_together_are_written_together_each_as_it_was_la
     assert table.asked.count("faults") == 2, "one to write, one by this test"
 
 
-async def test_what_was_heard_before_all_nodes_were_read_is_not_written_over_them(table):
+async def test_older_events_do_not_overwrite_a_full_pass(table):
     await table.reconciler.reconcile()
     table.reconciler.observe(WatchEvent("MODIFIED", 1, node(1, agent="Lost").wire()))
     await table.reconciler.reconcile()

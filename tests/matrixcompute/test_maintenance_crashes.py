@@ -45,7 +45,7 @@ def firmwares(machine: Machine) -> dict[str, str | None]:
     ],
     ids=["one after another", "aborted", "switch", "switch aborted"],
 )
-def test_whoever_dies_wherever_it_comes_to_the_same_end(tmp_path, spec, abort, state):
+def test_crash_at_any_moment_does_not_change_the_outcome(tmp_path, spec, abort, state):
     plain, machine = played(tmp_path / "plain", spec, abort=abort)
     assert plain.state == state
     assert len(machine.moments) > 4
@@ -58,7 +58,7 @@ def test_whoever_dies_wherever_it_comes_to_the_same_end(tmp_path, spec, abort, s
         assert found.drain is None
 
 
-def test_a_node_that_fails_stops_the_rest(tmp_path):
+def test_failed_node_stops_the_rollout(tmp_path):
     world = World(tmp_path, Machine(4))
     world.machine.bad = {"sn0-c00-n1"}
     world.put("fw", **FIRMWARE)
@@ -74,7 +74,7 @@ def test_a_node_that_fails_stops_the_rest(tmp_path):
     assert "until somebody recovers it" in world.view("fw").units[1].message
 
 
-def test_one_that_has_begun_continues_where_it_is_when_its_cabinet_has_other_nodes_and_it_is_changed(tmp_path):
+def test_changed_maintenance_keeps_its_progress(tmp_path):
     world = World(tmp_path, Machine(3))
     world.put("fw", **FIRMWARE)
     while [unit.state for unit in world.view("fw").units][:2] != ["Done", "InService"]:
@@ -91,7 +91,7 @@ def test_one_that_has_begun_continues_where_it_is_when_its_cabinet_has_other_nod
     assert firmwares(world.machine) == {"sn0-c00-n0": "b", "sn0-c00-n3": "b"}
 
 
-def test_asked_again_it_is_found_whatever_has_become_of_its_target(tmp_path):
+def test_repeated_request_finds_the_maintenance(tmp_path):
     """Its node does not come back, and is taken out of the inventory."""
     spec = {"target": {"node": "sn0-c00-n0"}, "action": "Firmware", "firmware": "b"}
     world = World(tmp_path, Machine())

@@ -98,7 +98,7 @@ MINE = [OURS]
         ("one that is gone has failed", spec(), unit(state="Draining"), seen(N1), "Failed", []),
     ],
 )  # fmt: skip
-def test_one_unit_one_step_on(sentence, what, before, node, after, asks):
+def test_unit_transitions(sentence, what, before, node, after, asks):
     units, asked, _, _ = look(what, [before], [node])
     assert (units[0][0], asked) == (after, asks), sentence
 
@@ -116,7 +116,7 @@ def test_one_unit_one_step_on(sentence, what, before, node, after, asks):
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("state", ["Aborting", "Expiring"])
-def test_what_ends_brings_everything_back(state, sentence, before, node, after, asks):
+def test_ending_maintenance_returns_all_nodes(state, sentence, before, node, after, asks):
     units, asked, _, _ = look(spec(), [before], [node], state)
     assert (units[0][0], asked) == (after, asks), sentence
 
@@ -138,13 +138,13 @@ TWO = {"budget": {"maxUnavailable": 2}}
         ("members of one instance together", spec(**TWO), UNITS, [seen(n, "Active", allocation="one") for n in (N0, N1, N2)], [N0, N1]),
     ],
 )  # fmt: skip
-def test_no_more_than_the_budget_are_begun(sentence, what, units, nodes, begun):
+def test_budget_limits_begun_units(sentence, what, units, nodes, begun):
     _, asked, state, _ = look(what, units, nodes)
     assert sorted(of for action, of in asked if action == "service") == begun, sentence
     assert state == "Running"
 
 
-def test_nobody_is_drained_whose_instance_is_not_whole():
+def test_members_of_incomplete_instances_are_not_drained():
     nodes = [seen(N0, "Active", allocation="one")]
     why = {"one": ("BelowFloor", "instance one has 1 of 2 members ready")}
     units, asked, state, reason = look(spec(), [unit()], nodes, unmovable=why)
@@ -152,7 +152,7 @@ def test_nobody_is_drained_whose_instance_is_not_whole():
 
 
 @pytest.mark.parametrize("why", ["NoRoom", "InstanceChanging", "InstanceFailed"])
-def test_who_cannot_leave_is_named_and_stays(why):
+def test_blocked_holder_is_named(why):
     nodes = [seen(N0, "Draining", allocation="one", cordoned_by=MINE)]
     units, asked, _, reason = look(spec(), [unit(state="Draining")], nodes, blocked={"one": (why, "it does not go")})
     assert (units, asked, reason) == ([("Draining", why)], [], why)
@@ -172,7 +172,7 @@ def test_who_cannot_leave_is_named_and_stays(why):
         ("something failed", "Running", spec(), [unit(state="Done"), unit(N1, "Failed", reason="x")], "Failed"),
     ],
 )
-def test_the_state_of_the_whole(sentence, state, what, units, after):
+def test_maintenance_state(sentence, state, what, units, after):
     assert look(what, units, [seen(N0), seen(N1)], state)[2] == after, sentence
 
 
@@ -192,7 +192,7 @@ CHIP = "sn0-l2p4-k11"
         ("somebody ended the drain", unit(CHIP, "InService", since=NOW), None, "Done", []),
     ],
 )
-def test_a_switch_one_step_on(sentence, before, drain, after, asks):
+def test_switch_transitions(sentence, before, drain, after, asks):
     units, asked, _, _ = look(SWITCH, [before], [], drain=drain)
     assert (units[0][0], asked) == (after, asks), sentence
 
@@ -213,13 +213,13 @@ def test_a_switch_one_step_on(sentence, before, drain, after, asks):
         ("budget.maxUnavailable", {"budget": {"maxUnavailable": 0}}),
     ],
 )
-def test_what_cannot_be_asked_for_names_the_field(field, change):
+def test_invalid_spec_is_refused_with_its_field(field, change):
     with pytest.raises(ValidationError) as refused:
         MaintenanceRequest.model_validate({**spec().wire(), **change})
     assert ".".join(map(str, refused.value.errors()[0]["loc"])) == field
 
 
-def test_what_a_switch_cannot_be_drained_for_is_shown_until_it_can():
+def test_refused_switch_drain_is_shown():
     refused = unit(CHIP, "Draining", reason="InsufficientBandwidth", message="without it 2 slices would have less")
     units, asked, state, reason = look(SWITCH, [refused], [])
     assert (units, asked) == ([("Draining", "InsufficientBandwidth")], [("drain", CHIP)])

@@ -55,7 +55,7 @@ class ControlPlane:
         ("its admission came after everything was given up", False, True, ["one-ub"]),
     ],
 )
-async def test_a_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sentence, allocated, over, withdrawn):
+async def test_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sentence, allocated, over, withdrawn):
     world, control_plane = World(1), ControlPlane(allocated)
     async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (DO, 0))
@@ -81,9 +81,7 @@ async def test_a_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sente
         ("somebody has other nodes of that name since", "by-hand", True, EARLIER, ["r1-ems"]),
     ],
 )
-async def test_memory_of_caches_goes_with_the_instance_that_they_were_on(
-    tmp_path, sentence, instance, allocated, asked_at, released
-):
+async def test_cache_memory_is_released_with_its_instance(tmp_path, sentence, instance, allocated, asked_at, released):
     world = World(1)
     control_plane = ControlPlane(allocated, instance, asked_at)
     async with a_process(tmp_path, world.workflow) as process:
@@ -96,7 +94,7 @@ async def test_memory_of_caches_goes_with_the_instance_that_they_were_on(
 
 
 @pytest.mark.looptime
-async def test_what_bears_the_name_of_an_instance_that_is_made_meanwhile_is_left_to_it(tmp_path):
+async def test_resources_of_an_instance_created_meanwhile_are_kept(tmp_path):
     world = World(1)
     async with a_process(tmp_path, world.workflow) as process:
 
@@ -149,7 +147,7 @@ class Inference:
         ),
     ],
 )  # fmt: skip
-async def test_a_drain_that_no_scaling_policy_wants_is_withdrawn(tmp_path, sentence, policy, instance, undrained):
+async def test_drain_without_a_scaling_policy_is_withdrawn(tmp_path, sentence, policy, instance, undrained):
     world, inference = World(1), Inference(owner_of("few"))
     async with a_process(tmp_path, world.workflow) as process:
         with process.store.transaction() as session:
@@ -174,7 +172,7 @@ async def test_a_drain_that_no_scaling_policy_wants_is_withdrawn(tmp_path, sente
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(("by", "undrained"), [(resource_owner("one"), []), ("replace-node-one-1", ["chat"] * 3)])
-async def test_a_drain_that_the_operator_asked_for_is_the_operators_to_end(tmp_path, by, undrained):
+async def test_drain_of_the_operator_is_kept(tmp_path, by, undrained):
     inference = Inference(by)
     async with a_process(tmp_path, World(1).workflow) as process:
         collector = OrphanCollector(process.store, ControlPlane(True), process.clock, inference)

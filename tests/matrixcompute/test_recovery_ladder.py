@@ -52,18 +52,18 @@ def tried(*rungs: tuple[str, float], node: str = NODE) -> list[RungTried]:
         ("a spare is not worth a reset", "Restart", (), {"role": "spare"}, ("begin", "replace")),
     ],
 )  # fmt: skip
-def test_the_next_rung(sentence, level, before, more, expected):
+def test_next_rung(sentence, level, before, more, expected):
     choice = next_rung(member(level, **more), "it failed", tried(*before), 0.0, recovery_rules())
     assert (choice.action, choice.rung) == expected, sentence
 
 
-def test_a_rung_that_was_not_enough_is_the_reason_for_the_next():
+def test_failed_rung_is_the_reason_for_the_next():
     done = next_rung(member("Restart"), "npu1", tried(("reset-npu", 0.0)), 60.0, recovery_rules())
     late = next_rung(member("Restart", ready=False), "npu1", tried(("reset-npu", 0.0)), 121.0, recovery_rules())
     assert (done.why, late.why) == ("reset-npu did not help: npu1", "reset-npu took longer than 120 s: npu1")
 
 
-def test_every_level_of_the_incumbent_has_a_ladder_and_every_rung_in_place_an_action():
+def test_every_fault_level_has_a_ladder_and_every_in_place_rung_an_action():
     rules = recovery_rules()
     assert set(fault_table().levels) == set(rules.ladders) - {"NodeLost", "NodeGone"}
     for name, level in fault_table().levels.items():
@@ -71,7 +71,7 @@ def test_every_level_of_the_incumbent_has_a_ladder_and_every_rung_in_place_an_ac
     assert [name for name, rung in rules.rungs.items() if rung.timeout_s is not None] == list(IN_PLACE)
 
 
-def test_members_of_one_instance_climb_each_for_itself():
+def test_each_member_has_its_own_ladder():
     members = [member("Restart"), member("Restart", OTHER, agent="Lost"), member(None, "sn0-c01-n0")]
     plan = plan_recovery(members, [OTHER], RecoveryPolicy(), [], 0.0)
     assert (plan.action, plan.nodes, plan.affected) == ("replace", (OTHER,), (NODE, OTHER))
@@ -84,7 +84,7 @@ def test_members_of_one_instance_climb_each_for_itself():
     assert (plan.action, plan.nodes, plan.due_rungs) == ("repair", (), ())
 
 
-def test_what_does_not_serve_yet_is_replaced_at_once():
+def test_member_that_does_not_serve_yet_is_replaced():
     plan = plan_recovery([member("Restart")], [], RecoveryPolicy())
     assert (plan.action, plan.nodes) == ("replace", (NODE,))
 
@@ -98,7 +98,7 @@ def test_what_does_not_serve_yet_is_replaced_at_once():
         (["pray", "replace"], "unknown rung 'pray'"),
     ],
 )
-def test_a_ladder_that_cannot_be_climbed_is_refused_by_its_field(ladder, wrong):
+def test_invalid_ladder_is_refused_with_its_field(ladder, wrong):
     rungs = {"restart": {"timeout_s": 1, "means": ""}, "reset-npu": {"timeout_s": 1, "means": ""}}
     rungs |= {"reboot": {"timeout_s": 1, "means": ""}, "replace": {"means": ""}}
     with pytest.raises(InvalidField, match=wrong) as refused:
@@ -107,7 +107,7 @@ def test_a_ladder_that_cannot_be_climbed_is_refused_by_its_field(ladder, wrong):
 
 
 @pytest.mark.parametrize(("level", "seconds"), [("Restart", 0), ("Melted", 60), ("SubHealth", 60)])
-def test_a_drain_without_time_or_without_a_repair_is_refused_by_its_field(level, seconds):
+def test_invalid_drain_rule_is_refused_with_its_field(level, seconds):
     ladders = {"Restart": ["replace"], "SubHealth": []}
     with pytest.raises(InvalidField, match="a drain needs a ladder") as refused:
         read_rules({"rungs": {"replace": {"means": ""}}, "ladders": ladders, "drains": {level: seconds}})
@@ -127,12 +127,12 @@ def test_a_drain_without_time_or_without_a_repair_is_refused_by_its_field(level,
         ("a spare does no work", [], {"level": "Restart", "role": "spare"}, (), ("begin", "replace")),
     ],
 )  # fmt: skip
-def test_a_policy_leaves_out_rungs(sentence, allowed, broken, before, expected):
+def test_policy_excludes_rungs(sentence, allowed, broken, before, expected):
     choice = next_rung(member(**broken), "it failed", tried(*before), 0.0, recovery_rules(), allowed)
     assert (choice.action, choice.rung) == expected, sentence
 
 
-def test_who_has_no_rung_left_holds_up_nobody_else():
+def test_exhausted_member_does_not_block_others():
     policy = RecoveryPolicy(rungs=("restart",))
     worn, hung = member("Restart"), member("RestartRequest", OTHER)
     plan = plan_recovery([worn, hung], [], policy, [], 0.0)
@@ -147,7 +147,7 @@ def test_who_has_no_rung_left_holds_up_nobody_else():
     assert plan_recovery([worn], [], policy).action == "replace", "nothing serves yet"
 
 
-def test_an_instances_own_policy_counts_then_its_projects_then_what_compute_was_started_with():
+def test_policy_precedence_is_instance_then_project_then_default():
     default = RecoveryPolicy(drain_s=600.0)
     policies = {
         "one": RecoveryPolicySpec(instance="one", rungs=["replace"]),

@@ -21,12 +21,12 @@ TRACE = {
         ("booted", TRACE, {"detect": 60.0, "fence": 2.0, "replace": 1.0, "boot": 8.0}),
     ],
 )
-def test_the_parts_so_far_are_those_that_have_ended(sentence, trace, expected):
+def test_parts_so_far_are_the_ended_ones(sentence, trace, expected):
     assert parts_so_far(100.0, 160.0, trace) == expected, sentence
 
 
 @pytest.mark.parametrize("missing", [(), ("fence_nodes",), ("fence_nodes", "await_nodes"), tuple(TRACE)])
-def test_parts_add_up_to_all_of_it_whatever_step_was_not_taken(missing):
+def test_parts_add_up_when_steps_are_skipped(missing):
     trace = {step: entry for step, entry in TRACE.items() if step not in missing}
     parts = final_parts(100.0, 160.0, trace, 175.0)
     assert sum(parts.values()) == pytest.approx(75.0)
@@ -34,17 +34,17 @@ def test_parts_add_up_to_all_of_it_whatever_step_was_not_taken(missing):
     assert parts["serve"] > 0
 
 
-def test_clocks_that_differ_a_little_give_no_negative_part():
+def test_clock_skew_gives_no_negative_part():
     parts = final_parts(100.0, 162.5, TRACE, 175.0)
     assert min(parts.values()) >= 0
     assert sum(parts.values()) == pytest.approx(75.0)
 
 
-def test_the_parts_are_read_by_people():
+def test_parts_are_described_in_words():
     assert describe_parts({"detect": 60.0, "fence": 0.21}) == "1m00s: detect 1m00s, fence 210ms"
 
 
-def test_downtime_is_counted_once_and_time_off_is_not_available():
+def test_downtime_is_counted_once_and_off_time_is_excluded():
     down = DownTime().mark_down(5.0)
     assert down == DownTime(), "what never served cannot fail"
     down = down.mark_up(10.0, on=True)

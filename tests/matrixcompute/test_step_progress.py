@@ -21,14 +21,14 @@ from tests.matrixcompute.test_workflow_runner import run_to_the_end
 from tests.matrixcompute.workflow_world import DO, UNDO, World, a_process
 
 
-def test_retries_come_later_and_later_and_not_more_than_a_minute_apart():
+def test_retry_backoff_is_exponential_up_to_a_minute():
     retry = RetryPolicy(first_s=1, factor=2, longest_s=60, attempts_max=12)
     assert [retry.delay_s(failed) for failed in (1, 2, 3, 6, 7, 8, 5000)] == [1, 2, 4, 32, 60, 60, 60]
     assert [retry.exhausted(failed) for failed in (1, 11, 12)] == [False, False, True]
 
 
 @pytest.mark.looptime
-async def test_a_step_that_fails_too_often_is_stuck_until_somebody_has_it_tried_again(tmp_path):
+async def test_repeatedly_failing_step_is_stuck_until_retried(tmp_path):
     world = World(2)
     world.raises[DO, 1] = [ValueError("a defect")] * 12
     async with a_process(tmp_path, world.workflow) as process:
@@ -56,7 +56,7 @@ async def test_a_step_that_fails_too_often_is_stuck_until_somebody_has_it_tried_
 
 
 @pytest.mark.looptime
-async def test_a_step_that_outlives_its_deadline_is_stuck_and_goes_on(tmp_path):
+async def test_step_past_its_deadline_is_stuck_and_continues(tmp_path):
     world = World(2)
     world.raises[DO, 0] = [StepPending("nodes are being deployed")] * 200
     async with a_process(tmp_path, world.workflow) as process:
@@ -76,7 +76,7 @@ async def test_a_step_that_outlives_its_deadline_is_stuck_and_goes_on(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_a_step_that_says_the_same_again_writes_nothing(tmp_path):
+async def test_repeated_pending_message_is_not_written(tmp_path):
     world = World(1)
     world.raises[DO, 0] = [StepPending(f"{ready} of 2 nodes are active") for ready in (0, 0, 0, 1, 1, 0, 0)]
     async with a_process(tmp_path, world.workflow) as process:
@@ -97,7 +97,7 @@ async def test_a_step_that_says_the_same_again_writes_nothing(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_what_is_undone_has_the_time_of_its_step_for_itself(tmp_path):
+async def test_undo_has_its_own_deadline(tmp_path):
     world = World(2, refused=1)
     world.raises[DO, 1] = [StepPending("waits")] * 110
     for at in (0, 1):
@@ -109,7 +109,7 @@ async def test_what_is_undone_has_the_time_of_its_step_for_itself(tmp_path):
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("overtaken", [False, True])
-async def test_what_outlives_its_deadline_while_it_is_undone_is_stuck_until_it_has_ended(tmp_path, overtaken):
+async def test_undo_past_its_deadline_is_stuck_until_it_ends(tmp_path, overtaken):
     world = World(1, refused=0)
     world.raises[UNDO, 0] = [StepPending("routes are being cleared")] * 200
     async with a_process(tmp_path, world.workflow) as process:
@@ -126,7 +126,7 @@ async def test_what_outlives_its_deadline_while_it_is_undone_is_stuck_until_it_h
 
 
 @pytest.mark.looptime
-async def test_a_refused_workflow_shows_which_step_was_refused_and_what_was_undone(tmp_path):
+async def test_refused_workflow_shows_refused_and_undone_steps(tmp_path):
     row = await run_to_the_end(tmp_path, World(3, refused=1))
     shown = [(step.name, step.state) for step in row.view().steps]
     assert shown == [("do_0", "Undone"), ("do_1", "Failed"), ("do_2", "Waiting")]
@@ -134,7 +134,7 @@ async def test_a_refused_workflow_shows_which_step_was_refused_and_what_was_undo
 
 
 @pytest.mark.looptime
-async def test_a_workflow_continues_from_an_earlier_step_where_that_has_more_to_ensure(tmp_path):
+async def test_workflow_returns_to_an_earlier_step(tmp_path):
     world = World(4)
     world.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
     async with a_process(tmp_path, world.workflow) as process:
@@ -155,7 +155,7 @@ async def test_a_workflow_continues_from_an_earlier_step_where_that_has_more_to_
 
 
 @pytest.mark.looptime
-async def test_the_deadline_of_an_instance_s_state_counts_from_its_own_beginning(tmp_path):
+async def test_state_deadline_counts_from_its_transition(tmp_path):
     async with a_process(tmp_path, World(1).workflow) as process:
         starter = WorkflowStarter(process.store, process.runner, process.clock)
 
@@ -216,7 +216,7 @@ def draining(drained_s: float, *, undone: bool = False) -> Workflow[StepContext]
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("undone", [False, True])
-async def test_the_deadline_of_a_state_stands_still_while_members_drain(tmp_path: Path, undone: bool) -> None:
+async def test_state_deadline_is_suspended_during_drains(tmp_path: Path, undone: bool) -> None:
     async with a_process(tmp_path, draining(20_000.0, undone=undone)) as process:
         starter = WorkflowStarter(process.store, process.runner, process.clock)
 
@@ -241,7 +241,7 @@ async def test_the_deadline_of_a_state_stands_still_while_members_drain(tmp_path
             assert message.startswith("Updating for longer than 3600 s, not counting 200")
 
 
-def test_the_steps_of_workflows_that_wait_for_drains_are_those_that_stop_the_deadline() -> None:
+def test_drain_steps_suspend_the_deadline() -> None:
     known = {name for name, _, _ in DRAIN_STEPS}
     for workflow in (MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE):
         assert known & {*workflow.names}

@@ -28,7 +28,7 @@ def counts(process: Process) -> WorkflowDrainView:
         return session.get_one(WorkflowDrains, "upgrade").view()
 
 
-async def test_what_is_under_way_ends_and_what_is_asked_for_meanwhile_begins_afterwards(tmp_path):
+async def test_running_workflows_end_and_new_ones_begin_after_the_drain(tmp_path):
     world = World(3)
     async with a_process(tmp_path, world.workflow) as process:
         first = await waiting_at(process, world, (DO, 1))
@@ -48,7 +48,7 @@ async def test_what_is_under_way_ends_and_what_is_asked_for_meanwhile_begins_aft
         assert (row.state, row.timed_from) == ("Done", pytest.approx(process.clock.now(), abs=10))
 
 
-async def test_what_outlives_the_grace_rests_where_it_is_and_continues_there(tmp_path):
+async def test_workflow_that_outlives_the_grace_period_resumes_later(tmp_path):
     world = World(3)
     world.raises[DO, 1] = [StepPending("nodes are being deployed")] * 100
     async with a_process(tmp_path, world.workflow) as process:
@@ -75,7 +75,7 @@ async def test_what_outlives_the_grace_rests_where_it_is_and_continues_there(tmp
         assert (DO, 0) not in world.calls[asked:], "it continued where it had been"
 
 
-async def test_a_call_under_way_when_the_grace_ends_comes_to_its_end(tmp_path):
+async def test_running_call_completes_after_the_grace_period(tmp_path):
     world = World(2)
     async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
@@ -88,7 +88,7 @@ async def test_a_call_under_way_when_the_grace_ends_comes_to_its_end(tmp_path):
         assert (world.effects, process.workflow(name).step, counts(process).state) == ({0}, 1, "Drained")
 
 
-async def test_an_attempt_that_takes_too_long_has_failed_and_is_made_again(tmp_path):
+async def test_timed_out_attempt_is_retried(tmp_path):
     world = World(1)
     first = world.workflow.steps[0]
     hangs = [1000.0]
@@ -109,7 +109,7 @@ async def test_an_attempt_that_takes_too_long_has_failed_and_is_made_again(tmp_p
         assert (row.state, process.clock.now() - begun < 40) == ("Done", True)
 
 
-async def test_a_workflow_that_outlives_its_deadline_is_stuck_though_none_of_its_steps_is_late(tmp_path):
+async def test_workflow_past_its_deadline_is_stuck(tmp_path):
     world = World(3)
     for step in range(3):
         world.raises[DO, step] = [StepPending("nodes are being deployed")] * 20

@@ -32,7 +32,7 @@ async def run_to_the_end(folder: Path, world: World) -> OperationRow:
 
 
 @pytest.mark.looptime
-async def test_steps_are_done_in_order_and_each_once(tmp_path):
+async def test_steps_run_in_order_and_once(tmp_path):
     world = World(4)
     row = await run_to_the_end(tmp_path, world)
     assert (row.state, row.step) == ("Done", 4)
@@ -42,7 +42,7 @@ async def test_steps_are_done_in_order_and_each_once(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_a_refused_step_undoes_itself_and_what_was_done_before_last_first(tmp_path):
+async def test_refused_step_undoes_itself_and_earlier_steps_in_reverse(tmp_path):
     world = World(4, undoable={0, 1, 3}, refused=3)
     async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
@@ -58,7 +58,7 @@ async def test_a_refused_step_undoes_itself_and_what_was_done_before_last_first(
 
 
 @pytest.mark.looptime
-async def test_what_cannot_be_undone_yet_is_undone_later_and_never_given_up(tmp_path):
+async def test_undo_is_retried_until_it_succeeds(tmp_path):
     world = World(2, refused=1)
     world.raises[UNDO, 1] = [Conflict("refused"), StepPending("the agents have yet to clear"), ValueError("a defect")]
     row = await run_to_the_end(tmp_path, world)
@@ -76,7 +76,7 @@ async def test_what_cannot_be_undone_yet_is_undone_later_and_never_given_up(tmp_
         (ValueError("a defect"), 1 + 2),
     ],
 )
-async def test_a_step_that_cannot_go_on_says_why_and_is_asked_again_on_the_clock(tmp_path, answer, rests_s):
+async def test_pending_step_shows_why_and_is_retried_on_the_clock(tmp_path, answer, rests_s):
     world = World(1)
     world.raises[DO, 0] = [answer, answer]
     async with a_process(tmp_path, world.workflow) as process:
@@ -92,7 +92,7 @@ async def test_a_step_that_cannot_go_on_says_why_and_is_asked_again_on_the_clock
 
 
 @pytest.mark.looptime
-async def test_a_nudge_ends_the_wait_of_that_instance_alone(tmp_path):
+async def test_nudge_wakes_only_its_target(tmp_path):
     world = World(1)
     world.raises[DO, 0] = [StepPending("waits"), StepPending("waits")]
     async with a_process(tmp_path, world.workflow) as process:
@@ -110,7 +110,7 @@ async def test_a_nudge_ends_the_wait_of_that_instance_alone(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_the_verb_that_overtakes_ends_the_one_before_in_the_middle_of_its_step(tmp_path):
+async def test_superseding_verb_ends_the_earlier_one_within_its_step(tmp_path):
     first, second = World(3), World(1)
     later = Workflow("later", second.workflow.steps, refused=refused_to_pending)
     async with a_process(tmp_path, first.workflow, later) as process:
@@ -130,7 +130,7 @@ async def test_the_verb_that_overtakes_ends_the_one_before_in_the_middle_of_its_
 
 
 @pytest.mark.looptime
-async def test_two_instances_go_on_beside_each_other_and_a_second_resume_starts_nothing_twice(tmp_path):
+async def test_workflows_run_concurrently_and_resume_is_idempotent(tmp_path):
     world = World(3)
     async with a_process(tmp_path, world.workflow) as process:
         names = [process.open(instance=instance) for instance in ("one", "other")]
@@ -168,7 +168,7 @@ async def interrupted(folder: Path, world: World, steps: list[int], call: tuple[
         ("one removed behind stays done", [1, 2], [(DO, 1), (DO, 2)], ["do_0", "do_1", "do_2"]),
     ],
 )
-async def test_a_workflow_resumes_at_the_step_of_that_name(tmp_path, sentence, now, calls, names):
+async def test_workflow_resumes_at_the_step_by_name(tmp_path, sentence, now, calls, names):
     world = World(4)
     name = await interrupted(tmp_path, world, [0, 1, 2], (DO, 1))
     async with a_process(tmp_path, with_steps(world, *now)) as process:
@@ -178,7 +178,7 @@ async def test_a_workflow_resumes_at_the_step_of_that_name(tmp_path, sentence, n
 
 
 @pytest.mark.looptime
-async def test_a_refusal_undoes_what_was_done_and_not_what_a_later_release_has_inserted(tmp_path):
+async def test_refusal_undoes_only_executed_steps(tmp_path):
     world = World(4, refused=2)
     name = await interrupted(tmp_path, world, [0, 1, 2], (DO, 1))
     async with a_process(tmp_path, with_steps(world, 3, 0, 1, 2)) as process:
@@ -196,9 +196,7 @@ async def test_a_refusal_undoes_what_was_done_and_not_what_a_later_release_has_i
         ("UnknownStep", (UNDO, 1), [1, 2]),
     ],
 )
-async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one_that_does(
-    tmp_path, caplog, reason, call, now
-):
+async def test_unknown_workflow_is_stuck_until_a_release_knows_it(tmp_path, caplog, reason, call, now):
     world = World(3, refused=2 if call[0] == UNDO else None)
     name = await interrupted(tmp_path, world, [0, 1, 2], call)
     other = World(1)
@@ -231,7 +229,7 @@ async def test_what_a_release_does_not_know_is_stuck_says_why_and_resumes_in_one
 
 
 @pytest.mark.looptime
-async def test_a_workflow_whose_spec_this_release_cannot_read_is_stuck_and_deletion_overtakes_it(tmp_path):
+async def test_unreadable_spec_is_stuck_and_superseded_by_deletion(tmp_path):
     world = World(1)
     later = Workflow("later", World(1).workflow.steps, refused=refused_to_pending)
     async with a_process(tmp_path, world.workflow, later) as process:
@@ -251,7 +249,7 @@ async def test_a_workflow_whose_spec_this_release_cannot_read_is_stuck_and_delet
 
 
 @pytest.mark.looptime
-async def test_a_cancelled_workflow_lets_its_call_end_and_undoes_what_was_done_last_first(tmp_path):
+async def test_cancellation_lets_the_call_end_and_undoes_in_reverse(tmp_path):
     world = World(3, committed_at="do_2")
     async with a_process(tmp_path, world.workflow) as process:
         name = process.open()
@@ -270,7 +268,7 @@ async def test_a_cancelled_workflow_lets_its_call_end_and_undoes_what_was_done_l
 
 
 @pytest.mark.looptime
-async def test_what_cannot_be_cancelled_says_what_can(tmp_path):
+async def test_refused_cancellation_names_cancellable_workflows(tmp_path):
     world = World(2, committed_at="do_1")
     never = Workflow("never", World(1).workflow.steps, refused=refused_to_pending)
     async with a_process(tmp_path, world.workflow, never) as process:
@@ -288,7 +286,7 @@ async def test_what_cannot_be_cancelled_says_what_can(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_an_undo_under_way_ends_before_the_verb_that_overtakes_begins(tmp_path):
+async def test_running_undo_ends_before_the_superseding_verb_begins(tmp_path):
     world = World(1, refused=0)
     order = world.calls
     undone = asyncio.Event()
@@ -345,7 +343,7 @@ def worlds(draw) -> Callable[[], World]:
 
 @settings(max_examples=4, deadline=None, phases=[Phase.generate])
 @given(make=worlds(), before=st.booleans())
-def test_killed_at_any_durable_write_it_ends_as_if_it_had_not_been(make, before):
+def test_crash_at_any_durable_write_does_not_change_the_outcome(make, before):
     """In one run for every write of the whole story, the process ends there and another goes on."""
     with contextlib.closing(virtual_loop()) as loop:
         loop.run_until_complete(_killed_at_each_write(make, before))

@@ -33,7 +33,7 @@ from tests.matrixcompute.workflow_world import (
 from tests.upkeep.workflow_steps import ever, every
 
 
-def test_no_step_that_an_earlier_release_had_is_unknown_to_this_one() -> None:
+def test_steps_of_earlier_releases_are_known() -> None:
     """One that goes names, as `retired`, the step that does its work now: who stands at it would be stuck else."""
     known = {workflow.verb: workflow for _, workflow in every()}
     unknown = [f"{verb}: {name}" for verb, names in ever().items() for name in names if known[verb].step(name) is None]
@@ -69,7 +69,7 @@ def events(process: Process) -> list[EventRow]:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("at", [1, 2])
-async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_its_work(tmp_path, at):
+async def test_workflow_at_a_retired_step_continues_with_its_successor(tmp_path, at):
     world = World(3)
     async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (DO, at))
@@ -84,7 +84,7 @@ async def test_who_stands_at_a_step_that_is_gone_goes_on_with_the_one_that_does_
 
 
 @pytest.mark.looptime
-async def test_who_is_sent_back_to_a_step_that_had_other_names_does_it_as_it_is_now(tmp_path):
+async def test_return_to_a_renamed_step_runs_the_current_one(tmp_path):
     world = World(4)
     async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (DO, 3))
@@ -97,7 +97,7 @@ async def test_who_is_sent_back_to_a_step_that_had_other_names_does_it_as_it_is_
 
 
 @pytest.mark.looptime
-async def test_who_is_being_undone_at_a_step_that_is_gone_is_undone_by_the_one_that_does_its_work(tmp_path):
+async def test_undo_at_a_retired_step_uses_its_successor(tmp_path):
     world = World(3, refused=2)
     async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (UNDO, 1))
@@ -108,7 +108,7 @@ async def test_who_is_being_undone_at_a_step_that_is_gone_is_undone_by_the_one_t
 
 
 @pytest.mark.looptime
-async def test_a_workflow_that_is_given_up_ends_where_it_stands_and_undoes_nothing(tmp_path):
+async def test_abandoned_workflow_undoes_nothing(tmp_path):
     world = World(3)
     async with a_process(tmp_path, world.workflow) as process:
         name = await waiting_at(process, world, (DO, 1))
@@ -127,7 +127,7 @@ async def test_a_workflow_that_is_given_up_ends_where_it_stands_and_undoes_nothi
             abandon(session.get_one(OperationRow, name), "again", 0.0)
 
 
-def test_who_cannot_be_cancelled_any_more_cannot_be_after_a_merge_either() -> None:
+def test_committed_workflow_cannot_be_cancelled_after_a_step_merge() -> None:
     world = World(3, committed_at="do_1")
     workflow = replace(merged(world), committed_at="both")
     row = OperationRow(name="x", verb="test", state="Running", step=1, steps=world.workflow.names)
@@ -138,7 +138,7 @@ def test_who_cannot_be_cancelled_any_more_cannot_be_after_a_merge_either() -> No
 
 
 @pytest.mark.looptime
-async def test_what_was_begun_under_another_definition_says_so_once_and_continues(tmp_path):
+async def test_changed_definition_is_reported_once(tmp_path):
     world = World(3)
     first, second, third = world.workflow.steps
     async with a_process(tmp_path, world.workflow) as process:
@@ -159,7 +159,7 @@ async def test_what_was_begun_under_another_definition_says_so_once_and_continue
 
 
 @pytest.mark.looptime
-async def test_two_replicas_that_do_a_step_count_it_once(tmp_path):
+async def test_step_run_by_two_replicas_counts_once(tmp_path):
     world = World(3)
     process = Process(tmp_path, world.workflow)
     log, name = process.runner._log, process.open()
@@ -170,7 +170,7 @@ async def test_two_replicas_that_do_a_step_count_it_once(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_an_instance_that_yields_what_it_has_is_not_kept_from_it(tmp_path):
+async def test_yielding_workflow_cannot_be_abandoned(tmp_path):
     async with a_process(tmp_path, replace(World(1).workflow, verb="yield-capacity")) as process:
         name = process.open("yield-capacity")
         with process.store.transaction() as session:
@@ -188,7 +188,7 @@ async def test_an_instance_that_yields_what_it_has_is_not_kept_from_it(tmp_path)
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("before", [True, False])
-async def test_a_deletion_whose_process_dies_as_the_instance_goes_is_done_and_has_not_failed(tmp_path, before):
+async def test_deletion_survives_a_crash_at_its_last_step(tmp_path, before):
     deletion = Workflow("delete-instance", (Step(mark_deleted),))
     async with a_process(tmp_path, deletion) as process:
         name = process.open("delete-instance")
@@ -228,7 +228,7 @@ class Allocated:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("later", [[], ["sn0-c00-n0", "sn0-c00-n1"]])
-async def test_whom_a_spec_lets_go_is_not_changed_by_a_newer_one(tmp_path, later):
+async def test_newer_spec_does_not_change_leaving_members(tmp_path, later):
     control_plane = Allocated()
     async with a_process(tmp_path, replace(World(1).workflow, verb="scale-instance")) as process:
         process.open("scale-instance")

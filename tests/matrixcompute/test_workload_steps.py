@@ -155,14 +155,14 @@ def drain(state: str = "Draining", by: str = OPERATION, nodes: tuple[str, ...] =
     return {"state": state, "by": by, "nodes": [*nodes], "requests": 3, "deadlineAt": "2026-01-01T00:00:00Z"}
 
 
-async def test_the_drain_bears_the_operation_and_its_deadline():
+async def test_drain_names_its_operation_and_deadline():
     work = Work()
     await tell_workload(work)
     assert work.inference.asked == [{"nodes": [A], "deadlineS": 600.0, "by": OPERATION, "keepServing": False}]
     assert work.events == ["Draining"]
 
 
-async def test_what_stays_where_it_is_has_to_serve_without_it_meanwhile():
+async def test_deployment_keeps_serving_during_an_in_place_repair():
     work = Work(repair=True, control_plane=ControlPlane([member(A, "FreeRestart"), member(B, rank=1)]))
     await tell_workload(work)
     assert work.inference.asked[0]["keepServing"]
@@ -174,7 +174,7 @@ async def test_what_stays_where_it_is_has_to_serve_without_it_meanwhile():
     assert work.events == ["Draining", "Draining", "NotDrained"]
 
 
-async def test_who_cannot_be_replaced_serves_on():
+async def test_irreplaceable_member_keeps_serving():
     work = Work(repair=True, control_plane=ControlPlane([member(A, "ManuallySeparate"), member(B, rank=1)]))
     work.control_plane.full = True
     await tell_workload(work)
@@ -184,7 +184,7 @@ async def test_who_cannot_be_replaced_serves_on():
     assert [(each["nodes"], each["keepServing"]) for each in work.inference.asked] == [([A], False)]
 
 
-async def test_a_drain_of_somebody_else_is_left_to_him():
+async def test_foreign_drain_is_not_replaced():
     work = Work()
     work.inference.refuses = Conflict("drains for another")
     await tell_workload(work)
@@ -194,7 +194,7 @@ async def test_a_drain_of_somebody_else_is_left_to_him():
 @pytest.mark.parametrize(
     ("by", "asked"), [(owner_of("few"), [[A]]), (resource_owner("one"), [[A]]), ("replace-node-one-2", [])]
 )
-async def test_a_drain_for_who_asks_again_gives_way_to_an_operation_and_no_other_does(by, asked):
+async def test_operation_replaces_only_drains_that_are_requested_again(by, asked):
     work = Work(inference=Inference(drain=drain(by=by, nodes=(B,))))
     await tell_workload(work)
     assert [each["nodes"] for each in work.inference.asked] == asked
@@ -202,7 +202,7 @@ async def test_a_drain_for_who_asks_again_gives_way_to_an_operation_and_no_other
 
 
 @pytest.mark.parametrize("step", [await_loaded, tell_workload, drain_members])
-async def test_no_answer_is_asked_for_again_a_few_times(step):
+async def test_unanswered_request_is_retried_a_few_times(step):
     work = Work()
     work.inference.away = True
     with pytest.raises(Unavailable):
@@ -222,7 +222,7 @@ async def test_no_answer_is_asked_for_again_a_few_times(step):
         ("its deadline has passed", {"drain": drain()}, 600.0 + GRACE_S + 1, None, ["DrainDeadline"]),
     ],
 )
-async def test_what_a_drain_waits_for(sentence, view, took_s, pending, events):
+async def test_drain_members_waits_for_running_requests(sentence, view, took_s, pending, events):
     work = Work(inference=Inference(**view), took_s=took_s)
     if pending is None:
         await drain_members(work)
@@ -233,7 +233,7 @@ async def test_what_a_drain_waits_for(sentence, view, took_s, pending, events):
 
 
 @pytest.mark.parametrize("step", [await_loaded, drain_members])
-async def test_a_move_that_is_not_wanted_or_has_lost_its_successor_is_rolled_back(step):
+async def test_superseded_move_or_lost_successor_rolls_back(step):
     with pytest.raises(StaleGeneration):
         await step(Work(inference=Inference(drain=drain()), generation=2))
     lost = [member(A), member(C, role="successor", agent="Lost", ready=False)]
@@ -241,7 +241,7 @@ async def test_a_move_that_is_not_wanted_or_has_lost_its_successor_is_rolled_bac
         await step(Work(inference=Inference(drain=drain()), control_plane=ControlPlane(lost)))
 
 
-async def test_who_is_lost_while_it_drains_is_not_waited_for():
+async def test_member_lost_while_draining_is_not_awaited():
     members = [member(A, "FreeRestart", agent="Lost", ready=False), member(B, rank=1)]
     await drain_members(Work(inference=Inference(drain=drain()), repair=True, control_plane=ControlPlane(members)))
 
@@ -256,7 +256,7 @@ async def test_who_is_lost_while_it_drains_is_not_waited_for():
         ("it takes too long", {"readyNodes": [A, B]}, SERVING_TIMEOUT_S, None),
     ],
 )
-async def test_the_replacement_is_ready_before_the_drain(sentence, view, took_s, pending):
+async def test_successors_are_loaded_before_members_drain(sentence, view, took_s, pending):
     work = Work(inference=Inference(**view), took_s=took_s)
     if pending is None:
         await await_loaded(work)
@@ -265,7 +265,7 @@ async def test_the_replacement_is_ready_before_the_drain(sentence, view, took_s,
             await await_loaded(work)
 
 
-async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
+async def test_retained_members_rejoin_before_the_deployment_counts_as_serving():
     work = Work(repair=True, control_plane=ControlPlane([member(A), member(B, rank=1)]))
     work.inference.view |= {"drain": drain("Drained"), "fabricGeneration": 6}
     with pytest.raises(StepPending, match="one has yet to see every member"):
@@ -287,7 +287,7 @@ async def test_members_that_stay_are_handed_back_before_it_counts_as_serving():
         ("it takes too long", "Unavailable", SERVING_TIMEOUT_S, False, ["NotServingYet"]),
     ],
 )
-async def test_who_is_waited_for_after_a_repair(sentence, state, took_s, waits, events):
+async def test_await_serving_after_a_repair(sentence, state, took_s, waits, events):
     members = ControlPlane([member(A), member(B, rank=1)])
     work = Work(inference=Inference(state=state, readyNodes=[]), control_plane=members, repair=True, took_s=took_s)
     if waits:
@@ -298,7 +298,7 @@ async def test_who_is_waited_for_after_a_repair(sentence, state, took_s, waits, 
     assert work.events == events, sentence
 
 
-async def test_what_is_rolled_back_is_used_again_and_nobody_elses_drain_is_touched():
+async def test_rollback_withdraws_only_its_own_drains():
     work = Work(inference=Inference(drain=drain(by="somebody")))
     await withdraw_drains(work)
     assert not work.inference.withdrawn
@@ -317,7 +317,7 @@ async def test_what_is_rolled_back_is_used_again_and_nobody_elses_drain_is_touch
         ("something broke, which comes first", {}, {"agent": "Lost", "ready": False}, 0, False),
     ],
 )
-async def test_a_move_that_is_given_up_drains_the_successors_it_used(sentence, view, successor, asked, waits):
+async def test_abandoned_move_drains_used_successors(sentence, view, successor, asked, waits):
     coming = member(C, **({"role": "successor"} | successor))
     work = Work(inference=Inference(**view), control_plane=ControlPlane([member(A), member(B, rank=1), coming]))
     work.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(work.clock.now() + 600)}
@@ -332,7 +332,7 @@ async def test_a_move_that_is_given_up_drains_the_successors_it_used(sentence, v
     await leave_successors(work)
 
 
-async def test_without_a_workload_nothing_is_asked_and_nothing_waited_for():
+async def test_steps_do_nothing_without_a_workload():
     work = Work(inference=None)
     for step in (await_loaded, leave_successors, tell_workload, drain_members, withdraw_drains, await_serving):
         await step(work)
@@ -359,7 +359,7 @@ class Nobody:
         ("nobody's, so whoever asked withdraws it", "", False),
     ],
 )
-async def test_a_drain_whose_operation_has_ended_is_withdrawn(tmp_path, sentence, by, withdrawn):
+async def test_drain_of_an_ended_operation_is_withdrawn(tmp_path, sentence, by, withdrawn):
     world = World(1)
     async with a_process(tmp_path, world.workflow) as process:
         names = {"running": await waiting_at(process, world, (DO, 0)), "": ""}
@@ -383,7 +383,7 @@ async def test_a_drain_whose_operation_has_ended_is_withdrawn(tmp_path, sentence
         ("somebody else asked for it", "me", False),
     ],
 )
-async def test_sizes_of_pools_by_a_policy_that_is_gone_are_withdrawn(tmp_path, sentence, by, withdrawn):
+async def test_pool_sizes_of_a_deleted_policy_are_withdrawn(tmp_path, sentence, by, withdrawn):
     world = World(1)
     async with a_process(tmp_path, world.workflow) as process:
         with process.store.transaction() as session:

@@ -40,9 +40,7 @@ def nodes_of(machine: Machine) -> dict[str, NodeView]:
         pytest.param(42, 200, 1800, marks=[pytest.mark.soak, pytest.mark.timeout(1800)]),
     ],
 )
-def test_exactly_the_nodes_with_fatal_faults_are_acted_on_and_only_checks_return_them(
-    tmp_path, supernodes, fatal, alike
-):
+def test_only_nodes_with_fatal_faults_are_repaired_and_health_checks_return_them(tmp_path, supernodes, fatal, alike):
     machine, random = Machine(tmp_path, supernodes), Random(9)
     for index in range(supernodes):
         machine.ask(f"i{index}", nodes=36, spares=4)

@@ -24,17 +24,17 @@ def floor_of(loads: Loads, **more: float) -> int:
     return found
 
 
-def test_nothing_is_foreseen_before_there_is_something_to_judge_by():
+def test_no_floor_without_enough_samples():
     assert floor(sampled([5.0] * 19), Sizing(60.0, 30.0), TICK_S) is None
     assert floor(sampled([5.0] * 20), Sizing(60.0, 30.0), TICK_S) is not None
     assert floor([], Sizing(60.0, 30.0), TICK_S) is None
 
 
-def test_a_constant_load_needs_no_more_than_it_is():
+def test_floor_of_a_constant_load_is_the_load():
     assert floor_of(sampled([5.0] * 240)) == 5
 
 
-def test_what_has_only_noise_is_covered_and_not_doubled():
+def test_noise_gets_headroom_but_is_not_doubled():
     rng = Random(1)
     noise = sampled(10.0 + rng.gauss(0, 0.5) for _ in range(240))
     found = {floor_of(noise[:end]) for end in range(120, 240)}
@@ -42,14 +42,14 @@ def test_what_has_only_noise_is_covered_and_not_doubled():
     assert max(found) <= 12
 
 
-def test_what_left_and_came_back_is_kept_for():
+def test_returning_peak_is_held():
     """Fourteen minutes high, ten low, over and over: whoever lets go in the low time serves too late."""
     returns = sampled(([12.0] * 56 + [3.0] * 40) * 2 + [12.0] * 20 + [3.0] * 20)
     assert floor_of(returns) >= 12
     assert floor_of(sampled([12.0] * 20 + [3.0] * 220)) < 12
 
 
-def test_what_never_rose_steeply_is_let_go_of_sooner_than_what_did():
+def test_gentle_load_is_released_sooner_than_steep_load():
     """Both fall from ten to three and stay there; one had come up in steps, the other in half an hour."""
     slow = [3.0 + 7.0 * min(1.0, at / 120) for at in range(140)] + [10.0 - 7.0 * at / 40 for at in range(41)]
     steps = [3.0] * 60 + [10.0] * 80 + [10.0 - 7.0 * at / 40 for at in range(41)]
@@ -57,13 +57,13 @@ def test_what_never_rose_steeply_is_let_go_of_sooner_than_what_did():
     assert 3 <= kept[0] < 10 <= kept[1]
 
 
-def test_nobody_asks_for_more_than_ever_came_but_where_it_climbs():
+def test_floor_never_exceeds_the_highest_load_without_a_climb():
     rng = Random(4)
     bursts = sampled(6.0 + (9.0 if rng.random() < 0.2 else 0.0) * rng.random() for _ in range(240))
     assert floor_of(bursts) <= math.ceil(max(load for _, load in bursts))
 
 
-def test_a_season_is_followed_down_and_foreseen_up():
+def test_season_is_followed_down_and_forecast_up():
     wave = [6.0 - 5.0 * math.cos(2 * math.pi * at / 40) for at in range(240)]
     down, up = (floor_of(sampled(wave[: 200 + at])) for at in (36, 12))
     assert down <= 7  # it is falling to 1, and nothing comes back within the start time
@@ -71,12 +71,12 @@ def test_a_season_is_followed_down_and_foreseen_up():
     assert up >= wave[215] - 0.5
 
 
-def test_a_climb_beyond_all_that_ever_came_is_followed_ahead():
+def test_climb_beyond_the_highest_load_is_extrapolated():
     climb = [2.0 + 0.2 * at for at in range(60)]
     assert floor_of(sampled(climb)) >= climb[-1] + 0.2 * 60 / TICK_S
 
 
-def test_work_that_may_wait_needs_fewer():
+def test_work_that_may_wait_needs_fewer_nodes():
     rng = Random(2)
     bursts = sampled(8.0 + (6.0 if rng.random() < 0.1 else 0.0) for _ in range(240))
     patient, impatient = (
@@ -86,7 +86,7 @@ def test_work_that_may_wait_needs_fewer():
 
 
 @pytest.mark.parametrize(("block", "least"), [(1, 1), (2, 4), (4, 8), (3, 9)])
-def test_it_comes_in_whole_blocks_and_never_below_the_least(block, least):
+def test_floor_is_in_whole_blocks_and_above_the_minimum(block, least):
     rng = Random(block)
     for top in (0.0, 1.0, 30.0):
         found = floor_of(sampled(top * rng.random() for _ in range(100)), block=block, least=least)
@@ -94,7 +94,7 @@ def test_it_comes_in_whole_blocks_and_never_below_the_least(block, least):
         assert found % block == 0
 
 
-def test_samples_that_are_missing_or_come_late_are_no_reason_to_fail():
+def test_missing_or_late_samples_do_not_fail():
     rng = Random(3)
     loads, at = [], 0.0
     for _ in range(150):

@@ -32,11 +32,11 @@ def test_no_plan_is_cheaper(least, change_s, price_s):
     )
 
 
-def test_a_dip_that_is_shorter_than_a_start_is_kept_through():
+def test_short_dip_keeps_its_members():
     least = np.array([4] * 10 + [1] * 5 + [4] * 10)
     assert cheapest_sizes(least, 5.0, 60.0).tolist() == [4] * 25
     assert cheapest_sizes(least, 5.0, 10.0).tolist() == least.tolist()
 
 
-def test_whole_steps():
+def test_sizes_are_multiples_of_the_step():
     assert cheapest_sizes(np.array([1, 2, 1]), 5.0, 0.0, step=2).tolist() == [2, 4, 2]

@@ -81,7 +81,7 @@ async def looked(
         ("that of a repair which came meanwhile goes on", "Repairing", {"by": "replace-node-one-1"}, []),
     ],
 )
-async def test_a_policy_that_keeps_its_nodes_ends_no_drain_but_its_own(tmp_path, sentence, state, by, undrained):
+async def test_policy_ends_only_its_own_drain(tmp_path, sentence, state, by, undrained):
     inference = Inference({"drain": {"nodes": ["sn0-c00-n1"], "state": "Draining"} | by}, {})
     async with looked(tmp_path, inference, {"nodes": 2}, state, maxReplicas=4) as (process, _):
         assert inference.undrained == undrained, sentence
@@ -91,7 +91,7 @@ async def test_a_policy_that_keeps_its_nodes_ends_no_drain_but_its_own(tmp_path,
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("least", [0, 1])
-async def test_where_no_whole_block_of_the_target_is_within_the_bounds_it_keeps_its_size_and_says_so(tmp_path, least):
+async def test_bounds_without_a_whole_block_are_refused_with_a_reason(tmp_path, least):
     inference = Inference(
         {}, {"idleS": 1.0, "work": {"nodes": 0.5, "backlogNodeSeconds": 0, "startS": 60, "staysS": 9}}
     )
@@ -108,7 +108,7 @@ async def test_where_no_whole_block_of_the_target_is_within_the_bounds_it_keeps_
 
 
 @pytest.mark.looptime
-async def test_a_policy_goes_though_the_instance_that_it_scaled_to_zero_is_being_deleted(tmp_path):
+async def test_policy_of_a_deleting_instance_can_be_deleted(tmp_path):
     inference = Inference({}, {})
     async with looked(tmp_path, inference, {"nodes": 2, "suspend": True}, "Deleting", maxReplicas=4) as (process, _):
         with process.store.transaction() as session:
@@ -137,7 +137,7 @@ class Busy(Inference):
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(("least", "waits"), [(1, "Draining"), (0, "ChangeUnderWay")])
-async def test_what_is_decided_and_has_to_wait_is_written_once(tmp_path: Path, least: int, waits: str) -> None:
+async def test_waiting_decision_is_written_once(tmp_path: Path, least: int, waits: str) -> None:
     work = {"nodes": 0.0, "backlogNodeSeconds": 0, "startS": 60, "staysS": 9}
     inference = Busy({}, {"idleS": 9000.0, "work": work})
     async with looked(tmp_path, inference, {"nodes": 2}, minReplicas=least, maxReplicas=4) as (process, _):

@@ -27,7 +27,7 @@ def waits(*free: float, spares: tuple[float, ...] = ()) -> NodeWaits:
     return found
 
 
-def test_before_any_was_seen_a_node_takes_what_its_stages_add_up_to():
+def test_default_boot_time_is_the_sum_of_the_stages():
     assert waits().boot_s == emulated_boot_s() == 108
     assert waits().join_s == 108, "and a spare no less, until one was seen"
 
@@ -43,11 +43,11 @@ def test_before_any_was_seen_a_node_takes_what_its_stages_add_up_to():
         ("a clock that was set back", waits(-5), 0, 0),
     ],
 )
-def test_the_median_of_the_last_few_counts(sentence, found, boot_s, join_s):
+def test_estimate_is_the_median_of_recent_waits(sentence, found, boot_s, join_s):
     assert (found.boot_s, found.join_s) == (boot_s, join_s), sentence
 
 
-def test_an_operation_that_is_repeated_after_a_crash_counts_once():
+def test_repeated_operation_counts_once():
     once = waits().with_wait("one", "free", 100)
     assert once.with_wait("one", "free", 160) == once
     assert NodeWaits.of(once.wire()) == once
@@ -55,7 +55,7 @@ def test_an_operation_that_is_repeated_after_a_crash_counts_once():
 
 
 @given(st.lists(st.tuples(st.sampled_from(["free", "spares"]), st.floats(0, 1e5)), max_size=20))
-def test_what_is_said_was_waited_and_little_is_kept(seen):
+def test_estimate_is_one_of_the_recorded_waits(seen):
     found = NodeWaits()
     for at, (source, seconds) in enumerate(seen):
         found = found.with_wait(str(at), source, seconds)
@@ -64,7 +64,7 @@ def test_what_is_said_was_waited_and_little_is_kept(seen):
     assert max(len(found.free), len(found.spares)) <= WAITS_KEPT
 
 
-def test_a_policy_without_spares_looks_ahead_until_nodes_have_booted():
+def test_horizon_includes_the_boot_time():
     seen = Observation(4, 4, load=6.0, backlog=40.0, start_s=37.0)
     policy = a_policy(maxReplicas=200, behavior=FAST)
     found = recommend_with_spares(with_node_waits(seen, waits(108)), policy, ScalingState(), NOON)
@@ -74,7 +74,7 @@ def test_a_policy_without_spares_looks_ahead_until_nodes_have_booted():
     assert recommend_with_spares(with_node_waits(seen, waits(0)), policy, ScalingState(), NOON) == soon
 
 
-def test_pools_look_as_far_ahead():
+def test_horizon_of_pools_includes_the_boot_time():
     seen = PoolsObservation(
         Observation(8, 8), Observation(4, 4, load=6.0, backlog=40.0, start_s=37.0), Observation(4, 4, load=2.0)
     )

@@ -15,7 +15,7 @@ STEPS = st.lists(st.tuples(st.floats(0.5, 60), st.integers(0, 6)), max_size=30)
 
 
 @given(count=st.integers(0, 8), start_s=st.floats(0, 300), share=st.floats(0, 1), steps=STEPS)
-def test_a_spare_is_ready_or_boots_and_serves_no_later_than_a_free_node(count, start_s, share, steps):
+def test_spare_serves_no_later_than_a_free_node(count, start_s, share, steps):
     spares, now = Spares(count, start_s, share * start_s), 0.0
     for passes_s, members in steps:
         now += passes_s
@@ -41,7 +41,7 @@ def a_trace(seed: int) -> Trace:
     seed=st.integers(0, 5), plan=st.lists(st.integers(0, 2), min_size=3, max_size=6), spares=st.integers(1, 4),
     start_s=st.sampled_from([30.0, 60.0, 120.0]),
 )  # fmt: skip
-def test_at_equal_members_spares_make_no_first_token_later(seed, plan, spares, start_s):
+def test_spares_do_not_delay_first_tokens(seed, plan, spares, start_s):
     """The same sizes at the same moments, growing: what comes from a spare is there sooner, and nothing else differs."""
     trace = a_trace(seed)
     sizes = np.concatenate([[1], 1 + np.cumsum(plan)])

@@ -79,7 +79,7 @@ def bounds(**pools: Any) -> dict[str, Any]:
         ("the model needs more than the most", {"maxReplicas": 3}, seen(2, 1, 1.0, 1.0), (2, 1), Reason.TOO_MANY_REPLICAS),
     ],
 )  # fmt: skip
-def test_one_look_at_the_pools(sentence, policy, looked, sizes, reason):
+def test_recommend_pools(sentence, policy, looked, sizes, reason):
     found = recommend_pools(looked, a_policy(**policy), ScalingState(), NOON)
     assert found.pools is not None
     assert ((found.pools.prefill, found.pools.decode), found.reason) == (sizes, reason), sentence
@@ -99,7 +99,7 @@ def test_one_look_at_the_pools(sentence, policy, looked, sizes, reason):
         ("all of them, and so it stays", {}, None, 10.0, 10, Reason.DESIRED_WITHIN_RANGE),
     ],
 )
-def test_one_look_at_caching(sentence, pool, current, needs, caching, reason):
+def test_recommend_caching(sentence, pool, current, needs, caching, reason):
     looked = seen(4, 6, 4.0, 6.0, caching=current, needs=needs)
     found = recommend_pools(looked, a_policy(**bounds(caching=pool)), ScalingState(), NOON)
     assert found.pools is not None
@@ -107,7 +107,7 @@ def test_one_look_at_caching(sentence, pool, current, needs, caching, reason):
     assert found.reason == (reason if current is not None else found.reason)
 
 
-def test_caching_may_ask_for_nodes_by_its_least():
+def test_caching_minimum_raises_the_size():
     found = recommend_pools(
         seen(4, 6, 4.0, 6.0, caching=10), a_policy(**bounds(caching={"minReplicas": 14})), ScalingState(), NOON
     )
@@ -135,7 +135,7 @@ DAY = [{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 6}]
         ("and a policy that allows zero no longer", {"minReplicas": 2}, Observation(0, 0, returns_to=1), 2, Reason.SCALE_TARGET_ACTIVATED),
     ],
 )  # fmt: skip
-def test_to_zero_and_back(sentence, policy, looked, replicas, reason):
+def test_scale_to_and_from_zero(sentence, policy, looked, replicas, reason):
     spec = a_policy(**{"pools": None} | policy)
     found = recommend(looked, spec, ScalingState(), NOON)
     assert (found.replicas, found.reason) == (replicas, reason), sentence
@@ -159,9 +159,7 @@ WORK = st.one_of(st.none(), st.floats(0, 60))
     caching=st.booleans(),
 )
 @example(instances=8, decode=4, block=1, least=5, room=6, looks=[(None, None, 0.0, None)], caching=False)
-def test_the_pools_are_the_instance_and_no_pool_is_below_its_least(
-    instances, decode, block, least, room, looks, caching
-):
+def test_pools_add_up_and_respect_their_minimums(instances, decode, block, least, room, looks, caching):
     most = -(-(4 + 2 * least + room) // block) * block
     pools = {"prefill": {"minReplicas": least}, "decode": {"minReplicas": least}} | ({"caching": {}} if caching else {})
     policy = a_policy(maxReplicas=most, block=block, pools=pools, predictive="Auto")
@@ -202,13 +200,13 @@ def test_the_pools_are_the_instance_and_no_pool_is_below_its_least(
         ({"objective": {"ttftSeconds": 0.0}}, "ttftSeconds"),
     ],
 )
-def test_bad_pools_are_refused_with_their_field(change, field):
+def test_invalid_pools_are_refused_with_their_field(change, field):
     with pytest.raises(ValidationError) as refused:
         a_policy(**change)
     assert refused.value.errors()[0]["loc"][-1] == field
 
 
-def test_nodes_that_would_drain_for_longer_than_one_takes_to_start_change_no_role():
+def test_nodes_with_long_drains_keep_their_role():
     looked = seen(4, 6, 6.0, 3.5)
     slow = replace(looked, decode=replace(looked.decode, stays_s=90.0))
     found = recommend_pools(slow, a_policy(), ScalingState(), NOON)

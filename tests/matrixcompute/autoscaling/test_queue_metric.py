@@ -19,7 +19,7 @@ from services.compute.settings import ComputeSettings
 from tests.clocks import FixedClock, LoopClock
 
 
-def test_time_in_queue_is_counted_once_for_each_instance(tmp_path: Path) -> None:
+def test_queue_time_is_counted_once_per_instance(tmp_path: Path) -> None:
     database = DatabaseEngine(f"sqlite:///{tmp_path / 'compute.db'}")
     database.migrate(MIGRATIONS)
     clock = FixedClock()
@@ -69,7 +69,7 @@ class Replica:
         return pending, self.registry.get_sample_value("matrixcompute_instance_queue_seconds_count")
 
 
-def test_a_replica_that_stands_by_shows_what_is_and_counts_nothing_that_another_has(tmp_path: Path) -> None:
+def test_standby_shows_gauges_and_counts_no_events(tmp_path: Path) -> None:
     database = DatabaseEngine(f"sqlite:///{tmp_path / 'compute.db'}")
     database.migrate(MIGRATIONS)
     clock = FixedClock()
@@ -90,7 +90,7 @@ def test_a_replica_that_stands_by_shows_what_is_and_counts_nothing_that_another_
 
 
 @pytest.mark.looptime
-async def test_a_replica_that_does_not_lead_counts_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_standby_counts_instances(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Leadership, "_acquired", lambda self: None)
     database = DatabaseEngine(f"sqlite:///{tmp_path / 'compute.db'}")
     database.migrate(MIGRATIONS)

@@ -55,11 +55,11 @@ def situation(pools: bool = False, **found: Any) -> Situation:
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
-def test_what_is_decided_from(sentence: str, seen: Situation, expected: object) -> None:
+def test_decision_basis(sentence: str, seen: Situation, expected: object) -> None:
     assert decision_basis(seen) == expected, sentence
 
 
-def test_the_load_of_the_whole_target() -> None:
+def test_load_of_the_whole_target() -> None:
     found = decision_basis(situation())
     assert isinstance(found, Observation)
     assert (found.members, found.load, found.backlog, found.spares, found.returns_to) == (3, 2.0, 5.0, 1, 3)
@@ -70,13 +70,13 @@ def test_the_load_of_the_whole_target() -> None:
     [(None, 1, 2), (PoolSizes(prefill=2, decode=1), 2, 1), (PoolSizes(prefill=4, decode=1), 1, 2)],
     ids=["as laid out", "as decided", "a decision for another size is out of date"],
 )
-def test_the_pools_of_the_only_deployment(sizes: PoolSizes | None, prefill: int, decode: int) -> None:
+def test_pools_of_the_only_deployment(sizes: PoolSizes | None, prefill: int, decode: int) -> None:
     found = decision_basis(situation(pools=True, sizes=sizes))
     assert isinstance(found, PoolsObservation)
     assert (found.prefill.members, found.decode.members) == (prefill, decode)
 
 
-def test_a_target_at_zero_has_no_pools() -> None:
+def test_target_at_zero_has_no_pools() -> None:
     found = decision_basis(situation(pools=True, instance=Observation(0, 0, returns_to=3)))
     assert isinstance(found, Observation)
     assert (found.members, found.returns_to) == (0, 3)

@@ -79,7 +79,7 @@ BOTH = a_policy(metrics=[of("queued", averageValue=3.0), of("kvUsage", value=0.8
         ),
     ],
 )  # fmt: skip
-def test_one_look(sentence, policy, seen, replicas, reason):
+def test_recommend(sentence, policy, seen, replicas, reason):
     found = recommend(seen, policy, ScalingState(), NOON)
     assert (found.replicas, found.reason) == (replicas, reason), sentence
     assert SENTENCES[reason] in found.message
@@ -93,7 +93,7 @@ def test_one_look(sentence, policy, seen, replicas, reason):
         (a_policy(minReplicas=0, maxReplicas=5, block=2, schedules=[{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 5}]), 1, 4),
     ],
 )  # fmt: skip
-def test_what_comes_back_from_zero_is_in_whole_blocks_within_the_bounds(policy, returns_to, replicas):
+def test_return_from_zero_is_in_whole_blocks_within_bounds(policy, returns_to, replicas):
     found = recommend(Observation(0, 0, waiting=1, returns_to=returns_to), policy, ScalingState(), NOON)
     assert (found.replicas, found.reason) == (replicas, Reason.SCALE_TARGET_ACTIVATED)
 
@@ -107,7 +107,7 @@ def test_what_comes_back_from_zero_is_in_whole_blocks_within_the_bounds(policy, 
         (a_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little data"),
     ],
 )
-def test_whoever_does_not_shrink_says_which_signal_is_silent(policy, seen, silent):
+def test_message_names_the_missing_signal(policy, seen, silent):
     found = recommend(seen, policy, ScalingState(), NOON)
     assert found.reason == Reason.METRIC_UNAVAILABLE
     assert f": {silent}; {SENTENCES[found.reason]}" in found.message
@@ -126,17 +126,17 @@ def instance(state="Active", **shape):
         (instance("Pending"), False, Reason.TARGET_NOT_READY, "instance one is Pending; it is sized once it is Active"),
     ],
 )  # fmt: skip
-def test_a_policy_says_what_its_target_is_not(there, scaled_to_zero, reason, message):
+def test_unscalable_target_has_its_reason(there, scaled_to_zero, reason, message):
     assert check_scalable("blue/one", there, scaled_to_zero) == (reason, message)
 
 
 @pytest.mark.parametrize("there", [instance(), instance("Repairing"), instance("Updating")])
-def test_what_has_its_nodes_can_be_sized(there):
+def test_target_with_nodes_is_scalable(there):
     assert check_scalable("one", there, scaled_to_zero=False) is None
     assert check_scalable("one", instance("Suspended", suspend=True), scaled_to_zero=True) is None
 
 
-def test_every_reason_has_its_sentence():
+def test_every_reason_has_a_sentence():
     assert set(SENTENCES) == set(Reason)
 
 
@@ -152,7 +152,7 @@ def test_every_reason_has_its_sentence():
         (NOON + 13 * 3600, ["Fri"], "22:00", "06:00", 0),
     ],
 )
-def test_schedules_hold_by_the_clock_and_overnight(clock, days, start, end, floor):
+def test_schedules_are_in_force_by_the_clock_and_overnight(clock, days, start, end, floor):
     schedule = Schedule.model_validate({"name": "s", "days": days, "start": start, "end": end, "minReplicas": 6})
     assert schedule_floor([schedule], clock) == floor
 
@@ -172,7 +172,7 @@ def play(
     return sizes
 
 
-def test_the_highest_recommendation_of_the_window_counts_when_it_shrinks():
+def test_highest_recommendation_of_the_window_limits_shrinking():
     policy = a_policy(behavior={"scaleDown": {"stabilizationWindowSeconds": 120}})
     sizes = play(policy, [8.0] * 8 + [2.0] * 100, members=10)
     fell = next(at for at, size in enumerate(sizes) if size < 10)
@@ -180,17 +180,17 @@ def test_the_highest_recommendation_of_the_window_counts_when_it_shrinks():
     assert sizes[-1] == 3
 
 
-def test_constant_load_settles_and_then_nothing_changes():
+def test_constant_load_settles():
     sizes = play(a_policy(), [5.0] * 240, slow=8)
     assert len(set(sizes[20:])) == 1
 
 
-def test_growing_does_not_ask_again_for_what_starts():
+def test_starting_members_are_not_requested_again():
     sizes = play(a_policy(), [8.0] * 40, members=4, slow=20)
     assert max(sizes) == sizes[-1] == 10
 
 
-def test_a_forecast_raises_the_floor_only_in_auto():
+def test_forecast_raises_the_floor_only_in_auto_mode():
     climb = [2.0 + 0.2 * at for at in range(50)]
     off, preview, auto = (
         play(a_policy(predictive=mode, maxReplicas=40, objective={"utilization": 0.8}), climb)[-1]
@@ -200,7 +200,7 @@ def test_a_forecast_raises_the_floor_only_in_auto():
 
 
 @pytest.mark.parametrize(("peak", "foreseen"), [(0.0, False), (9.0, True)])
-def test_what_is_the_least_of_the_policy_is_not_said_to_be_foreseen(peak, foreseen):
+def test_minimum_is_not_reported_as_a_forecast(peak, foreseen):
     policy, state, reasons = a_policy(predictive="Auto", minReplicas=4), ScalingState(), set()
     for tick in range(200):
         load = peak if tick % 40 < 20 else 0.0
@@ -211,33 +211,33 @@ def test_what_is_the_least_of_the_policy_is_not_said_to_be_foreseen(peak, forese
     assert (Reason.TOO_FEW_REPLICAS in reasons) or foreseen
 
 
-def test_a_forecast_is_no_reason_to_shrink_before_it_says_anything():
+def test_missing_forecast_prevents_shrinking():
     policy = a_policy(predictive="Auto")
     assert play(policy, [2.0] * 19, members=10)[-1] == 10
     assert play(policy, [2.0] * 60, members=10)[-1] < 10
 
 
-def test_the_size_that_was_found_is_kept_until_half_of_what_is_remembered_was_seen():
+def test_initial_size_is_kept_during_warm_up():
     sizes = play(a_policy(predictive="Auto", behavior={}), [2.0] * 160, members=10)
     assert set(sizes[: int(WARM_UP_S / 15)]) == {10}
     assert sizes[-1] < 10
 
 
-def test_a_window_of_the_policy_goes_before_that():
+def test_policy_window_overrides_the_warm_up():
     sizes = play(
         a_policy(predictive="Auto", behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}), [2.0] * 60, members=10
     )
     assert sizes[-1] < 10
 
 
-def test_what_grew_meanwhile_is_let_go_of_without_waiting_for_that():
+def test_growth_during_warm_up_is_released():
     loads = [4.0] * 40 + [9.0] * 4 + [4.0] * 60
     sizes = play(a_policy(predictive="Auto", behavior={}), loads, members=5)
     assert max(sizes) >= 9
     assert min(sizes) == 5
 
 
-def test_prompts_that_waited_for_too_long_raise_the_headroom_for_an_hour():
+def test_late_prompts_raise_the_headroom_for_an_hour():
     policy = a_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
     state, seen = ScalingState(), Observation(10, 10, load=8.5, queues=True)
     for at in range(100):
@@ -254,7 +254,7 @@ def test_prompts_that_waited_for_too_long_raise_the_headroom_for_an_hour():
     assert after.state.missed == []
 
 
-def test_what_the_size_that_was_found_could_not_serve_raises_no_headroom():
+def test_overload_of_the_initial_size_raises_no_headroom():
     """A forecast that was not there yet missed nothing: a beginning that is too small is no fault of its headroom."""
     policy = a_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
     forecasts = []
@@ -271,7 +271,7 @@ def test_what_the_size_that_was_found_could_not_serve_raises_no_headroom():
 
 
 @pytest.mark.parametrize("start_s", [30.0, 145.0, 300.0])
-def test_one_burst_is_not_thought_to_last_for_the_whole_start(start_s):
+def test_burst_is_not_extrapolated_over_the_start_time(start_s):
     """A look at twice the load beside many at half of it: the mean says how much comes until a new member serves."""
     policy = a_policy(predictive="Auto", maxReplicas=400, objective={"backlogSeconds": 5.0})
     state, seen = ScalingState(), Observation(8, 8, load=4.0, queues=True, start_s=start_s)
@@ -282,7 +282,7 @@ def test_one_burst_is_not_thought_to_last_for_the_whole_start(start_s):
 
 
 @pytest.mark.parametrize("start_s", [0.0, 60.0, 145.0, 300.0, 900.0])
-def test_what_piles_up_during_a_start_is_worked_off_in_a_share_of_it(start_s):
+def test_backlog_is_cleared_in_a_share_of_the_start_time(start_s):
     """Members that are missing all the time until new ones serve: asked for are these, and for what has come to wait by
     then at most two and a half times as many again, however long a start takes."""
     rates = {"scaleUp": {"policies": [{"type": "Pods", "value": 400, "periodSeconds": 15}]}}
@@ -293,14 +293,14 @@ def test_what_piles_up_during_a_start_is_worked_off_in_a_share_of_it(start_s):
     assert 6 < found <= 6.0 + 2.5 * missing + 20.0 / 30.0 + 1
 
 
-def test_one_block_fewer_must_have_been_enough_for_the_last_twenty_minutes():
+def test_shrinking_by_one_block_needs_twenty_minutes_of_low_load():
     policy = a_policy()
     sizes = play(policy, [5.0] + [3.5] * 100, members=6)
     assert sizes[2 : 1200 // 15] == [6] * (1200 // 15 - 2)  # four fifths of five nodes are too few for 5.0
     assert sizes[-1] < 6
 
 
-def test_what_waits_is_answered_with_what_starts_in_mind():
+def test_backlog_accounts_for_starting_members():
     policy = a_policy()
     late, started = (Observation(8, ready, load=6.0, backlog=20.0) for ready in (3, 8))
     assert recommend(late, policy, ScalingState(), NOON).replicas > 8
@@ -320,7 +320,7 @@ def test_what_waits_is_answered_with_what_starts_in_mind():
         ({"behavior": {"scaleUp": {"policies": [{"type": "Pods", "value": 0, "periodSeconds": 15}]}}}, "value"),
     ],
 )  # fmt: skip
-def test_bad_input_is_refused_with_its_field(change, field):
+def test_invalid_input_is_refused_with_its_field(change, field):
     with pytest.raises(ValidationError) as refused:
         ScalingPolicyRequest.model_validate({"scaleTargetRef": {"name": "one"}, "maxReplicas": 20} | change)
     assert refused.value.errors()[0]["loc"][-1] == field
@@ -345,7 +345,7 @@ POLICIES = st.builds(
 
 @settings(deadline=None, max_examples=150)
 @given(policy=POLICIES, loads=st.lists(LOADS, min_size=1, max_size=40), backlog=st.floats(0, 500))
-def test_whatever_is_seen(policy, loads, backlog):
+def test_invariants_for_any_observation(policy, loads, backlog):
     """Within the bounds, in whole blocks, never fewer without a signal, never faster than allowed, and repeatable."""
     state, members, grown = ScalingState(), policy.min_replicas, []
     for at, load in enumerate(loads):
@@ -377,7 +377,7 @@ def test_whatever_is_seen(policy, loads, backlog):
     more=st.floats(0, 60),
     backlog=st.floats(0, 500),
 )
-def test_more_load_is_never_answered_by_fewer(policy, history, members, load, more, backlog):
+def test_recommendation_is_monotonic_in_load(policy, history, members, load, more, backlog):
     state = ScalingState(loads=[(NOON - 15.0 * (len(history) - at), each) for at, each in enumerate(history)])
     policy = policy.model_copy(update={"predictive": "Off"})
     sizes = [
@@ -389,7 +389,7 @@ def test_more_load_is_never_answered_by_fewer(policy, history, members, load, mo
 
 @settings(deadline=None, max_examples=50)
 @given(load=st.floats(0.5, 14), members=st.integers(2, 20))
-def test_within_the_tolerance_nothing_changes(load, members):
+def test_no_change_within_the_tolerance(load, members):
     policy = a_policy(metrics=[of("work", averageValue=1.0)])
     seen = Observation(members, members, metrics={"work": members * (0.9 + 0.2 * (load - 0.5) / 13.5)})
     assert recommend(seen, policy, ScalingState(), NOON).replicas == members

@@ -31,13 +31,13 @@ class Inference:
 @pytest.mark.parametrize(
     ("metrics", "window_s"), [([], 15.0), ([NAMED], 30.0)], ids=["its own signals", "named metrics"]
 )
-async def test_work_is_that_of_a_look_and_metrics_are_means(metrics, window_s):
+async def test_work_is_per_tick_and_metrics_are_means(metrics, window_s):
     policy, inference = ScalingPolicyRequest.model_validate(POLICY | {"metrics": metrics}), Inference()
     assert await statistics_of(inference, {"r1": {}, "r2": {}}, policy) == {"r1": {}, "r2": {}}
     assert inference.asked == [("r1", window_s), ("r2", window_s)]
 
 
-def test_deployments_need_together_what_each_needs_at_least():
+def test_minimums_of_deployments_add_up():
     """A node is one deployment's: what two need at least is the sum."""
     work = {"nodes": 1.0, "backlogNodeSeconds": 0.0, "startS": 60.0, "staysS": 10.0, "decodeNodesMin": 2}
     policy = ScalingPolicyRequest.model_validate(POLICY)

@@ -33,7 +33,7 @@ BOOTED = recommend(replace(rising(), start_s=130.0), tiered(0), ScalingState(), 
 JOINED = recommend(replace(rising(), start_s=30.0), tiered(0), ScalingState(), NOON).replicas
 
 
-def test_more_has_to_be_there_ahead_where_nodes_boot_than_where_spares_join():
+def test_booting_needs_more_in_advance_than_joining():
     assert BOOTED > JOINED > 4
 
 
@@ -47,13 +47,13 @@ def test_more_has_to_be_there_ahead_where_nodes_boot_than_where_spares_join():
         ("what spares would not bring in time has to be there", 48, 48, JOINED),
     ],
 )
-def test_spares_stand_for_what_is_wanted_ahead(sentence, warm, spares, replicas):
+def test_spares_cover_capacity_needed_in_advance(sentence, warm, spares, replicas):
     seen = rising(spares=spares)
     found = recommend_with_spares(seen, tiered(warm), ScalingState(), NOON)
     assert found.replicas == replicas, sentence
 
 
-def test_a_size_that_stays_since_spares_stand_for_the_rise_says_so():
+def test_size_covered_by_spares_has_its_reason():
     seen = Observation(4, 4, load=4.1, backlog=1.0, start_s=0.0, spares=4, boot_s=300.0, join_s=0.0)
     policy = tiered(4, objective={"utilization": 1.0, "backlogSeconds": 30.0})
     found = recommend_with_spares(seen, policy, ScalingState(), NOON)
@@ -63,13 +63,13 @@ def test_a_size_that_stays_since_spares_stand_for_the_rise_says_so():
     assert f"{booted.replicas - found.replicas} of them covered by spares" in found.message
 
 
-def test_blocks_stay_whole():
+def test_covered_size_is_in_whole_blocks():
     found = recommend_with_spares(rising(spares=3), tiered(3, block=2), ScalingState(), NOON)
     assert found.replicas % 2 == 0
 
 
 @pytest.mark.parametrize("count", [-1, 49, "many"])
-def test_a_number_of_spares_that_nobody_can_have_is_refused_by_its_field(count):
+def test_impossible_warm_spares_are_refused_with_their_field(count):
     with pytest.raises(ValidationError) as refused:
         a_policy(warmSpares=count)
     assert refused.value.errors()[0]["loc"] == ("warmSpares",)
@@ -84,7 +84,7 @@ LOADS = st.floats(0, 30)
     spares=st.integers(0, 12), warm=st.integers(1, 12), boot=st.floats(0, 300), join=st.floats(0, 1),
     block=st.sampled_from([1, 2, 4]),
 )  # fmt: skip
-def test_members_and_warm_spares_are_never_fewer_than_what_boots_asks_for(
+def test_members_and_warm_spares_meet_the_booting_decision(
     load, backlog, members, starting, spares, warm, boot, join, block
 ):
     members = members // block * block or block
@@ -100,7 +100,7 @@ def test_members_and_warm_spares_are_never_fewer_than_what_boots_asks_for(
 
 @settings(max_examples=40, deadline=None)
 @given(prefill=st.floats(0, 8), decode=st.floats(0, 8), waits=st.floats(0, 200), spares=st.integers(0, 8))
-def test_of_pools_each_is_between_what_joins_and_what_boots(prefill, decode, waits, spares):
+def test_each_pool_is_between_the_joining_and_the_booting_decision(prefill, decode, waits, spares):
     seen = PoolsObservation(
         Observation(8, 8, spares=spares, **SLOW),
         Observation(4, 4, load=prefill, backlog=waits, queues=True),

@@ -42,7 +42,7 @@ class Another:
         ("one:move", {"policy": "spread"}, {"placement": {"policy": "spread"}}),
     ],
 )
-async def test_what_another_replica_was_asked_for_stays(tmp_path, monkeypatch, path, body, changed):
+async def test_changes_through_another_replica_are_kept(tmp_path, monkeypatch, path, body, changed):
     async with SmallStack(tmp_path) as stack:
         await stack.apply("one", 2)
         await stack.active("one", 2)

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.looptime
 SPREAD, ONE_CABINET = {"policy": "spread", "level": "cabinet"}, {"policy": "pack", "level": "cabinet", "required": True}
 
 
-async def test_who_cannot_move_is_stopped_and_started_where_it_lies_and_moves_once_there_is_room(tmp_path):
+async def test_refused_move_does_not_prevent_stop_and_start(tmp_path):
     async with SmallStack(tmp_path) as stack:
         await stack.apply("one", 4, placement=SPREAD)
         lay = await stack.active("one", 4)

@@ -19,7 +19,7 @@ class NoAllocations:
         return None
 
 
-async def test_who_has_to_wait_is_remembered_until_then_and_no_longer(tmp_path: Path) -> None:
+async def test_refusals_are_forgotten_when_due(tmp_path: Path) -> None:
     clock = FixedClock()
     database, nothing = DatabaseEngine(f"sqlite:///{tmp_path / 'compute.db'}"), cast(Any, NoAllocations())
     database.migrate(MIGRATIONS)

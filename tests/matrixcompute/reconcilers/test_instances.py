@@ -89,7 +89,7 @@ def of_both(process: Process, refuses: MatrixError, woken: list[bool]) -> Instan
         (Conflict("affinity refers to allocation 'home', which does not exist", field="affinity.allocations"), True),
     ],
 )
-async def test_what_is_refused_of_one_instance_keeps_none_of_the_others(
+async def test_refusal_for_one_instance_does_not_block_others(
     tmp_path: Path, refuses: MatrixError, blocked: bool
 ) -> None:
     async with a_process(tmp_path, MOVE_INSTANCE) as process:
@@ -105,7 +105,7 @@ async def test_what_is_refused_of_one_instance_keeps_none_of_the_others(
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("wrong", [Conflict("an instance that is Stopped is not repaired"), KeyError("nodes")])
-async def test_an_instance_that_nobody_can_look_after_is_passed_over_and_says_so(
+async def test_failing_instance_is_skipped_with_an_event(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: Exception
 ) -> None:
     """Whatever is wrong with one, the others are looked after; once it is well again, so is that one."""
@@ -135,7 +135,7 @@ async def test_an_instance_that_nobody_can_look_after_is_passed_over_and_says_so
 
 
 @pytest.mark.looptime
-async def test_an_instance_that_stays_faulty_is_tried_less_and_less_and_at_once_when_something_is_new(
+async def test_failing_instance_backs_off_exponentially_until_it_changes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     observe, tried = InstanceRow.observe, list[float]()
@@ -165,9 +165,7 @@ async def test_an_instance_that_stays_faulty_is_tried_less_and_less_and_at_once_
 
 
 @pytest.mark.looptime
-async def test_an_instance_that_is_passed_over_takes_nobodys_turn(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_skipped_instance_does_not_take_a_retry_slot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both wait for room for the same, and the faulty one does so for longer."""
     observe = InstanceRow.observe
 

@@ -35,7 +35,7 @@ class Refusing(Machine):
 
 
 @pytest.mark.parametrize("target", [NODE, SWITCH])
-def test_a_refusal_is_written_once_for_as_long_as_it_says_the_same(tmp_path: Path, target: dict[str, str]) -> None:
+def test_repeated_refusal_is_written_once(tmp_path: Path, target: dict[str, str]) -> None:
     machine = Refusing()
     world = World(tmp_path, machine)
     woken = []
@@ -82,7 +82,7 @@ class Occupied(Machine):
         ("Failed", "InstanceFailed"),
     ],
 )
-def test_a_member_is_said_to_move_where_it_does(tmp_path: Path, state: str, reason: str) -> None:
+def test_moving_is_reported_only_in_states_with_moves(tmp_path: Path, state: str, reason: str) -> None:
     world = World(tmp_path, Occupied())
     with world.store.transaction() as session:
         spec = InstanceRequest(nodes=1).wire()

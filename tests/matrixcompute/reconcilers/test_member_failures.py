@@ -31,7 +31,7 @@ HEARD: list[tuple[str, list[WatchEvent | None], list[bool]]] = [
 
 
 @pytest.mark.parametrize(("sentence", "events", "urgent"), HEARD, ids=[each[0] for each in HEARD])
-def test_a_member_that_has_just_failed_is_news(sentence, events, urgent):
+def test_new_member_failure_is_detected_once(sentence, events, urgent):
     heard = MemberFailures()
     assert [heard.observe(event) for event in events] == urgent
     assert heard.pop_new_failure() is any(urgent)

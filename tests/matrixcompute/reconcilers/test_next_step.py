@@ -148,5 +148,5 @@ def test_next_step(sentence: str, situation: Situation, step: NextStep) -> None:
     assert next_step(situation) is step
 
 
-def test_every_step_is_in_the_table() -> None:
+def test_every_next_step_has_a_case() -> None:
     assert {row[2] for row in test_next_step.pytestmark[0].args[1]} == set(NextStep)

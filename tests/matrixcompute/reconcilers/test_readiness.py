@@ -85,7 +85,7 @@ HEARD: list[tuple[str, WatchEvent | None, bool, tuple[bool, str, str, int]]] = [
 
 @pytest.mark.looptime
 @pytest.mark.parametrize(("sentence", "heard", "urgent", "after"), HEARD, ids=[each[0] for each in HEARD])
-async def test_a_loss_is_shown_as_soon_as_it_is_heard_of(
+async def test_ready_condition_follows_allocation_events(
     tmp_path: Path,
     sentence: str,
     heard: WatchEvent | None,
@@ -103,7 +103,7 @@ async def test_a_loss_is_shown_as_soon_as_it_is_heard_of(
 @pytest.mark.parametrize(
     ("wrong", "logged"), [(Conflict("an illegal move"), 1), (StaleLeader("another leads"), 0), (Unavailable("away"), 0)]
 )
-async def test_what_is_wrong_with_one_instance_is_logged_and_what_is_with_all_is_raised(
+async def test_instance_errors_are_logged_and_service_errors_are_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: Exception, logged: int
 ) -> None:
     """A replica that another has overtaken is no fault of the program: seed 3121 of 1,000 events was one."""
@@ -120,7 +120,7 @@ async def test_what_is_wrong_with_one_instance_is_logged_and_what_is_with_all_is
 
 
 @pytest.mark.looptime
-async def test_whoever_gives_its_nodes_back_is_no_news(tmp_path: Path) -> None:
+async def test_requested_release_is_not_a_loss(tmp_path: Path) -> None:
     async with a_process(tmp_path, *WORKFLOWS.values()) as process:
         news = a_ready_instance(process)
         with process.store.transaction() as session:
@@ -130,7 +130,7 @@ async def test_whoever_gives_its_nodes_back_is_no_news(tmp_path: Path) -> None:
 
 
 @pytest.mark.looptime
-async def test_who_is_put_out_says_so_with_its_state(tmp_path: Path) -> None:
+async def test_preempted_instance_shows_its_state(tmp_path: Path) -> None:
     """A reason of Ready that is a state is the present one."""
     async with a_process(tmp_path, YIELD_INSTANCE) as process:
         news = a_ready_instance(process)

@@ -41,13 +41,11 @@ class At(ScaledClock):
         (60.0, math.inf, math.inf),
     ],
 )
-def test_what_was_refused_rests_for_as_long_in_emulated_time_and_never_shorter_than_a_floor_of_the_walls(
-    scale: float, retry_at: float, due: float
-) -> None:
+def test_backoff_is_emulated_time_with_a_wall_time_floor(scale: float, retry_at: float, due: float) -> None:
     assert due_at(retry_at, At(NOW, scale)) == due
 
 
-def test_who_was_refused_is_remembered_until_it_may_be_asked_again_however_fast_time_runs() -> None:
+def test_refusal_is_kept_until_its_retry_is_due_at_any_speed() -> None:
     """Others that are refused meanwhile do not have it forgotten."""
     clock = At(NOW, 60.0)
     refusals = Refusals(clock)
@@ -78,20 +76,20 @@ def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority:
         ([refused("a"), refused("b", "two")], ("one",), {"b"}),
     ],
 )
-def test_of_those_that_are_alike_one_asks(
+def test_one_of_equal_specs_is_retried(
     waiting: list[WaitingInstance], asking: tuple[str, ...], turns: set[str]
 ) -> None:
     assert select_retries(waiting, asking, At(NOW)) == turns
 
 
-def test_few_ask_at_a_time_the_highest_priority_first() -> None:
+def test_few_retries_at_a_time_by_priority() -> None:
     waiting = [refused(f"w{each}", f"{each}", priority=each) for each in range(3 * CONCURRENT_RETRIES_MAX)]
     first = select_retries(waiting, (), At(NOW))
     assert first == {f"w{each}" for each in range(2 * CONCURRENT_RETRIES_MAX, 3 * CONCURRENT_RETRIES_MAX)}
     assert select_retries(waiting, [f"x{each}" for each in range(CONCURRENT_RETRIES_MAX)], At(NOW)) == set()
 
 
-def test_the_more_shapes_wait_the_longer_each_rests() -> None:
+def test_backoff_grows_with_the_number_of_shapes() -> None:
     many = [refused(f"w{each}", f"{each}") for each in range(1000)]
     assert not select_retries(many, (), At(NOW))
     assert len(select_retries(many, (), At(NOW - 2 * RETRY_S + 1000 * PER_SHAPE_WALL_S))) == CONCURRENT_RETRIES_MAX
@@ -103,7 +101,7 @@ def test_the_more_shapes_wait_the_longer_each_rests() -> None:
     ),
     st.sets(st.sampled_from("abc")),
 )
-def test_whoever_waits_has_a_turn_in_the_end(waiting: list[WaitingInstance], asking: set[str]) -> None:
+def test_every_waiting_instance_is_retried_eventually(waiting: list[WaitingInstance], asking: set[str]) -> None:
     """If nobody ever fits and everybody is refused at once, each asks before anybody of its kind asks twice."""
     turns = select_retries(waiting, asking, At(NOW))
     shapes = [each.shape for each in waiting if each.name in turns]

@@ -87,7 +87,7 @@ async def opened(process: Process, control_plane: ControlPlane) -> list[str]:
         ("it is the repair that waits", "replace-node", "Failed", []),
     ],
 )
-async def test_who_fails_is_replaced_unless_a_repair_was_refused(
+async def test_failed_member_is_replaced_unless_its_repair_was_refused(
     tmp_path: Path, sentence: str, last: str, state: str, verbs: list[str]
 ) -> None:
     async with a_process(tmp_path, REPLACE_NODE, SCALE_INSTANCE) as process:
@@ -95,7 +95,7 @@ async def test_who_fails_is_replaced_unless_a_repair_was_refused(
         assert await opened(process, ControlPlane(agent="Lost")) == verbs, sentence
 
 
-async def test_a_repair_that_is_forgotten_may_be_one_that_waits(tmp_path: Path) -> None:
+async def test_forgotten_operation_may_be_a_waiting_repair(tmp_path: Path) -> None:
     async with a_process(tmp_path, REPLACE_NODE) as process:
         waiting(process, "replace-node", "Failed")
         with process.store.transaction() as session:
@@ -112,7 +112,7 @@ async def test_a_repair_that_is_forgotten_may_be_one_that_waits(tmp_path: Path) 
         ("nobody asks yet", math.inf, "Off", []),
     ],
 )
-async def test_nodes_that_an_abandoned_restart_left_off_are_switched_on_by_a_retry(
+async def test_retry_powers_on_nodes_of_an_abandoned_restart(
     tmp_path: Path, sentence: str, retry_at: float, power: Power, verbs: list[str]
 ) -> None:
     async with a_process(tmp_path, RESTART_INSTANCE, SCALE_INSTANCE) as process:
@@ -129,7 +129,7 @@ async def test_nodes_that_an_abandoned_restart_left_off_are_switched_on_by_a_ret
         ("nobody asks yet", math.inf, True, []),
     ],
 )
-async def test_a_move_that_was_abandoned_comes_to_an_end_by_a_retry(
+async def test_retry_finishes_an_abandoned_move(
     tmp_path: Path, last: str, sentence: str, retry_at: float, moves: bool, verbs: list[str]
 ) -> None:
     async with a_process(tmp_path, MOVE_INSTANCE, RELOCATE_MEMBER, SCALE_INSTANCE) as process:

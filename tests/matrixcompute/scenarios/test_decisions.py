@@ -27,7 +27,7 @@ MODES = st.one_of(
 
 
 @given(names=NAMES, mode=MODES, seed=st.integers())
-def test_a_mode_chooses_so_many_and_by_the_seed_alone(names: list[str], mode: str, seed: int) -> None:
+def test_choice_depends_on_mode_and_seed_only(names: list[str], mode: str, seed: int) -> None:
     chosen = choose_resources(names, mode, Random(seed))
     assert set(chosen) <= set(names)
     assert chosen == sorted(set(chosen))
@@ -72,7 +72,7 @@ T, F, N = True, False, None
         ("always", T, [(5, N), (11, N)], False, None),
     ],
 )
-def test_an_expectation_is_met_by_its_mode(
+def test_expectation_is_decided_by_its_mode(
     mode: str, before: bool, looks: list[tuple[float, bool | None]], passed: bool, after_s: float | None
 ) -> None:
     expectation = Expectation.model_validate({"metric": "orphans", "count": 0, "within": "10s", "mode": mode})
@@ -93,7 +93,7 @@ def test_an_expectation_is_met_by_its_mode(
         ("always", [(5, T), (10, T)], True, 10),
     ],
 )
-def test_what_is_expected_is_given_as_long_as_detection_takes_on_a_fast_clock(
+def test_limit_covers_detection_on_a_fast_clock(
     mode: str, looks: list[tuple[float, bool]], passed: bool, limit_s: float
 ) -> None:
     expectation = Expectation.model_validate({"metric": "orphans", "count": 0, "within": "10s", "mode": mode})
@@ -120,7 +120,7 @@ def test_what_is_expected_is_given_as_long_as_detection_takes_on_a_fast_clock(
         ("nothing.at.all", ""),
     ],
 )
-def test_a_field_is_found_by_its_path_and_compared_as_text(path: str, text: str) -> None:
+def test_field_is_found_by_path_and_compared_as_text(path: str, text: str) -> None:
     view = {
         "agent": "Lost", "powered": False, "share": 0.5, "nodes": 3, "faults": [{"code": "X"}],
         "conditions": [{"type": "Ready", "status": "True"}],
@@ -128,6 +128,6 @@ def test_a_field_is_found_by_its_path_and_compared_as_text(path: str, text: str)
     assert text_at(view, path) == text
 
 
-def test_a_limit_leaves_time_for_two_leases_at_any_speed() -> None:
+def test_limit_covers_two_leases_at_any_speed() -> None:
     run = RunContext(SimpleNamespace(), SimpleNamespace(), ScaledClock(60.0), "x", lambda entry: None)
     assert run.limit_s_min > LOST_AFTER_LEASES * as_set(run.clock, LEASE_S, LEASE_FLOOR_WALL_S)

@@ -41,7 +41,7 @@ def dark(**otherwise: Any) -> dict[str, Any]:
     return {**deepcopy(DARK), **otherwise}
 
 
-async def test_a_run_shows_its_phases_and_its_verdict_and_is_found_again(tmp_path: Path) -> None:
+async def test_run_shows_phases_and_verdict_and_is_idempotent(tmp_path: Path) -> None:
     life = Life(tmp_path, Machine())
     asked = await life.put("one", definition=dark())
     assert (asked.state, asked.verdict) == ("Pending", None)
@@ -66,7 +66,7 @@ async def test_a_run_shows_its_phases_and_its_verdict_and_is_found_again(tmp_pat
         life.runs.stop("one")
 
 
-async def test_one_runs_at_a_time_in_the_order_in_which_they_were_asked_for(tmp_path: Path) -> None:
+async def test_runs_are_played_one_at_a_time_in_order(tmp_path: Path) -> None:
     life = Life(tmp_path, Machine())
     for name in ("zebra", "ant"):
         await life.put(name, definition=dark(title=name))
@@ -93,7 +93,7 @@ async def test_one_runs_at_a_time_in_the_order_in_which_they_were_asked_for(tmp_
         ({"definition": dark(), "name": "other"}, "name"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_run_is_refused_with_its_field(tmp_path: Path, spec: dict[str, Any], field: str) -> None:
+async def test_invalid_run_is_refused_with_its_field(tmp_path: Path, spec: dict[str, Any], field: str) -> None:
     life = Life(tmp_path, Machine())
     for validate_only in (True, False):
         with pytest.raises(MatrixError) as refused:
@@ -103,7 +103,7 @@ async def test_what_cannot_be_run_is_refused_with_its_field(tmp_path: Path, spec
         life.runs.stop("one")
 
 
-async def test_a_preview_names_who_would_be_struck_and_keeps_nothing(tmp_path: Path) -> None:
+async def test_preview_names_targets_and_stores_nothing(tmp_path: Path) -> None:
     life = Life(tmp_path, Machine())
     view = await life.put("one", True, definition=dark(), seed=11)
     assert view.preview is not None
@@ -126,7 +126,7 @@ async def test_a_preview_names_who_would_be_struck_and_keeps_nothing(tmp_path: P
         ({"target": "victim", "state": "Active"}, "target victim Active: it was 0; {node}: state is Available"),
     ],
 )  # fmt: skip
-async def test_what_is_missed_says_what_there_was_and_which_instance_is_gone(
+async def test_missed_expectation_shows_the_observation_and_the_missing_instance(
     tmp_path: Path, expected: dict[str, Any], message: str
 ) -> None:
     life = Life(tmp_path, Machine())
@@ -152,7 +152,7 @@ async def test_what_is_missed_says_what_there_was_and_which_instance_is_gone(
          "made: routes of made-ub are not programmed on every node"),
     ],
 )  # fmt: skip
-async def test_an_instance_that_is_not_as_expected_says_how_it_is(
+async def test_instance_mismatch_shows_the_field(
     tmp_path: Path, field: dict[str, Any], otherwise: dict[str, Any], message: str
 ) -> None:
     life = Life(tmp_path, Machine())
@@ -167,7 +167,7 @@ async def test_an_instance_that_is_not_as_expected_says_how_it_is(
     assert (view.verdict, view.message) == ("FAIL", f"{view.expectations[0].name}: {message}")
 
 
-async def test_a_run_whose_instance_is_deleted_before_it_is_there_does_not_wait_for_it(tmp_path: Path) -> None:
+async def test_run_does_not_wait_for_a_deleted_instance(tmp_path: Path) -> None:
     class Slow(Machine):
         """Instances are made, and come up later."""
 
@@ -191,7 +191,7 @@ async def test_a_run_whose_instance_is_deleted_before_it_is_there_does_not_wait_
     )  # fmt: skip
 
 
-async def test_whoever_stops_a_run_has_it_rolled_back(tmp_path: Path) -> None:
+async def test_stopped_run_is_rolled_back(tmp_path: Path) -> None:
     life = Life(tmp_path, Machine())
     await life.put("one", definition=dark())
     await life.put("waits", definition=dark(title="Later"))
@@ -212,7 +212,7 @@ async def test_whoever_stops_a_run_has_it_rolled_back(tmp_path: Path) -> None:
     assert not life.machine.instances
 
 
-async def test_a_run_waits_for_services_that_are_away(tmp_path: Path) -> None:
+async def test_run_waits_for_unavailable_services(tmp_path: Path) -> None:
     life = Life(tmp_path, Machine())
     await life.put("one", definition=dark())
     life.machine.away = Unavailable("there is no agents in this stack")
@@ -225,7 +225,7 @@ async def test_a_run_waits_for_services_that_are_away(tmp_path: Path) -> None:
     assert (await life.until_over("one")).verdict == "PASS"
 
 
-async def test_who_leads_no_more_writes_nothing_and_its_successor_rolls_back(tmp_path: Path) -> None:
+async def test_former_leader_writes_nothing_and_its_successor_rolls_back(tmp_path: Path) -> None:
     machine = Machine()
     old, new = Life(tmp_path, machine), Life(tmp_path, machine)
     await old.put("one", definition=dark())
@@ -262,7 +262,7 @@ async def played(folder: Path, crash_at: tuple[int, str] | None, stopped: bool) 
     return await life.until_over("one", stop if stopped else None), life.machine
 
 
-async def test_whoever_dies_wherever_leaves_nothing_and_proves_nothing(tmp_path: Path) -> None:
+async def test_crash_at_any_write_leaves_nothing_and_invalidates_the_run(tmp_path: Path) -> None:
     plain, machine = await played(tmp_path / "plain", None, stopped=False)
     assert plain.verdict == "PASS"
     assert len(machine.moments) > 15
@@ -277,7 +277,7 @@ async def test_whoever_dies_wherever_leaves_nothing_and_proves_nothing(tmp_path:
     assert verdicts == {"PASS", "INVALID"}, "before it had begun it is played, afterwards it proves nothing"
 
 
-async def test_scenarios_of_the_library_are_nobodys_and_others_are_ensured(tmp_path: Path) -> None:
+async def test_library_scenarios_are_read_only_and_others_are_ensured(tmp_path: Path) -> None:
     life = Life(tmp_path, Machine())
     assert {each.name for each in life.scenarios.views()} == set(library())
     body = ScenarioRequest.model_validate(dark(labels={"team": "a"}))

@@ -58,21 +58,21 @@ class Shown(ServiceClients):
         ({"event": "NodeReplaced", "min": 0}, 0, 1),
     ],
 )
-async def test_what_is_counted_of_an_instance_is_of_its_project(condition: Any, ours: int, theirs: int) -> None:
+async def test_counts_are_scoped_to_the_project(condition: Any, ours: int, theirs: int) -> None:
     context, seen = ReadContext(scenario(), {}), {}
     for of in ("demo", "default/demo", "team/demo"):
         seen[of] = (await evaluate(Condition(**condition, of=of), Snapshot(Shown()), context)).number
     assert seen == {"demo": ours, "default/demo": ours, "team/demo": theirs}
 
 
-async def test_what_an_instance_left_behind_is_of_its_project() -> None:
+async def test_orphans_are_scoped_to_the_project() -> None:
     context, seen = ReadContext(scenario(), {}), {}
     for of in ("gone", "team/gone", "demo", None):
         seen[of] = (await evaluate(Condition(metric="orphans", min=0, of=of), Snapshot(Shown()), context)).number
     assert seen == {"gone": 2, "team/gone": 1, "demo": 0, None: 3}
 
 
-async def test_a_target_is_among_the_members_of_that_instance() -> None:
+async def test_target_is_chosen_among_the_members_of_its_instance() -> None:
     for name, node in (("demo", "sn0-c00-n0"), ("team/demo", "sn0-c00-n1")):
         chosen = await resolve_targets(scenario("targets.victim.select.instance", name), Snapshot(Shown()), {})
         assert chosen == {"victim": [node]}

@@ -63,21 +63,21 @@ WRONG = [
 ]  # fmt: skip
 
 
-def test_the_example_is_taken() -> None:
+def test_example_is_valid() -> None:
     name, found = parse(changed(), "example")
     assert (name, found.method[0].name, found.rollback) == ("example", "dark", "always")
     assert parse({"source": "none", **changed()}, "example")[1].source == "none"
 
 
 @pytest.mark.parametrize(("path", "value", "field"), WRONG)
-def test_what_is_wrong_is_refused_by_its_field(path: str, value: Any, field: str) -> None:
+def test_invalid_scenario_is_refused_with_its_field(path: str, value: Any, field: str) -> None:
     document = changed(path, value) if "." in path or path in NODE_DOWN else {**changed(), path: value}
     with pytest.raises(InvalidField) as refused:
         parse(document, "example")
     assert refused.value.field == field
 
 
-def test_hardware_of_a_switch_cannot_be_counted() -> None:
+def test_switch_hardware_cannot_be_counted() -> None:
     document = changed("targets.chip", {"type": "switch", "select": {"kind": "l2"}})
     document["expect"].append({"hardware": "chip", "within": "1m"})
     with pytest.raises(InvalidField) as refused:
@@ -85,7 +85,7 @@ def test_hardware_of_a_switch_cannot_be_counted() -> None:
     assert refused.value.field == "expect[3]"
 
 
-def test_the_first_problem_is_the_one_that_is_named() -> None:
+def test_first_problem_is_reported() -> None:
     document = changed("method.0.fault", "gremlin")
     document["control"]["skip"] = ["dusk"]
     with pytest.raises(InvalidField) as refused:
@@ -93,7 +93,7 @@ def test_the_first_problem_is_the_one_that_is_named() -> None:
     assert refused.value.field == "method[0].fault"
 
 
-def test_a_resource_of_kubernetes_says_the_same_under_its_spec() -> None:
+def test_kubernetes_resource_has_the_scenario_in_its_spec() -> None:
     spec = {key: value for key, value in changed().items() if key != "kind"}
     resource = {"apiVersion": "cloudmatrix.io/v1alpha1", "kind": "MatrixFaultScenario", "metadata": {"name": "one"}}
     assert parse({**resource, "spec": {**spec, "suspend": True}}, "file") == ("one", parse(changed(), "one")[1])
