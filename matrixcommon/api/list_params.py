@@ -94,8 +94,10 @@ class ListQuery(BaseModel):
 
     model_config = ConfigDict(alias_generator=to_camel)
 
-    page_size: Annotated[int, Field(ge=1, le=1000)] = 500
-    page_token: str | None = None
+    page_size: Annotated[int, Field(ge=1, le=1000, description="the most resources on a page")] = 500
+    page_token: Annotated[
+        str | None, Field(description="`nextPageToken` of the previous page, with the same filter and order as then")
+    ] = None
     filter: Annotated[
         str | None,
         Field(description="terms joined by AND: field=value or field!=value; a list matches if any entry does"),
@@ -110,7 +112,9 @@ class ListQuery(BaseModel):
             "after `resourceVersion`; a resource is ADDED when it begins to match `filter`, DELETED when it ceases to"
         ),
     ] = False
-    resource_version: Annotated[int | None, Field(ge=0)] = None
+    resource_version: Annotated[
+        int | None, Field(ge=0, description="only with `watch`: `resourceVersion` after which changes are sent")
+    ] = None
 
 
 async def _list_params(request: Request, query: Annotated[ListQuery, Query()]) -> ListParams:

@@ -44,9 +44,19 @@ def _page_of(view: type[ApiModel] | None) -> type[BaseModel]:
     of: Any = view or dict[str, Any]
     return create_model(
         f"{view.__name__}Page" if view else "Page",
-        items=(list[of], ...),
-        next_page_token=(str | None, Field(None, alias="nextPageToken")),
-        resource_version=(int | None, Field(None, alias="resourceVersion")),
+        items=(list[of], Field(description="resources on this page that match the filter, in the order asked for")),
+        next_page_token=(
+            str | None,
+            Field(None, alias="nextPageToken", description="send it as pageToken for the next page; none on the last"),
+        ),
+        resource_version=(
+            int | None,
+            Field(
+                None,
+                alias="resourceVersion",
+                description="number of the service's last change; a watch may start after it",
+            ),
+        ),
     )
 
 

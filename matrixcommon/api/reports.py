@@ -15,8 +15,8 @@ Count = Annotated[int, Field(ge=0, le=2**53)]
 class UnreadableReport(ApiModel):
     """Replaces a report of `node` that is invalid; `message` says which field and why."""
 
-    node: str
-    message: str
+    node: str = Field(description="node that the report names as its own, cut to 80 characters")
+    message: str = Field(description="first field that is wrong, and why")
 
 
 def _by_itself(value: Any, read: ValidatorFunctionWrapHandler) -> Any:

@@ -169,21 +169,28 @@ class Condition(ApiModel):
     reason: str = Field(description="why, as one word for programs")
     message: str = Field("", description="why, as a sentence for people")
     observed_generation: int = Field(0, description="the generation of the spec for which this was observed")
-    last_transition_time: str = Field("", description="when the status last changed")
+    last_transition_time: str = Field("", description="when the status last changed, in emulated time")
 
 
 class ResourceView(ApiModel):
     """Fields that every resource shows."""
 
-    name: str
-    project: str = "default"
-    labels: dict[str, str] = Field(default_factory=empty_dict)
-    generation: int = 1
-    etag: str = ""
-    state: str = ""
-    conditions: list[Condition] = Field(default_factory=empty_list)
-    created_at: str = ""
-    updated_at: str = ""
+    name: str = Field(description="name of the resource, unique within its project")
+    project: str = Field("default", description="project it belongs to; `default` also for what belongs to none")
+    labels: dict[str, str] = Field(
+        default_factory=empty_dict,
+        description="labels by key: its owner's, for selection in filters, and the control plane's (`cloudmatrix.io/`)",
+    )
+    generation: int = Field(1, description="version of the spec: 1 at first, incremented with every change of the spec")
+    etag: str = Field(
+        "", description="version of the whole resource; sent as If-Match, a change applies to exactly that version"
+    )
+    state: str = Field("", description="current state, one of those that `matrixctl explain` lists; empty without any")
+    conditions: list[Condition] = Field(
+        default_factory=empty_list, description="observed conditions, at most one of each type"
+    )
+    created_at: str = Field("", description="when it was created, in emulated time; empty for what is not stored")
+    updated_at: str = Field("", description="when it last changed, in emulated time; empty for what is not stored")
 
     @property
     def key(self) -> str:
@@ -194,16 +201,18 @@ class ResourceView(ApiModel):
 class OperationView(ApiModel):
     """A long-running operation: `done`, with or without an `error`, or the step it is at and its progress (0 to 1)."""
 
-    name: str
-    target: str
-    verb: str
-    done: bool
-    step: str = ""
-    progress: float = 0.0
-    error: dict[str, Any] | None = None
-    started_at: str = ""
-    finished_at: str | None = None
-    etag: str = ""
+    name: str = Field(description="name of the operation, unique within its project")
+    target: str = Field(description="name of the resource that it acts on")
+    verb: str = Field(description="what it does to its target, such as `create-instance` or `drain-elements`")
+    done: bool = Field(description="whether it has ended, with or without success")
+    step: str = Field("", description="step that is carried out or undone now; empty once it has ended")
+    progress: float = Field(0.0, description="completed fraction of its steps, 0 to 1; falls while they are undone")
+    error: dict[str, Any] | None = Field(
+        None, description="why it failed or is undone, as a problem document (Cancelled if on request); else null"
+    )
+    started_at: str = Field("", description="when it was requested, in emulated time")
+    finished_at: str | None = Field(None, description="when it ended, in emulated time; null until then")
+    etag: str = Field("", description="version of the operation; changes with its progress")
 
 
 def condition(
@@ -245,9 +254,9 @@ class StuckView(ApiModel):
     """A stuck resource, and for how many emulated seconds: it has been in a transitional state for longer than the
     deadline, or its operation cannot be resumed."""
 
-    name: str
-    project: str
-    state: str
-    seconds: float
+    name: str = Field(description="name of the stuck resource, or of the target of the stuck operation")
+    project: str = Field(description="project it belongs to")
+    state: str = Field(description="state that it does not leave")
+    seconds: float = Field(description="for how long it has been in that state or stuck, in emulated seconds")
     reason: str = Field(description="DeadlineExceeded, or the reason of its operation's condition Stuck")
     message: str = Field(description="which deadline or operation, why, and what to do about it")

@@ -11,6 +11,7 @@ from fastapi import APIRouter, FastAPI, Request
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import Response
 from fastapi.routing import APIRoute
+from pydantic import Field
 from sqlalchemy.exc import OperationalError
 from starlette.exceptions import HTTPException
 from starlette.routing import Match, compile_path
@@ -36,15 +37,22 @@ class Problem(ApiModel):
     """An error as an RFC 9457 problem document. `reason` is the machine-readable reason, `field` the wrong field,
     `blocking` the obstacles."""
 
-    type: str
-    title: str
-    status: int
-    reason: str
-    detail: str
-    field: str | None = None
-    blocking: list[dict[str, Any]] | None = None
-    instance: str
-    request_id: str
+    type: str = Field(description="URN of the kind of problem: `urn:cloudmatrix:problem:` and the reason")
+    title: str = Field(description="short name of the kind of problem, the same as `reason`")
+    status: int = Field(description="HTTP status of the response")
+    reason: str = Field(description="why, as one word for programs; `matrixctl explain` has its meaning and what to do")
+    detail: str = Field(description="why, as a sentence for people")
+    field: str | None = Field(
+        None,
+        description="path of the wrong field, or name of the wrong parameter or header; absent if there is none",
+    )
+    blocking: list[dict[str, Any]] | None = Field(
+        None,
+        description="obstacles, such as domains without room, links without bandwidth, or each wrong field; absent if "
+        "there are none",
+    )
+    instance: str = Field(description="path of the refused request")
+    request_id: str = Field(description="id of the refused request, also in the logs and the X-Request-Id header")
 
 
 def describe_refusals(app: FastAPI) -> None:
