@@ -21,7 +21,7 @@ from pathlib import Path
 
 from benchmarks import Figure
 from matrixlink.contract.communicators import CommunicatorRequest
-from matrixlink.contract.slices import LinkReports
+from matrixlink.contract.link_reports import LinkReports
 from matrixresource.topology import Supernode
 from tests.matrixlink.fleet import Stack, a_request
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from matrixcommon.api.client import ServiceClient, at, list_all
 from matrixlink.contract.drains import DrainView
-from matrixlink.contract.slices import LinkReport, LinkReportAnswer, SliceRequest, SliceView
+from matrixlink.contract.link_reports import LinkReport, LinkReportAnswer
+from matrixlink.contract.slices import SliceRequest, SliceView
 from matrixlink.contract.what_if import WhatIfView
 from matrixlink.fabric.condition.fabric_view import FabricView
 

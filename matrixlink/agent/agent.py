@@ -23,7 +23,8 @@ from matrixcommon.model.errors import MatrixError, StaleGeneration
 from matrixlink.agent.counters import reported_counters
 from matrixlink.agent.probing import AgentProbing
 from matrixlink.agent.tables import Readback, digest
-from matrixlink.contract.slices import DesiredProgram, LinkReport, ProgramView, ReportedPort, ReportedProgram
+from matrixlink.contract.link_reports import LinkReport, ReportedPort, ReportedProgram
+from matrixlink.contract.programs import DesiredProgram, ProgramView
 from matrixlink.model.program_digest import ROUTES
 from matrixlink.ports import Hardware, PortCounters
 

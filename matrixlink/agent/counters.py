@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from matrixlink.contract.slices import ReportedCounters
+from matrixlink.contract.link_reports import ReportedCounters
 from matrixlink.ports import CounterSample
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from math import floor
 
-from matrixlink.contract.slices import FailedProbe, ReportedProbes
+from matrixlink.contract.link_reports import FailedProbe, ReportedProbes
 from matrixlink.ports import ProbeRoundResult, ProbeTransport
 from matrixlink.probing.plan import ROUND_S, ProbePlan
 

@@ -19,19 +19,11 @@ from matrixcommon.api.operations import drains_of, operations_of
 from matrixcommon.model.resource_model import StuckView
 from matrixlink.contract.communicators import CommunicatorRequest, CommunicatorView
 from matrixlink.contract.drains import DrainRequest, DrainView
+from matrixlink.contract.inventory import EventView, LinkView, PlaneSummary, QosClassView, SwitchView
 from matrixlink.contract.peerings import PeeringRequest, PeeringView
-from matrixlink.contract.slices import (
-    BackupPathsView,
-    EventView,
-    LinkView,
-    PlaneSummary,
-    ProgramView,
-    QosClassView,
-    SliceRequest,
-    SliceView,
-    SwitchView,
-    TelemetryView,
-)
+from matrixlink.contract.programs import ProgramView
+from matrixlink.contract.slices import BackupPathsView, SliceRequest, SliceView
+from matrixlink.contract.telemetry import TelemetryView
 from matrixlink.store.communicators import CommunicatorRow
 from matrixlink.store.tables import (
     DrainRow,

@@ -8,7 +8,8 @@ from matrixcommon.api.authorization import Caller, CallerOf
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.errors import NotFound
 from matrixlink.api import access
-from matrixlink.contract.slices import LinkReportAnswer, LinkReportAnswers, LinkReports, ProgramView
+from matrixlink.contract.link_reports import LinkReportAnswer, LinkReportAnswers, LinkReports
+from matrixlink.contract.programs import ProgramView
 from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.store.store import LinkStore
 from matrixlink.store.tables import ProgramRow

@@ -8,7 +8,8 @@ from fastapi import APIRouter
 
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixlink.api import access
-from matrixlink.contract.slices import LinkView, ProbeRound, ProbesView, SuspicionView
+from matrixlink.contract.inventory import LinkView
+from matrixlink.contract.telemetry import ProbeRound, ProbesView, SuspicionView
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.slices.slice_controller import SliceController

@@ -24,7 +24,7 @@ from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.api.watch_stream import BOOKMARK_PERIOD_WALL_S, event, event_stream
 from matrixcommon.model.errors import InvalidField
 from matrixlink.api.access import PLANES, TELEMETRY
-from matrixlink.contract.slices import LinkMatrixView
+from matrixlink.contract.telemetry import LinkMatrixView
 from matrixlink.telemetry.views import GROUPS, Telemetry
 
 LOOK_PERIOD_WALL_S = 0.25

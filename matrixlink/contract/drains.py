@@ -19,21 +19,31 @@ class DrainRequest(ApiModel):
         {"elements": ["sn0-l2p1-k01"], "reason": "new optics", "evenIfFloorsBreak": True},
     )
 
-    project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=empty_dict, max_length=64)
-    elements: Annotated[list[Element], Field(min_length=1, max_length=ELEMENTS_MAX)]
-    reason: str = Field("", max_length=300)
-    even_if_floors_break: bool = False
+    project: str = Field("default", min_length=1, max_length=63, description="project that the drain is to belong to")
+    labels: dict[str, str] = Field(
+        default_factory=empty_dict, max_length=64, description="labels by key, for selection in filters; at most 64"
+    )
+    elements: Annotated[list[Element], Field(min_length=1, max_length=ELEMENTS_MAX)] = Field(
+        description="links, switches, nodes, NPUs, cabinets, bus devices, sub-planes or planes to take out of use"
+    )
+    reason: str = Field("", max_length=300, description="why, for people who see the drain; empty if not given")
+    even_if_floors_break: bool = Field(
+        False, description="whether to drain although floors would break or members would be cut off from each other"
+    )
 
 
 class DrainView(ResourceView):
     """A drain: the number of ports out of use, and of programs that may still send over them. `what_if` is only set
     with validateOnly."""
 
-    elements: list[str]
-    reason: str = ""
-    even_if_floors_break: bool = False
-    ports: int
-    waiting_for: int
-    message: str = ""
-    what_if: WhatIfView | None = None
+    elements: list[str] = Field(description="links, switches, nodes and other parts taken out of use")
+    reason: str = Field("", description="why, as it was requested; empty if not given")
+    even_if_floors_break: bool = Field(
+        False, description="whether it was to be carried out although floors break or members are cut off"
+    )
+    ports: int = Field(description="number of ports of nodes and leaves that are out of use with them")
+    waiting_for: int = Field(
+        description="number of programs that may still send over them; 0 once maintenance may begin"
+    )
+    message: str = Field("", description="which programs it waits for, or that no route crosses it any more")
+    what_if: WhatIfView | None = Field(None, description="effects on slices; only with validateOnly, else null")

@@ -24,7 +24,8 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.persistence.transaction import restore_entry
 from matrixcommon.telemetry.trace import finished
-from matrixlink.contract.slices import DesiredProgram, LinkReport, LinkReportAnswer, ReportedProgram
+from matrixlink.contract.link_reports import LinkReport, LinkReportAnswer, ReportedProgram
+from matrixlink.contract.programs import DesiredProgram
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.link_health.fault_localisation import ROUNDS_AHEAD_MAX, FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker

@@ -16,7 +16,7 @@ import numpy as np
 
 from matrixcommon.model.clock import Clock
 from matrixlink.admission.admission_state import AdmissionState
-from matrixlink.contract.slices import LinkReport
+from matrixlink.contract.link_reports import LinkReport
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.probing.plan import LINKS_CROSSED, ROUND_FLOOR_WALL_S, ROUND_S, Parts, ProbePlan, probe_plan

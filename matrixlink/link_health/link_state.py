@@ -16,7 +16,7 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.quantities import duration_text, timestamp
 from matrixlink.admission.admission_state import AdmissionState
-from matrixlink.contract.slices import LinkReport
+from matrixlink.contract.link_reports import LinkReport
 from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, Fabric, health
 from matrixlink.link_health.flap_damping import DEGRADED_PENALTY, DOWN_PENALTY, Damping
 from matrixlink.store.store import LinkStore

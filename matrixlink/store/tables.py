@@ -30,8 +30,10 @@ from matrixcommon.persistence.resource_row import EventColumns
 from matrixcommon.telemetry.trace import TraceBook
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow
 from matrixlink.contract.drains import DrainView
+from matrixlink.contract.inventory import EventView, LinkView
 from matrixlink.contract.peerings import PeeringView
-from matrixlink.contract.slices import DesiredProgram, EventView, LinkView, ProgramView, SliceView
+from matrixlink.contract.programs import DesiredProgram, ProgramView
+from matrixlink.contract.slices import SliceView
 from matrixlink.fabric.condition.fabric import health
 from matrixlink.model.slice_states import SLICE_STATES
 from matrixresource.topology import Link

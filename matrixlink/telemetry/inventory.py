@@ -15,7 +15,7 @@ from matrixcommon.api.list_params import ListParams
 from matrixcommon.api.listing import names_on_page, page
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.planes import Plane
-from matrixlink.contract.slices import LinkView, PlaneSummary, QosClassView, SwitchView
+from matrixlink.contract.inventory import LinkView, PlaneSummary, QosClassView, SwitchView
 from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, health
 from matrixlink.model.qos import TERMS
 from matrixlink.slices.slice_controller import SliceController

@@ -10,7 +10,7 @@ import numpy as np
 
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.planes import Plane
-from matrixlink.contract.slices import LinkMatrixView
+from matrixlink.contract.telemetry import LinkMatrixView
 from matrixlink.fabric.condition.fabric import DEGRADED, DOWN, UP, Fabric, health
 from matrixlink.telemetry.rates import RECEIVED, SENT, Floats, PortRates
 from matrixresource.topology import Supernode

@@ -10,7 +10,7 @@ from prometheus_client.core import Metric as Family
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.telemetry.metric import Label, Metric
-from matrixlink.contract.slices import TelemetryView
+from matrixlink.contract.telemetry import TelemetryView
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.link_health.link_state import LinkStateTracker
 from matrixlink.slices.slice_controller import SliceController

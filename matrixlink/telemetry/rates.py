@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from matrixcommon.model.clock import Clock
-from matrixlink.contract.slices import LinkReport, ReportedCounters
+from matrixlink.contract.link_reports import LinkReport, ReportedCounters
 from matrixlink.fabric.condition.fabric import Fabric
 
 Floats = NDArray[np.float64]

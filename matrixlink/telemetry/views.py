@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.quantities import timestamp
-from matrixlink.contract.slices import LinkMatrixView, TelemetryView
+from matrixlink.contract.telemetry import LinkMatrixView, TelemetryView
 from matrixlink.link_health.fault_localisation import FaultLocaliser
 from matrixlink.slices.slice_controller import SliceController
 from matrixlink.store.tables import SliceRow

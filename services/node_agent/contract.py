@@ -15,9 +15,9 @@ from matrixresource.agent.fault_catalogue import FaultKind
 class InstalledSupernode(ResourceView):
     """An installed supernode."""
 
-    state: str = "Installed"
-    nodes: int
-    powered_nodes: int
+    state: str = Field("Installed", description="always Installed: what is removed is not listed")
+    nodes: int = Field(description="number of its nodes")
+    powered_nodes: int = Field(description="number of its nodes that have power")
 
 
 class FaultRequest(ApiModel):
@@ -25,18 +25,25 @@ class FaultRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "node-down", "target": "sn0-c09-n0"},)
 
-    kind: FaultKind
-    target: NodeName | SwitchName | CabinetName
-    parameters: dict[str, Any] = Field(default_factory=empty_dict)
+    kind: FaultKind = Field(description="kind of fault, one of those that `/v1/fault-kinds` lists")
+    target: NodeName | SwitchName | CabinetName = Field(
+        description="node, cabinet or switch to put it on, as the kind requires"
+    )
+    parameters: dict[str, Any] = Field(
+        default_factory=empty_dict,
+        description="parameters of the kind, such as `port`, `npu`, `share` or `periodS`; empty for its defaults",
+    )
 
 
 class InjectedFaultView(ResourceView):
     """A fault on the hardware: Injected, or Ended by a repair in place."""
 
-    state: str = "Injected"
-    kind: FaultKind
-    target: NodeName | SwitchName | CabinetName
-    parameters: dict[str, Any] = Field(default_factory=empty_dict)
+    state: str = Field("Injected", description="Injected, or Ended once a repair in place has removed its effect")
+    kind: FaultKind = Field(description="kind of fault, one of those that `/v1/fault-kinds` lists")
+    target: NodeName | SwitchName | CabinetName = Field(description="node, cabinet or switch that it is on")
+    parameters: dict[str, Any] = Field(
+        default_factory=empty_dict, description="parameters of the kind, as they were given"
+    )
 
 
 ProcessFaultKind = Literal["service-killed", "service-paused", "database-readonly", "database-stalled"]
@@ -56,7 +63,9 @@ class ProcessFaultRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"kind": "service-paused", "target": "resource"},)
 
-    kind: ProcessFaultKind
+    kind: ProcessFaultKind = Field(
+        description="what to do: kill or pause the service, or make its database read-only or stalled"
+    )
     target: str = Field(max_length=40, description="name of the service in `/v1/processes`")
     parameters: dict[str, str] = Field(default_factory=empty_dict, max_length=16, description="parameters of the kind")
 
@@ -64,7 +73,7 @@ class ProcessFaultRequest(ApiModel):
 class ProcessFaultView(ResourceView, ProcessFaultRequest):
     """A fault on a process, until it is undone."""
 
-    state: str = "Injected"
+    state: str = Field("Injected", description="always Injected: a fault that is undone is not listed")
 
 
 class ProcessStriker(Protocol):

@@ -14,7 +14,9 @@ from sqlalchemy.orm import Session
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.workflows.runner import WorkflowRunner
 from matrixlink.admission.bandwidth_ledger import ROUNDING, BandwidthLedger
-from matrixlink.contract.slices import DesiredProgram, LinkReport, SliceView
+from matrixlink.contract.link_reports import LinkReport
+from matrixlink.contract.programs import DesiredProgram
+from matrixlink.contract.slices import SliceView
 from matrixlink.controllers.agent_leases import Leases
 from matrixlink.controllers.link_reports import LinkReportProcessor
 from matrixlink.fabric.condition.fabric import Fabric

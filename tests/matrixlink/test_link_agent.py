@@ -7,7 +7,7 @@ import pytest
 from matrixcommon.model.errors import InvalidField, StaleGeneration
 from matrixcommon.model.hardware_names import NodeName
 from matrixlink.agent import LinkAgent, link_stages
-from matrixlink.contract.slices import DesiredProgram, ProgramView
+from matrixlink.contract.programs import DesiredProgram, ProgramView
 from matrixlink.fabric.condition.fabric import Fabric
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology import Supernode

@@ -3,7 +3,7 @@
 import gc
 
 from matrixcommon.api.client import list_all
-from matrixlink.contract.slices import LinkView
+from matrixlink.contract.inventory import LinkView
 from tests.matrixlink.fleet import NODES
 
 

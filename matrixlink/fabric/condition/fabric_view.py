@@ -26,26 +26,34 @@ class NodePorts(ApiModel):
     endpoint, so that a collective over all of them is not overestimated.
     """
 
-    uplink_gbps: list[float]
-    endpoint_gbps: list[float]
+    uplink_gbps: list[float] = Field(
+        description="GB/s each way that the instance may use of the whole node, by sub-plane"
+    )
+    endpoint_gbps: list[float] = Field(
+        description="GB/s each way of the node's slowest endpoint (a die; on VPC the card), by sub-plane"
+    )
 
 
 class PlaneView(ApiModel):
     """One plane as the instance sees it. `latency_us` is the one-way latency through the switches between two nodes."""
 
-    nodes: dict[str, NodePorts]
-    latency_us: float
+    nodes: dict[str, NodePorts] = Field(description="what the instance may use of each member node on this plane")
+    latency_us: float = Field(description="one-way latency through the switches between two nodes, in microseconds")
 
 
 class FabricView(ApiModel):
     """The planes on which an instance has slices. `slice` names the slice, or all of them joined by commas; `machine`
     is the model of its supernodes, as named in their spec."""
 
-    slice: str
-    instance: str
-    machine: str = ""
-    generation: int = 0
-    planes: dict[Plane, PlaneView] = Field(default_factory=empty_dict)
+    slice: str = Field(description="key of the slice, or of all slices of the instance, joined by commas")
+    instance: str = Field(description="key of the instance")
+    machine: str = Field("", description="model of the supernodes, as in their machine file")
+    generation: int = Field(
+        0, description="incremented when anything in the view changes; for an instance, the sum over its slices"
+    )
+    planes: dict[Plane, PlaneView] = Field(
+        default_factory=empty_dict, description="what the instance may use, by plane on which it has a slice"
+    )
 
 
 def joined(instance: str, views: list[FabricView]) -> FabricView:

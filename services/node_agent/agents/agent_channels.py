@@ -9,7 +9,8 @@ from matrixcommon.emulation.stages import Stages
 from matrixcommon.model.clock import Seconds, as_set
 from matrixlink.agent import AgentProbing, LinkAgent
 from matrixlink.client import LinkClient
-from matrixlink.contract.slices import LinkReport, LinkReportAnswer, ProgramView
+from matrixlink.contract.link_reports import LinkReport, LinkReportAnswer
+from matrixlink.contract.programs import ProgramView
 from matrixlink.probing.plan import ROUND_FLOOR_WALL_S, ROUND_S, probe_plan
 from matrixresource.agent.agent import ResourceAgent
 from matrixresource.agent.hardware import EmulatedNode

@@ -24,15 +24,34 @@ class Load(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"slice": "deepseek-r1-ub", "gbpsPerNpu": 100},)
 
-    slice: str | None = Field(None, max_length=253)
-    instance: str | None = Field(None, max_length=253)
-    plane: Plane = Plane.UB
-    pattern: Pattern = "all-to-all"
-    gbps_per_npu: float = Field(ge=0, le=1e4)
-    target: NodeName | None = None
-    targets: list[NodeName] | None = Field(None, min_length=1, max_length=4096)
-    members: list[NodeName] | None = Field(None, max_length=4096)
-    bursts: bool = False
+    slice: str | None = Field(
+        None, max_length=253, description="slice whose members send; null if `instance` and `plane` are given"
+    )
+    instance: str | None = Field(
+        None,
+        max_length=253,
+        description="instance whose members send, on its slices of `plane`; null if `slice` is given",
+    )
+    plane: Plane = Field(Plane.UB, description="plane of the slices of `instance`; ignored with `slice`")
+    pattern: Pattern = Field(
+        "all-to-all",
+        description="who sends to whom: each to all others, to one halfway round, to the next, all to `target`, or "
+        "each to `targets`",
+    )
+    gbps_per_npu: float = Field(
+        ge=0, le=1e4, description="GB/s that each NPU sends; the mean of a bursty load; 0 only with `bursts`"
+    )
+    target: NodeName | None = Field(None, description="only for incast: node that all send to; null: the first member")
+    targets: list[NodeName] | None = Field(
+        None,
+        min_length=1,
+        max_length=4096,
+        description="only for pull, and required for it: nodes that each member sends to, in equal parts",
+    )
+    members: list[NodeName] | None = Field(None, max_length=4096, description="members that take part; null: all")
+    bursts: bool = Field(
+        False, description="whether it comes in bursts: then the view shows the rate of one beside the other traffic"
+    )
 
     REFERENCES: ClassVar = ("slice", "instance")
 
@@ -62,28 +81,42 @@ class BurstPorts(ApiModel):
     """The capacity of one node's ports left for a burst, an entry per sub-plane, GB/s: of the whole node out and in,
     and of one endpoint (the slowest die's links or port; on VPC the card)."""
 
-    out_gbps: list[float]
-    in_gbps: list[float]
-    endpoint_out_gbps: list[float]
-    endpoint_in_gbps: list[float]
+    out_gbps: list[float] = Field(description="GB/s left for sending out of the whole node, by sub-plane")
+    in_gbps: list[float] = Field(description="GB/s left for receiving into the whole node, by sub-plane")
+    endpoint_out_gbps: list[float] = Field(
+        description="GB/s left for sending out of the slowest endpoint (a die; on VPC the card), by sub-plane"
+    )
+    endpoint_in_gbps: list[float] = Field(
+        description="GB/s left for receiving into the slowest endpoint (a die; on VPC the card), by sub-plane"
+    )
 
 
 class Burst(ApiModel):
     """The bandwidth of a burst of a load, beside the present traffic of others. `gbps_per_die`: the rate of the slowest
     die of an all-to-all; `ports`: the free capacity of each member's ports, for transfers that come one by one."""
 
-    gbps_per_die: float | None = None
-    ports: dict[str, BurstPorts] = Field(default_factory=empty_dict)
+    gbps_per_die: float | None = Field(
+        None,
+        description="GB/s of the slowest die in an all-to-all; null for other patterns, and while a member has no "
+        "routes",
+    )
+    ports: dict[str, BurstPorts] = Field(
+        default_factory=empty_dict, description="capacity left for it on the ports of each member node"
+    )
 
 
 class LoadView(ResourceView):
     """A load, and its rates on the slices it uses, GB/s over all members."""
 
-    state: str = "Offered"
-    load: Load
-    slices: list[str]
-    members: int
-    offered_gbps: float
-    sent_gbps: float
-    dropped_gbps: float
-    burst: Burst | None = None
+    state: str = Field("Offered", description="always Offered: a load that is removed is not listed")
+    load: Load = Field(description="the load as it was requested")
+    slices: list[str] = Field(description="slices that it uses: those with programmed routes on some powered node")
+    members: int = Field(description="number of powered nodes with programmed routes, over all of these slices")
+    offered_gbps: float = Field(description="GB/s that all senders offer together")
+    sent_gbps: float = Field(
+        description="GB/s of these that pass; what exceeds the capacity of the ports waits at the senders"
+    )
+    dropped_gbps: float = Field(description="GB/s of these that go into ports that carry nothing, and are lost")
+    burst: Burst | None = Field(
+        None, description="bandwidth of one burst beside the other traffic; null without `bursts`"
+    )

@@ -14,7 +14,8 @@ from pathlib import Path
 import pytest
 
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth
-from matrixlink.contract.slices import LinkReport, SliceRequest
+from matrixlink.contract.link_reports import LinkReport
+from matrixlink.contract.slices import SliceRequest
 from tests.e2e.owners import Owner, all_ask
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixlink.fleet import NODES, a_request
