@@ -169,7 +169,9 @@ class Condition(ApiModel):
     reason: str = Field(description="why, as one word for programs")
     message: str = Field("", description="why, as a sentence for people")
     observed_generation: int = Field(0, description="the generation of the spec for which this was observed")
-    last_transition_time: str = Field("", description="when the status last changed, in emulated time")
+    last_transition_time: str = Field(
+        "", description="when the status last changed, in emulated time; on Kubernetes objects in wall time"
+    )
 
 
 class ResourceView(ApiModel):
