@@ -80,6 +80,7 @@ def test_memory_and_files_stay_bounded_under_churn(tmp_path: Path) -> None:
                 print(
                     f"{now - begun:6.0f} s: {churn.tally.line()}",
                     *gauges.report(),
+                    *churn.tally.errors[-5:],
                     *errors.found[-5:],
                     sep="\n",
                     flush=True,
