@@ -50,11 +50,11 @@ async def asked() -> float:
     """Return the CPU microseconds per request, the median of the rounds."""
     from matrixcommon.model.clock import WallClock
     from services.chassis.database import DatabaseEngine
-    from services.chassis.tracing import configure_tracing, wanted
+    from services.chassis.tracing import configure_tracing, tracing_enabled
     from services.infer import main as infer
 
     configure_tracing("infer")
-    if wanted():
+    if tracing_enabled():
         discard_spans()
     with tempfile.TemporaryDirectory() as folder:
         database = DatabaseEngine(f"sqlite:///{folder}/infer.db")

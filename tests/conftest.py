@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from services.chassis.garbage import keep_what_is_there
+from services.chassis.garbage import freeze_heap
 from services.testing import validators
 from services.testing.prepared import share
 from tests import column_bounds
@@ -95,7 +95,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def pytest_collection_finish(session: pytest.Session) -> None:
     """What is loaded by now stays to the end: a collection of garbage need not look at it again, as in the services."""
     gc.collect()
-    keep_what_is_there()
+    freeze_heap()
 
 
 def _turn(path: Path) -> int:

@@ -376,9 +376,9 @@ def principal_of(request: Request) -> Principal:
 
 def still_admitted(request: Request) -> bool:
     """Whether the token of a request in progress is still valid for the same principal as when it was sent."""
-    asks: Callable[[], Principal] | None = request.scope.get("state", {}).get("asks")
+    authenticate: Callable[[], Principal] | None = request.scope.get("state", {}).get("authenticate")
     try:
-        return asks is None or asks() == principal_of(request)
+        return authenticate is None or authenticate() == principal_of(request)
     except MatrixError:
         return False
 

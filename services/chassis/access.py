@@ -49,8 +49,8 @@ class Tokens:
     def __init__(self, path: Path | None, wall: Callable[[], float] = time.time) -> None:
         self._path = path
         self._wall = wall
-        self._read_at: tuple[int, int, int] | None = None
-        self._known: dict[str, Principal] = {}
+        self._file_version: tuple[int, int, int] | None = None
+        self._principals: dict[str, Principal] = {}
 
     def principal(self, authorization: str | None) -> Principal:
         """The principal of an `Authorization` header. Raises Unauthorized."""
@@ -74,14 +74,14 @@ class Tokens:
         except FileNotFoundError:
             return {}
         changed = (found.st_mtime_ns, found.st_ino, found.st_size)
-        if changed != self._read_at:
+        if changed != self._file_version:
             try:
-                self._known = {key: Principal(**value) for key, value in read_tokens(self._path).items()}
+                self._principals = {key: Principal(**value) for key, value in read_tokens(self._path).items()}
             except DamagedTokens as damaged:
                 log.error(damaged.message)
                 raise Unavailable("the token file cannot be read; see the log") from damaged
-            self._read_at = changed
-        return self._known
+            self._file_version = changed
+        return self._principals
 
 
 def read_tokens(path: Path) -> dict[str, Any]:
@@ -120,24 +120,24 @@ def add_token(path: Path, token: str, principal: Principal) -> None:
         raise InvalidField(f"{principal.project!r} is not a valid project name", field="project")
     if (principal.role == "agent") != bool(principal.nodes):
         raise InvalidField("required for tokens of role agent, and allowed only for them", field="nodes")
-    with _changing(path) as current:
+    with _rewriting(path) as current:
         current[digest(token)] = {key: value for key, value in asdict(principal).items() if value not in ("", None)}
 
 
-def revoke_token(path: Path, which: str) -> list[str]:
+def revoke_token(path: Path, name_or_digest: str) -> list[str]:
     """Remove the tokens of that name, or whose digest begins with it, and return their digests. Raises NotFound."""
-    with _changing(path) as current:
-        gone = [key for key, value in current.items() if value["name"] == which]
-        gone = gone or [key for key in current if len(which) >= 8 and key.startswith(which)]
-        if not gone:
-            raise NotFound(f"no token is named {which!r} or has a digest that begins so", field="name")
-        for key in gone:
+    with _rewriting(path) as current:
+        revoked = [key for key, value in current.items() if value["name"] == name_or_digest]
+        revoked = revoked or [key for key in current if len(name_or_digest) >= 8 and key.startswith(name_or_digest)]
+        if not revoked:
+            raise NotFound(f"no token is named {name_or_digest!r} or has a digest that begins so", field="name")
+        for key in revoked:
             del current[key]
-    return gone
+    return revoked
 
 
 @contextmanager
-def _changing(path: Path) -> Iterator[dict[str, Any]]:
+def _rewriting(path: Path) -> Iterator[dict[str, Any]]:
     """Yield the file's content and write it back. The file is replaced atomically, so readers never see half of it."""
     path = path.resolve()
     path.parent.mkdir(parents=True, exist_ok=True)

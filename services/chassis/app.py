@@ -34,9 +34,9 @@ from services.chassis.access import Tokens
 from services.chassis.leadership import Leadership
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
 from services.chassis.metrics import RequestMetrics, leadership_metrics, watcher_metrics
-from services.chassis.periodic import Periodic, supervised
-from services.chassis.problem_document import Refuse, problem_response
-from services.chassis.problems import as_error, describe_refusals, install
+from services.chassis.periodic import Periodic, supervise
+from services.chassis.problem_document import ErrorRenderer, problem_response
+from services.chassis.problems import describe_errors, install_error_handlers, to_matrix_error
 from services.chassis.relayed_bodies import BODY_LIMIT_BYTES
 from services.chassis.tracing import flush
 
@@ -62,33 +62,35 @@ def create_app(
     watchers: Sequence[Periodic] = (),
     tasks: Sequence[Callable[[], Awaitable[Any]]] = (),
     leadership: Leadership | None = None,
-    led: Sequence[Periodic] = (),
-    led_tasks: Sequence[Callable[[], Awaitable[Any]]] = (),
+    leader_watchers: Sequence[Periodic] = (),
+    leader_tasks: Sequence[Callable[[], Awaitable[Any]]] = (),
     ready: Callable[[], str | None] = lambda: None,
     registry: CollectorRegistry | None = None,
     on_stop: Callable[[], None] = lambda: None,
     fences: Fences | None = None,
-    refuse: Refuse = problem_response,
+    render_error: ErrorRenderer = problem_response,
     probes: Sequence[str] = (),
 ) -> FastAPI:
     """A FastAPI application around `routers`, all of whose routes must be declared in `access`.
 
     `ready` returns None when the service can work, else what it waits for. `tasks` run beside the watchers from start
-    to stop, and are restarted if they fail; `led` and `led_tasks` likewise, but only while this replica leads.
-    `registry` collects the service's own metrics beside those of its requests. `fences` refuse requests made in the
-    name of a superseded leader. `refuse` is for a service with clients that do not know problem documents; `probes` are
-    additional paths for the answer of /healthz.
+    to stop, and are restarted if they fail; `leader_watchers` and `leader_tasks` likewise, but only while this
+    replica leads. `registry` collects the service's own metrics beside those of its requests. `fences` refuse requests
+    made in the name of a superseded leader. `render_error` is for a service with clients that do not know problem
+    documents; `probes` are additional paths for the answer of /healthz.
     """
     registry, routers = registry or CollectorRegistry(), tuple(routers)
     access.check(routers)
 
-    beside: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(beside_requests, watchers, tasks)]
+    background: list[Callable[[], Coroutine[Any, Any, None]]] = [partial(run_background, watchers, tasks)]
     if leadership is not None:
-        beside.append(partial(supervised, partial(leadership.lead, partial(beside_requests, led, led_tasks))))
+        background.append(
+            partial(supervise, partial(leadership.lead, partial(run_background, leader_watchers, leader_tasks)))
+        )
     app = FastAPI(
         title=title,
         version="1",
-        lifespan=_running(beside, on_stop),
+        lifespan=_lifespan(background, on_stop),
         redoc_url=None,
         swagger_ui_oauth2_redirect_url=None,
         separate_input_output_schemas=False,
@@ -96,36 +98,36 @@ def create_app(
     )
     app.state.access = access
     app.state.leadership = leadership
-    app.state.watchers = {watcher.name: watcher for watcher in (*watchers, *led)}
-    install(app, routers)
+    app.state.watchers = {watcher.name: watcher for watcher in (*watchers, *leader_watchers)}
+    install_error_handlers(app, routers)
     for router in routers:
         app.router.routes.extend(router.routes)  # include_router builds each of them a second time
-    describe_refusals(app)
-    watcher_metrics(registry, (*watchers, *led))
+    describe_errors(app)
+    watcher_metrics(registry, (*watchers, *leader_watchers))
     if leadership is not None:
         leadership_metrics(registry, leadership)
     _probes(app, ready, probes)
     _metrics(app, registry)
     app.add_middleware(
-        Edge,
-        direct=FastPath(routers, access),
+        RequestEdge,
+        fast_path=FastPath(routers, access),
         tokens=tokens or Tokens(None),
         fences=fences,
-        measured=RequestMetrics(registry),
-        refuse=refuse,
+        metrics=RequestMetrics(registry),
+        render_error=render_error,
         open_paths=frozenset({*OPEN_PATHS, *probes}),
     )
     return app
 
 
-def _running(
-    beside: Sequence[Callable[[], Coroutine[Any, Any, None]]], on_stop: Callable[[], None]
+def _lifespan(
+    background: Sequence[Callable[[], Coroutine[Any, Any, None]]], on_stop: Callable[[], None]
 ) -> Callable[[FastAPI], AbstractAsyncContextManager[None]]:
-    """The lifespan of a process: everything in `beside` runs from start to stop."""
+    """The lifespan of a process: everything in `background` runs from start to stop."""
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        running = [asyncio.create_task(work()) for work in beside]
+        running = [asyncio.create_task(work()) for work in background]
         yield
         for task in running:
             task.cancel()
@@ -141,11 +143,11 @@ def _probes(app: FastAPI, ready: Callable[[], str | None], others: Sequence[str]
     async def healthz() -> Response:
         return PlainTextResponse("ok")
 
-    async def lives() -> Response:
+    async def live() -> Response:
         return Response()
 
     for path in others:
-        app.add_api_route(path, lives, include_in_schema=False)
+        app.add_api_route(path, live, include_in_schema=False)
 
     @app.get("/readyz", include_in_schema=False)
     async def readyz() -> Response:
@@ -167,10 +169,10 @@ def _metrics(app: FastAPI, registry: CollectorRegistry) -> None:
         return Response(generate_latest(registry), media_type="text/plain; version=0.0.4")
 
 
-async def beside_requests(watchers: Sequence[Periodic], tasks: Sequence[Callable[[], Awaitable[Any]]]) -> None:
+async def run_background(watchers: Sequence[Periodic], tasks: Sequence[Callable[[], Awaitable[Any]]]) -> None:
     """Run a process's watchers and tasks forever."""
     running = [asyncio.create_task(watcher.run(), name=watcher.name) for watcher in watchers]
-    running += [asyncio.create_task(supervised(task)) for task in tasks]
+    running += [asyncio.create_task(supervise(task)) for task in tasks]
     try:
         await asyncio.Event().wait()
     finally:
@@ -179,26 +181,26 @@ async def beside_requests(watchers: Sequence[Periodic], tasks: Sequence[Callable
         await asyncio.gather(*running, return_exceptions=True)
 
 
-class Edge:
+class RequestEdge:
     """Middleware around every request: authentication, body limit, request id, trace and metrics."""
 
     def __init__(
         self,
         app: ASGIApp,
         *,
-        direct: FastPath,
+        fast_path: FastPath,
         tokens: Tokens,
         fences: Fences | None,
-        measured: RequestMetrics,
-        refuse: Refuse,
+        metrics: RequestMetrics,
+        render_error: ErrorRenderer,
         open_paths: frozenset[str],
     ) -> None:
         self._app = app
         self._fences = fences
-        self._direct = direct
+        self._fast_path = fast_path
         self._tokens = tokens
-        self._measured = measured
-        self._refuse = refuse
+        self._metrics = metrics
+        self._render_error = render_error
         self._open_paths = open_paths
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -213,50 +215,50 @@ class Edge:
         RESOURCE.set(scope["path"][4:] if scope["path"].startswith("/v1/") else "")
         trace = traceparent() or headers.get("traceparent", "")
         TRACEPARENT.set(trace if _TRACEPARENT.match(trace) else f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-01")
-        started, begun = time.perf_counter(), False
+        started, response_started = time.perf_counter(), False
 
-        async def sending(message: Message) -> None:
-            nonlocal begun
+        async def send_with_headers(message: Message) -> None:
+            nonlocal response_started
             if message["type"] == "http.response.start":
-                begun = True
+                response_started = True
                 message["headers"] = [
                     *message.get("headers", []),
                     (b"x-request-id", request_id.encode()),
                     (b"traceparent", TRACEPARENT.get().encode()),
                 ]
-                self._measured.answered(scope["method"], message["status"], time.perf_counter() - started)
+                self._metrics.observe_request(scope["method"], message["status"], time.perf_counter() - started)
             await send(message)
 
         principal, body = None, None
-        scope.setdefault("state", {})["refuse"] = self._refuse
+        scope.setdefault("state", {})["render_error"] = self._render_error
         try:
             if scope["path"] not in self._open_paths:
                 principal = self._tokens.principal(headers.get("authorization"))
-                asks = partial(self._tokens.principal, headers.get("authorization"))
-                scope["state"].update(principal=principal, asks=asks)
-                self._hear(principal, headers.get(HEADER.lower()))
-                body = await self._limited(headers, receive)  # of nobody else, so that strangers fill no memory
+                authenticate = partial(self._tokens.principal, headers.get("authorization"))
+                scope["state"].update(principal=principal, authenticate=authenticate)
+                self._record_leader(principal, headers.get(HEADER.lower()))
+                body = await self._read_body(headers, receive)  # of nobody else, so that strangers fill no memory
         except MatrixError as refused:
-            await self._refuse(refused, scope["path"])(scope, receive, sending)
+            await self._render_error(refused, scope["path"])(scope, receive, send_with_headers)
             return
         method, path, query = scope["method"], scope["path"], scope["query_string"]
-        answering = _hiding(scope, sending, principal)
+        redacting_send = _redacting_send(scope, send_with_headers, principal)
         try:
-            found = None if principal is None else self._direct.find(method, path, query, headers, body, principal)
+            found = None if principal is None else self._fast_path.find(method, path, query, headers, body, principal)
             if found is not None:
                 scope["state"]["caller"], answer = found
                 otel.get_current_span().update_name(f"{method} {found[0].rule.path}")
                 response = await answer()
             else:
-                await self._app(scope, receive if body is None else _replayed(body, receive), answering)
+                await self._app(scope, receive if body is None else _replaying_receive(body, receive), redacting_send)
                 return
         except Exception as wrong:  # handled here, since further out it would not be counted
-            if begun:
+            if response_started:
                 raise
-            response = self._refuse(as_error(wrong, scope["path"]), scope["path"])
-        await response(scope, receive, answering)
+            response = self._render_error(to_matrix_error(wrong, scope["path"]), scope["path"])
+        await response(scope, receive, redacting_send)
 
-    def _hear(self, principal: Principal, token: str | None) -> None:
+    def _record_leader(self, principal: Principal, token: str | None) -> None:
         """Record the leader in whose name the request is made. Raises Forbidden, Malformed, StaleLeader."""
         if token is None or self._fences is None:
             return
@@ -266,7 +268,7 @@ class Edge:
         self._fences.hear(fence)
         ASKED_BY.set(fence)
 
-    async def _limited(self, headers: dict[str, str], receive: Receive) -> bytes | None:
+    async def _read_body(self, headers: dict[str, str], receive: Receive) -> bytes | None:
         """Read the whole body, if there is one, so that a too large or incomplete one is refused before anything
         happens."""
         if headers.get("content-length", "0") == "0" and "transfer-encoding" not in headers:
@@ -285,14 +287,14 @@ class Edge:
         return b"".join(chunks)
 
 
-def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:
+def _redacting_send(scope: Scope, send: Send, principal: Principal | None) -> Send:
     """A `send` that hides other projects' names in answers, problem documents included."""
     if principal is None or principal.everywhere:
         return send
     started: Message | None = None
     chunks: list[bytes] = []
 
-    async def hiding(message: Message) -> None:
+    async def send_redacted(message: Message) -> None:
         nonlocal started
         caller: Caller | None = scope.get("state", {}).get("caller")
         if caller is None or not caller.rule.holders:
@@ -316,18 +318,18 @@ def _hiding(scope: Scope, send: Send, principal: Principal | None) -> Send:
             await send(started)
             await send({"type": "http.response.body", "body": text})
 
-    return hiding
+    return send_redacted
 
 
-def _replayed(body: bytes, receive: Receive) -> Receive:
+def _replaying_receive(body: bytes, receive: Receive) -> Receive:
     """A `receive` that first returns the body, which has been read already."""
-    given = False
+    replayed = False
 
     async def replay() -> Message:
-        nonlocal given
-        if given:
+        nonlocal replayed
+        if replayed:
             return await receive()
-        given = True
+        replayed = True
         return {"type": "http.request", "body": body, "more_body": False}
 
     return replay

@@ -22,15 +22,15 @@ from sqlalchemy.orm import sessionmaker
 from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.persistence.postgres_sessions import session_options
 from matrixcommon.persistence.table_cache import CachingSession
-from services.chassis.database_url import ACCEPTED, printable
+from services.chassis.database_url import ACCEPTED_URLS, without_credentials
 from services.chassis.settings import ServiceSettings
-from services.chassis.tracing import trace_statements, wanted
+from services.chassis.tracing import trace_statements, tracing_enabled
 
 log = logging.getLogger(__name__)
 
-CONNECT_TRIES = 60
+CONNECT_ATTEMPTS = 60
 CONNECT_PAUSE_WALL_S = 0.5
-TRUSTED_IDLE_WALL_S = 1.0
+PING_AFTER_IDLE_WALL_S = 1.0
 """A connection used within this time is reused without a ping, which would cost a busy service a round trip for every
 transaction."""
 
@@ -46,7 +46,7 @@ JSON: dict[str, Any] = {"json_serializer": _json, "json_deserializer": orjson.lo
 VERSION = Table("alembic_version", MetaData(), Column("version_num", String(32), primary_key=True))
 """Alembic's table with the revision of a database."""
 
-CREATING = 0x636D333834
+MIGRATION_LOCK_ID = 0x636D333834
 """The number of the PostgreSQL advisory lock for migrations, chosen to be unique: "cm384" in ASCII."""
 
 
@@ -72,14 +72,14 @@ class Migrations:
 
     def revisions(self) -> tuple[set[str], str]:
         """All revisions and the newest one, read without importing them."""
-        followed: dict[str, str] = {}
+        predecessors: dict[str, str] = {}
         for file in (file for folder in self.folders for file in folder.glob("*.py")):
             found = dict(re.findall(r"^(revision|down_revision)\b[^=]*=\W*(\w+)", file.read_text(), re.MULTILINE))
-            followed[found["revision"]] = found["down_revision"]
-        heads = set(followed) - set(followed.values())
+            predecessors[found["revision"]] = found["down_revision"]
+        heads = set(predecessors) - set(predecessors.values())
         if len(heads) != 1:
             raise RuntimeError(f"{self.service}: expected one newest revision, found {sorted(heads)}")
-        return set(followed), heads.pop()
+        return set(predecessors), heads.pop()
 
     def config(self, engine: Engine) -> Any:
         """Alembic's configuration for that engine."""
@@ -103,7 +103,7 @@ class DatabaseEngine:
         self.shared = not url.startswith("sqlite")
         """Whether several replicas of the service may use it; a SQLite file belongs to one process."""
         self.engine: Engine = _sqlite(url) if url.startswith("sqlite") else _server(url)
-        if wanted():
+        if tracing_enabled():
             trace_statements(self.engine)
         # A session used after its end raises, instead of beginning a transaction that is never ended.
         self.sessions: sessionmaker[CachingSession] = sessionmaker(
@@ -113,15 +113,15 @@ class DatabaseEngine:
     def migrate(self, migrations: Migrations) -> None:
         """Migrate the tables to the newest revision. Waits for a database that is still starting."""
         known, newest = migrations.revisions()
-        for attempt in range(CONNECT_TRIES):
+        for attempt in range(CONNECT_ATTEMPTS):
             try:
-                current = self._created(migrations.tables, newest)
+                current = self._ensure_created(migrations.tables, newest)
                 break
             except OperationalError as wrong:
-                passes = not self.url.startswith("sqlite") or "locked" in str(wrong)
-                if not passes or attempt == CONNECT_TRIES - 1:
+                transient = not self.url.startswith("sqlite") or "locked" in str(wrong)
+                if not transient or attempt == CONNECT_ATTEMPTS - 1:
                     raise
-                log.warning("waiting for the database", extra={"attempt": attempt, "why": sentence(wrong)})
+                log.warning("waiting for the database", extra={"attempt": attempt, "why": one_line(wrong)})
                 time.sleep(CONNECT_PAUSE_WALL_S)
         if current == newest:
             return
@@ -135,11 +135,11 @@ class DatabaseEngine:
         log.info("migrating", extra={"to": newest})
         command.upgrade(migrations.config(self.engine), "head")
 
-    def _created(self, tables: MetaData, newest: str) -> str | None:
+    def _ensure_created(self, tables: MetaData, newest: str) -> str | None:
         """The revision of the database. In a new one all tables are created first, by the first process to lock it."""
         with self.engine.begin() as connection:
             if not inspect(connection).has_table(VERSION.name):
-                lock(connection)
+                lock_migrations(connection)
                 tables.create_all(connection)
                 VERSION.create(connection, checkfirst=True)
                 if connection.execute(select(VERSION)).first() is None:
@@ -150,38 +150,38 @@ class DatabaseEngine:
         self.engine.dispose()
 
 
-def opened(settings: ServiceSettings, migrations: Migrations) -> DatabaseEngine:
+def open_database(settings: ServiceSettings, migrations: Migrations) -> DatabaseEngine:
     """Open a process's database and migrate it. Exits with one line if it cannot be used or has the tables of another
     version. Raises InvalidField for an invalid URL."""
     url = settings.database_url(migrations.service)
     try:
         database = DatabaseEngine(url)
     except (ArgumentError, ImportError, ValueError) as wrong:
-        raise InvalidField(f"{printable(url)}: {wrong}; use {ACCEPTED}", field="database") from wrong
+        raise InvalidField(f"{without_credentials(url)}: {wrong}; use {ACCEPTED_URLS}", field="database") from wrong
     try:
         database.migrate(migrations)
     except UnknownSchema as refused:
         raise SystemExit(refused.message) from refused
     except DBAPIError as wrong:
-        raise unusable(settings, migrations.service, wrong) from wrong
+        raise unusable_database(settings, migrations.service, wrong) from wrong
     return database
 
 
-def unusable(settings: ServiceSettings, service: str, wrong: DBAPIError) -> SystemExit:
+def unusable_database(settings: ServiceSettings, service: str, wrong: DBAPIError) -> SystemExit:
     """The exit of a process whose database cannot be used: which setting names it, and what is wrong."""
     given = "--database (CLOUDMATRIX_DATABASE)" if settings.database else "--state (CLOUDMATRIX_STATE)"
-    return SystemExit(f"{service}: {given}: {printable(settings.database_url(service))}: {sentence(wrong)}")
+    return SystemExit(f"{service}: {given}: {without_credentials(settings.database_url(service))}: {one_line(wrong)}")
 
 
-def sentence(wrong: DBAPIError) -> str:
+def one_line(wrong: DBAPIError) -> str:
     """The database's message, in one line."""
     return " ".join(str(wrong.orig).split())
 
 
-def lock(connection: Connection) -> None:
+def lock_migrations(connection: Connection) -> None:
     """Lock out other processes that create or migrate tables, until the end of this transaction."""
     if connection.dialect.name == "postgresql":
-        connection.execute(select(func.pg_advisory_xact_lock(CREATING)))
+        connection.execute(select(func.pg_advisory_xact_lock(MIGRATION_LOCK_ID)))
     else:
         connection.exec_driver_sql("BEGIN IMMEDIATE")  # the driver would commit each CREATE by itself
 
@@ -203,12 +203,12 @@ def _server(url: str) -> Engine:
     engine = create_engine(url, connect_args={"options": session_options()}, pool_use_lifo=True, **JSON)
 
     @event.listens_for(engine, "checkin")
-    def lay_down(connection: Any, record: Any) -> None:
+    def mark_idle(connection: Any, record: Any) -> None:
         record.info["idle_since"] = time.monotonic()
 
     @event.listens_for(engine, "checkout")
-    def take_up(connection: Any, record: Any, proxy: Any) -> None:
-        if time.monotonic() - record.info.get("idle_since", time.monotonic()) < TRUSTED_IDLE_WALL_S:
+    def ping_if_idle(connection: Any, record: Any, proxy: Any) -> None:
+        if time.monotonic() - record.info.get("idle_since", time.monotonic()) < PING_AFTER_IDLE_WALL_S:
             return
         try:
             engine.dialect.do_ping(connection)
@@ -218,15 +218,15 @@ def _server(url: str) -> Engine:
     return engine
 
 
-REFUSALS = frozenset({"25006", "25P03"})
+UNAVAILABLE_SQLSTATES = frozenset({"25006", "25P03"})
 """SQLSTATEs that SQLAlchemy reports as internal errors although they are the server's: a read-only standby, and a
 transaction that was idle for too long."""
 
 
-def database_refuses(wrong: Exception) -> str | None:
+def database_unavailable_reason(wrong: Exception) -> str | None:
     """Why the database cannot serve any such statement now: it is down, busy, full or read-only. None for any other
     exception. A read-only trigger in SQLite is recognised by its message."""
     if not isinstance(wrong, DBAPIError):
         return None
-    refused = getattr(wrong.orig, "sqlstate", None) in REFUSALS or "readonly database" in str(wrong.orig)
+    refused = getattr(wrong.orig, "sqlstate", None) in UNAVAILABLE_SQLSTATES or "readonly database" in str(wrong.orig)
     return str(wrong.orig) if isinstance(wrong, OperationalError) or refused else None

@@ -24,7 +24,7 @@ class EmulatedDate:
             await self._app(scope, receive, send)
             return
 
-        async def dated(message: Message) -> None:
+        async def send_dated(message: Message) -> None:
             if message["type"] == "http.response.start":
                 headers = list(message.get("headers", ()))
                 if not any(name.lower() == b"date" for name, _ in headers):
@@ -32,7 +32,7 @@ class EmulatedDate:
                 message["headers"] = headers
             await send(message)
 
-        await self._app(scope, receive, dated)
+        await self._app(scope, receive, send_dated)
 
     def date(self) -> bytes:
         """The date in RFC 9110's format."""

@@ -13,10 +13,10 @@ from opentelemetry.trace import SpanKind, StatusCode
 from matrixcommon.model.fencing import FENCE, HEADER
 from matrixcommon.telemetry.trace import TRACER, traceparent
 from services.chassis.logging import REQUEST_ID, TRACEPARENT
-from services.chassis.tracing import wanted
+from services.chassis.tracing import tracing_enabled
 
 DEADLINE_WALL_S = 10.0
-CONNECTIONS_MAX, KEPT_MAX = 100, 20
+CONNECTIONS_MAX, IDLE_CONNECTIONS_MAX = 100, 20
 """Most connections of one client to its service, and how many idle ones are kept."""
 
 
@@ -45,9 +45,9 @@ class TracedTransport(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         if not trace.get_current_span().is_recording():
             return await self._inner.handle_async_request(request)
-        about = {"http.request.method": request.method, "url.full": str(request.url)}
-        about["server.address"] = request.url.host
-        with TRACER.start_as_current_span(request.method, kind=SpanKind.CLIENT, attributes=about) as span:
+        attributes = {"http.request.method": request.method, "url.full": str(request.url)}
+        attributes["server.address"] = request.url.host
+        with TRACER.start_as_current_span(request.method, kind=SpanKind.CLIENT, attributes=attributes) as span:
             request.headers["traceparent"] = traceparent()
             response = await self._inner.handle_async_request(request)
             span.set_attribute("http.response.status_code", response.status_code)
@@ -59,16 +59,16 @@ class TracedTransport(httpx.AsyncBaseTransport):
         await self._inner.aclose()
 
 
-async def _identify(request: httpx.Request) -> None:
+async def _add_request_headers(request: httpx.Request) -> None:
     if REQUEST_ID.get():
         request.headers.setdefault("x-request-id", REQUEST_ID.get())
     if (fence := FENCE.get()) is not None:
         request.headers.setdefault(HEADER, fence.token)
     if TRACEPARENT.get():
         version, trace_id, _, flags = TRACEPARENT.get().split("-")
-        flags = "00" if wanted() else flags  # TracedTransport overrides it for requests with a recorded span
+        flags = "00" if tracing_enabled() else flags  # TracedTransport overrides it for requests with a recorded span
         request.headers.setdefault("traceparent", f"{version}-{trace_id}-{secrets.token_hex(8)}-{flags}")
-    elif wanted():
+    elif tracing_enabled():
         request.headers.setdefault("traceparent", f"00-{secrets.token_hex(16)}-{secrets.token_hex(8)}-00")
 
 
@@ -84,19 +84,19 @@ def http_client(
 
     The system's certificates, some MB per client, are loaded only for https.
     """
-    limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=KEPT_MAX)
+    limits = httpx.Limits(max_connections=connections_max, max_keepalive_connections=IDLE_CONNECTIONS_MAX)
     transport = transport or httpx.AsyncHTTPTransport(retries=1, verify=base_url.startswith("https"), limits=limits)
     return _Client(
         base_url=base_url,
         timeout=httpx.Timeout(DEADLINE_WALL_S, connect=2.0),
         headers={"Authorization": f"Bearer {token}"} if token else {},
-        transport=TracedTransport(transport) if wanted() else transport,
-        event_hooks={"request": [_identify]},
+        transport=TracedTransport(transport) if tracing_enabled() else transport,
+        event_hooks={"request": [_add_request_headers]},
         trust_env=False,
     )
 
 
-class InProcess(httpx.AsyncBaseTransport):
+class InProcessTransport(httpx.AsyncBaseTransport):
     """A transport to an application in this process, for clients of their own service. Each request runs as a task of
     its own, so that context variables that it sets (request id, fence) do not leak to the caller."""
 

@@ -26,7 +26,7 @@ from matrixcommon.persistence.fences import Fences
 
 log = logging.getLogger(__name__)
 
-RENEWALS_A_LEASE = 5
+RENEWALS_PER_LEASE = 5
 
 
 async def no_announcement() -> None:
@@ -54,7 +54,7 @@ class Leadership:
         self._lease_wall_s = lease_wall_s
         self._announce = announce
         self._holder = secrets.token_hex(8)
-        self._seen: tuple[tuple[str, int, int], float] | None = None
+        self._observed_lease: tuple[tuple[str, int, int], float] | None = None
         """The lease as last seen, and since when it has been so, by the loop's clock."""
         self.generation: int | None = None
         """The generation while this replica leads, else None."""
@@ -62,9 +62,9 @@ class Leadership:
     async def lead(self, work: Callable[[], Awaitable[object]]) -> None:
         """Forever: wait until this replica leads, and do the work as long as it does."""
         while True:
-            generation = self._acquired()
+            generation = self._try_acquire()
             if generation is None:
-                await asyncio.sleep(self._lease_wall_s / RENEWALS_A_LEASE)
+                await asyncio.sleep(self._lease_wall_s / RENEWALS_PER_LEASE)
                 continue
             log.info("became leader", extra={"leader": self._name, "generation": generation})
             lost = asyncio.Event()
@@ -75,25 +75,25 @@ class Leadership:
             finally:
                 self.generation = None
                 FENCE.set(None)
-                self._hand_back(generation)
+                self._release(generation)
             log.warning("lost leadership", extra={"leader": self._name, "generation": generation})
 
     async def _while_leading(self, work: Callable[[], Awaitable[object]], generation: int, lost: asyncio.Event) -> None:
-        doing, losing = asyncio.create_task(self._announced(work)), asyncio.create_task(lost.wait())
-        renewed_every_s = self._lease_wall_s / RENEWALS_A_LEASE if self._records.shared else None
+        work_task, lost_task = asyncio.create_task(self._announce_and_work(work)), asyncio.create_task(lost.wait())
+        renewal_interval_s = self._lease_wall_s / RENEWALS_PER_LEASE if self._records.shared else None
         try:
-            while not (doing.done() or losing.done()):
+            while not (work_task.done() or lost_task.done()):
                 ended, _ = await asyncio.wait(
-                    {doing, losing}, timeout=renewed_every_s, return_when=asyncio.FIRST_COMPLETED
+                    {work_task, lost_task}, timeout=renewal_interval_s, return_when=asyncio.FIRST_COMPLETED
                 )
                 if not ended:
                     self._renew(generation, lost)
         finally:
-            doing.cancel()
-            losing.cancel()
-            await asyncio.gather(doing, losing, return_exceptions=True)
+            work_task.cancel()
+            lost_task.cancel()
+            await asyncio.gather(work_task, lost_task, return_exceptions=True)
 
-    async def _announced(self, work: Callable[[], Awaitable[object]]) -> None:
+    async def _announce_and_work(self, work: Callable[[], Awaitable[object]]) -> None:
         try:
             async with asyncio.timeout(self._lease_wall_s):
                 await self._announce()
@@ -103,7 +103,7 @@ class Leadership:
 
     # -- the lease -------------------------------------------------------------------------------------------------
 
-    def _acquired(self) -> int | None:
+    def _try_acquire(self) -> int | None:
         """Try to acquire the lease. Return the generation in which this replica leads, or None while another does."""
         now = asyncio.get_running_loop().time()
         with self._records.transaction() as session:
@@ -111,9 +111,9 @@ class Leadership:
             row = self._fences.read(session, self._name)
             if row is not None and row["holder"] not in ("", self._holder) and self._records.shared:
                 current = row["holder"], row["generation"], row["renewals"]
-                if self._seen is None or self._seen[0] != current:
-                    self._seen = current, now
-                if now - self._seen[1] < self._lease_wall_s:
+                if self._observed_lease is None or self._observed_lease[0] != current:
+                    self._observed_lease = current, now
+                if now - self._observed_lease[1] < self._lease_wall_s:
                     return None
             before = 0 if row is None else row["generation"]
             # Never below the generation that a database that has been lost had reached.
@@ -132,7 +132,7 @@ class Leadership:
                 return
             self._fences.write(session, self._name, True, renewals=row["renewals"] + 1)
 
-    def _hand_back(self, generation: int) -> None:
+    def _release(self, generation: int) -> None:
         """Release the lease, so that the next leader can begin at once."""
         try:
             with self._records.transaction() as session:

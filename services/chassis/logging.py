@@ -17,7 +17,7 @@ TRACEPARENT: ContextVar[str] = ContextVar("traceparent", default="")
 _PLAIN = set(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName", "color_message"}
 
 
-class JsonLines(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     def __init__(self, process: str) -> None:
         super().__init__()
         self._process = process
@@ -42,10 +42,10 @@ class JsonLines(logging.Formatter):
         return json.dumps(line, default=str)
 
 
-def configure(process: str, level: str = "INFO") -> None:
+def configure_logging(process: str, level: str = "INFO") -> None:
     """Send every log line of this process to standard error as JSON."""
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonLines(process))
+    handler.setFormatter(JsonFormatter(process))
     logging.basicConfig(level=level, handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "uvicorn.access"):
         logging.getLogger(noisy).setLevel(logging.WARNING)

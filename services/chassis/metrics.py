@@ -54,7 +54,7 @@ class RequestMetrics:
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests, self._seconds = REQUESTS.counter(registry), SECONDS.histogram(registry)
 
-    def answered(self, method: str, status: int, seconds: float) -> None:
+    def observe_request(self, method: str, status: int, seconds: float) -> None:
         method = METHOD.taken(method)
         self._requests.labels(method, str(status)).inc()
         self._seconds.labels(method).observe(seconds)

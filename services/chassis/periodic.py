@@ -25,7 +25,7 @@ log = logging.getLogger(__name__)
 RETRY_WALL_S = 0.5
 REST_WALL_S = 0.25
 COMPACTION_PERIOD_S = 600.0
-KEPT_WALL_S = 600.0
+RETENTION_WALL_S = 600.0
 HISTORY_S, HISTORY_WALL_S = 86_400.0, 3600.0
 
 
@@ -57,7 +57,7 @@ class Periodic:
         self._period = period_s, floor_wall_s
         self._rest = rest_s, rest_floor_wall_s
         self._nudged = asyncio.Event()
-        self._urged = asyncio.Event()
+        self._urgent = asyncio.Event()
         self.runs = 0
         self.failures = 0
         self.last: object = None
@@ -66,7 +66,7 @@ class Periodic:
         """Run again soon, without waiting for the period; if `urgent`, without waiting for the rest either."""
         self._nudged.set()
         if urgent:
-            self._urged.set()
+            self._urgent.set()
 
     async def step(self) -> None:
         """Run once, containing any failure."""
@@ -75,16 +75,16 @@ class Periodic:
             self.last = await self._action()
         except MatrixError as refused:
             raise_if_cancelled(refused)
-            self._refuse(refused)
+            self._log_refusal(refused)
         except Exception as wrong:
             raise_if_cancelled(wrong)
-            if (why := _database_refuses(wrong)) is not None:
-                return self._refuse(Unavailable(why))
+            if (why := _database_unavailable_reason(wrong)) is not None:
+                return self._log_refusal(Unavailable(why))
             self.failures += 1
             self.last = wrong
             log.exception("watcher failed", extra={"watcher": self.name})
 
-    def _refuse(self, refused: MatrixError) -> None:
+    def _log_refusal(self, refused: MatrixError) -> None:
         """Log a refusal, but only once if it repeats for the same reason."""
         self.failures += 1
         before, self.last = self.last, refused
@@ -96,38 +96,39 @@ class Periodic:
         """Forever: run, then wait for the period or a nudge, whichever comes first."""
         while True:
             self._nudged.clear()
-            self._urged.clear()
+            self._urgent.clear()
             await self.step()
             await pause(self._clock, lambda: self._clock.at_least_wall(*self._period), self._nudged)
-            await pause(self._clock, lambda: self._clock.at_least_wall(*self._rest), self._urged)
+            await pause(self._clock, lambda: self._clock.at_least_wall(*self._rest), self._urgent)
 
 
 def compaction(
-    records: Database, clock: Clock, *, kept_s: float = 0.0, also: Callable[[], object] = lambda: None
+    records: Database, clock: Clock, *, retention_s: float = 0.0, before_compaction: Callable[[], object] = lambda: None
 ) -> Periodic:
-    """A watcher that drops changes older than `kept_s`, or ten wall minutes if that is longer."""
+    """A watcher that drops changes older than `retention_s`, or ten wall minutes if that is longer."""
 
     async def compact() -> str:
-        also()
-        return f"{records.compact(clock.at_least_wall(kept_s, KEPT_WALL_S))} changes dropped"
+        before_compaction()
+        return f"{records.compact(clock.at_least_wall(retention_s, RETENTION_WALL_S))} changes dropped"
 
     return Periodic("compact", compact, clock, period_s=COMPACTION_PERIOD_S, floor_wall_s=60.0)
 
 
-def _database_refuses(wrong: Exception) -> str | None:
+def _database_unavailable_reason(wrong: Exception) -> str | None:
     """Why the database cannot serve now; None for any other exception."""
     if "sqlalchemy.exc" not in sys.modules:
         return None  # this process has no database, and should not load SQLAlchemy
-    from services.chassis.database import database_refuses
+    from services.chassis.database import database_unavailable_reason
 
-    return database_refuses(wrong)
-
-
-Heard = Callable[[WatchEvent | None], Awaitable[None]]
+    return database_unavailable_reason(wrong)
 
 
-async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], heard: Heard) -> None:
-    """Forever: call `heard` with every event, and with None after every break, when events may have been missed."""
+EventHandler = Callable[[WatchEvent | None], Awaitable[None]]
+
+
+async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], handle_event: EventHandler) -> None:
+    """Forever: call `handle_event` with every event, and with None after every break, when events may have been
+    missed."""
     since: int | None = None
     refusal = ""
     while True:
@@ -135,7 +136,7 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], hear
             async for event in stream(since):
                 refusal = ""
                 if event.type != "BOOKMARK":
-                    await heard(event)
+                    await handle_event(event)
                 since = event.rv
         except Gone:
             since = None
@@ -144,31 +145,31 @@ async def follow(stream: Callable[[int | None], AsyncIterator[WatchEvent]], hear
             if refused.message != refusal:  # a service that is down is retried twice a second but logged once
                 log.info("watch ended", extra={"why": refused.message})
             refusal = refused.message
-        await heard(None)
+        await handle_event(None)
         await asyncio.sleep(RETRY_WALL_S)
 
 
-async def follow_replicas(records: Database, heard: Callable[[], None]) -> None:
-    """Forever: call `heard` after commits of any replica, at most once per `REST_WALL_S`. Returns at once if the
+async def follow_replicas(records: Database, on_commit: Callable[[], None]) -> None:
+    """Forever: call `on_commit` after commits of any replica, at most once per `REST_WALL_S`. Returns at once if the
     database has no other writers."""
     since = records.latest()
     while records.shared:
         await records.changed(30.0, since)
         since = records.latest()
-        heard()
+        on_commit()
         await asyncio.sleep(REST_WALL_S)
 
 
-def nudging(nudge: Callable[[], None]) -> Heard:
+def nudge_on_event(nudge: Callable[[], None]) -> EventHandler:
     """A callback for `follow` that nudges at every event."""
 
-    async def heard(_: WatchEvent | None) -> None:
+    async def handle_event(_: WatchEvent | None) -> None:
         nudge()
 
-    return heard
+    return handle_event
 
 
-async def supervised(work: Callable[[], Awaitable[object]]) -> None:
+async def supervise(work: Callable[[], Awaitable[object]]) -> None:
     """Run the work, restarting it after any failure; its end is always logged."""
     while True:
         try:
@@ -177,7 +178,7 @@ async def supervised(work: Callable[[], Awaitable[object]]) -> None:
             return
         except Exception as wrong:
             raise_if_cancelled(wrong)
-            if (why := _database_refuses(wrong)) is not None:
+            if (why := _database_unavailable_reason(wrong)) is not None:
                 log.warning("background task is waiting for the database", extra={"task": repr(work), "why": why})
             else:
                 log.exception("background task failed", extra={"task": repr(work)})

@@ -11,13 +11,13 @@ from starlette.types import Scope
 from matrixcommon.model.errors import MatrixError
 from services.chassis.logging import REQUEST_ID
 
-Refuse = Callable[[MatrixError, str], Response]
+ErrorRenderer = Callable[[MatrixError, str], Response]
 """Builds the response for an error at a path."""
 
 
-def refusing(scope: Scope) -> Refuse:
+def error_renderer(scope: Scope) -> ErrorRenderer:
     """The error format of the service that a request came to."""
-    found: Refuse = scope.get("state", {}).get("refuse", problem_response)
+    found: ErrorRenderer = scope.get("state", {}).get("render_error", problem_response)
     return found
 
 

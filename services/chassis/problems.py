@@ -27,8 +27,8 @@ from matrixcommon.model.errors import (
     Unavailable,
 )
 from matrixcommon.model.resource_model import ApiModel
-from services.chassis.database import database_refuses
-from services.chassis.problem_document import refusing
+from services.chassis.database import database_unavailable_reason
+from services.chassis.problem_document import error_renderer
 
 log = logging.getLogger(__name__)
 
@@ -55,18 +55,18 @@ class Problem(ApiModel):
     request_id: str = Field(description="id of the refused request, also in the logs and the X-Request-Id header")
 
 
-def describe_refusals(app: FastAPI) -> None:
+def describe_errors(app: FastAPI) -> None:
     """Describe every error in the OpenAPI document as a `Problem`, unless its route declares another format, instead of
     FastAPI's defaults."""
-    made = app.openapi
+    build_document = app.openapi
 
     def openapi() -> dict[str, Any]:
         if app.openapi_schema is None:
-            document = made()
+            document = build_document()
             schemas = document.setdefault("components", {}).setdefault("schemas", {})
             schemas["Problem"] = Problem.model_json_schema()
-            for supposed in ("HTTPValidationError", "ValidationError"):
-                schemas.pop(supposed, None)
+            for default_schema in ("HTTPValidationError", "ValidationError"):
+                schemas.pop(default_schema, None)
             refusal = {"application/problem+json": {"schema": {"$ref": "#/components/schemas/Problem"}}}
             for operation in (each for path in document["paths"].values() for each in path.values()):
                 operation["responses"].pop("422", None)
@@ -77,7 +77,7 @@ def describe_refusals(app: FastAPI) -> None:
     app.openapi = openapi  # type: ignore[method-assign]
 
 
-OF_A_FIELD = ("missing", "value_error")
+FIELD_ERROR_TYPES = ("missing", "value_error")
 """Types of errors whose field may be absent from the body: its default may conflict with other fields."""
 
 
@@ -108,7 +108,7 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
         return Malformed(f"the body is not JSON: {first.get('ctx', {}).get('error', first['msg'])}", field="body")
     lines = list[dict[str, Any]]()
     for error in errors:
-        path = field_path(error["loc"], wrong.body, error["type"] in OF_A_FIELD) or "body"
+        path = field_path(error["loc"], wrong.body, error["type"] in FIELD_ERROR_TYPES) or "body"
         message = error["msg"].removeprefix("Value error, ")
         if error["type"] == "extra_forbidden":
             message = "unknown field" + (fields_instead(declared, re.sub(r"\[\d+]", "", path).split(".")) or "")
@@ -120,7 +120,7 @@ def from_validation(wrong: RequestValidationError, declared: Any = Any) -> Matri
     return InvalidField(message, field=lines[0]["field"], blocking=lines)
 
 
-def as_error(wrong: Exception, path: str, declared: Any = Any) -> MatrixError:
+def to_matrix_error(wrong: Exception, path: str, declared: Any = Any) -> MatrixError:
     """Convert an exception of a request to `path` to a MatrixError; unexpected ones are logged with a traceback.
     `declared`: the declared type of the body."""
     if isinstance(wrong, MatrixError):
@@ -133,41 +133,41 @@ def as_error(wrong: Exception, path: str, declared: Any = Any) -> MatrixError:
         error = Malformed(str(wrong.detail))
         error.status = wrong.status_code  # type: ignore[misc]
         return error
-    if (why := database_refuses(wrong)) is not None:
+    if (why := database_unavailable_reason(wrong)) is not None:
         log.warning("database unavailable", extra={"why": why})
         return Unavailable("the database is unavailable or read-only; nothing was changed")
     log.error("request failed", exc_info=wrong, extra={"path": path})
     return InternalError("internal error; search the log for the requestId")
 
 
-def _body_of(request: Request) -> Any:
+def _body_type(request: Request) -> Any:
     """The type that the route of a request declares for its body; Any if it declares none."""
     route = request.scope.get("route")
     fields = route.dependant.body_params if isinstance(route, APIRoute) else []
     return fields[0].field_info.annotation if len(fields) == 1 else Any
 
 
-def install(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
+def install_error_handlers(app: FastAPI, routers: Sequence[APIRouter] = ()) -> None:
     """Register handlers so that every failure of a request is answered in the service's error format. `routers` are
     searched for the methods of a path."""
 
-    async def refused(request: Request, wrong: Exception) -> Response:
-        path, refuse = request.url.path, refusing(request.scope)
+    async def handle_error(request: Request, wrong: Exception) -> Response:
+        path, render_error = request.url.path, error_renderer(request.scope)
         if not isinstance(wrong, HTTPException) or wrong.status_code != 405:
-            return refuse(as_error(wrong, path, _body_of(request)), path)
+            return render_error(to_matrix_error(wrong, path, _body_type(request)), path)
         routes = [each for router in routers for each in router.routes if isinstance(each, APIRoute)]
         if (unknown := _unknown_verb(path, routes)) is not None:
-            return refuse(unknown, path)
+            return render_error(unknown, path)
         found = [each for each in routes if each.matches(request.scope)[0] != Match.NONE]
         verb = path[path.rfind(":") :] if ":" in path else ""
         found = [each for each in found if verb and each.path.endswith(verb)] or found
         served = ", ".join(sorted({method for each in found for method in each.methods or ()}))
-        response = refuse(MethodNotAllowed(f"{request.method} is not allowed at {path}; allowed: {served}"), path)
+        response = render_error(MethodNotAllowed(f"{request.method} is not allowed at {path}; allowed: {served}"), path)
         response.headers["Allow"] = served
         return response
 
     for kind in (MatrixError, RequestValidationError, HTTPException, OperationalError, Exception):
-        app.add_exception_handler(kind, refused)
+        app.add_exception_handler(kind, handle_error)
 
 
 def _unknown_verb(path: str, routes: Sequence[APIRoute]) -> NotFound | None:

@@ -15,9 +15,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from matrixcommon.model.clock import Clock, WallClock
 from matrixcommon.model.errors import Unavailable
 from services.chassis.emulated_date import EmulatedDate
-from services.chassis.garbage import keep_what_is_there
+from services.chassis.garbage import freeze_heap
 from services.chassis.http_protocol import BoundedHttpProtocol, allow_connections
-from services.chassis.problem_document import refusing
+from services.chassis.problem_document import error_renderer
 from services.chassis.settings import Settings
 
 log = logging.getLogger(__name__)
@@ -27,7 +27,7 @@ KEEP_ALIVE_WALL_S = 120
 that they close it: a server that closes first may reset a request that is on its way, the more so while it is busy."""
 
 
-class OrderlyStop:
+class GracefulShutdown:
     """Middleware for an orderly stop of the process. Watches end with a regular end of the stream, so that clients
     continue elsewhere or later. A request cancelled after that gets 503 if nothing was sent yet; a stream that cannot
     be resumed elsewhere (a completion) is cut off, so that no client takes it for complete."""
@@ -46,13 +46,13 @@ class OrderlyStop:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        task, begun = asyncio.current_task(), False
+        task, response_started = asyncio.current_task(), False
         assert task is not None
 
-        async def sending(message: Message) -> None:
-            nonlocal begun
-            if not begun:
-                begun = True
+        async def send_tracked(message: Message) -> None:
+            nonlocal response_started
+            if not response_started:
+                response_started = True
                 if scope["method"] == "GET" and _is_event_stream(message):
                     self._watches[task] = None
                     if self._stopping:
@@ -60,22 +60,22 @@ class OrderlyStop:
             await send(message)
 
         try:
-            await self._app(scope, receive, sending)
+            await self._app(scope, receive, send_tracked)
         except asyncio.CancelledError:
             if not self._stopping:
                 raise
             task.uncancel()
             with suppress(asyncio.CancelledError):  # the client may not read what is sent
-                await self._end(scope, receive, send, begun, task in self._watches)
+                await self._end(scope, receive, send, response_started, task in self._watches)
         finally:
             self._watches.pop(task, None)
 
-    async def _end(self, scope: Scope, receive: Receive, send: Send, begun: bool, watch: bool) -> None:
+    async def _end(self, scope: Scope, receive: Receive, send: Send, response_started: bool, watch: bool) -> None:
         if watch:
             await send({"type": "http.response.body", "body": b"", "more_body": False})
-        elif not begun:
-            away = Unavailable("the process is stopping; retry")
-            await refusing(scope)(away, scope["path"])(scope, receive, send)
+        elif not response_started:
+            unavailable = Unavailable("the process is stopping; retry")
+            await error_renderer(scope)(unavailable, scope["path"])(scope, receive, send)
 
 
 def _is_event_stream(start: Message) -> bool:
@@ -86,7 +86,7 @@ def _is_event_stream(start: Message) -> bool:
 
 
 class _Server(uvicorn.Server):
-    def __init__(self, config: uvicorn.Config, app: OrderlyStop) -> None:
+    def __init__(self, config: uvicorn.Config, app: GracefulShutdown) -> None:
         super().__init__(config)
         self._app = app
 
@@ -108,9 +108,9 @@ def serve(app: ASGIApp, settings: Settings, clock: Clock | None = None) -> None:
     except OSError as wrong:
         raise SystemExit(f"cannot listen on {settings.host}, port {settings.port}: {wrong}") from wrong
     log.info("listening", extra={"url": f"http://{settings.host}:{listener.getsockname()[1]}"})
-    stoppable = OrderlyStop(EmulatedDate(app, clock or WallClock()))
+    stoppable = GracefulShutdown(EmulatedDate(app, clock or WallClock()))
     BoundedHttpProtocol.connections_max = allow_connections()
-    keep_what_is_there()
+    freeze_heap()
     _Server(server_config(stoppable, settings), stoppable).run(sockets=[listener])
 
 

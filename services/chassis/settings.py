@@ -20,7 +20,7 @@ from pydantic_core import PydanticCustomError
 from matrixcommon.emulation.stack_clock import StackClock
 from matrixcommon.model.clock import Clock, ScaledClock
 from matrixcommon.model.errors import InvalidField
-from services.chassis.database_url import ACCEPTED, check_database_url
+from services.chassis.database_url import ACCEPTED_URLS, check_database_url
 
 PREFIX = "CLOUDMATRIX_"
 
@@ -78,7 +78,7 @@ class Settings(BaseModel):
             raise SystemExit(2) from None
 
     @contextmanager
-    def in_use(self, program: str) -> Iterator[None]:
+    def reporting_invalid_settings(self, program: str) -> Iterator[None]:
         """Wrap the start of a process: a setting that turns out wrong then (a missing or invalid file) also exits with
         2 and one line."""
         try:
@@ -98,11 +98,11 @@ class Settings(BaseModel):
 class ServiceSettings(Settings):
     """Settings of a process with its own database."""
 
-    database: str = Field("", description=f"{ACCEPTED}; by default a SQLite file in the state folder")
+    database: str = Field("", description=f"{ACCEPTED_URLS}; by default a SQLite file in the state folder")
 
     @field_validator("database")
     @classmethod
-    def _can_be_used(cls, url: str) -> str:
+    def _check_database(cls, url: str) -> str:
         try:
             if url:
                 check_database_url(url)
@@ -118,7 +118,7 @@ class ServiceSettings(Settings):
         return self.database.replace("postgresql://", "postgresql+psycopg://", 1)
 
 
-class LedSettings(ServiceSettings):
+class LeaderSettings(ServiceSettings):
     """Settings of a service of which one replica, the leader, runs the workflows."""
 
     leader_lease: float = Field(

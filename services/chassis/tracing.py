@@ -23,17 +23,17 @@ log = logging.getLogger(__name__)
 
 ENDPOINTS = ("OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT")
 FLUSH_WALL_MS = 1000
-STATEMENT_MAX = 1000
+STATEMENT_CHARS_MAX = 1000
 
 
-def wanted(environ: Mapping[str, str] = os.environ) -> bool:
+def tracing_enabled(environ: Mapping[str, str] = os.environ) -> bool:
     """Whether traces are sent."""
     return any(environ.get(name) for name in ENDPOINTS) and environ.get("OTEL_SDK_DISABLED", "").lower() != "true"
 
 
 def configure_tracing(process: str) -> None:
     """Record and send the spans of this process, if requested and the extra `tracing` is installed."""
-    if not wanted():
+    if not tracing_enabled():
         return
     try:
         from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
@@ -51,7 +51,7 @@ def configure_tracing(process: str) -> None:
 def flush() -> None:
     """Send the recorded spans before the process ends."""
     provider: Any = trace.get_tracer_provider()
-    if wanted() and hasattr(provider, "force_flush"):
+    if tracing_enabled() and hasattr(provider, "force_flush"):
         provider.force_flush(FLUSH_WALL_MS)
 
 
@@ -61,19 +61,21 @@ def trace_statements(engine: Engine) -> None:
     from sqlalchemy import event  # not loaded by processes without a database
 
     @event.listens_for(engine, "before_cursor_execute")
-    def begin(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+    def start_span(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
         if context is None or not trace.get_current_span().is_recording():
             return
-        about = {"db.system.name": engine.dialect.name, "db.query.text": statement[:STATEMENT_MAX]}
-        context.span = TRACER.start_span(statement.split(None, 1)[0].upper(), kind=SpanKind.CLIENT, attributes=about)
+        attributes = {"db.system.name": engine.dialect.name, "db.query.text": statement[:STATEMENT_CHARS_MAX]}
+        context.span = TRACER.start_span(
+            statement.split(None, 1)[0].upper(), kind=SpanKind.CLIENT, attributes=attributes
+        )
 
     @event.listens_for(engine, "after_cursor_execute")
-    def end(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
+    def end_span(connection: Any, cursor: Any, statement: str, parameters: Any, context: Any, many: bool) -> None:
         if (span := getattr(context, "span", None)) is not None:
             span.end()
 
     @event.listens_for(engine, "handle_error")
-    def fail(context: Any) -> None:
+    def record_error(context: Any) -> None:
         if (span := getattr(context.execution_context, "span", None)) is not None:
             span.set_status(StatusCode.ERROR, type(context.original_exception).__name__)
             span.end()

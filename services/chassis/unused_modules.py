@@ -14,7 +14,7 @@ UNUSED_MODULES = {
 the modules that the supervisor loads before its first process."""
 
 
-def leave_out(names: Iterable[str] = UNUSED_MODULES) -> None:
+def block_modules(names: Iterable[str] = UNUSED_MODULES) -> None:
     """Block the import of these modules. Call at the start of a program, never in a module that others import."""
     modules: dict[str, Any] = sys.modules
     for name in names:

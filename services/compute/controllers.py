@@ -36,7 +36,7 @@ from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.scenarios.service_clients import ServiceClients
 from matrixcompute.store.store import ComputeStore
 from matrixcompute.workflows.definitions import WORKFLOWS
-from services.chassis.periodic import Periodic, follow, nudging
+from services.chassis.periodic import Periodic, follow, nudge_on_event
 from services.chassis.version import version
 
 RECONCILE_PERIOD_S = 10.0
@@ -95,7 +95,7 @@ class InstanceControllers:
             self.runner.run,
             partial(follow, partial(watch, "allocations"), self._allocation_changed),
             partial(follow, partial(watch, "slices"), self._slice_changed),
-            partial(follow, partial(watch, "defragmentations"), nudging(self._moves.nudge)),
+            partial(follow, partial(watch, "defragmentations"), nudge_on_event(self._moves.nudge)),
         ]
 
     async def _allocation_changed(self, event: WatchEvent | None) -> None:

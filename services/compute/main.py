@@ -30,10 +30,10 @@ from matrixlink.client import LinkClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
-from services.chassis.http import InProcess, http_client
+from services.chassis.http import InProcessTransport, http_client
 from services.chassis.leadership import Leadership
 from services.chassis.periodic import Periodic, compaction, follow, follow_replicas, history_s
-from services.chassis.run import main_of
+from services.chassis.run import service_main
 from services.compute.controllers import (
     AutoscalingControllers,
     FaultControllers,
@@ -107,7 +107,7 @@ def build(
         leadership=leadership,
         tokens=Tokens(settings.tokens),
         watchers=[Periodic("count", metrics.count, clock, period_s=30.0, floor_wall_s=5.0)],
-        led=[
+        leader_watchers=[
             *instances.periodics,
             *autoscaling.periodics,
             *maintenance.periodics,
@@ -115,7 +115,7 @@ def build(
             *faults.periodics,
             compaction(records, clock, kept_s=kept_s, also=delete_expired),
         ],
-        led_tasks=[
+        leader_tasks=[
             *instances.tasks,
             partial(follow_replicas, records, on_replica_write),
             partial(follow, partial(control_plane.watch, "nodes"), node_changed),
@@ -138,4 +138,4 @@ def _http_clients(
     return ControlPlane(services["resource"], LinkClient(services["link"])), inference, services
 
 
-main = main_of(ComputeSettings, MIGRATIONS, build)
+main = service_main(ComputeSettings, MIGRATIONS, build)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from services.chassis.settings import LedSettings
+from services.chassis.settings import LeaderSettings
 
 
-class ComputeSettings(LedSettings):
+class ComputeSettings(LeaderSettings):
     """MatrixCompute: the life cycle of instances, and their recovery."""
 
     resource_url: str = Field("http://127.0.0.1:8401", description="URL of MatrixResource")

@@ -11,7 +11,7 @@ from starlette.applications import Starlette
 from matrixcommon.model.clock import Clock
 from services.chassis.access import Tokens
 from services.chassis.http import http_client
-from services.chassis.logging import configure
+from services.chassis.logging import configure_logging
 from services.chassis.serving import serve
 from services.chassis.settings import Settings
 from services.console.gateway.app import create_console
@@ -51,7 +51,7 @@ def build(
 
 def main(argv: Sequence[str] | None = None) -> None:
     settings = ConsoleSettings.load("console", argv)
-    configure("console", settings.log_level)
-    with settings.in_use("console"):
+    configure_logging("console", settings.log_level)
+    with settings.reporting_invalid_settings("console"):
         app = build(settings, settings.clock())
     serve(app, settings)

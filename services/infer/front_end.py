@@ -24,7 +24,7 @@ from starlette.types import Receive, Scope, Send
 
 from infer_workload.openai.answers import stream_refusal
 from matrixcommon.model.errors import MatrixError, Unavailable
-from services.chassis.logging import configure
+from services.chassis.logging import configure_logging
 from services.chassis.relayed_bodies import RelayedBodies
 from services.chassis.serving import serve
 from services.chassis.settings import Settings
@@ -173,7 +173,7 @@ class _Relayed:
 
 def main(argv: Sequence[str] | None = None) -> None:
     settings = FrontEndSettings.load("front-end", argv)
-    configure("front-end", settings.log_level)
+    configure_logging("front-end", settings.log_level)
     serve(build(settings), settings)
 
 

@@ -38,8 +38,8 @@ from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
-from services.chassis.periodic import Periodic, compaction, follow, nudging
-from services.chassis.run import main_of
+from services.chassis.periodic import Periodic, compaction, follow, nudge_on_event
+from services.chassis.run import service_main
 from services.chassis.settings import ServiceSettings
 from services.infer.refusals import refuse
 
@@ -173,7 +173,7 @@ def build(
     registry.register(DeploymentMetrics(serving))
     tasks: list[Callable[[], Awaitable[Any]]] = [serving.player.run]
     if isinstance(link, LinkClient):
-        tasks.append(partial(follow, partial(link.watch, "slices"), nudging(fabric.nudge)))
+        tasks.append(partial(follow, partial(link.watch, "slices"), nudge_on_event(fabric.nudge)))
     app = create_app(
         "infer",
         "CloudMatrix-Infer",
@@ -196,11 +196,11 @@ def build(
         tasks=tasks,
         registry=registry,
         on_stop=database.close,
-        refuse=refuse,
+        render_error=refuse,
         probes=("/health",),  # vLLM's
     )
     app.state.serving = serving
     return app
 
 
-main = main_of(InferSettings, MIGRATIONS, build)
+main = service_main(InferSettings, MIGRATIONS, build)

@@ -25,8 +25,8 @@ from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
 from matrixcontainer.operator.rbac import roles_for
-from services.chassis.garbage import keep_what_is_there
-from services.chassis.logging import configure
+from services.chassis.garbage import freeze_heap
+from services.chassis.logging import configure_logging
 from services.chassis.tracing import configure_tracing
 from services.kube.metrics import KubeMetrics
 from services.kube.server import Server
@@ -72,7 +72,7 @@ class Kube:
 
     def run(self) -> NoReturn:
         """Serve until told to stop. Exits with one line if the database cannot be used."""
-        configure("kube", self.log_level)
+        configure_logging("kube", self.log_level)
         configure_tracing("kube")
         folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
         ca, certificate, key = certificate_files(folder)
@@ -90,7 +90,7 @@ class Kube:
         api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
         api.observe(KubeMetrics(core))
         sys.setswitchinterval(SWITCH_S)
-        keep_what_is_there(COLLECT_EVERY)
+        freeze_heap(COLLECT_EVERY)
 
         def announce() -> None:
             token_of = {user.name: token for token, user in tokens.items()}

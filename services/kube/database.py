@@ -11,7 +11,7 @@ from contextlib import closing, contextmanager
 
 from matrixcontainer.kubeapi.storage.objects import StorageError
 from matrixcontainer.kubeapi.storage.sqlite import TABLES, storage_error
-from services.chassis.database_url import printable
+from services.chassis.database_url import without_credentials
 from services.kube.bootstrap_process import Refused
 
 REVISION = "v1_0001"
@@ -37,7 +37,7 @@ def refusing(url: str) -> Iterator[None]:
         if not type(failure).__module__.startswith(("psycopg", "sqlalchemy")):
             raise
         output = str(getattr(failure, "orig", None) or failure).strip().replace("\n", " ")
-        raise Refused(f"{printable(url)}: {output}") from failure
+        raise Refused(f"{without_credentials(url)}: {output}") from failure
 
 
 def migrate(url: str) -> bool:

@@ -13,13 +13,13 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from services.chassis.unused_modules import leave_out
+from services.chassis.unused_modules import block_modules
 from services.kube.bootstrap_process import Child
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     gc.disable()  # nothing loaded now becomes garbage; `keep_what_is_there` turns the collector on again
-    leave_out()
+    block_modules()
     child = Child(lambda: _prepare(argv))
     from services.kube.api_process import Kube  # loaded while the child works
 

@@ -46,8 +46,8 @@ from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.http import http_client
 from services.chassis.leadership import Leadership
 from services.chassis.periodic import compaction, follow_replicas, history_s
-from services.chassis.run import main_of
-from services.chassis.settings import LedSettings
+from services.chassis.run import service_main
+from services.chassis.settings import LeaderSettings
 from services.link.controllers import (
     HEALTH_FLOOR_WALL_S,
     HEALTH_PERIOD_S,
@@ -61,7 +61,7 @@ from services.link.controllers import (
 MIGRATIONS = Migrations("link", Base.metadata)
 
 
-class LinkSettings(LedSettings):
+class LinkSettings(LeaderSettings):
     """MatrixLink: the three planes, slices and their bandwidth, routes, link health."""
 
     supernodes: int = Field(1, ge=1, le=8, description="supernodes known at start; others become known by their agents")
@@ -147,7 +147,7 @@ def build(
             *health.periodics,
             *communicators.periodics,
             *reporting.periodics,
-            compaction(records, clock, also=forget_old),
+            compaction(records, clock, before_compaction=forget_old),
         ],
         registry=registry,
         tasks=[
@@ -155,8 +155,8 @@ def build(
             *(followers.tasks if followers else ()),
         ],
         leadership=Leadership("link", records, fences, clock, lease_wall_s=settings.leader_lease),
-        led=drains.led,
-        led_tasks=[drains.runner.run, partial(follow_replicas, records, drains.resumption.nudge)],
+        leader_watchers=drains.led,
+        leader_tasks=[drains.runner.run, partial(follow_replicas, records, drains.resumption.nudge)],
         on_stop=database.close,
     )
 
@@ -172,4 +172,4 @@ def _fabric(names: Sequence[str], spec: SupernodeSpec, store: LinkStore) -> Fabr
     return fabric
 
 
-main = main_of(LinkSettings, MIGRATIONS, build)
+main = service_main(LinkSettings, MIGRATIONS, build)

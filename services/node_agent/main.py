@@ -21,7 +21,7 @@ from matrixresource.topology.supernode import Supernode
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.http import http_client
-from services.chassis.logging import configure
+from services.chassis.logging import configure_logging
 from services.chassis.periodic import Periodic, follow
 from services.chassis.serving import serve
 from services.chassis.settings import Settings
@@ -70,7 +70,7 @@ class AgentSettings(Settings):
 
     @field_validator("lease")
     @classmethod
-    def _outlives_reports_that_are_lost(cls, lease: float, others: ValidationInfo) -> float:
+    def _check_outlives_lost_reports(cls, lease: float, others: ValidationInfo) -> float:
         heartbeat = others.data.get("heartbeat", HEARTBEAT_S)
         if lease < LEASE_PERIODS * heartbeat - 1e-9:
             raise ValueError(f"must be at least {LEASE_PERIODS:g} heartbeats of {heartbeat:g} s")
@@ -131,11 +131,11 @@ def build_fleet(
 
 def main(argv: Sequence[str] | None = None) -> None:
     settings = AgentSettings.load("agents", argv)
-    configure("agents", settings.log_level)
+    configure_logging("agents", settings.log_level)
     configure_tracing("agents")
     resource = ResourceClient(http_client(settings.resource_url, settings.token)) if settings.resource_url else None
     link = LinkClient(http_client(settings.link_url, settings.token)) if settings.link_url else None
-    with settings.in_use("agents"):
+    with settings.reporting_invalid_settings("agents"):
         memory = FleetStore(settings.state / "agents.db")
         clock = settings.clock()
         app = build(build_fleet(settings, clock, memory, resource, link), settings)

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from services.chassis.unused_modules import leave_out
+from services.chassis.unused_modules import block_modules
 
 KUBERNETES_CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
 """Kopf imports these clients if installed, to accept their objects and reuse their login; the first alone takes 14 MB.
@@ -16,7 +16,7 @@ NO_CERTIFICATES = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    leave_out(KUBERNETES_CLIENTS)
+    block_modules(KUBERNETES_CLIENTS)
     with _without_the_systems_certificates():
         from services.operator.operator_process import run
 

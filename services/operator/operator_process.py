@@ -39,9 +39,9 @@ from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
 from services.chassis.app import create_app
 from services.chassis.http import http_client
-from services.chassis.logging import configure
+from services.chassis.logging import configure_logging
 from services.chassis.metrics import watcher_metrics
-from services.chassis.periodic import RETRY_WALL_S, Heard, Periodic, follow, nudging, supervised
+from services.chassis.periodic import RETRY_WALL_S, EventHandler, Periodic, follow, nudge_on_event, supervise
 from services.chassis.serving import serve
 from services.chassis.tracing import configure_tracing
 from services.operator.kopf_lines import configure_kopf
@@ -207,7 +207,7 @@ class OperatorProcess:
             background = [watcher.run for watcher in self.watchers] + [self._follow_pods]
             background += [partial(self._follow_mirrored, kind) for kind in MIRRORED]
             background += [partial(follow, stream, heard) for stream, heard in self._followed()]
-            tasks = [asyncio.create_task(supervised(work)) for work in background]
+            tasks = [asyncio.create_task(supervise(work)) for work in background]
             kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
             try:
                 ended, _ = await asyncio.wait({kept, operator}, return_when=asyncio.FIRST_COMPLETED)
@@ -230,7 +230,7 @@ class OperatorProcess:
                 log.warning("could not read the existing objects; retrying", extra={"why": refused.message})
                 await asyncio.sleep(RETRY_WALL_S)
 
-    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], Heard], ...]:
+    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], EventHandler], ...]:
         """Streams of changes, each with its handler."""
         return (
             (partial(self.compute.watch, "instances"), self._instance_changed),
@@ -238,9 +238,9 @@ class OperatorProcess:
             (partial(self.compute.watch, "scaling-policies"), self._policy_changed),
             (partial(self.compute.watch, "scenario-runs"), self._run_changed),
             (self.inference.watch, self._deployment_changed),
-            (partial(self.resource.watch, "allocations"), nudging(self.scheduler.nudge)),
-            (partial(self.resource.watch, "nodes"), nudging(self.mirrors.nudge)),
-            (self._slices.watch, nudging(self.mirrors.nudge)),
+            (partial(self.resource.watch, "allocations"), nudge_on_event(self.scheduler.nudge)),
+            (partial(self.resource.watch, "nodes"), nudge_on_event(self.mirrors.nudge)),
+            (self._slices.watch, nudge_on_event(self.mirrors.nudge)),
         )
 
     async def _follow_pods(self) -> None:
@@ -293,7 +293,7 @@ class OperatorProcess:
 def run(argv: Sequence[str] | None = None) -> None:
     """Run the operator with settings from `argv`, until told to stop."""
     settings = OperatorSettings.load("operator", argv)
-    configure("operator", settings.log_level)
+    configure_logging("operator", settings.log_level)
     configure_tracing("operator")
     configure_kopf(logging.getLogger().handlers)
 

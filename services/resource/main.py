@@ -37,8 +37,8 @@ from services.chassis.app import create_app
 from services.chassis.database import DatabaseEngine, Migrations
 from services.chassis.leadership import Leadership
 from services.chassis.periodic import Periodic, compaction, follow_replicas, history_s
-from services.chassis.run import main_of
-from services.chassis.settings import LedSettings
+from services.chassis.run import service_main
+from services.chassis.settings import LeaderSettings
 from services.resource.controllers import (
     AllocationControllers,
     DefragmentationControllers,
@@ -56,7 +56,7 @@ LEASE_WATCH_PERIOD_S = 5.0
 COUNT_PERIOD_S = 30.0
 
 
-class ResourceSettings(LedSettings):
+class ResourceSettings(LeaderSettings):
     """MatrixResource: inventory, topology and allocations of the supernodes."""
 
     supernodes: int = Field(1, ge=1, le=8, description="supernodes to put into an empty inventory")
@@ -138,12 +138,12 @@ def build(
             *allocations.periodics,
             *nodes.periodics,
             *topology.periodics,
-            compaction(records, clock, also=forget_old),
+            compaction(records, clock, before_compaction=forget_old),
             Periodic("count", metrics.count, clock, period_s=COUNT_PERIOD_S, floor_wall_s=5.0),
         ],
         leadership=Leadership("resource", records, fences, clock, lease_wall_s=settings.leader_lease),
-        led=defragmentation.led,
-        led_tasks=[
+        leader_watchers=defragmentation.led,
+        leader_tasks=[
             defragmentation.runner.run,
             partial(follow_replicas, records, defragmentation.resumption.nudge),
         ],
@@ -152,4 +152,4 @@ def build(
     )
 
 
-main = main_of(ResourceSettings, MIGRATIONS, build)
+main = service_main(ResourceSettings, MIGRATIONS, build)

@@ -16,7 +16,7 @@ from sqlalchemy import Connection, Integer, Table, create_engine, func, inspect,
 from sqlalchemy.exc import OperationalError
 
 from matrixcommon.model.errors import InternalError, Unavailable
-from services.chassis.database import JSON, VERSION, DatabaseEngine, Migrations, sentence
+from services.chassis.database import JSON, VERSION, DatabaseEngine, Migrations, one_line
 from services.snapshots.archive import revision_of
 
 ROWS = 1000
@@ -97,7 +97,7 @@ def _answering(service: str) -> Iterator[None]:
     try:
         yield
     except OperationalError as wrong:
-        raise Unavailable(f"the {service} database cannot be used: {sentence(wrong)}") from wrong
+        raise Unavailable(f"the {service} database cannot be used: {one_line(wrong)}") from wrong
 
 
 def _copy(table: Table, read: Connection, written: Connection) -> None:

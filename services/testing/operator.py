@@ -13,8 +13,8 @@ from matrixcommon.api.client import Collection, WatchEvent
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import NODE, POD
 from matrixcontainer.kubeapi.storage.objects import Change
-from services.chassis.app import beside_requests
-from services.chassis.periodic import Heard, Periodic, follow, nudging
+from services.chassis.app import run_background
+from services.chassis.periodic import EventHandler, Periodic, follow, nudge_on_event
 from services.testing.cluster import Cluster
 
 RESYNC_WALL_S, MEASURED_WALL_S = 30.0, 5.0
@@ -53,7 +53,7 @@ class Operator:
         listeners.append(self._changed)
         try:
             watchers = (self._resources, self._measures, self._mirrors, self._scheduler)
-            await beside_requests(watchers, [partial(follow, stream, heard) for stream, heard in self._followed()])
+            await run_background(watchers, [partial(follow, stream, heard) for stream, heard in self._followed()])
         finally:
             listeners.remove(self._changed)
 
@@ -66,15 +66,15 @@ class Operator:
         elif resource == NODE.plural and change.type == "MODIFIED":
             self._mirrors.nudge()
 
-    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], Heard], ...]:
-        cluster, resources = self._cluster, nudging(self._resources.nudge)
+    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], EventHandler], ...]:
+        cluster, resources = self._cluster, nudge_on_event(self._resources.nudge)
         slices = Collection(cluster.http["link"], "slices")
         return (
             (partial(cluster.compute.watch, "instances"), resources),
             (partial(cluster.compute.watch, "scaling-policies"), resources),
             (partial(cluster.compute.watch, "scenario-runs"), resources),
             (Inference(cluster.http["infer"]).watch, resources),
-            (partial(cluster.resource.watch, "allocations"), nudging(self._scheduler.nudge)),
-            (partial(cluster.resource.watch, "nodes"), nudging(self._mirrors.nudge)),
-            (slices.watch, nudging(self._mirrors.nudge)),
+            (partial(cluster.resource.watch, "allocations"), nudge_on_event(self._scheduler.nudge)),
+            (partial(cluster.resource.watch, "nodes"), nudge_on_event(self._mirrors.nudge)),
+            (slices.watch, nudge_on_event(self._mirrors.nudge)),
         )

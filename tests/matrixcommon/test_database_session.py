@@ -23,7 +23,7 @@ from matrixcommon.persistence.database_session import (
     journal_tables,
 )
 from matrixcommon.persistence.table_cache import CachingSession
-from services.chassis.database import DatabaseEngine, database_refuses
+from services.chassis.database import DatabaseEngine, database_unavailable_reason
 from tests.clocks import FixedClock
 
 
@@ -209,7 +209,7 @@ def test_what_the_database_refuses_under_the_lock_is_told_as_everywhere(records)
         session.commit()
     with pytest.raises(OperationalError, match="journal_head") as refused:
         put(records, "a", "red")
-    assert database_refuses(refused.value)
+    assert database_unavailable_reason(refused.value)
 
 
 def test_what_is_long_is_asked_each_time(records, monkeypatch):

@@ -11,7 +11,7 @@ from fastapi import Depends, FastAPI, Query
 from fastapi.routing import APIRouter
 
 from matrixcommon.api.query_parameters import QueryParameters
-from services.chassis.problems import install
+from services.chassis.problems import install_error_handlers
 
 SEVERAL = (list[str], tuple[str, ...], set[str], Sequence[str], list[str] | None)
 ONE = (str, str | None)
@@ -30,7 +30,7 @@ async def test_of_two_values_none_is_passed_over(annotation: Any, status: int) -
     router.add_api_route("/v1/things", handler, methods=["GET"])
     app = FastAPI()
     app.include_router(router)
-    install(app)
+    install_error_handlers(app)
     async with httpx.AsyncClient(transport=httpx.ASGITransport(app), base_url="http://test") as client:
         answer = await client.get("/v1/things?which=a&which=b")
     assert answer.status_code == status, answer.text

@@ -5,7 +5,7 @@ from __future__ import annotations
 from matrixcommon.api.authorization import AccessRules
 from matrixcommon.model.fencing import FENCE, Fence
 from services.chassis.app import create_app
-from services.chassis.http import InProcess, http_client
+from services.chassis.http import InProcessTransport, http_client
 from services.chassis.logging import REQUEST_ID
 
 
@@ -15,7 +15,7 @@ async def test_who_asks_its_own_application_still_acts_in_the_same_leaders_name(
     leader = Fence("x", 3)
     FENCE.set(leader)
     REQUEST_ID.set("mine")
-    async with http_client("http://x", transport=InProcess(app)) as own:
+    async with http_client("http://x", transport=InProcessTransport(app)) as own:
         assert (await own.get("/healthz")).text == "ok"
         assert (await own.get("/nothing")).status_code == 404
     assert FENCE.get() is leader

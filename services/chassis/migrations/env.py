@@ -6,7 +6,7 @@ Replicas may start at once: on PostgreSQL one of them migrates, and the others, 
 from alembic import context
 
 from matrixcommon.persistence.postgres_sessions import WITHOUT_LIMITS
-from services.chassis.database import lock
+from services.chassis.database import lock_migrations
 
 with context.config.attributes["engine"].connect() as connection:
     tables = context.config.attributes["tables"]
@@ -14,5 +14,5 @@ with context.config.attributes["engine"].connect() as connection:
     with context.begin_transaction():
         if connection.dialect.name == "postgresql":
             connection.exec_driver_sql(WITHOUT_LIMITS)
-            lock(connection)
+            lock_migrations(connection)
         context.run_migrations()

@@ -37,7 +37,7 @@ from matrixcommon.api.authorization import EVERY_PROJECT, VIEWERS, Principal
 from matrixcommon.api.query_parameters import refuse_parameters
 from matrixcommon.model.errors import Forbidden, InternalError, Malformed, MatrixError, TooLarge, Unavailable
 from services.chassis.access import Tokens
-from services.chassis.periodic import supervised
+from services.chassis.periodic import supervise
 from services.chassis.problem_document import problem_response
 from services.chassis.version import version
 from services.console.gateway import static_files
@@ -67,7 +67,7 @@ def create_console(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        running = [asyncio.create_task(supervised(work)) for work in (*known.tasks(), broadcast.run)]
+        running = [asyncio.create_task(supervise(work)) for work in (*known.tasks(), broadcast.run)]
         yield
         for task in running:
             task.cancel()

@@ -30,7 +30,7 @@ from pathlib import Path
 from matrixcommon.emulation.stack_clock import change_timeline, read_timeline, write_timeline
 from matrixcommon.model.errors import MatrixError
 from services.catalogue import BY_NAME, PROCESSES
-from services.chassis.unused_modules import leave_out
+from services.chassis.unused_modules import block_modules
 from services.matrixctl.supervisor.state_folder import Child, Folder, Stack, StackTime, write
 
 PREPARE = "prepare"
@@ -189,7 +189,7 @@ def main(arguments: list[str]) -> None:
     if name not in BY_NAME:
         raise SystemExit(f"there is no process {name!r}; choose from {PREPARE}, {', '.join(BY_NAME)}")
     settings_for(place, os.environ)
-    leave_out()
+    block_modules()
     importlib.import_module(f"{BY_NAME[name].module}.main").main(arguments[1:])
 
 

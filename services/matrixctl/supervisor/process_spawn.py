@@ -20,7 +20,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from services.catalogue import PROCESSES
-from services.chassis.unused_modules import leave_out
+from services.chassis.unused_modules import block_modules
 from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
 
 SHARED_MODULES = (
@@ -105,7 +105,7 @@ def preload(modules: Iterable[str], made: Callable[[], object] = lambda: None) -
     """Build what all children would build (`made` stores it for them) and import what they share; freeze it for the
     garbage collector, so that the pages stay shared."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads, before the forks
-    leave_out()
+    block_modules()
     made()  # before the modules, which reuse the 10 MB it needs only while being built
     gc.collect()
     gc.disable()  # modules are not garbage; collecting took a fifth of the import time
@@ -189,7 +189,7 @@ def run(name: str, module: str, seat: Path) -> int:
     """Take the seat, then run the service; returns its exit code."""
     _set_title(name)
     sys.argv = [module]
-    leave_out()
+    block_modules()
     gc.disable()  # starting a service creates little garbage; it turns collection on (`chassis/garbage.py`)
     try:
         ProcessLock(seat).take(SEAT_PATIENCE_WALL_S)

@@ -30,7 +30,7 @@ from pydantic import TypeAdapter
 
 from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
 from services.catalogue import PROCESSES, Process
-from services.chassis.logging import configure
+from services.chassis.logging import configure_logging
 from services.matrixctl.supervisor.log_rotation import rotate_all
 from services.matrixctl.supervisor.machine import BUILT_TO_NUMBERS, kept, located, settings_of
 from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
@@ -371,7 +371,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     given = parser.parse_args(argv)
     folder = Folder(given.state)
     folder.prepare()
-    configure(SUPERVISOR, os.environ.get("CLOUDMATRIX_LOG_LEVEL", "INFO"))
+    configure_logging(SUPERVISOR, os.environ.get("CLOUDMATRIX_LOG_LEVEL", "INFO"))
     seat = folder.seat(SUPERVISOR)
     try:
         seat.take()

@@ -21,7 +21,7 @@ from matrixcommon.workflows.workflow import Step, Workflow
 from matrixcompute.operations.context import StepContext
 from matrixcontainer.kubeapi.controllers.manager import Manager
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue
-from services.chassis.periodic import Periodic, follow, supervised
+from services.chassis.periodic import Periodic, follow, supervise
 from services.testing.clocks import LoopClock
 from tests.matrixcompute.workflow_world import a_process
 
@@ -74,8 +74,8 @@ def periodic(work: Work) -> Awaitable[None]:
     return Periodic("watcher", work, LoopClock(), period_s=1.0).run()
 
 
-CONTAINED = (supervised, followed, queued, managed, periodic)
-NAMES = ("supervised", "follow", "Workqueue", "Manager", "Periodic")
+CONTAINED = (supervise, followed, queued, managed, periodic)
+NAMES = ("supervise", "follow", "Workqueue", "Manager", "Periodic")
 
 
 @pytest.mark.looptime
@@ -94,7 +94,7 @@ async def test_what_fails_as_it_is_cancelled_ends(contained: Callable[[Work], An
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize("contained", [supervised, queued, managed, periodic])
+@pytest.mark.parametrize("contained", [supervise, queued, managed, periodic])
 async def test_what_fails_in_a_group_is_begun_again(contained: Callable[[Work], Any]) -> None:
     """A group cancels whoever is in it; until Python 3.13 that counts after its end too."""
     attempts = 0

@@ -14,7 +14,7 @@ from sqlalchemy.exc import DBAPIError, IntegrityError, InternalError, Operationa
 from matrixcommon.api.authorization import AccessRules
 from matrixcommon.model.resource_model import ApiModel
 from services.chassis.app import create_app
-from services.chassis.problems import as_error
+from services.chassis.problems import to_matrix_error
 from services.testing.asgi import StreamingASGITransport
 
 
@@ -128,4 +128,4 @@ class StandbyRefusal(Exception):
     ids=lambda value: str(getattr(value, "orig", value)),
 )
 def test_a_database_that_takes_no_writes_is_away_and_not_our_fault(wrong: DBAPIError, status: int) -> None:
-    assert as_error(wrong, "/v1/things").status == status
+    assert to_matrix_error(wrong, "/v1/things").status == status

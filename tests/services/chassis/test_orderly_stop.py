@@ -15,7 +15,7 @@ import httpx
 import pytest
 
 from matrixcommon.api.client import watch
-from services.chassis.serving import OrderlyStop
+from services.chassis.serving import GracefulShutdown
 
 
 def listening(process: subprocess.Popen[str]) -> str:
@@ -64,7 +64,7 @@ async def test_watches_of_a_process_that_is_stopped_end_and_nothing_is_logged_of
 class Served:
     """One request to an application, and what was answered."""
 
-    def __init__(self, app: OrderlyStop, method: str) -> None:
+    def __init__(self, app: GracefulShutdown, method: str) -> None:
         self.sent: list[Any] = []
         self.first = asyncio.Event()
         scope = {"type": "http", "method": method, "path": "/v1/things", "headers": []}
@@ -92,7 +92,7 @@ END = {"type": "http.response.body", "body": b"", "more_body": False}
 
 
 async def test_a_watch_is_ended_at_once() -> None:
-    app = OrderlyStop(stream(b"text/event-stream; charset=utf-8"))
+    app = GracefulShutdown(stream(b"text/event-stream; charset=utf-8"))
     served = Served(app, "GET")
     await served.first.wait()
     app.stop()
@@ -107,7 +107,7 @@ async def test_a_watch_is_ended_at_once() -> None:
     ("method", "media_type"), [("POST", b"text/event-stream"), ("GET", b"application/octet-stream")]
 )
 async def test_an_answer_that_cannot_be_gone_on_with_is_not_made_to_look_whole(method: str, media_type: bytes) -> None:
-    app = OrderlyStop(stream(media_type))
+    app = GracefulShutdown(stream(media_type))
     served = Served(app, method)
     await served.first.wait()
     app.stop()
@@ -120,7 +120,7 @@ async def test_who_was_not_answered_yet_is_to_ask_again() -> None:
     async def waits(scope: Any, receive: Any, send: Any) -> None:
         await asyncio.Event().wait()
 
-    app = OrderlyStop(waits)
+    app = GracefulShutdown(waits)
     served = Served(app, "POST")
     await asyncio.sleep(0)
     app.stop()
@@ -132,7 +132,7 @@ async def test_who_was_not_answered_yet_is_to_ask_again() -> None:
 
 
 async def test_what_is_cancelled_for_another_reason_is() -> None:
-    served = Served(OrderlyStop(stream(b"text/event-stream")), "GET")
+    served = Served(GracefulShutdown(stream(b"text/event-stream")), "GET")
     await served.first.wait()
     served.task.cancel()
     with pytest.raises(asyncio.CancelledError):

@@ -10,7 +10,7 @@ from sqlalchemy.exc import DBAPIError
 from matrixcommon.persistence import postgres_sessions
 from matrixcommon.persistence.database_session import Database
 from matrixcompute.store.store import Base, InstanceRow
-from services.chassis.database import DatabaseEngine, database_refuses
+from services.chassis.database import DatabaseEngine, database_unavailable_reason
 from services.compute.main import MIGRATIONS
 from tests.clocks import LoopClock
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
@@ -68,7 +68,7 @@ async def test_the_others_write_on_and_what_it_had_begun_is_undone(replicas: tup
     with pytest.raises(DBAPIError) as woken:
         stand_still(paused, until_written)
     assert names(awake) == ["whole"]
-    assert database_refuses(woken.value), "whoever asked the paused one is told to ask again"
-    assert all(database_refuses(each) for each in refused)
+    assert database_unavailable_reason(woken.value), "whoever asked the paused one is told to ask again"
+    assert all(database_unavailable_reason(each) for each in refused)
     write(paused, "awake again")
     assert names(paused) == ["awake again", "whole"]

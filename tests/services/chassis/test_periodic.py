@@ -11,7 +11,7 @@ from sqlalchemy.exc import OperationalError
 
 from matrixcommon.api.client import WatchEvent
 from matrixcommon.model.errors import Conflict, Unavailable
-from services.chassis.periodic import Periodic, follow, supervised
+from services.chassis.periodic import Periodic, follow, supervise
 from services.testing.clocks import LoopClock
 
 PERIOD_S, REST_S = 60.0, 1.0
@@ -82,7 +82,7 @@ async def test_a_task_begins_again_after_what_fails_it_and_a_database_is_no_trac
         if (wrong := next(outcomes)) is not None:
             raise wrong
 
-    await supervised(work)
+    await supervise(work)
     logged = [(each.levelname, each.exc_info is not None) for each in caplog.records if "background" in each.message]
     assert logged == [("WARNING", False), ("ERROR", True)]
 

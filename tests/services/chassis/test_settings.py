@@ -19,7 +19,7 @@ from services.resource import main as resource
 @pytest.fixture(autouse=True)
 def _logging_stays_the_tests_own(monkeypatch: pytest.MonkeyPatch) -> None:
     for module in (run, console, agents):
-        monkeypatch.setattr(module, "configure", lambda *_: None)
+        monkeypatch.setattr(module, "configure_logging", lambda *_: None)
 
 
 @pytest.mark.parametrize(

@@ -22,8 +22,8 @@ SETTING = "--database (CLOUDMATRIX_DATABASE): "
 
 @pytest.fixture(autouse=True)
 def _at_once_and_quietly(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run, "configure", lambda *_: None)
-    monkeypatch.setattr(database, "CONNECT_TRIES", 2)
+    monkeypatch.setattr(run, "configure_logging", lambda *_: None)
+    monkeypatch.setattr(database, "CONNECT_ATTEMPTS", 2)
     monkeypatch.setattr(database, "CONNECT_PAUSE_WALL_S", 0.0)
 
 
@@ -100,7 +100,7 @@ def test_a_file_that_takes_no_writes_is_one_line(tmp_path: Path, monkeypatch: py
         with engine.engine.begin() as connection:
             connection.exec_driver_sql("DELETE FROM changes")
 
-    main = run.main_of(resource.ResourceSettings, resource.MIGRATIONS, build)  # type: ignore[arg-type]
+    main = run.service_main(resource.ResourceSettings, resource.MIGRATIONS, build)  # type: ignore[arg-type]
     code, line = ended(main, "", tmp_path)
     assert (code, "readonly database" in line, "\n" in line) == (1, True, False)
 
@@ -111,7 +111,7 @@ def test_what_is_the_services_own_fault_is_not_laid_on_the_database(tmp_path: Pa
             connection.exec_driver_sql("INSERT INTO journal_head (id) VALUES (1)")
 
     with pytest.raises(Exception, match="NOT NULL") as wrong:
-        ended(run.main_of(resource.ResourceSettings, resource.MIGRATIONS, build), "", tmp_path)  # type: ignore[arg-type]
+        ended(run.service_main(resource.ResourceSettings, resource.MIGRATIONS, build), "", tmp_path)  # type: ignore[arg-type]
     assert not isinstance(wrong.value, OperationalError)
 
 

@@ -21,7 +21,7 @@ from kopf._core.intents.causes import ChangingCause, Reason
 
 from matrixcommon.model.errors import MatrixError, Unavailable
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
-from services.chassis.logging import JsonLines
+from services.chassis.logging import JsonFormatter
 from services.operator.kopf_lines import configure_kopf
 
 BODY = {
@@ -36,7 +36,7 @@ class Lines(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__()
-        self.setFormatter(JsonLines("operator"))
+        self.setFormatter(JsonFormatter("operator"))
         self.written: list[dict[str, Any]] = []
 
     def emit(self, record: logging.LogRecord) -> None:

@@ -14,7 +14,7 @@ AWAY = "postgresql://me:secret@127.0.0.1:1/cm_{service}"
 
 
 def test_what_is_not_reached_is_neither_copied_nor_replaced(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(database, "CONNECT_TRIES", 1)
+    monkeypatch.setattr(database, "CONNECT_ATTEMPTS", 1)
     with pytest.raises(Unavailable, match=r"the link database cannot be used: .*refused"):
         dump("link", AWAY, tmp_path / "link.db")
     kept = tmp_path / "resource.db"

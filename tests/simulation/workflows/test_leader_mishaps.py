@@ -23,7 +23,7 @@ from matrixcommon.persistence.transaction import GroupTransaction
 from matrixcommon.workflows.workflow import Step, StepPending, Workflow
 from matrixlink.maintenance.drain_workflow import WORKFLOWS as DRAINS
 from matrixresource.defragmentation import workflows as rooms
-from services.chassis.leadership import RENEWALS_A_LEASE
+from services.chassis.leadership import RENEWALS_PER_LEASE
 from services.link import controllers as link_controllers
 from tests.simulation.workflows.test_drain_and_room_mishaps import (
     CHIPS,
@@ -43,7 +43,7 @@ pytestmark = [pytest.mark.looptime, pytest.mark.timeout(900)]
 
 KINDS = ("killed_before", "killed_after", "paused_before", "paused_after")
 LEASE_S = 3.0
-TAKEN_OVER_S = LEASE_S * (1 + 2 / RENEWALS_A_LEASE)
+TAKEN_OVER_S = LEASE_S * (1 + 2 / RENEWALS_PER_LEASE)
 """A lease without renewals, and a look at each end of it."""
 
 
@@ -124,7 +124,7 @@ class LeaderMishaps:
         """The process ends without a word, and comes back once the other leads."""
         assert self.stack is not None
         seat = self._seat()
-        self.stack.replicas(self.service)[seat]._hand_back = lambda generation: None  # type: ignore[method-assign]
+        self.stack.replicas(self.service)[seat]._release = lambda generation: None  # type: ignore[method-assign]
 
         async def end(stack: ReplicatedStack) -> None:
             async with self.turn:
