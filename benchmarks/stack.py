@@ -14,9 +14,9 @@ from pathlib import Path
 
 from benchmarks import Figure
 from services.matrixctl.clients.kubernetes import Cluster, cluster_of
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import halt, look, start, until_ready
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
 
 TIME_SCALE = 60.0
 SETTLE_WALL_S = 10.0
@@ -36,7 +36,7 @@ spec:
 
 def measure() -> Iterator[Figure]:
     with tempfile.TemporaryDirectory(prefix="cm-bench-") as path:
-        folder = Folder(Path(path) / "state")
+        folder = StateFolder(Path(path) / "state")
         with running(folder) as first_s:
             yield Figure(
                 "start to ready, first start", first_s, "s", "`up` until every /readyz is 200; databases are made", 5
@@ -49,20 +49,20 @@ def measure() -> Iterator[Figure]:
 
 
 @contextmanager
-def running(folder: Folder) -> Iterator[float]:
+def running(folder: StateFolder) -> Iterator[float]:
     """Start a stack and yield the seconds until it was ready."""
     began = time.monotonic()
-    supervisor = start(folder, Request(scale=TIME_SCALE).to_json())
+    supervisor = start_supervisor(folder, StackRequest(scale=TIME_SCALE).to_json())
     try:
-        for _ in until_ready(folder, supervisor, PATIENCE_WALL_S):
+        for _ in watch_until_ready(folder, supervisor, PATIENCE_WALL_S):
             pass
         yield time.monotonic() - began
     finally:
-        halt(folder)
+        stop_stack(folder)
 
 
-def weight(folder: Folder) -> Iterator[Figure]:
-    report = look(folder)
+def weight(folder: StateFolder) -> Iterator[Figure]:
+    report = stack_report(folder)
     pss, rss = report.total(lambda current: current.pss), report.total(lambda current: current.rss)
     if pss is not None:
         method = f"sum of Pss over {len(report.memory)} processes (each shared page once), {SETTLE_WALL_S:g} s idle"
@@ -71,7 +71,7 @@ def weight(folder: Folder) -> Iterator[Figure]:
         yield Figure("idle memory, shared pages counted in each", rss / MB, "MB", "sum of Rss over the same processes")
 
 
-def apply_to_active(folder: Folder, manifest: Path) -> Iterator[Figure]:
+def apply_to_active(folder: StateFolder, manifest: Path) -> Iterator[Figure]:
     manifest.write_text(MANIFEST)
     cluster = cluster_of(folder)
     taken = [once(cluster, manifest) for _ in range(APPLY_RUNS)]

@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks import Figure
-from services.matrixctl.supervisor.probe import free_port, readiness
-from services.matrixctl.supervisor.process_memory import memory
+from services.matrixctl.supervisor.probe import free_port, probe_readiness
+from services.matrixctl.supervisor.process_memory import process_memory
 
 READERS = 10
 WINDOW_S = 10.0
@@ -53,14 +53,14 @@ def measure() -> Iterator[Figure]:
         started("benchmarks.console.feed", str(feed)),
         started("services.console", f"--port={port}", "--log-level=WARNING", *behind) as gateway,
     ):
-        until(lambda: readiness(url, 1.0).ready, "the gateway is ready")
+        until(lambda: probe_readiness(url, 1.0).ready, "the gateway is ready")
         with readers(url, 1):
             used, _ = at_work(gateway.pid, [])
             method = f"of a core; one stream (the tabs of a browser share it), 22 nodes changed at 5 Hz, {WINDOW_S:g} s"
             yield Figure("gateway, processor, ten tabs of one browser", used * 100, "%", method, 3)
         with readers(url, READERS) as read:
             used, sent = at_work(gateway.pid, read)
-            weight = memory(gateway.pid)
+            weight = process_memory(gateway.pid)
             method = f"{READERS} streams, 22 nodes changed at 5 Hz, {WINDOW_S:g} s"
             yield Figure("gateway, processor, ten browsers", used * 100, "%", f"of a core; {method}", 3)
             size = weight.pss if weight.pss is not None else weight.rss

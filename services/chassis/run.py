@@ -20,7 +20,7 @@ from services.chassis.logging import configure_logging
 from services.chassis.serving import serve
 from services.chassis.settings import ServiceSettings
 from services.chassis.tracing import configure_tracing
-from services.recordings.write_log import Recorded
+from services.recordings.write_log import RecordingMiddleware
 
 S = TypeVar("S", bound=ServiceSettings)
 
@@ -44,6 +44,6 @@ def service_main(
                 if database_unavailable_reason(wrong) is None:
                     raise
                 raise unusable_database(settings, name, wrong) from wrong
-        serve(Recorded(app, settings.state, name), settings, clock)
+        serve(RecordingMiddleware(app, settings.state, name), settings, clock)
 
     return main

@@ -31,7 +31,7 @@ from services.chassis.tracing import configure_tracing
 from services.kube.metrics import KubeMetrics
 from services.kube.server import Server
 from services.kube.users import USERS, tokens_of
-from services.recordings.write_log import Internal, Recorded
+from services.recordings.write_log import Internal, RecordingMiddleware
 
 log = logging.getLogger(__name__)
 
@@ -99,7 +99,7 @@ class Kube:
             log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
-            recorded = Recorded(api.asgi, folder.parent, "kube", self._by_operator(tokens))
+            recorded = RecordingMiddleware(api.asgi, folder.parent, "kube", self._by_operator(tokens))
             server = Server(api, self.listener, certificate, key, recorded)
             server.stop_on_signals()
             await server.serve(announce)

@@ -76,7 +76,7 @@ class ProcessFaultView(ResourceView, ProcessFaultRequest):
     state: str = Field("Injected", description="always Injected: a fault that is undone is not listed")
 
 
-class ProcessStriker(Protocol):
+class ProcessFaultInjector(Protocol):
     """Who carries out faults on processes."""
 
     async def processes(self) -> list[ProcessView]: ...

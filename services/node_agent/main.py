@@ -37,7 +37,7 @@ from services.node_agent.fleet.fleet import HEARTBEAT_S, Fleet
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.fleet.wiring import RackWiring
 from services.process_faults.executor import ProcessExecutor
-from services.recordings.write_log import Recorded
+from services.recordings.write_log import RecordingMiddleware
 
 WIRING_PERIOD_S = 10.0
 
@@ -109,23 +109,23 @@ def build(fleet: Fleet, settings: AgentSettings) -> FastAPI:
 def build_fleet(
     settings: AgentSettings,
     clock: Clock,
-    memory: FleetStore,
+    store: FleetStore,
     resource: ResourceClient | None,
     link: LinkClient | None,
 ) -> Fleet:
     """All nodes with both agents on each. The agents of a service that is None do not report, and readiness does not
     wait for it."""
-    fleet = Fleet(node_names(settings), memory, clock, settings.seed, load_spec(settings.spec), settings.heartbeat)
+    fleet = Fleet(node_names(settings), store, clock, settings.seed, load_spec(settings.spec), settings.heartbeat)
     resource_agents(fleet, resource, node_stages(settings.stages), settings.lease)
     built = Fabric([Supernode("sn0", load_spec(settings.spec))]).built
     link_agents(fleet, link, link_stages(settings.link_stages), built, settings.lease)
     if resource is None:
         return fleet
     wiring = RackWiring(fleet, resource)
-    looking = Periodic("wiring", wiring.look, clock, period_s=WIRING_PERIOD_S)
-    wiring.newest.changed = looking.nudge
+    wiring_watcher = Periodic("wiring", wiring.reconcile, clock, period_s=WIRING_PERIOD_S)
+    wiring.newest.changed = wiring_watcher.nudge
     versions = partial(follow, partial(resource.watch, "topology-versions"), wiring.newest.hear)
-    fleet.background += [looking.run, versions]
+    fleet.background += [wiring_watcher.run, versions]
     return fleet
 
 
@@ -136,7 +136,7 @@ def main(argv: Sequence[str] | None = None) -> None:
     resource = ResourceClient(http_client(settings.resource_url, settings.token)) if settings.resource_url else None
     link = LinkClient(http_client(settings.link_url, settings.token)) if settings.link_url else None
     with settings.reporting_invalid_settings("agents"):
-        memory = FleetStore(settings.state / "agents.db")
+        store = FleetStore(settings.state / "agents.db")
         clock = settings.clock()
-        app = build(build_fleet(settings, clock, memory, resource, link), settings)
-    serve(Recorded(app, settings.state, "agents"), settings, clock)
+        app = build(build_fleet(settings, clock, store, resource, link), settings)
+    serve(RecordingMiddleware(app, settings.state, "agents"), settings, clock)

@@ -56,8 +56,8 @@ def _triggers(database: sqlite3.Connection) -> list[str]:
     return [name for (name,) in found if name.startswith(TRIGGER)]
 
 
-class Stall:
-    """Holds the write lock for `stall_s` at a time, from `begin` to `end`."""
+class WriteLockStall:
+    """Holds the write lock for `stall_s` at a time, from `start` to `stop`."""
 
     def __init__(self, file: Path, stall_s: float) -> None:
         self.file, self._stall_s = file, stall_s
@@ -65,10 +65,10 @@ class Stall:
         self.stalls = 0
         """The number of times that the lock was held."""
 
-    def begin(self) -> None:
+    def start(self) -> None:
         self._task = asyncio.create_task(self._run())
 
-    async def end(self) -> None:
+    async def stop(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.gather(self._task, return_exceptions=True)

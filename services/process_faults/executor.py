@@ -11,37 +11,37 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 from services.node_agent.contract import ProcessFaultRequest, ProcessFaultView, ProcessView
 from services.process_faults.process_faults import ProcessFaults
 
-NOT_HERE = "process faults are not available here: they need a stack run by `matrixctl up` on one host"
+NOT_AVAILABLE = "process faults are not available here: they need a stack run by `matrixctl up` on one host"
 
 
 class ProcessExecutor:
-    """`state` is the folder of the process, `own` its name in the stack."""
+    """`state` is the folder of the process, `own_name` its name in the stack."""
 
-    def __init__(self, state: Path, own: str) -> None:
-        self._folder = Folder(state)
-        self._own = own
-        self._known: ProcessFaults | None = None
+    def __init__(self, state: Path, own_name: str) -> None:
+        self._folder = StateFolder(state)
+        self._own_name = own_name
+        self._process_faults: ProcessFaults | None = None
 
     async def processes(self) -> list[ProcessView]:
         """The running services and their real state; empty if process faults are not available."""
         faults = self._faults()
-        return [] if faults is None else [await self._seen(faults, name) for name in await faults.services()]
+        return [] if faults is None else [await self._view_of(faults, name) for name in await faults.services()]
 
     async def process(self, name: str) -> ProcessView:
         """One service, running or not. Raises NotFound if it is not a service of the stack."""
         faults, stack = self._faults(), self._folder.read()
         if faults is None or stack is None or name not in stack.children:
             raise NotFound(f"process {name[:80]!r} does not exist or cannot be given faults", field="name")
-        return await self._seen(faults, name)
+        return await self._view_of(faults, name)
 
     async def faults(self) -> list[ProcessFaultView]:
         """All faults not undone yet, including those of matrixctl and of a former process."""
         faults = self._faults()
-        return [] if faults is None else [_view(name, *each) for name, each in faults.written().items()]
+        return [] if faults is None else [_view(name, *each) for name, each in faults.recorded().items()]
 
     async def fault(self, name: str) -> ProcessFaultView:
         found = next((each for each in await self.faults() if each.name == name), None)
@@ -54,10 +54,10 @@ class ProcessExecutor:
         that cannot be injected."""
         faults = self._faults()
         if faults is None:
-            raise InvalidField(NOT_HERE, field="kind")
-        if body.target == self._own:
+            raise InvalidField(NOT_AVAILABLE, field="kind")
+        if body.target == self._own_name:
             raise InvalidField(
-                f"{self._own} injects these faults itself, and could not undo one of its own", field="target"
+                f"{self._own_name} injects these faults itself, and could not undo one of its own", field="target"
             )
         if body.target not in await faults.services():
             running = ", ".join(await faults.services())
@@ -67,7 +67,7 @@ class ProcessExecutor:
         except InvalidField as refused:
             refused.field = "kind" if refused.field == "fault" else refused.field
             raise
-        current = faults.written().get(name)
+        current = faults.recorded().get(name)
         if current not in (None, (body.kind, body.target)):
             raise Conflict(f"fault {name!r} exists with other values: {' on '.join(current or ())}", field="name")
         if current is None and not validate_only:
@@ -84,11 +84,11 @@ class ProcessExecutor:
         stack = self._folder.read()
         if stack is None or stack.contained or self._folder.supervisor() is None:
             return None
-        if self._known is None:
-            self._known = ProcessFaults(self._folder, stack)
-        return self._known
+        if self._process_faults is None:
+            self._process_faults = ProcessFaults(self._folder, stack)
+        return self._process_faults
 
-    async def _seen(self, faults: ProcessFaults, name: str) -> ProcessView:
+    async def _view_of(self, faults: ProcessFaults, name: str) -> ProcessView:
         seen = await faults.seen(name)
         return ProcessView(name=name, state="Running" if seen["running"] else "Stopped", **seen)
 

@@ -23,12 +23,12 @@ from matrixcommon.model.errors import InvalidField, Unavailable
 from matrixresource.agent.fault_catalogue import check_parameters
 from services.catalogue import BY_NAME
 from services.matrixctl.supervisor.process_lock import Holder
-from services.matrixctl.supervisor.state_folder import Folder, Stack, write
-from services.process_faults.database_faults import Stall, allow_writes, refuse_writes, writable
+from services.matrixctl.supervisor.state_folder import Stack, StateFolder, write_atomically
+from services.process_faults.database_faults import WriteLockStall, allow_writes, refuse_writes, writable
 
 STALL_WALL_S, STALL_WALL_S_MAX = 2.0, 10.0
 """A writer waits fifteen seconds for SQLite's lock before it fails."""
-LASTING = ("service-paused", "database-readonly")
+LASTING_KINDS = ("service-paused", "database-readonly")
 """The kinds that last until they are undone. A stall ends with the process that stalls; a killed service is
 restarted."""
 
@@ -36,10 +36,10 @@ restarted."""
 class ProcessFaults:
     """`folder` is the state folder of the stack, `stack` the description of what runs in it."""
 
-    def __init__(self, folder: Folder, stack: Stack) -> None:
+    def __init__(self, folder: StateFolder, stack: Stack) -> None:
         self._folder, self._stack = folder, stack
         self._journal = folder.process_faults
-        self._stalls: dict[str, Stall] = {}
+        self._stalls: dict[str, WriteLockStall] = {}
         self._pids: dict[str, int] = {}
         """The process ids of services before their last fault."""
 
@@ -58,17 +58,17 @@ class ProcessFaults:
     async def inject(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
         """Inject a fault, which is not recorded if it fails. Raises Unavailable if the service is not running or its
         database cannot be changed now."""
-        with self._changing() as faults:
+        with self._editing_journal() as faults:
             faults[name] = (kind, service)
         try:
-            await self._strike(name, kind, service, parameters)
+            await self._apply(name, kind, service, parameters)
         except Exception:
-            with self._changing() as faults:
+            with self._editing_journal() as faults:
                 faults.pop(name, None)
             raise
 
-    async def _strike(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
-        if (holder := self._folder.seat(service).holder()) is not None:
+    async def _apply(self, name: str, kind: str, service: str, parameters: Mapping[str, str]) -> None:
+        if (holder := self._folder.process_lock(service).holder()) is not None:
             self._pids[service] = holder.pid
         match kind:
             case "service-killed":
@@ -76,12 +76,12 @@ class ProcessFaults:
             case "service-paused":
                 self._holder(service).signal(signal.SIGSTOP)
             case "database-readonly":
-                await self._to_database(refuse_writes, service)
+                await self._change_database(refuse_writes, service)
             case "database-stalled":
-                self._stalls[name] = Stall(self._file(service), self._stall_s(parameters))
-                self._stalls[name].begin()
+                self._stalls[name] = WriteLockStall(self._file(service), self._stall_s(parameters))
+                self._stalls[name].start()
 
-    async def _to_database(self, change: Callable[[Path], None], service: str) -> None:
+    async def _change_database(self, change: Callable[[Path], None], service: str) -> None:
         """Change the database in a thread, since it waits for other writers, and the event loop, which may stall the
         same file, must go on."""
         try:
@@ -91,35 +91,35 @@ class ProcessFaults:
 
     async def clear(self, name: str) -> None:
         if (stall := self._stalls.pop(name, None)) is not None:
-            await stall.end()
-        with self._changing() as faults:
+            await stall.stop()
+        with self._editing_journal() as faults:
             fault = faults.get(name)
-            if fault is None or fault[0] not in LASTING or list(faults.values()).count(fault) > 1:
+            if fault is None or fault[0] not in LASTING_KINDS or list(faults.values()).count(fault) > 1:
                 faults.pop(name, None)
                 return
         await self._undo(*fault)
-        with self._changing() as faults:
+        with self._editing_journal() as faults:
             faults.pop(name, None)
             again = fault in faults.values()
         if again:  # another one was injected while this was being undone
-            await self._strike(name, *fault, {})
+            await self._apply(name, *fault, {})
 
     async def _undo(self, kind: str, service: str) -> None:
-        if kind == "service-paused" and (holder := self._folder.seat(service).holder()) is not None:
+        if kind == "service-paused" and (holder := self._folder.process_lock(service).holder()) is not None:
             holder.signal(signal.SIGCONT)
         if kind == "database-readonly":
-            await self._to_database(allow_writes, service)
+            await self._change_database(allow_writes, service)
 
     async def injected(self) -> Sequence[str]:
         return list(self._read())
 
-    def written(self) -> dict[str, tuple[str, str]]:
+    def recorded(self) -> dict[str, tuple[str, str]]:
         """(kind, service) of the faults not undone yet, by name."""
         return self._read()
 
     async def seen(self, service: str) -> dict[str, Any]:
         """Whether the service runs, whether it was restarted since its last fault, and the state of its database."""
-        holder, file = self._folder.seat(service).holder(), self._file(service)
+        holder, file = self._folder.process_lock(service).holder(), self._file(service)
         before = self._pids.get(service)
         return {
             "running": holder is not None and not _stopped(holder.pid),
@@ -129,7 +129,7 @@ class ProcessFaults:
         }
 
     def _holder(self, service: str) -> Holder:
-        holder = self._folder.seat(service).holder()
+        holder = self._folder.process_lock(service).holder()
         if holder is None:
             raise Unavailable(f"{service} is not running")
         return holder
@@ -156,7 +156,7 @@ class ProcessFaults:
             return {}
 
     @contextmanager
-    def _changing(self) -> Iterator[dict[str, tuple[str, str]]]:
+    def _editing_journal(self) -> Iterator[dict[str, tuple[str, str]]]:
         """Yield the recorded faults under a lock and write them back. The lock is never held while waiting."""
         self._journal.parent.mkdir(parents=True, exist_ok=True)
         with self._journal.with_suffix(".lock").open("w") as lock:
@@ -164,7 +164,7 @@ class ProcessFaults:
             faults = self._read()
             yield faults
             try:
-                write(self._journal, json.dumps(faults))
+                write_atomically(self._journal, json.dumps(faults))
             except OSError as wrong:
                 raise Unavailable(f"cannot write the list of process faults: {wrong.strerror}") from wrong
 

@@ -1,8 +1,8 @@
 """Compare recorded events with replayed ones, and find the first difference.
 
-`exact` compares every change completely. `by_object` is for stacks in wall time on a busy host: it compares, for each
-instance, allocation, slice and deployment, the sequence of its states, and ignores times, the order of events of
-different objects, which nodes were chosen, and nodes themselves.
+`compare_exactly` compares every change completely. `compare_states` is for stacks in wall time on a busy host: it
+compares, for each instance, allocation, slice and deployment, the sequence of its states, and ignores times, the order
+of events of different objects, which nodes were chosen, and nodes themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from itertools import zip_longest
 
 from services.recordings.recording import Event
 
-COMPARED = ("instance", "allocation", "slice", "deployment")
+COMPARED_KINDS = ("instance", "allocation", "slice", "deployment")
 GONE = "(gone)"
 
 
@@ -29,7 +29,7 @@ class Difference:
         return f"recorded: {self.recorded or 'no further event'}\nreplayed: {self.replayed or 'no further event'}"
 
 
-def exact(recorded: Sequence[Event], replayed: Sequence[Event]) -> Difference | None:
+def compare_exactly(recorded: Sequence[Event], replayed: Sequence[Event]) -> Difference | None:
     """The first change that differs."""
     for before, now in zip_longest(recorded, replayed):
         if before != now:
@@ -49,24 +49,24 @@ def _text(event: Event | None, other: Event | None) -> str | None:
     return f"{text} {json.dumps(differing, sort_keys=True)}"
 
 
-def by_object(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+def compare_states(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
     """The first object, by kind and name, whose sequence of states differs."""
     before, now = _states(recorded), _states(replayed)
-    return _first_other(before, now, sorted(before.keys() | now.keys()))
+    return _first_difference(before, now, sorted(before.keys() | now.keys()))
 
 
-def contradiction(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
+def first_divergence(recorded: Iterable[Event], replayed: Iterable[Event]) -> Difference | None:
     """The same for a replay in progress: the first object whose states so far are not a prefix of the recorded ones."""
     now = _states(replayed)
     before = {key: states[: len(now.get(key, ()))] for key, states in _states(recorded).items()}
-    return _first_other(before, now, now)
+    return _first_difference(before, now, now)
 
 
 States = dict[tuple[str, str], list[str]]
 """The sequence of states by kind and name of the object."""
 
 
-def _first_other(before: States, now: States, keys: Iterable[tuple[str, str]]) -> Difference | None:
+def _first_difference(before: States, now: States, keys: Iterable[tuple[str, str]]) -> Difference | None:
     for key in keys:
         for step, (was, came) in enumerate(zip_longest(before.get(key, []), now.get(key, []))):
             if was != came:
@@ -79,7 +79,7 @@ def _states(events: Iterable[Event]) -> States:
     """The sequence of each object's states, without repetitions."""
     found: States = {}
     for event in events:
-        if event.kind not in COMPARED:
+        if event.kind not in COMPARED_KINDS:
             continue
         state = GONE if event.type == "DELETED" else str(json.loads(event.body).get("state", ""))
         states = found.setdefault((event.kind, event.name), [])

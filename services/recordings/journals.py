@@ -23,7 +23,7 @@ def events_since(folder: Path, since: dict[str, int]) -> list[Event]:
     found = []
     for service, revision in since.items():
         file = folder / f"{service}.db"
-        with closing(_opened(file)) as database:
+        with closing(_open_database(file)) as database:
             rows = database.execute(
                 "SELECT rv, kind, name, type, body FROM changes WHERE rv > ? ORDER BY rv", (revision,)
             ).fetchall()
@@ -36,12 +36,12 @@ def events_since(folder: Path, since: dict[str, int]) -> list[Event]:
     return found
 
 
-def _opened(file: Path) -> sqlite3.Connection:
+def _open_database(file: Path) -> sqlite3.Connection:
     return sqlite3.connect(f"file:{file}?mode=ro", uri=True)
 
 
 def _head(file: Path) -> tuple[int, int]:
     """The newest change, and the newest one that has been compacted away."""
-    with closing(_opened(file)) as database:
+    with closing(_open_database(file)) as database:
         newest, floor = database.execute("SELECT rv, floor FROM journal_head").fetchone() or (0, 0)
         return int(newest), int(floor)

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from matrixcommon.model.empty import empty_dict
 from matrixcommon.model.quantities import counted
-from services.snapshots.archive import UnknownSnapshot, read_manifest, reading
+from services.snapshots.archive import UnknownSnapshot, open_archive, read_manifest
 
 ABOUT, ACTIONS, EVENTS = "recording.json", "actions.jsonl", "events.jsonl"
 
@@ -85,11 +85,11 @@ def add_to_snapshot(file: Path, recording: Recording) -> None:
         archive.writestr(EVENTS, _lines(recording.events))
 
 
-def read(file: Path) -> Recording:
+def read_recording(file: Path) -> Recording:
     """Read a recording. Raises InvalidField if there is no file, UnknownSnapshot if it is not a recording."""
     read_manifest(file)
     try:
-        with reading(file) as archive:
+        with open_archive(file) as archive:
             if ABOUT not in archive.namelist():
                 raise UnknownSnapshot(f"{file} is a snapshot, not a recording; make one with `matrixctl record`")
             return Recording(

@@ -20,8 +20,8 @@ from services.catalogue import BY_NAME
 log = logging.getLogger(__name__)
 
 FOLDER, ON = "recording", "on"
-CHANGING = ("POST", "PUT", "PATCH", "DELETE")
-KEPT_HEADERS = ("content-type", "if-match", "if-none-match", "idempotency-key")
+MUTATING_METHODS = ("POST", "PUT", "PATCH", "DELETE")
+RECORDED_HEADERS = ("content-type", "if-match", "if-none-match", "idempotency-key")
 """Headers that affect the meaning of a request. The caller is not kept: a replay runs as administrator."""
 BODY_BYTES_MAX = 1 << 20
 """The limit of services; larger bodies were refused."""
@@ -30,58 +30,60 @@ Scope = Any
 Internal = Callable[[Scope], bool]
 
 
-def by_a_process(scope: Scope) -> bool:
+def is_process_request(scope: Scope) -> bool:
     """Whether the caller is a process of the stack, by the principal that the service's edge determined."""
     principal = scope.get("state", {}).get("principal")
     return principal is not None and principal.name in BY_NAME
 
 
-class Recorded:
+class RecordingMiddleware:
     """Middleware that logs each request that may change something, while the stack is recorded."""
 
-    def __init__(self, app: Callable[..., Any], state: Path, service: str, internal: Internal = by_a_process) -> None:
+    def __init__(
+        self, app: Callable[..., Any], state: Path, service: str, internal: Internal = is_process_request
+    ) -> None:
         self._app, self._service, self._internal = app, service, internal
         self._on, self._file = str(state / FOLDER / ON), state / FOLDER / f"{service}.jsonl"
 
     async def __call__(self, scope: Scope, receive: Callable[..., Any], send: Callable[..., Any]) -> None:
-        if scope["type"] != "http" or scope["method"] not in CHANGING or not self._is_on():
+        if scope["type"] != "http" or scope["method"] not in MUTATING_METHODS or not self._is_recording():
             await self._app(scope, receive, send)
             return
         wall_s, body, status = time.time(), bytearray(), 0
 
-        async def reading() -> Any:
+        async def receive_copying() -> Any:
             message = await receive()
             if len(body) <= BODY_BYTES_MAX:
                 body.extend(message.get("body") or b"")
             return message
 
-        async def sending(message: Any) -> None:
+        async def send_observing(message: Any) -> None:
             nonlocal status
             if message["type"] == "http.response.start":
                 status = message["status"]
             await send(message)
 
-        await self._app(scope, reading, sending)
+        await self._app(scope, receive_copying, send_observing)
         if not self._internal(scope) and len(body) <= BODY_BYTES_MAX:
             try:
                 self._write({"wall_s": wall_s, **self._action(scope, bytes(body), status)})
             except OSError as wrong:  # the recording has ended meanwhile, or the disk is full; the answer was sent
                 log.warning("could not record a request", extra={"service": self._service, "why": str(wrong)})
 
-    def _is_on(self) -> bool:
+    def _is_recording(self) -> bool:
         """Whether recording is on. Called for each request that may change something, so without Path objects."""
         return os.path.exists(self._on)
 
     def _action(self, scope: Scope, body: bytes, status: int) -> dict[str, Any]:
         """The fields of an Action, except its time."""
-        given: dict[str, str] = {_text(key).lower(): _text(value) for key, value in scope["headers"]}
+        headers: dict[str, str] = {_text(key).lower(): _text(value) for key, value in scope["headers"]}
         path = _text(scope.get("raw_path") or scope["path"].encode())
         query = _text(scope.get("query_string") or b"")
         return {
             "service": self._service,
             "method": scope["method"],
             "path": f"{path.partition('?')[0]}?{query}" if query else path,
-            "headers": {key: given[key] for key in KEPT_HEADERS if key in given},
+            "headers": {key: headers[key] for key in RECORDED_HEADERS if key in headers},
             "body": body.decode("latin-1"),
             "status": status,
         }

@@ -29,12 +29,12 @@ from services.snapshots.machine_file import MACHINE
 FORMAT = 1
 """Version of the format. Increment it when the meaning of the manifest or the archive changes."""
 MANIFEST = "manifest.json"
-MIGRATED = ("resource", "link", "compute", "infer", "kube")
+VERSIONED_PROCESSES = ("resource", "link", "compute", "infer", "kube")
 """The processes whose schemas have revisions; agents.db has a single table of documents."""
 _BLOCK_BYTES = 1 << 20
 _UNREADABLE = (zipfile.BadZipFile, zlib.error, EOFError, NotImplementedError, RuntimeError)
 """Exceptions of zipfile for a damaged or encrypted file, or one with an unknown compression method."""
-_NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
+_DISK_ERRORS = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 """SQLite errors caused by the disk rather than by the file's contents."""
 
 
@@ -54,13 +54,13 @@ class DatabaseFile(BaseModel):
     sha256: str
 
 
-def _of_the_catalogue(name: str) -> str:
+def _check_process_name(name: str) -> str:
     if name not in {process.name for process in PROCESSES}:
         raise ValueError(f"unknown process {name[:100]!r}")
     return name
 
 
-ProcessName = Annotated[str, AfterValidator(_of_the_catalogue)]
+ProcessName = Annotated[str, AfterValidator(_check_process_name)]
 """Databases are unpacked to files with these names, so an untrusted file must not bring any other name."""
 Moment = Annotated[float, Field(ge=0, le=LATEST_S, allow_inf_nan=False)]
 
@@ -94,7 +94,7 @@ def write(file: Path, manifest: Manifest, databases: Mapping[str, Path], machine
     """Write the snapshot and replace `file` atomically, readable by its owner only. Return the manifest with the
     databases' descriptions. `machine` is stored as the manifest's `machine_file`."""
     file = file.expanduser().absolute()
-    described = {name: _described(name, path) for name, path in databases.items()}
+    described = {name: _describe_database(name, path) for name, path in databases.items()}
     complete = manifest.model_copy(update={"databases": described})
     draft = file.with_name(file.name + ".new")
     descriptor = os.open(draft, os.O_RDWR | os.O_CREAT | os.O_TRUNC, 0o600)
@@ -131,7 +131,7 @@ def read_manifest(file: Path) -> Manifest:
     try:
         manifest = Manifest.model_validate_json(text)
     except ValidationError as wrong:
-        raise UnknownSnapshot(f"the manifest of {file} is invalid: {_first(wrong)}") from wrong
+        raise UnknownSnapshot(f"the manifest of {file} is invalid: {_first_error(wrong)}") from wrong
     if manifest.format != FORMAT:
         raise UnknownSnapshot(
             f"{file} has format {manifest.format}, made by version {manifest.version}; this version reads {FORMAT}"
@@ -144,7 +144,7 @@ def check_schemas(manifest: Manifest) -> list[str]:
     revision that this version does not know."""
     older = []
     for name, database in manifest.databases.items():
-        if name not in MIGRATED:
+        if name not in VERSIONED_PROCESSES:
             continue
         known, newest = Migrations(name, MetaData()).revisions()
         if database.revision not in known:
@@ -163,7 +163,7 @@ def extract(file: Path, folder: Path) -> Manifest:
     UnknownSnapshot."""
     manifest = read_manifest(file)
     folder.mkdir(parents=True, exist_ok=True, mode=0o700)
-    with reading(file) as archive:
+    with open_archive(file) as archive:
         if manifest.machine_file is not None:
             archive.extract(manifest.machine_file, folder)
         for name, entry in manifest.databases.items():
@@ -182,7 +182,7 @@ def extract(file: Path, folder: Path) -> Manifest:
 
 
 @contextmanager
-def reading(file: Path) -> Iterator[zipfile.ZipFile]:
+def open_archive(file: Path) -> Iterator[zipfile.ZipFile]:
     """Open the archive to read its members. Raises UnknownSnapshot if a member is missing or cannot be read."""
     try:
         with zipfile.ZipFile(file) as archive:
@@ -193,7 +193,7 @@ def reading(file: Path) -> Iterator[zipfile.ZipFile]:
         raise UnknownSnapshot(f"{file} is damaged: {wrong}") from wrong
 
 
-def settle(database: Path) -> None:
+def make_consistent(database: Path) -> None:
     """Merge a copied database and its write-ahead log into one file, as SQLite would after a crash. Raises
     UnknownSnapshot if the copy is corrupt, and OSError if the disk cannot be written."""
     try:
@@ -204,18 +204,18 @@ def settle(database: Path) -> None:
                 raise UnknownSnapshot(f"{database.name} is damaged: {found}")
             connection.execute("PRAGMA journal_mode=DELETE")
     except sqlite3.DatabaseError as wrong:
-        if wrong.sqlite_errorcode & 0xFF in _NO_ROOM:
+        if wrong.sqlite_errorcode & 0xFF in _DISK_ERRORS:
             raise OSError(f"{database.name} cannot be written: {wrong}") from wrong
         raise UnknownSnapshot(f"{database.name} is damaged: {wrong}") from wrong
     database.chmod(0o600)
 
 
-def names_in(folder: Path) -> Iterable[str]:
+def database_names(folder: Path) -> Iterable[str]:
     """Return the names of the processes that have a database in the folder."""
     return sorted(file.stem for file in folder.glob("*.db"))
 
 
-def revision_of(database: Path) -> str:
+def schema_revision(database: Path) -> str:
     """Return the schema revision of a database, "" if it has none."""
     with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True)) as connection:
         if not connection.execute("SELECT 1 FROM sqlite_master WHERE name = 'alembic_version'").fetchone():
@@ -224,13 +224,13 @@ def revision_of(database: Path) -> str:
         return str(found[0]) if found else ""
 
 
-def _described(name: str, database: Path) -> DatabaseFile:
+def _describe_database(name: str, database: Path) -> DatabaseFile:
     with database.open("rb") as source:
         digest = hashlib.file_digest(source, "sha256").hexdigest()
-    return DatabaseFile(revision=revision_of(database), bytes=database.stat().st_size, sha256=digest)
+    return DatabaseFile(revision=schema_revision(database), bytes=database.stat().st_size, sha256=digest)
 
 
-def _first(wrong: ValidationError) -> str:
+def _first_error(wrong: ValidationError) -> str:
     """Return the first validation error with its location."""
     found = wrong.errors()[0]
     return ": ".join(filter(None, (".".join(str(part)[:100] for part in found["loc"]), found["msg"])))

@@ -17,11 +17,11 @@ from sqlalchemy.exc import OperationalError
 
 from matrixcommon.model.errors import InternalError, Unavailable
 from services.chassis.database import JSON, VERSION, DatabaseEngine, Migrations, one_line
-from services.snapshots.archive import revision_of
+from services.snapshots.archive import schema_revision
 
 ROWS = 1000
 """Rows read and written per batch."""
-NAMES = ("resource", "link", "compute", "infer", "kube")
+SERVICES = ("resource", "link", "compute", "infer", "kube")
 
 
 def service_url(database: str, service: str) -> str:
@@ -29,7 +29,7 @@ def service_url(database: str, service: str) -> str:
     return database.replace("{service}", service)
 
 
-def migrations_of(service: str) -> Migrations:
+def load_migrations(service: str) -> Migrations:
     """Return a service's migrations, with its tables as currently declared."""
     if service == "kube":
         from matrixcontainer.kubeapi.storage.tables import metadata
@@ -42,13 +42,13 @@ def migrations_of(service: str) -> Migrations:
 def dump(service: str, url: str, file: Path) -> None:
     """Copy a service's tables into a new SQLite file, as one consistent read. Raises InternalError if the database does
     not have this version's schema."""
-    migrations = migrations_of(service)
+    migrations = load_migrations(service)
     _, newest = migrations.revisions()
     source = DatabaseEngine(_driver(url)).engine
     target = create_engine(f"sqlite:///{file}", **JSON)
     try:
         with (
-            _answering(service),
+            _translating_errors(service),
             source.connect().execution_options(isolation_level="REPEATABLE READ") as read,
             target.begin() as written,
         ):
@@ -66,17 +66,17 @@ def dump(service: str, url: str, file: Path) -> None:
 def load(database: str, folder: Path) -> None:
     """Replace the contents of the server's databases with those of the SQLite files in the folder, and delete the
     files. A database without a file becomes empty. Each database is replaced in one transaction."""
-    for service in NAMES:
+    for service in SERVICES:
         file, engine = folder / f"{service}.db", DatabaseEngine(_driver(service_url(database, service)))
-        migrations = migrations_of(service)
+        migrations = load_migrations(service)
         try:
             if file.exists():
-                older = revision_of(file) != migrations.revisions()[1]
+                older = schema_revision(file) != migrations.revisions()[1]
                 if older:
                     DatabaseEngine(f"sqlite:///{file}").migrate(migrations)
-            with _answering(service):
+            with _translating_errors(service):
                 engine.migrate(migrations)
-            with _answering(service), engine.engine.begin() as written:
+            with _translating_errors(service), engine.engine.begin() as written:
                 for table in reversed(migrations.tables.sorted_tables):
                     written.execute(table.delete())
                 if file.exists():
@@ -92,7 +92,7 @@ def load(database: str, folder: Path) -> None:
 
 
 @contextmanager
-def _answering(service: str) -> Iterator[None]:
+def _translating_errors(service: str) -> Iterator[None]:
     """Turn a lost or refused connection to the server into Unavailable."""
     try:
         yield

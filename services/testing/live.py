@@ -15,9 +15,9 @@ from services.catalogue import BY_NAME
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster, cluster_of
 from services.matrixctl.snapshots import snapshot as snapshots
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import halt, start, until_ready
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
 from services.snapshots.archive import Manifest
 
 TIME_SCALE = 600.0
@@ -29,20 +29,21 @@ class LiveStack:
     """`with LiveStack(folder) as stack`."""
 
     def __init__(self, folder: Path, *, time_scale: float = TIME_SCALE, seed: int | None = None) -> None:
-        self.folder = Folder(folder)
-        self._request = Request(scale=time_scale, seed=seed)
+        self.folder = StateFolder(folder)
+        self._request = StackRequest(scale=time_scale, seed=seed)
 
     def start(self) -> None:
         """Start the stack and wait for it. Raises InternalError naming the processes that are not ready in time."""
-        for _ in until_ready(self.folder, start(self.folder, self._request.to_json()), READY_PATIENCE_WALL_S):
+        supervisor = start_supervisor(self.folder, self._request.to_json())
+        for _ in watch_until_ready(self.folder, supervisor, READY_PATIENCE_WALL_S):
             pass
 
     def stop(self) -> None:
-        halt(self.folder)
+        stop_stack(self.folder)
 
     def snapshot(self, file: str | Path) -> Manifest:
         """Write the stack's current state to a file."""
-        return snapshots.take(self.folder, Path(file)).manifest
+        return snapshots.take_snapshot(self.folder, Path(file)).manifest
 
     def reset(self, snapshot: str | Path | None = None) -> None:
         """Start over, empty or from a snapshot; the stack is ready on return. Raises InvalidField, UnknownSnapshot."""

@@ -122,7 +122,7 @@ def write(file: Path, state: Prepared, seed: int | None) -> Manifest:
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         state.lay_down(folder)
-        names = list(archive.names_in(folder))
+        names = list(archive.database_names(folder))
         manifest = Manifest(
             version=version(),
             taken_wall_s=time.time(),

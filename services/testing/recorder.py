@@ -8,7 +8,7 @@ import httpx
 
 from services.recordings.journals import events_since, revisions
 from services.recordings.recording import About, Action, Recording
-from services.recordings.write_log import CHANGING, KEPT_HEADERS
+from services.recordings.write_log import MUTATING_METHODS, RECORDED_HEADERS
 from services.testing.cluster import Cluster
 
 
@@ -33,7 +33,7 @@ class Recorder:
         return _Noting(self, name, inner)
 
     def note(self, service: str, request: httpx.Request, at_s: float, status: int) -> None:
-        headers = {key: request.headers[key] for key in KEPT_HEADERS if key in request.headers}
+        headers = {key: request.headers[key] for key in RECORDED_HEADERS if key in request.headers}
         path, body = request.url.raw_path.decode(), request.content.decode("latin-1")
         self.actions.append(
             Action(
@@ -64,6 +64,6 @@ class _Noting(httpx.AsyncBaseTransport):
     async def handle_async_request(self, request: httpx.Request) -> httpx.Response:
         at_s = self._recorder.now_s()
         answer = await self._inner.handle_async_request(request)
-        if request.method in CHANGING:
+        if request.method in MUTATING_METHODS:
             self._recorder.note(self._service, request, at_s, answer.status_code)
         return answer

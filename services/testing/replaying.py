@@ -12,7 +12,7 @@ from pathlib import Path
 import httpx
 
 from services.recordings import recording as recordings
-from services.recordings.comparison import Difference, by_object, exact
+from services.recordings.comparison import Difference, compare_exactly, compare_states
 from services.recordings.journals import events_since
 from services.recordings.recording import Action
 from services.testing.cloudmatrix import CloudMatrix
@@ -30,7 +30,7 @@ async def replay(file: Path) -> Difference | None:
 
     Raises InvalidField, UnknownSnapshot.
     """
-    recorded = recordings.read(file)
+    recorded = recordings.read_recording(file)
     about = recorded.about
     async with CloudMatrix(seed=about.seed or 1, time_scale=about.time_scale, snapshot=file) as world:
         for action in recorded.actions:
@@ -38,10 +38,10 @@ async def replay(file: Path) -> Difference | None:
                 await world.recorder.sleep(max(0.0, action.at_s - world.recorder.now_s()))
             await _again(world, action)
         if about.exact:
-            return exact(recorded.events, events_since(world.stack.folder, world.recorder.since))
+            return compare_exactly(recorded.events, events_since(world.stack.folder, world.recorder.since))
         await world.recorder.sleep(max(0.0, about.length_s - world.recorder.now_s()))
         while True:
-            found = by_object(recorded.events, events_since(world.stack.folder, world.recorder.since))
+            found = compare_states(recorded.events, events_since(world.stack.folder, world.recorder.since))
             if found is None or found.replayed is not None or world.recorder.now_s() > about.length_s + LATER_S_MAX:
                 return found
             await world.recorder.sleep(LOOK_PERIOD_S)

@@ -19,7 +19,7 @@ import pytest
 import yaml
 
 from services.catalogue import PROCESSES
-from services.matrixctl.supervisor.probe import free_port, readiness
+from services.matrixctl.supervisor.probe import free_port, probe_readiness
 from tests.charts.clusters import ChartCluster, eventually
 from tests.charts.rendered import component, template
 from tests.matrixcontainer.kubeapi.process import needs_kubectl
@@ -117,7 +117,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RenderedStack]:
 def test_they_find_each_other_and_carry_an_instance(stack: RenderedStack) -> None:
     assert len(stack.asked_by_helm_test()) == len(PROCESSES)
     for url in stack.asked_by_helm_test():
-        eventually(lambda url=url: readiness(url, 2.0).ready, f"{url} is ready")
+        eventually(lambda url=url: probe_readiness(url, 2.0).ready, f"{url} is ready")
     cluster = ChartCluster(stack.folder / "cm-cloudmatrix-kube" / "kubeconfig", stack.folder)
     eventually(lambda: cluster.get("node", "sn0-c00-n0", ""), "the operator mirrors the nodes that the agents play")
     cluster.kubectl("apply", "-f", "-", stdin=INSTANCE)
@@ -143,7 +143,7 @@ def test_a_token_opens_what_its_process_calls_and_no_more(
     stack: RenderedStack, owner: str, process: str, method: str, path: str, status: int
 ) -> None:
     url = f"http://127.0.0.1:{stack.ports[process]}"
-    eventually(lambda: readiness(url, 2.0).ready, f"{process} is ready")
+    eventually(lambda: probe_readiness(url, 2.0).ready, f"{process} is ready")
     token = "cm_made-up" if owner == "nobody" else stack.token(owner)
     answer = httpx.request(method, f"{url}{path}", headers={"Authorization": f"Bearer {token}"}, trust_env=False)
     assert answer.status_code == status

@@ -13,9 +13,9 @@ from matrixcommon.model.errors import MatrixError
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster, cluster_of
-from services.matrixctl.supervisor.state_folder import Folder, Stack
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import halt, look, start, until_ready
+from services.matrixctl.supervisor.state_folder import Stack, StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
 
 PATIENCE_WALL_S = 90.0
 
@@ -39,12 +39,12 @@ class RealStack:
     """One stack and the ways to reach it."""
 
     def __init__(self, path: Path, database: str = "", scale: float = 60.0) -> None:
-        self.folder = Folder(path)
-        self.request = Request(scale=scale, database=database).to_json()
+        self.folder = StateFolder(path)
+        self.request = StackRequest(scale=scale, database=database).to_json()
         self._cluster: tuple[str, Cluster] | None = None
 
     def up(self, patience_wall_s: float = PATIENCE_WALL_S) -> None:
-        for _ in until_ready(self.folder, start(self.folder, self.request), patience_wall_s):
+        for _ in watch_until_ready(self.folder, start_supervisor(self.folder, self.request), patience_wall_s):
             pass
 
     @property
@@ -66,7 +66,7 @@ class RealStack:
         return stack
 
     def all_ready(self) -> bool:
-        return look(self.folder).ready
+        return stack_report(self.folder).ready
 
     def instance(self, name: str) -> dict[str, Any]:
         """The CloudMatrixInstance, {} where there is none."""
@@ -137,7 +137,7 @@ class RealStack:
         import os
         import signal
 
-        holder = self.folder.seat(name).holder()
+        holder = self.folder.process_lock(name).holder()
         if holder is not None:
             os.kill(holder.pid, signal.SIGKILL)
 
@@ -150,4 +150,4 @@ def real_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
     stack = RealStack(tmp_path_factory.mktemp("stack") / "state")
     stack.up()
     yield stack
-    halt(stack.folder)
+    stop_stack(stack.folder)

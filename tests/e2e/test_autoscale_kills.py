@@ -14,7 +14,7 @@ from services.matrixctl.demo.autoscale import AUTOSCALE, NAME, Autoscaling
 from services.matrixctl.demo.gauge import Sample
 from services.matrixctl.demo.run import run_demo
 from services.matrixctl.demo.story import Step
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
@@ -26,7 +26,7 @@ LOOK_PERIOD_WALL_S = 0.05
 class Strike:
     """Kills a process once, as soon as a sample of the gauge says so."""
 
-    def __init__(self, folder: Folder, victim: str, when: Callable[[Sample], bool]) -> None:
+    def __init__(self, folder: StateFolder, victim: str, when: Callable[[Sample], bool]) -> None:
         self._folder, self._victim, self._when = folder, victim, when
         self._over = threading.Event()
         self.killed = 0
@@ -46,7 +46,7 @@ class Strike:
     def _lurk(self, telling: Autoscaling) -> None:
         while not self._over.wait(LOOK_PERIOD_WALL_S):
             if self._when(telling.gauge.last):
-                holder = self._folder.seat(self._victim).holder()
+                holder = self._folder.process_lock(self._victim).holder()
                 if holder is not None:
                     holder.signal(signal.SIGKILL)
                     self.killed = holder.pid
@@ -56,7 +56,7 @@ class Strike:
 @pytest.mark.soak  # in make test the same is done in virtual time: tests/stories/test_scale_in.py
 @pytest.mark.parametrize("victim", ["compute", "kube", "infer"])
 def test_the_end_is_the_same_when_one_dies(victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    folder = Folder(tmp_path / "demo")
+    folder = StateFolder(tmp_path / "demo")
     strikes = {
         "grow": Strike(folder, victim, lambda sample: sample.desired > sample.ready > 0),
         "shrink": Strike(folder, victim, lambda sample: 0 < sample.desired < sample.ready),

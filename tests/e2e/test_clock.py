@@ -17,9 +17,9 @@ import httpx
 import pytest
 
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import choose, halt, start, until_ready
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import choose_processes, start_supervisor, stop_stack, watch_until_ready
 from tests.services.matrixctl.conftest import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -27,15 +27,17 @@ PROCESSES = "resource,link,compute,agents"
 
 
 @pytest.fixture(scope="module")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Folder]:
-    folder = Folder(tmp_path_factory.mktemp("clock") / "state")
-    for _ in until_ready(folder, start(folder, Request(choose(PROCESSES), scale=1.0).to_json()), 120.0):
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[StateFolder]:
+    folder = StateFolder(tmp_path_factory.mktemp("clock") / "state")
+    for _ in watch_until_ready(
+        folder, start_supervisor(folder, StackRequest(choose_processes(PROCESSES), scale=1.0).to_json()), 120.0
+    ):
         pass
     yield folder
-    halt(folder)
+    stop_stack(folder)
 
 
-def clock(folder: Folder, *words: str) -> dict[str, Any]:
+def clock(folder: StateFolder, *words: str) -> dict[str, Any]:
     """What `matrixctl clock` says, as a process of its own."""
     command = [sys.executable, "-m", "services.matrixctl", "clock", *words, "--state", str(folder.path), "-o", "json"]
     ended = subprocess.run(command, capture_output=True, text=True, check=False)
@@ -44,7 +46,7 @@ def clock(folder: Folder, *words: str) -> dict[str, Any]:
     return found
 
 
-def lost(folder: Folder) -> list[str]:
+def lost(folder: StateFolder) -> list[str]:
     """Nodes whose agents are not connected, or that were lost since they are known."""
     client = ApiClient.of(folder)
     nodes = client.list("resource", "/v1/nodes")
@@ -52,7 +54,7 @@ def lost(folder: Folder) -> list[str]:
     return [node["name"] for node in nodes if node["agent"] != "Connected" or node["flapScore"] > 0]
 
 
-def date_of(folder: Folder, service: str) -> float:
+def date_of(folder: StateFolder, service: str) -> float:
     stack = folder.read()
     assert stack is not None
     answer = httpx.get(f"{stack.children[service].url}/healthz", trust_env=False)
@@ -60,13 +62,13 @@ def date_of(folder: Folder, service: str) -> float:
     return email.utils.parsedate_to_datetime(answer.headers["date"]).timestamp()
 
 
-def emulated(folder: Folder) -> float:
+def emulated(folder: StateFolder) -> float:
     stack = folder.read()
     assert stack is not None
     return stack.time.emulated(time.time())
 
 
-def test_its_speed_changes_and_no_lease_ends_by_it(folder: Folder) -> None:
+def test_its_speed_changes_and_no_lease_ends_by_it(folder: StateFolder) -> None:
     client = ApiClient.of(folder)
     eventually(lambda: all(node["agent"] == "Connected" for node in client.list("resource", "/v1/nodes")))
     clock(folder, "speed", "600")
@@ -86,12 +88,12 @@ def test_its_speed_changes_and_no_lease_ends_by_it(folder: Folder) -> None:
 
     # kill -9 of two of them while time stands: they come back to the same time, which still stands.
     for name in ("agents", "compute"):
-        holder = folder.seat(name).holder()
+        holder = folder.process_lock(name).holder()
         assert holder is not None
         os.kill(holder.pid, signal.SIGKILL)
         eventually(
             lambda name=name, pid=holder.pid: (  # type: ignore[misc]
-                (now := folder.seat(name).holder()) and now.pid != pid and folder.read().children[name].ready  # type: ignore[union-attr]
+                (now := folder.process_lock(name).holder()) and now.pid != pid and folder.read().children[name].ready  # type: ignore[union-attr]
             )
         )
     assert clock(folder, "show") == standing
@@ -110,7 +112,7 @@ def test_its_speed_changes_and_no_lease_ends_by_it(folder: Folder) -> None:
     assert times == sorted(times)
 
 
-def test_a_node_that_dies_is_found_at_every_speed(folder: Folder) -> None:
+def test_a_node_that_dies_is_found_at_every_speed(folder: StateFolder) -> None:
     client = ApiClient.of(folder)
     eventually(lambda: all(node["agent"] == "Connected" for node in client.list("resource", "/v1/nodes")))
     clock(folder, "speed", "600")

@@ -17,8 +17,8 @@ from services.catalogue import PROCESSES
 from services.matrixctl.demo.run import STORIES, run_demo
 from services.matrixctl.demo.steps import FAILOVER, STEPS
 from services.matrixctl.demo.story import Step
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import halt, look
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.up import stack_report, stop_stack
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(590)]
 
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(590)]
 def test_a_stack_that_is_kept_is_shown_with_a_way_into_its_console(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Folder(tmp_path / "demo")
+    folder = StateFolder(tmp_path / "demo")
     try:
         assert run_demo(replace(FAILOVER, steps=STEPS[:1]), folder.path, keep=True) == 0
         address, _, code = next(word for word in capsys.readouterr().out.split() if "/#login=" in word).partition(
@@ -35,9 +35,9 @@ def test_a_stack_that_is_kept_is_shown_with_a_way_into_its_console(
         assert "<title>" in httpx.get(address, trust_env=False).text
         redeemed = httpx.post(f"{address}login-links:redeem", json={"code": code}, trust_env=False)
         assert redeemed.is_success, redeemed.text
-        assert look(folder).running
+        assert stack_report(folder).running
     finally:
-        halt(folder)
+        stop_stack(folder)
 
 
 @pytest.mark.parametrize("name", sorted(STORIES.keys() - {FAILOVER.name}))
@@ -50,18 +50,18 @@ def test_a_demo_tells_every_step_and_leaves_nothing_running(
     for step in STORIES[name].steps:
         assert step.title in text
     assert "every step succeeded" in text
-    assert not look(Folder(tmp_path / "demo")).running
+    assert not stack_report(StateFolder(tmp_path / "demo")).running
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("victim", [process.name for process in PROCESSES])
 def test_the_demo_survives_the_death_of(victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """kill -9 of that process half a second into every step."""
-    folder = Folder(tmp_path / "demo")
+    folder = StateFolder(tmp_path / "demo")
     timers: list[threading.Timer] = []
 
     def kill() -> None:
-        if holder := folder.seat(victim).holder():
+        if holder := folder.process_lock(victim).holder():
             holder.signal(signal.SIGKILL)
 
     def struck(step: Step) -> Step:

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from services.matrixctl.demo.steps import FAILOVER
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import look
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.up import stack_report
 from tests.golden import ROOT
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(590)]
@@ -107,7 +107,7 @@ def test_the_wheel_in_an_empty_environment_runs_the_demo(wheel: Path, tmp_path: 
     assert story.returncode == 0, story.stdout[-3000:] + story.stderr[-3000:]
     assert [step.title for step in FAILOVER.steps if step.title not in story.stdout] == []
     assert "every step succeeded" in story.stdout
-    assert not look(Folder(tmp_path / "state")).running
+    assert not stack_report(StateFolder(tmp_path / "state")).running
     plugin = subprocess.run(
         [str(python), "-m", "pytest", "--fixtures", "-q"], cwd=elsewhere, env=CLEAN, capture_output=True, text=True, check=False
     )  # fmt: skip

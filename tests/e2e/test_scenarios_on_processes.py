@@ -10,7 +10,7 @@ import pytest
 
 from matrixcommon.model.errors import InvalidField
 from matrixcompute.scenarios.library import library
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -23,7 +23,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
     stack = RealStack(tmp_path_factory.mktemp("struck") / "state", scale=30.0)
     stack.up()
     yield stack
-    halt(stack.folder)
+    stop_stack(stack.folder)
 
 
 def run_of(stack: RealStack, name: str) -> dict[str, Any]:

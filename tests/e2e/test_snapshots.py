@@ -25,11 +25,11 @@ import pytest
 
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.resource_key import key_of
-from services.matrixctl.snapshots.snapshot import request_of, reset, restore, take
+from services.matrixctl.snapshots.snapshot import request_of, reset, restore, take_snapshot
 from services.matrixctl.supervisor.restored_state import RESTORING
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import halt, look, start, until_ready
-from services.recordings.recording import ABOUT, ACTIONS, EVENTS, add_to_snapshot, read
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
+from services.recordings.recording import ABOUT, ACTIONS, EVENTS, add_to_snapshot, read_recording
 from services.snapshots import archive
 from tests.accounting import Acknowledged, audit, fetch_over_http
 from tests.e2e.conftest import RealStack, eventually
@@ -56,7 +56,7 @@ SECRETS = ("admin-token", "link-token", "compute-token", "infer-token", "agents-
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
     running = RealStack(tmp_path_factory.mktemp("stack") / "state")
     yield running
-    halt(running.folder)
+    stop_stack(running.folder)
 
 
 @pytest.fixture
@@ -133,7 +133,7 @@ def bring_back(stack: RealStack, file: Path) -> float:
     """Restore and start; returns how long that took until all were ready (wall seconds)."""
     began = time.monotonic()
     _, request = restore(stack.folder, file)
-    for _ in until_ready(stack.folder, start(stack.folder, request.to_json()), PATIENCE_WALL_S):
+    for _ in watch_until_ready(stack.folder, start_supervisor(stack.folder, request.to_json()), PATIENCE_WALL_S):
         pass
     return time.monotonic() - began
 
@@ -143,7 +143,7 @@ def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp
     eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
     before = stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
     file = tmp_path / "one.snapshot"
-    take(stack.folder, file)
+    take_snapshot(stack.folder, file)
     archive.extract(file, tmp_path / "unpacked")
     content = b"".join(database.read_bytes() for database in (tmp_path / "unpacked").iterdir())
     for name in SECRETS:
@@ -163,20 +163,20 @@ def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp
         assert stack.all_ready(), "the stack that was copied runs on"
 
         request = reset(other.folder)
-        for _ in until_ready(other.folder, start(other.folder, request.to_json()), PATIENCE_WALL_S):
+        for _ in watch_until_ready(other.folder, start_supervisor(other.folder, request.to_json()), PATIENCE_WALL_S):
             pass
         other.up()
         assert other.reach.list("compute", "/v1/instances") == []
         assert request == request_of(other.stack())
     finally:
-        halt(other.folder)
+        stop_stack(other.folder)
 
 
 def test_who_is_killed_while_all_stand_still_leaves_nobody_stopped(stack: RealStack, tmp_path: Path) -> None:
     code = (
-        "import sys, time; from pathlib import Path; from services.matrixctl.supervisor.state_folder import Folder\n"
-        "from services.matrixctl.snapshots.standstill import processes_of, standstill\n"
-        "with standstill(processes_of(Folder(Path(sys.argv[1])))):\n    print('still', flush=True); time.sleep(600)\n"
+        "import sys, time; from pathlib import Path; from services.matrixctl.supervisor.state_folder import StateFolder\n"
+        "from services.matrixctl.snapshots.process_freeze import stack_processes, frozen\n"
+        "with frozen(stack_processes(StateFolder(Path(sys.argv[1])))):\n    print('still', flush=True); time.sleep(600)\n"
     )
     with subprocess.Popen(
         [sys.executable, "-c", code, str(stack.folder.path)], stdout=subprocess.PIPE, cwd=ROOT
@@ -194,7 +194,7 @@ def test_a_restore_that_was_cut_short_is_finished_by_the_next_start(stack: RealS
     stack.reach.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 1})
     eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
     file = tmp_path / "one.snapshot"
-    take(stack.folder, file)
+    take_snapshot(stack.folder, file)
     reset(stack.folder)
     place = stack.folder.path / RESTORING
     archive.extract(file, place)
@@ -221,7 +221,7 @@ def test_a_recorded_incident_comes_out_the_same_in_virtual_time(stack: RealStack
     file = tmp_path / "incident.recording"
     assert ran_for(stack, "record", "stop", str(file)) == 0
     assert ran_for(stack, "record", "stop", str(file)) == 1, "nothing is recorded"
-    recording = read(file)
+    recording = read_recording(file)
     asked = [(action.service, action.method) for action in recording.actions]
     assert asked == [("kube", "PATCH"), ("agents", "PUT")], "what processes ask each other is no action of a user"
     assert stack.folder.admin_token() not in recording.model_dump_json()
@@ -263,13 +263,13 @@ def test_a_recording_is_replayed_on_real_processes(stack: RealStack, tmp_path: P
     assert same.returncode == 0, same.stdout + same.stderr[-2000:]
     assert "compute PUT /v1/instances/short" in same.stdout
     assert "each object went through the same states" in same.stdout
-    assert not look(Folder(elsewhere)).running
+    assert not stack_report(StateFolder(elsewhere)).running
 
     refused = replayed(file, elsewhere)
     assert refused.returncode == 1
     assert "matrixctl reset" in refused.stderr
 
-    recording = read(file)
+    recording = read_recording(file)
     first = next(at for at, each in enumerate(recording.events) if each.kind == "instance")
     wrong = recording.events[first].model_copy(update={"body": '{"state": "Stopped"}'})
     events = (*recording.events[:first], wrong, *recording.events[first + 1 :])
@@ -290,7 +290,7 @@ def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_
     with tenants(stack) as busy:
         eventually(lambda: len(busy.acknowledged) == INSTANCES, "everybody has asked", PATIENCE_WALL_S)
         began = time.time()
-        taken = take(stack.folder, file)
+        taken = take_snapshot(stack.folder, file)
         known = [name for name, at in busy.acknowledged.items() if at < began]
         eventually(stack.all_ready, "the stack went on")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600

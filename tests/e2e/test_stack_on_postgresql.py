@@ -12,9 +12,9 @@ from pathlib import Path
 import pytest
 
 from services.catalogue import PROCESSES
-from services.matrixctl.snapshots.snapshot import restore, take
+from services.matrixctl.snapshots.snapshot import restore, take_snapshot
 from services.matrixctl.supervisor.probe import free_port
-from services.matrixctl.supervisor.up import halt, start, until_ready
+from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
 from tests.e2e.conftest import PATIENCE_WALL_S, RealStack, eventually
 from tests.e2e.survives_kill.chain import converged
 
@@ -63,7 +63,7 @@ def stack(database: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[R
     stack = RealStack(tmp_path_factory.mktemp("stack") / "state", database)
     stack.up()
     yield stack
-    halt(stack.folder)
+    stop_stack(stack.folder)
 
 
 def test_the_chain_holds_on_postgresql_across_kills(stack: RealStack, tmp_path: Path) -> None:
@@ -86,14 +86,14 @@ def test_a_snapshot_of_it_is_restored_to_postgresql_and_to_files(stack: RealStac
     eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
     members = stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
     file = tmp_path / "server.snapshot"
-    assert set(take(stack.folder, file).manifest.databases) == {process.name for process in PROCESSES} - {
+    assert set(take_snapshot(stack.folder, file).manifest.databases) == {process.name for process in PROCESSES} - {
         "operator",
         "console",
     }
 
     stack.reach.call("compute", "PUT", "/v1/instances/later", body={"nodes": 1})
     _, request = restore(stack.folder, file)
-    for _ in until_ready(stack.folder, start(stack.folder, request.to_json()), PATIENCE_WALL_S):
+    for _ in watch_until_ready(stack.folder, start_supervisor(stack.folder, request.to_json()), PATIENCE_WALL_S):
         pass
     stack.up()
     assert [each["name"] for each in stack.reach.list("compute", "/v1/instances")] == ["kept"]
@@ -110,4 +110,4 @@ def test_a_snapshot_of_it_is_restored_to_postgresql_and_to_files(stack: RealStac
         assert [member["node"] for member in found] == [member["node"] for member in members]
         assert files.stack().database == ""
     finally:
-        halt(files.folder)
+        stop_stack(files.folder)

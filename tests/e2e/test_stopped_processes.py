@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import MatrixError
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
@@ -31,12 +31,12 @@ def slow_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
     stack = RealStack(tmp_path_factory.mktemp("stack") / "state", scale=SCALE)
     stack.up()
     yield stack
-    halt(stack.folder)
+    stop_stack(stack.folder)
 
 
 @contextmanager
 def stopped(stack: RealStack, name: str) -> Iterator[None]:
-    holder = stack.folder.seat(name).holder()
+    holder = stack.folder.process_lock(name).holder()
     assert holder is not None
     os.kill(holder.pid, signal.SIGSTOP)
     try:

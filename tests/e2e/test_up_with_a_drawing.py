@@ -10,8 +10,8 @@ import pytest
 
 from matrixresource.topology import Supernode
 from matrixresource.topology.observed_graph import node_link
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.up import stop_stack
 from tests.services.matrixctl.inprocess import ran
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
@@ -23,7 +23,7 @@ CABLE, L1, L2 = f"{NODE}.ub-p3-k11", f"{NODE}-l1p3", "sn0-l2p3-k11"
 @pytest.fixture
 def state(tmp_path: Path) -> Iterator[Path]:
     yield tmp_path / "state"
-    halt(Folder(tmp_path / "state"))
+    stop_stack(StateFolder(tmp_path / "state"))
 
 
 def drawing(file: Path, without: str) -> Path:

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.up import stop_stack
 
 ROOT = Path(__file__).resolve().parents[2]
 SETUP = "make setup && . .venv/bin/activate"
@@ -42,7 +42,7 @@ def stop_stacks(below: Path) -> None:
     """Stop every stack with a state folder below this one: a page may start several, and may be cut off before it stops
     them."""
     for stack in sorted(below.rglob("stack.json")):
-        halt(Folder(stack.parent))
+        stop_stack(StateFolder(stack.parent))
 
 
 def walk(words: str, home: Path, patience_wall_s: float) -> str:

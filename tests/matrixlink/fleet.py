@@ -22,7 +22,7 @@ from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology import Supernode
 from services.chassis.database import DatabaseEngine
 from services.link.main import MIGRATIONS, LinkSettings, build
-from services.node_agent.network.probe_network import EmulatedWires
+from services.node_agent.network.probe_network import EmulatedProbeTransport
 from services.node_agent.network.traffic import EmulatedTraffic
 from tests.clocks import FixedClock, StandingClock
 from tests.databases import close_whole
@@ -61,12 +61,12 @@ class Stack:
         self.settings = LinkSettings(state=tmp_path, lease_grace=60)
         built = Fabric([Supernode()]).built
         self.hardware = {name: EmulatedNode(NodeName(name)) for name in nodes or NODES}
-        wires, plan = EmulatedWires(self.hardware, Supernode().spec), probe_plan(Supernode())
+        probe_transport, plan = EmulatedProbeTransport(self.hardware, Supernode().spec), probe_plan(Supernode())
         self.traffic = EmulatedTraffic(self.hardware, Supernode().spec, self.clock)
         self.agents = {
             name: LinkAgent(
                 node, built, link_stages(), self.clock, Random(name), lease_s=30.0,
-                probing=AgentProbing(name, lambda: plan, wires), meters=self.traffic,
+                probing=AgentProbing(name, lambda: plan, probe_transport), meters=self.traffic,
             )
             for name, node in self.hardware.items()
         }  # fmt: skip

@@ -41,7 +41,7 @@ class Machine:
     def program(self, slice, plane="ub", members=NODES, **changes):
         for name in members:
             self.nodes[name].tables[slice] = a_table(name, plane, members, **changes)
-        self.traffic.settle()
+        self.traffic.update()
 
     def apply_faults(self, *faults):
         for node in self.nodes.values():
@@ -51,7 +51,7 @@ class Machine:
                     for at, (kind, target, parameters) in enumerate(faults)
                 ]
             )
-        self.traffic.settle()
+        self.traffic.update()
 
     def load(self, name="l", slice="s", **changes):
         self.traffic.put(name, Load(slice=slice, **({"gbps_per_npu": 1000.0} | changes)))
@@ -194,12 +194,12 @@ def test_an_instance_and_a_plane_mean_its_slice():
 async def test_many_changes_in_one_moment_are_worked_out_once(monkeypatch):
     machine, worked_out = Machine("vpc"), []
     machine.load(pattern="ring", gbps_per_npu=1.0)
-    whole = EmulatedTraffic._work_out
-    monkeypatch.setattr(EmulatedTraffic, "_work_out", lambda self: worked_out.append(1) or whole(self))
+    whole = EmulatedTraffic._compute_rates
+    monkeypatch.setattr(EmulatedTraffic, "_compute_rates", lambda self: worked_out.append(1) or whole(self))
     machine.clock.at += 10
     for name in NODES:
         machine.nodes[name].ports["vpc"] = 0.0
-        machine.traffic.settle()
+        machine.traffic.update()
     assert worked_out == []
     await asyncio.sleep(0)
     assert worked_out == [1]
@@ -219,10 +219,10 @@ def test_ports_are_worked_out_again_after_what_befalls_them_and_not_for_other_lo
     assert machine.total() == pytest.approx(2 * whole)
     assert len(worked_out) == 1
     machine.nodes[NODES[0]].powered = False
-    machine.traffic.settle()
+    machine.traffic.update()
     assert NODES[0] not in machine.sent()
     machine.nodes[NODES[0]].powered = True
-    machine.traffic.settle()
+    machine.traffic.update()
     assert machine.total() == pytest.approx(2 * whole)
     assert len(worked_out) == 3
 
@@ -270,11 +270,11 @@ def test_a_pull_goes_from_its_members_to_its_targets():
 def test_a_pull_offers_what_it_moves(members, targets, sending):
     machine = Machine("rdma")
     del machine.nodes[NODES[3]].tables["s"]
-    machine.traffic.settle()
+    machine.traffic.update()
     machine.load(gbps_per_npu=1.0, pattern="pull", members=members, targets=targets)
     load = machine.traffic.loads["l"]
-    assert load.senders(machine.traffic.loads_of(load).get("s", {})) == sending
-    assert machine.traffic.moving("l") == (pytest.approx(8.0 * sending), 0.0)
+    assert load.sender_count(machine.traffic.tables_by_slice(load).get("s", {})) == sending
+    assert machine.traffic.load_rates("l") == (pytest.approx(8.0 * sending), 0.0)
 
 
 def test_counters_of_slices_that_no_node_forwards_any_more_are_forgotten_and_those_of_ports_are_not():
@@ -285,12 +285,12 @@ def test_counters_of_slices_that_no_node_forwards_any_more_are_forgotten_and_tho
     machine.program("t")
     for node in machine.nodes.values():
         del node.tables["s"]
-    machine.traffic.settle()
+    machine.traffic.update()
     machine.clock.at += 10
     assert set(machine.traffic.read(NODES[0]).slices) == {"t"}, "a report has room for those that there are"
     for node in machine.nodes.values():
         node.tables.clear()
-    machine.traffic.settle()
+    machine.traffic.update()
     after = machine.traffic.read(NODES[0])
     assert after.slices == {}
     assert sum(after.sent_gb) > sum(before.sent_gb) > 0

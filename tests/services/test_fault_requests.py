@@ -142,7 +142,7 @@ async def test_faults_on_a_node_that_was_taken_away_end_and_keep_no_other_from_a
     graph = Supernode("sn0", desk.fleet.spec).model_graph()
     away = [Deviation("NodeAbsent", node) for node in Supernode("sn0", desk.fleet.spec).nodes() if node != NODE]
     drawn = node_link(apply_deviations(graph, away))
-    desk.fleet.rack(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
+    desk.fleet.rewire(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
     assert list(desk.fleet.nodes) == [NODE]
     flapping = asyncio.create_task(desk.fleet.background[0]())
     for _ in range(3):
@@ -166,7 +166,7 @@ def test_what_the_graph_of_a_supernode_lacks_is_no_target(desk: Desk) -> None:
         Deviation("CableDark", f"{NODE}.ub-p4-k00"),
     ]
     drawn = node_link(apply_deviations(graph, less))
-    desk.fleet.rack(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
+    desk.fleet.rewire(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
     for kind, target, parameters, field in (
         ("switch-down", "sn0-l2p3-k11", {}, "target"),
         ("switch-silent", f"{OTHER}-l1p3", {}, "target"),

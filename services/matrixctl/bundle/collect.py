@@ -36,8 +36,8 @@ from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.collections import every
 from services.matrixctl.clients.kubernetes import Cluster, cluster_of
 from services.matrixctl.output.resource_kinds import NOUNS, Noun
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import look
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.up import stack_report
 
 PATIENCE_WALL_S = 5.0
 KUBERNETES = {
@@ -57,7 +57,7 @@ KUBERNETES = {
 class Bundle:
     """Collects the members of a bundle one after the other; calls `tell` with what it is reading."""
 
-    def __init__(self, folder: Folder, log_bytes: int, tell: Callable[[str], object]) -> None:
+    def __init__(self, folder: StateFolder, log_bytes: int, tell: Callable[[str], object]) -> None:
         self._folder = folder
         self._log_bytes = log_bytes
         self._tell = tell
@@ -86,7 +86,7 @@ class Bundle:
 
     def _members(self) -> Iterator[tuple[str, str]]:
         yield "versions.json", _json(_versions())
-        yield from self._try("status", "status.json", lambda: _json(look(self._folder).document()))
+        yield from self._try("status", "status.json", lambda: _json(stack_report(self._folder).document()))
         for file in (self._folder.stack_file, self._folder.clock_file):
             yield from self._try(file.name, file.name, file.read_text)
         for log in sorted(self._folder.logs.glob("*.log*")):

@@ -15,7 +15,7 @@ from matrixcommon.api.client import PAGE_SIZE, EventReader, at, refusal_in, targ
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.resource_key import DEFAULT_PROJECT, name_of, project_of
 from services.matrixctl.output.screen import NotRunning
-from services.matrixctl.supervisor.state_folder import Folder, Stack
+from services.matrixctl.supervisor.state_folder import Stack, StateFolder
 
 if TYPE_CHECKING:
     import httpx
@@ -38,12 +38,12 @@ ASK_AGAIN_WALL_S = 0.2
 
 def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
     """Call, retrying that long while the service is down. Only for calls that may be repeated."""
-    until = time.monotonic() + patience_wall_s
+    deadline = time.monotonic() + patience_wall_s
     while True:
         try:
             return call()
         except Unavailable:
-            if time.monotonic() >= until:
+            if time.monotonic() >= deadline:
                 raise
         time.sleep(ASK_AGAIN_WALL_S)
 
@@ -53,7 +53,7 @@ class ApiClient:
     """A running stack, seen from outside. `patience_wall_s`: how long to retry while a service is down. `project`: the
     default for requests that name none."""
 
-    folder: Folder
+    folder: StateFolder
     stack: Stack
     patience_wall_s: float = 0.0
     project: str | None = None
@@ -61,7 +61,7 @@ class ApiClient:
     """Timeout of a request."""
 
     @classmethod
-    def of(cls, folder: Folder, project: str | None = None) -> ApiClient:
+    def of(cls, folder: StateFolder, project: str | None = None) -> ApiClient:
         stack = folder.read()
         if stack is None or not (stack.contained or folder.holders()):
             raise NotRunning(f"no stack runs in {folder.path}; start one with `matrixctl up --state {folder.path}`")

@@ -20,7 +20,7 @@ from matrixcontainer.client.client import INFER, INSTANCE, Kind, document_of
 from services.matrixctl.clients.api_client import patiently
 from services.matrixctl.clients.input_files import manifests_in
 from services.matrixctl.output.screen import NotRunning
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 
 if TYPE_CHECKING:
     import httpx
@@ -32,7 +32,7 @@ OURS = {"fieldManager": "matrixctl", "force": "true"}
 NAMESPACE = "default"
 
 
-def cluster_of(folder: Folder) -> Cluster:
+def cluster_of(folder: StateFolder) -> Cluster:
     """The stack's cluster. Raises NotRunning if there is no kubeconfig."""
     if not folder.kubeconfig.exists():
         raise NotRunning(f"{folder.kubeconfig} does not exist; the `kube` process writes it (`matrixctl up`)")

@@ -20,7 +20,7 @@ from services.matrixctl.output.screen import FOR_PROGRAMS, Form, document
 
 if TYPE_CHECKING:
     from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.supervisor.state_folder import Folder
+    from services.matrixctl.supervisor.state_folder import StateFolder
 
 DEFAULT_STATE = Path(os.environ.get("CLOUDMATRIX_STATE") or "~/.cloudmatrix")
 
@@ -38,10 +38,10 @@ class OnStack:
     state: State = DEFAULT_STATE
 
     @cached_property
-    def folder(self) -> Folder:
-        from services.matrixctl.supervisor.state_folder import Folder
+    def folder(self) -> StateFolder:
+        from services.matrixctl.supervisor.state_folder import StateFolder
 
-        return Folder(self.state)
+        return StateFolder(self.state)
 
     @cached_property
     def client(self) -> ApiClient:

@@ -25,7 +25,7 @@ from services.matrixctl.demo.run import STORIES
 from services.matrixctl.demo.story import StepFailed
 from services.matrixctl.demo.telling import Story
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, say
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 STATE = ROOT / ".state" / "compose"
@@ -52,7 +52,7 @@ class Containers:
 
     def __init__(self, command: list[str], state: Path, time_scale: float) -> None:
         self._command = command
-        self.folder = Folder(state)
+        self.folder = StateFolder(state)
         self._environment = os.environ | {
             "CLOUDMATRIX_STATE": str(self.folder.path),
             "CLOUDMATRIX_TIME_SCALE": f"{time_scale:g}",

@@ -20,8 +20,8 @@ from services.matrixctl.demo.run import STORIES, tell_on
 from services.matrixctl.demo.story import Outcome, StepFailed, until
 from services.matrixctl.demo.telling import Story
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_USAGE, one_line, say
-from services.matrixctl.supervisor.probe import readiness
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.probe import probe_readiness
+from services.matrixctl.supervisor.state_folder import StateFolder
 
 READY_PATIENCE_WALL_S = 180.0
 LEFT_OUT = {"failover": ("cut", "scale", "plan", "priority", "close")}
@@ -33,7 +33,7 @@ def without_left_out(story: Story) -> Story:
     return replace(story, steps=tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ())))
 
 
-def tell_inside(folder: Folder, story: Story) -> int:
+def tell_inside(folder: StateFolder, story: Story) -> int:
     """Run the demo against the other containers; 0 only if every step succeeded."""
     began = time.monotonic()
     stack = folder.read()
@@ -68,7 +68,7 @@ def wait_until_ready(urls: Mapping[str, str]) -> None:
 
     def all_ready() -> bool:
         for name, url in urls.items():
-            if name in waiting and readiness(url, 2.0).ready:
+            if name in waiting and probe_readiness(url, 2.0).ready:
                 del waiting[name]
         return not waiting
 
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
     if name not in STORIES:
         print(f"there is no demo {name!r}; choose from {', '.join(STORIES)}", file=sys.stderr)
         return EXIT_USAGE
-    return tell_inside(Folder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))), STORIES[name])
+    return tell_inside(StateFolder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))), STORIES[name])
 
 
 if __name__ == "__main__":

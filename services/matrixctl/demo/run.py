@@ -16,9 +16,9 @@ from services.matrixctl.demo.steps import FAILOVER
 from services.matrixctl.demo.story import Outcome, tell
 from services.matrixctl.demo.telling import Story
 from services.matrixctl.output.screen import EXIT_REFUSED, one_line, say
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import halt, show_progress, start
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import show_progress, start_supervisor, stop_stack
 
 STORIES: dict[str, Story] = {story.name: story for story in (FAILOVER, AUTOSCALE)}
 
@@ -41,12 +41,13 @@ def example(name: str) -> Path:
 
 def run_demo(story: Story, state: Path, keep: bool) -> int:
     """Run the demo; returns 0 only if every step succeeded. A stack left by an earlier demo is stopped first."""
-    folder = Folder(state)
+    folder = StateFolder(state)
     began = time.monotonic()
-    halt(folder)
+    stop_stack(folder)
     try:
         say(f"[bold cyan]0/{len(story.steps)} Start the control plane, 48 emulated nodes and a Kubernetes API[/]")
-        show_progress(folder, start(folder, Request(scale=story.time_scale).to_json()), READY_PATIENCE_WALL_S)
+        supervisor = start_supervisor(folder, StackRequest(scale=story.time_scale).to_json())
+        show_progress(folder, supervisor, READY_PATIENCE_WALL_S)
         took = time.monotonic() - began
         say(f"   [dim]{took:.1f} s; an emulated minute takes {60 / story.time_scale:g} s here[/]")
         outcome = tell_on(folder, story)
@@ -54,11 +55,11 @@ def run_demo(story: Story, state: Path, keep: bool) -> int:
         outcome = Outcome(failed="start", seen=one_line(refused))
     finally:
         if not keep:
-            halt(folder)
+            stop_stack(folder)
     return conclude(outcome, folder, keep, time.monotonic() - began)
 
 
-def tell_on(folder: Folder, story: Story) -> Outcome:
+def tell_on(folder: StateFolder, story: Story) -> Outcome:
     """Run the demo on a stack that is ready. Requests to a service that is briefly down are retried."""
     reach, cluster = ApiClient.of(folder), cluster_of(folder)
     reach.deadline_wall_s = reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
@@ -69,7 +70,7 @@ def tell_on(folder: Folder, story: Story) -> Outcome:
         telling.end()
 
 
-def conclude(outcome: Outcome, folder: Folder, keep: bool, took_wall_s: float) -> int:
+def conclude(outcome: Outcome, folder: StateFolder, keep: bool, took_wall_s: float) -> int:
     if not outcome.ok:
         say(f"\n[bold red]the demo failed at step `{outcome.failed}`[/]: {outcome.seen}")
         say(f"logs: {folder.logs}; use --keep to leave the stack running for inspection")

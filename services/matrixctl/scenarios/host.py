@@ -24,7 +24,7 @@ from matrixcompute.scenarios.states import BEGUN
 from services.chassis.http import http_client
 from services.chassis.version import version
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
+from services.matrixctl.supervisor.process_lock import LockHeld, ProcessLock
 from services.process_faults.process_faults import ProcessFaults
 
 T = TypeVar("T")
@@ -58,13 +58,13 @@ def alone(client: ApiClient) -> Iterator[None]:
     """Lock out other runs. Raises Conflict while another run is in progress."""
     lock = ProcessLock(client.folder.path / "scenarios" / "runner.lock")
     try:
-        lock.take()
-    except SeatTaken as taken:
+        lock.acquire()
+    except LockHeld as taken:
         raise Conflict("another scenario runs on this stack; only one can run at a time") from taken
     try:
         yield
     finally:
-        lock.leave()
+        lock.release()
 
 
 async def previewed(client: ApiClient, name: str, scenario: Scenario) -> Preview:

@@ -19,14 +19,14 @@ from pathlib import Path
 from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from services.chassis.version import version
 from services.matrixctl.output.screen import NotRunning
-from services.matrixctl.snapshots.standstill import processes_of, standstill
-from services.matrixctl.supervisor.machine import kept
-from services.matrixctl.supervisor.machine_numbers import check_readable
-from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
-from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, change_over
-from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime, write
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.snapshots.process_freeze import frozen, stack_processes
+from services.matrixctl.supervisor.machine import store_machine_file
+from services.matrixctl.supervisor.machine_check import check_readable
+from services.matrixctl.supervisor.process_lock import LockHeld, ProcessLock
+from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, activate_pending_state
+from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder, write_atomically
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import stop_stack
 from services.process_faults.database_faults import allow_writes
 from services.snapshots import archive
 from services.snapshots.archive import Manifest, UnknownSnapshot
@@ -39,7 +39,7 @@ LOCK = "snapshot.lock"
 
 
 @dataclass(frozen=True)
-class Taken:
+class SnapshotResult:
     """`stopped_wall_s`: how long the processes were stopped."""
 
     manifest: Manifest
@@ -47,27 +47,27 @@ class Taken:
     took_wall_s: float
 
 
-def take(folder: Folder, file: Path, meanwhile: Callable[[], None] = lambda: None) -> Taken:
-    """Write the stack's state to a file that only its owner may read; `meanwhile` is called while all processes are
+def take_snapshot(folder: StateFolder, file: Path, while_stopped: Callable[[], None] = lambda: None) -> SnapshotResult:
+    """Write the stack's state to a file that only its owner may read; `while_stopped` is called while all processes are
     stopped. Raises NotRunning if there never was a stack, Conflict if it runs in containers, InvalidField if the file
     cannot be written."""
-    began, stack = time.monotonic(), _stack_of(folder)
+    began, stack = time.monotonic(), _existing_stack(folder)
     target = file.expanduser().absolute()
     if not target.parent.is_dir() or target.is_dir():
         raise InvalidField(f"there is no directory {target.parent}, or {target} is a directory", field="FILE")
-    with _workplace(folder) as work:
-        with standstill(processes_of(folder)) as at_wall:
+    with _work_folder(folder) as work:
+        with frozen(stack_processes(folder)) as at_wall:
             stopped = time.monotonic()
             if stack.database:
                 _dump(stack, work)
             _copy(folder.path, work)
-            meanwhile()
+            while_stopped()
             stopped_wall_s = time.monotonic() - stopped
         manifest = _pack(target, work, stack, at_wall, folder)
-    return Taken(manifest, stopped_wall_s, time.monotonic() - began)
+    return SnapshotResult(manifest, stopped_wall_s, time.monotonic() - began)
 
 
-def restore(folder: Folder, file: Path, keep: bool = True) -> tuple[Manifest, Request]:
+def restore(folder: StateFolder, file: Path, keep: bool = True) -> tuple[Manifest, StackRequest]:
     """Stop the stack in that folder, if any, and replace the folder's state by the snapshot; returns how to start it.
 
     With `keep` the replaced state is kept as a snapshot in the folder. Tokens, keys and ports of the folder stay.
@@ -75,42 +75,42 @@ def restore(folder: Folder, file: Path, keep: bool = True) -> tuple[Manifest, Re
     manifest = archive.read_manifest(file)
     archive.check_schemas(manifest)
     before = folder.read()
-    _refuse_containers(folder, before)
+    _check_not_contained(folder, before)
     folder.prepare()
-    with _workplace(folder) as work:
+    with _work_folder(folder) as work:
         archive.extract(file, work)
-        _settle(work)
+        _make_consistent(work)
         _check_machine(manifest, work)
-        stack = _described(manifest, before)
-        write(work / STACK_FILE, folder.document(stack))
-        halt(folder)
+        stack = _stack_of_manifest(manifest, before)
+        write_atomically(work / STACK_FILE, folder.to_json(stack))
+        stop_stack(folder)
         if keep and before is not None:
             with suppress(MatrixError, OSError):  # an unreadable state need not prevent its replacement
-                _keep(folder, before)
+                _save_replaced(folder, before)
         if stack.database:
             load(stack.database, work)
-        _put_into_force(folder, work)
+        _activate(folder, work)
     return manifest, request_of(stack)
 
 
-def reset(folder: Folder) -> Request:
+def reset(folder: StateFolder) -> StackRequest:
     """Stop the stack and delete its state: the next start is empty, with the same processes, settings, tokens and keys.
     Raises NotRunning, Conflict."""
-    stack = _stack_of(folder)
-    with _workplace(folder) as work:
-        halt(folder)
+    stack = _existing_stack(folder)
+    with _work_folder(folder) as work:
+        stop_stack(folder)
         now = time.time()
         emulated = stack.time.next_run(stack.time.scale, now)
-        write(work / STACK_FILE, folder.document(replace(stack, time=emulated, supervisor_pid=0)))
+        write_atomically(work / STACK_FILE, folder.to_json(replace(stack, time=emulated, supervisor_pid=0)))
         if stack.database:
             load(stack.database, work)
-        _put_into_force(folder, work)
+        _activate(folder, work)
     return request_of(stack)
 
 
-def request_of(stack: Stack) -> Request:
+def request_of(stack: Stack) -> StackRequest:
     """The request that starts the same stack again."""
-    return Request(
+    return StackRequest(
         stack.processes,
         stack.time.scale,
         seed=stack.seed,
@@ -120,28 +120,28 @@ def request_of(stack: Stack) -> Request:
     )
 
 
-def _stack_of(folder: Folder) -> Stack:
+def _existing_stack(folder: StateFolder) -> Stack:
     stack = folder.read()
     if stack is None:
         raise NotRunning(f"there is no stack in {folder.path}; create one with `matrixctl up --state {folder.path}`")
-    _refuse_containers(folder, stack)
+    _check_not_contained(folder, stack)
     return stack
 
 
-def _refuse_containers(folder: Folder, stack: Stack | None) -> None:
+def _check_not_contained(folder: StateFolder, stack: Stack | None) -> None:
     if stack is not None and stack.contained:
         raise Conflict(f"the stack in {folder.path} runs in containers; copy their volumes with the container engine")
 
 
 @contextmanager
-def _workplace(folder: Folder) -> Iterator[Path]:
+def _work_folder(folder: StateFolder) -> Iterator[Path]:
     """A private work folder on the same disk; leftovers of earlier runs are removed. Raises Conflict while another
     process uses the lock, whose work folder must not be removed, and because two concurrent replacements would destroy
     both states."""
     lock = ProcessLock(folder.path / LOCK)
     try:
-        lock.take()
-    except SeatTaken as taken:
+        lock.acquire()
+    except LockHeld as taken:
         raise Conflict(
             f"another snapshot, restore or reset in {folder.path} is in progress; only one can run at a time"
         ) from taken
@@ -154,7 +154,7 @@ def _workplace(folder: Folder) -> Iterator[Path]:
         finally:
             shutil.rmtree(work, ignore_errors=True)
     finally:
-        lock.leave()
+        lock.release()
 
 
 def _copy(source: Path, target: Path) -> None:
@@ -172,15 +172,15 @@ def _dump(stack: Stack, work: Path) -> None:
             dump(process.name, service_url(stack.database, process.name), work / f"{process.name}.db")
 
 
-def _settle(work: Path) -> None:
+def _make_consistent(work: Path) -> None:
     """Make consistent files of copied databases, and remove faults that a scenario has injected into them."""
     for database in work.glob("*.db"):
-        archive.settle(database)
+        archive.make_consistent(database)
         allow_writes(database)
 
 
-def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder) -> Manifest:
-    _settle(work)
+def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: StateFolder) -> Manifest:
+    _make_consistent(work)
     manifest = Manifest(
         version=version(),
         taken_wall_s=at_wall,
@@ -188,17 +188,17 @@ def _pack(target: Path, work: Path, stack: Stack, at_wall: float, folder: Folder
         time_scale=stack.time.scale,
         seed=stack.seed,
         processes=tuple(process.name for process in stack.processes),
-        topology=kept(stack.topology, folder),
+        topology=store_machine_file(stack.topology, folder),
     )
-    databases = {name: work / f"{name}.db" for name in archive.names_in(work)}
+    databases = {name: work / f"{name}.db" for name in archive.database_names(work)}
     return archive.write(target, manifest, databases, folder.path / (manifest.machine_file or ""))
 
 
-def _described(manifest: Manifest, before: Stack | None) -> Stack:
+def _stack_of_manifest(manifest: Manifest, before: Stack | None) -> Stack:
     """The stack record of the snapshot; its time continues from there, as after any stop."""
     when = StackTime(manifest.time_scale, manifest.taken_wall_s, manifest.emulated_s, manifest.taken_wall_s)
     if before is None:
-        stack = Stack.of_names(manifest.processes, when, manifest.seed)
+        stack = Stack.from_names(manifest.processes, when, manifest.seed)
     else:
         stack = replace(before, time=when, seed=manifest.seed, supervisor_pid=0)
     return stack if manifest.topology is None else replace(stack, topology=manifest.topology)
@@ -214,9 +214,9 @@ def _check_machine(manifest: Manifest, work: Path) -> None:
             raise UnknownSnapshot(f"its machine cannot be built: {wrong.message}") from wrong
 
 
-def _keep(folder: Folder, before: Stack) -> None:
+def _save_replaced(folder: StateFolder, before: Stack) -> None:
     stopped = before.time.stopped_wall
-    with _workplace_beside(folder) as work:
+    with _second_work_folder(folder) as work:
         if before.database:
             _dump(before, work)
         _copy(folder.path, work)
@@ -224,14 +224,14 @@ def _keep(folder: Folder, before: Stack) -> None:
 
 
 @contextmanager
-def _workplace_beside(folder: Folder) -> Iterator[Path]:
+def _second_work_folder(folder: StateFolder) -> Iterator[Path]:
     """A second one."""
     with tempfile.TemporaryDirectory(prefix=".replaced-", dir=folder.path) as name:
         yield Path(name)
 
 
-def _put_into_force(folder: Folder, work: Path) -> None:
+def _activate(folder: StateFolder, work: Path) -> None:
     for old in folder.path.glob(RESTORING):
         shutil.rmtree(old)
     os.rename(work, folder.path / RESTORING)
-    change_over(folder)
+    activate_pending_state(folder)

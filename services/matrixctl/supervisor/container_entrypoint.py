@@ -31,7 +31,7 @@ from matrixcommon.emulation.stack_clock import change_timeline, read_timeline, w
 from matrixcommon.model.errors import MatrixError
 from services.catalogue import BY_NAME, PROCESSES
 from services.chassis.unused_modules import block_modules
-from services.matrixctl.supervisor.state_folder import Child, Folder, Stack, StackTime, write
+from services.matrixctl.supervisor.state_folder import Child, Stack, StackTime, StateFolder, write_atomically
 
 PREPARE = "prepare"
 DEMO = "demo"
@@ -41,11 +41,11 @@ SHARED_CLOCK = "/shared/clock.json"
 DATABASES = tuple(process.name for process in PROCESSES if process.has_database)
 
 
-def prepare(folder: Folder, scale: float) -> Stack:
+def prepare(folder: StateFolder, scale: float) -> Stack:
     """Create tokens, passwords and time for a run. If the other containers already run, their time is kept."""
     folder.path.mkdir(parents=True, exist_ok=True)
     folder.path.chmod(0o700)  # the engine may have created it, world-readable
-    _share(folder, folder.tokens, folder.clock_file)
+    _link_shared_files(folder, folder.tokens, folder.clock_file)
     folder.prepare()
     before, now = folder.read(), time.time()
     when = before.time.next_run(scale, now) if before else StackTime(scale, now, now)
@@ -56,7 +56,7 @@ def prepare(folder: Folder, scale: float) -> Stack:
     }
     stack = Stack(PROCESSES, when, children=children, contained=True)
     folder.write(stack)
-    passwords = _passwords(folder)
+    passwords = _ensure_passwords(folder)
     _prepare_databases(folder.path / "postgres", passwords)
     operator_token = _prepare_kube(folder)
     _prepare_demo(folder, stack)
@@ -68,19 +68,21 @@ def prepare(folder: Folder, scale: float) -> Stack:
             settings |= {"KUBE_ADMIN_TOKEN": folder.admin_token(), "KUBE_OPERATOR_TOKEN": operator_token}
         if process.name == "operator":
             settings["KUBECONFIG"] = "/state/kubeconfig"
-        own = _of(folder, process.name)
-        write(own / SETTINGS, json.dumps({f"CLOUDMATRIX_{key}": value for key, value in settings.items()}, indent=1))
+        own = _process_folder(folder, process.name)
+        write_atomically(
+            own / SETTINGS, json.dumps({f"CLOUDMATRIX_{key}": value for key, value in settings.items()}, indent=1)
+        )
     return stack
 
 
-def _of(folder: Folder, name: str) -> Path:
+def _process_folder(folder: StateFolder, name: str) -> Path:
     """The folder that a process sees as /state; it sees no other part of the state folder."""
     own = folder.path / "processes" / name
     own.mkdir(parents=True, exist_ok=True, mode=0o700)
     return own
 
 
-def _share(folder: Folder, *files: Path) -> None:
+def _link_shared_files(folder: StateFolder, *files: Path) -> None:
     """The folder shared by all containers. Files in it are replaced as a whole when they change."""
     shared = folder.path / "shared"
     shared.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -97,11 +99,11 @@ def _prepare_clock(file: Path, when: StackTime) -> None:
         change_timeline(file, lambda timeline, at: timeline.changed(at, when.scale))
 
 
-def _passwords(folder: Folder) -> dict[str, str]:
+def _ensure_passwords(folder: StateFolder) -> dict[str, str]:
     file = folder.path / "database-passwords"
     known = json.loads(file.read_text()) if file.exists() else {}
     made = {name: known.get(name) or secrets.token_urlsafe(24) for name in ("superuser", *DATABASES)}
-    write(file, json.dumps(made, indent=1))
+    write_atomically(file, json.dumps(made, indent=1))
     return made
 
 
@@ -118,23 +120,23 @@ def _prepare_databases(place: Path, passwords: dict[str, str]) -> None:
             f"REVOKE CONNECT, TEMPORARY ON DATABASE {name} FROM PUBLIC;",
         ]
     for file, text in ((first / "databases.sql", "\n".join(lines)), (place / "password", passwords["superuser"])):
-        write(file, text + "\n")
+        write_atomically(file, text + "\n")
         file.chmod(0o644)
     for each in (place, first):
         each.chmod(0o755)
 
 
-def _prepare_kube(folder: Folder) -> str:
+def _prepare_kube(folder: StateFolder) -> str:
     """Create the Kubernetes API's certificate authority and the operator's kubeconfig; returns the operator's token.
     The API writes the administrator's kubeconfig, which appears in its usual place outside."""
     from matrixcontainer.kubeapi.transport.certificates import ensure_certificates, write_kubeconfig
 
     kube = BY_NAME["kube"]
-    authority = _of(folder, kube.name) / "kube"
+    authority = _process_folder(folder, kube.name) / "kube"
     ensure_certificates(authority, [kube.name])
-    known = _of(folder, "operator") / "kube-token"
+    known = _process_folder(folder, "operator") / "kube-token"
     if not known.exists():
-        write(known, secrets.token_urlsafe(24))
+        write_atomically(known, secrets.token_urlsafe(24))
     token = known.read_text().strip()
     server = f"{kube.scheme}://{kube.name}:{kube.port}"
     write_kubeconfig(known.with_name("kubeconfig"), server, authority / "ca.crt", "cloudmatrix-operator", token)
@@ -143,30 +145,30 @@ def _prepare_kube(folder: Folder) -> str:
     return token
 
 
-def _prepare_demo(folder: Folder, stack: Stack) -> None:
+def _prepare_demo(folder: StateFolder, stack: Stack) -> None:
     """A folder like the stack's own, with addresses inside the containers' network."""
     from matrixcontainer.kubeapi.transport.certificates import write_kubeconfig
 
-    inside = Folder(_of(folder, DEMO))
+    inside = StateFolder(_process_folder(folder, DEMO))
     children = {
         process.name: replace(stack.children[process.name], url=f"{process.scheme}://{process.name}:{process.port}")
         for process in PROCESSES
     }
     inside.write(replace(stack, children=children))
-    write(inside.path / "admin-token", folder.admin_token() + "\n")
-    authority = _of(folder, "kube") / "kube" / "ca.crt"
+    write_atomically(inside.path / "admin-token", folder.admin_token() + "\n")
+    authority = _process_folder(folder, "kube") / "kube" / "ca.crt"
     server = children["kube"].url
     write_kubeconfig(inside.kubeconfig, server, authority, "cloudmatrix-admin", folder.admin_token())
 
 
-def give(folder: Path, owner: str) -> None:
+def change_owner(folder: Path, owner: str) -> None:
     """Give the folder to `uid:gid`, the user of the processes; files for PostgreSQL are readable by all."""
     uid, _, gid = owner.partition(":")
     for path in (folder, *folder.rglob("*")):
         os.chown(path, int(uid), int(gid or uid), follow_symlinks=False)
 
 
-def settings_for(folder: Path, environ: MutableMapping[str, str]) -> None:
+def load_settings(folder: Path, environ: MutableMapping[str, str]) -> None:
     """Add the settings that `prepare` wrote for this process to the environment."""
     file = folder / SETTINGS
     if not file.exists():
@@ -179,16 +181,16 @@ def main(arguments: list[str]) -> None:
     place = Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))
     if name == PREPARE:
         try:
-            stack = prepare(Folder(place), float(os.environ.get("CLOUDMATRIX_TIME_SCALE", "1")))
+            stack = prepare(StateFolder(place), float(os.environ.get("CLOUDMATRIX_TIME_SCALE", "1")))
             if owner := os.environ.get("CLOUDMATRIX_OWNER"):
-                give(place, owner)
+                change_owner(place, owner)
         except (MatrixError, OSError) as wrong:
             raise SystemExit(f"{type(wrong).__name__}: {wrong}") from None
         print(f"prepared {place} at time scale {stack.time.scale:g}")
         return
     if name not in BY_NAME:
         raise SystemExit(f"there is no process {name!r}; choose from {PREPARE}, {', '.join(BY_NAME)}")
-    settings_for(place, os.environ)
+    load_settings(place, os.environ)
     block_modules()
     importlib.import_module(f"{BY_NAME[name].module}.main").main(arguments[1:])
 

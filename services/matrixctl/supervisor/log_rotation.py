@@ -15,7 +15,7 @@ from pathlib import Path
 LOG_BYTES_MAX = 8 << 20
 LOGS_KEPT = 2
 """Number of old logs kept; NAME.log.1 is the newest."""
-_TRIES = 20
+_COPY_ATTEMPTS = 20
 
 
 def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) -> bool:
@@ -24,11 +24,11 @@ def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) ->
         return False
     copy = file.with_name(f"{file.name}.copy")
     try:
-        whole = _copied(file, copy)
+        complete = _copy_and_truncate(file, copy)
     except OSError:
         copy.unlink(missing_ok=True)  # a partial copy would use up the remaining space
         raise
-    if not whole:
+    if not complete:
         copy.unlink()
         return False
     for age in range(kept, 1, -1):
@@ -39,11 +39,11 @@ def rotate(file: Path, bytes_max: int = LOG_BYTES_MAX, kept: int = LOGS_KEPT) ->
     return True
 
 
-def _copied(file: Path, copy: Path) -> bool:
+def _copy_and_truncate(file: Path, copy: Path) -> bool:
     """Copy a log and truncate it; return False if it was written to meanwhile."""
     with file.open("rb") as source, copy.open("wb") as target:
         os.chmod(copy, 0o600)
-        for _ in range(_TRIES):
+        for _ in range(_COPY_ATTEMPTS):
             shutil.copyfileobj(source, target)
             target.flush()
             if os.fstat(source.fileno()).st_size == target.tell():
@@ -55,9 +55,9 @@ def _copied(file: Path, copy: Path) -> bool:
 def rotate_all(folder: Path) -> list[str]:
     """Rotate the logs of a folder as needed; return the names of those rotated. A log that does not fit on the disk a
     second time is left as it is."""
-    begun = []
+    rotated = []
     for file in sorted(folder.glob("*.log")):
         with suppress(OSError):
             if rotate(file):
-                begun.append(file.name)
-    return begun
+                rotated.append(file.name)
+    return rotated

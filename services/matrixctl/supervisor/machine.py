@@ -2,7 +2,7 @@
 
 It is the name of a built-in machine, a machine file (YAML), or a drawing of a supernode. All processes that count ports
 read the machine file; a drawing is read only by MatrixResource, which tells the others the wiring. The state folder
-keeps a copy of the file, so that the machine is the same at every start and in every snapshot. `machine_numbers.py`
+keeps a copy of the file, so that the machine is the same at every start and in every snapshot. `machine_check.py`
 reads it.
 """
 
@@ -11,34 +11,34 @@ from __future__ import annotations
 from pathlib import Path
 
 from matrixresource.machines import built_in, of_numbers
-from services.matrixctl.supervisor.state_folder import Folder, write
+from services.matrixctl.supervisor.state_folder import StateFolder, write_atomically
 from services.snapshots.machine_file import MACHINE
 
-BUILT_TO_NUMBERS = ("resource", "link", "agents")
+SPEC_PROCESSES = ("resource", "link", "agents")
 """The processes that read a supernode's machine file."""
 
 
-def settings_of(process: str, topology: str) -> dict[str, str]:
+def machine_settings(process: str, topology: str) -> dict[str, str]:
     """The settings that tell a process its machine."""
     if not topology:
         return {}
     if of_numbers(topology):
-        return {"SPEC": topology} if process in BUILT_TO_NUMBERS else {}
+        return {"SPEC": topology} if process in SPEC_PROCESSES else {}
     return {"TOPOLOGY": topology} if process == "resource" else {}
 
 
-def kept(topology: str, folder: Folder) -> str:
+def store_machine_file(topology: str, folder: StateFolder) -> str:
     """The state's machine: a built-in name, or the name of the copy of its file, which this function makes."""
     if not topology:
         return topology
     if topology in built_in() or Path(topology).parent == Path():
         return topology
     copy = folder.path / f"{MACHINE}{Path(topology).suffix.lower()}"
-    write(copy, Path(topology).read_text(encoding="utf-8"))
+    write_atomically(copy, Path(topology).read_text(encoding="utf-8"))
     return copy.name
 
 
-def located(topology: str, folder: Folder) -> str:
+def resolve_machine(topology: str, folder: StateFolder) -> str:
     """The state's machine as passed to a process: a name, or the path of its file. State folders of earlier versions
     have the path of the user's own file."""
     if not topology:

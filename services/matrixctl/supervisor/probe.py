@@ -20,7 +20,7 @@ class Readiness:
     waiting_for: str = ""
 
 
-def readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
+def probe_readiness(url: str, timeout_wall_s: float, pid: int = 0) -> Readiness:
     """Request `/readyz` of the process at `url`. With `pid`, an answer from another process does not count.
 
     Uses only the standard library: containers run this every few seconds, and importing an HTTP client takes longer.
@@ -81,6 +81,6 @@ def free_port(host: str) -> int:
 if __name__ == "__main__":
     import sys
 
-    seen = readiness(sys.argv[1], 3.0)
+    seen = probe_readiness(sys.argv[1], 3.0)
     print(seen.waiting_for or "ready")
     sys.exit(0 if seen.ready else 1)

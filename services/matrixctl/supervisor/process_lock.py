@@ -1,7 +1,7 @@
-"""A seat: a named lock that one living process holds at a time.
+"""A named lock that one living process holds at a time.
 
-Each process of a stack, and the supervisor itself, holds a seat in `<state>/run`. It is a file lock that the kernel
-releases however the process ends, so a seat is never held by a dead process, and two processes of one name cannot both
+Each process of a stack, and the supervisor itself, holds a lock in `<state>/run`. It is a file lock that the kernel
+releases however the process ends, so it is never held by a dead process, and two processes of one name cannot both
 run, even when the supervisor that started them is gone. The file also contains the holder's pid and start time, so that
 a reused pid is never mistaken for it.
 """
@@ -19,16 +19,16 @@ from pathlib import Path
 
 READ_PATIENCE_WALL_S = 0.5
 _locks: dict[Path, tuple[int, int]] = {}
-"""Seats of this process: path to (pid, descriptor). A forked child holds none of its parent's."""
+"""Locks of this process: path to (pid, descriptor). A forked child holds none of its parent's."""
 
 
-class SeatTaken(Exception):
-    """Another living process holds the seat."""
+class LockHeld(Exception):
+    """Another living process holds the lock."""
 
 
 @dataclass(frozen=True)
 class Holder:
-    """The process that holds a seat."""
+    """The process that holds a lock."""
 
     pid: int
     started: str
@@ -48,22 +48,22 @@ class Holder:
 
 
 class ProcessLock:
-    """One seat, by its lock file."""
+    """One lock, by its file."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def take(self, patience_wall_s: float = 0.0) -> None:
-        """Take the seat until this process ends. Raises SeatTaken if it is not free within the patience."""
+    def acquire(self, patience_wall_s: float = 0.0) -> None:
+        """Acquire the lock until this process ends. Raises LockHeld if it is not free within the patience."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        until = time.monotonic() + patience_wall_s
+        deadline = time.monotonic() + patience_wall_s
         while (descriptor := self._try_lock()) is None:
-            if time.monotonic() >= until:
-                raise SeatTaken(f"{self.path.stem} is held by another process")
+            if time.monotonic() >= deadline:
+                raise LockHeld(f"{self.path.stem} is held by another process")
             time.sleep(0.02)
-        me = {"pid": os.getpid(), "started": started_at(os.getpid())}
+        owner = {"pid": os.getpid(), "started": started_at(os.getpid())}
         os.ftruncate(descriptor, 0)
-        os.pwrite(descriptor, json.dumps(me).encode(), 0)
+        os.pwrite(descriptor, json.dumps(owner).encode(), 0)
         _locks[self.path] = (os.getpid(), descriptor)
 
     def _try_lock(self) -> int | None:
@@ -78,17 +78,17 @@ class ProcessLock:
         os.close(descriptor)
         return None
 
-    def owned(self) -> bool:
-        """Whether this process holds the seat in the file at this path, and not in one that was removed."""
+    def is_held(self) -> bool:
+        """Whether this process holds the lock in the file at this path, and not in one that was removed."""
         pid, descriptor = _locks.get(self.path, (0, -1))
         try:
             return pid == os.getpid() and os.path.samestat(os.fstat(descriptor), self.path.stat())
         except FileNotFoundError:
             return False
 
-    def leave(self) -> None:
-        """Release the seat, and remove the file unless another process has it by now."""
-        owned = self.owned()
+    def release(self) -> None:
+        """Release the lock, and remove the file unless another process has it by now."""
+        owned = self.is_held()
         pid, descriptor = _locks.pop(self.path, (0, -1))
         if pid == os.getpid():
             if owned:
@@ -100,14 +100,14 @@ class ProcessLock:
         pid, _ = _locks.get(self.path, (0, -1))
         if pid == os.getpid():
             return Holder(pid, started_at(pid) or "")
-        until = time.monotonic() + READ_PATIENCE_WALL_S
+        deadline = time.monotonic() + READ_PATIENCE_WALL_S
         while self._locked():
             try:
                 current = json.loads(self.path.read_text())
                 return Holder(current["pid"], current["started"])
             except (ValueError, FileNotFoundError):
-                # It is taking the seat: the lock comes a moment before the name.
-                if time.monotonic() >= until:
+                # It is acquiring the lock: it locks the file a moment before it writes its name.
+                if time.monotonic() >= deadline:
                     return None
                 time.sleep(0.01)
         return None
@@ -131,12 +131,12 @@ def started_at(pid: int) -> str | None:
     try:
         stat = Path(f"/proc/{pid}/stat").read_text()
     except (FileNotFoundError, ProcessLookupError):
-        return None if Path("/proc/self/stat").exists() else _started_elsewhere(pid)
+        return None if Path("/proc/self/stat").exists() else _started_at_from_ps(pid)
     fields = stat.rpartition(")")[2].split()
     return None if fields[0] == "Z" else fields[19]
 
 
-def _started_elsewhere(pid: int) -> str | None:
+def _started_at_from_ps(pid: int) -> str | None:
     """The start time from `ps`, to the second, for systems without /proc."""
     shown = subprocess.run(["ps", "-p", str(pid), "-o", "lstart="], capture_output=True, text=True, check=False)
     return shown.stdout.strip() or None
@@ -147,8 +147,8 @@ def stop(holders: dict[str, Holder], patience_wall_s: float) -> list[str]:
     for holder in holders.values():
         holder.signal(signal.SIGTERM)
     left = dict(holders)
-    until = time.monotonic() + patience_wall_s
-    while left and time.monotonic() < until:
+    deadline = time.monotonic() + patience_wall_s
+    while left and time.monotonic() < deadline:
         time.sleep(0.02)
         left = {name: holder for name, holder in left.items() if holder.alive()}
     killed = [name for name, holder in left.items() if holder.signal(signal.SIGKILL)]

@@ -8,20 +8,20 @@ from pathlib import Path
 
 
 @dataclass(frozen=True)
-class Memory:
+class ProcessMemory:
     """Bytes. `rss` counts shared pages fully in every process; `pss` gives each its share, so it adds up."""
 
     pss: int | None
     rss: int | None
 
 
-def memory(pid: int) -> Memory:
+def process_memory(pid: int) -> ProcessMemory:
     """Memory of one process; None if the system does not report it."""
     try:
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()[1:]
         sizes = {line.split(":")[0]: int(line.split()[1]) * 1024 for line in lines}
-        return Memory(sizes["Pss"], sizes["Rss"])
+        return ProcessMemory(sizes["Pss"], sizes["Rss"])
     except (OSError, KeyError, IndexError, ValueError):
         shown = subprocess.run(["ps", "-o", "rss=", "-p", str(pid)], capture_output=True, text=True, check=False)
         text = shown.stdout.strip()
-        return Memory(None, int(text) * 1024 if text.isdigit() else None)
+        return ProcessMemory(None, int(text) * 1024 if text.isdigit() else None)

@@ -2,8 +2,8 @@
 
 Where the system can fork, the supervisor imports the modules that services share once, and each child starts as a copy:
 the memory of those modules is shared, and no child waits for the import. A child gets its own session, environment,
-folder and log, takes its seat, and then runs `services.<x>.main.main([])`. Elsewhere a child is a new interpreter that
-does the same (`python -m services.matrixctl.supervisor.process_spawn`).
+folder and log, acquires its lock, and then runs `services.<x>.main.main([])`. Elsewhere a child is a new interpreter
+that does the same (`python -m services.matrixctl.supervisor.process_spawn`).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from pathlib import Path
 
 from services.catalogue import PROCESSES
 from services.chassis.unused_modules import block_modules
-from services.matrixctl.supervisor.process_lock import ProcessLock, SeatTaken
+from services.matrixctl.supervisor.process_lock import LockHeld, ProcessLock
 
 SHARED_MODULES = (
     "anyio._backends._asyncio",
@@ -80,7 +80,7 @@ SHARED_MODULES = (
 )
 """Modules that at least two processes import; those that only one needs are left out."""
 
-DECIDED = frozenset(
+RESERVED_SETTINGS = frozenset(
     f"CLOUDMATRIX_{key}"
     for key in (
         *("HOST", "PORT", "STATE", "TIME_SCALE", "TIME_ANCHOR_WALL", "TIME_ANCHOR_EMULATED"),
@@ -91,8 +91,8 @@ DECIDED = frozenset(
 )
 """Settings reserved to the supervisor; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
 
-SEAT_PATIENCE_WALL_S = 2.0
-EXIT_SEAT_TAKEN = 75
+LOCK_TIMEOUT_WALL_S = 2.0
+EXIT_LOCK_HELD = 75
 EXIT_CRASHED = 70
 
 
@@ -101,12 +101,12 @@ def can_fork() -> bool:
     return hasattr(os, "fork") and sys.platform != "darwin" and threading.active_count() == 1
 
 
-def preload(modules: Iterable[str], made: Callable[[], object] = lambda: None) -> None:
-    """Build what all children would build (`made` stores it for them) and import what they share; freeze it for the
+def preload(modules: Iterable[str], prebuild: Callable[[], object] = lambda: None) -> None:
+    """Build what all children would build (`prebuild` stores it for them) and import what they share; freeze it for the
     garbage collector, so that the pages stay shared."""
     os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")  # or numpy starts threads, before the forks
     block_modules()
-    made()  # before the modules, which reuse the 10 MB it needs only while being built
+    prebuild()  # before the modules, which reuse the 10 MB it needs only while being built
     gc.collect()
     gc.disable()  # modules are not garbage; collecting took a fifth of the import time
     for module in modules:
@@ -115,17 +115,17 @@ def preload(modules: Iterable[str], made: Callable[[], object] = lambda: None) -
     gc.enable()
 
 
-def spawn(name: str, module: str, environ: dict[str, str], seat: Path, log: Path, forking: bool) -> int:
+def spawn(name: str, module: str, environ: dict[str, str], lock_file: Path, log: Path, forking: bool) -> int:
     """Start a process in the state folder, in its own session; returns its pid."""
-    folder = seat.parent.parent
+    folder = lock_file.parent.parent
     if forking:
         pid = os.fork()
         if pid == 0:
-            _become_child(name, module, environ, seat, log, folder)
+            _become_child(name, module, environ, lock_file, log, folder)
         return pid
     with log.open("ab") as out:
         child = subprocess.Popen(
-            [sys.executable, "-m", "services.matrixctl.supervisor.process_spawn", name, module, str(seat)],
+            [sys.executable, "-m", "services.matrixctl.supervisor.process_spawn", name, module, str(lock_file)],
             env=environ | {"PYTHONPATH": _import_path(environ)},
             cwd=folder,
             stdin=subprocess.DEVNULL,
@@ -137,9 +137,9 @@ def spawn(name: str, module: str, environ: dict[str, str], seat: Path, log: Path
     return child.pid
 
 
-def inherited() -> dict[str, str]:
+def inherited_environment() -> dict[str, str]:
     """The part of the supervisor's environment that a process inherits."""
-    return {key: value for key, value in os.environ.items() if key not in DECIDED}
+    return {key: value for key, value in os.environ.items() if key not in RESERVED_SETTINGS}
 
 
 def exit_text(status: int) -> str:
@@ -154,7 +154,7 @@ def _import_path(environ: dict[str, str]) -> str:
     return os.pathsep.join([root, *filter(None, [environ.get("PYTHONPATH", "")])])
 
 
-def _become_child(name: str, module: str, environ: dict[str, str], seat: Path, log: Path, folder: Path) -> None:
+def _become_child(name: str, module: str, environ: dict[str, str], lock_file: Path, log: Path, folder: Path) -> None:
     """Run a forked child to its end; must never return into the supervisor's code."""
     code = EXIT_CRASHED
     try:
@@ -170,7 +170,7 @@ def _become_child(name: str, module: str, environ: dict[str, str], seat: Path, l
         os.chdir(folder)
         os.environ.clear()
         os.environ.update(environ)
-        code = run(name, module, seat)
+        code = run(name, module, lock_file)
     except BaseException:
         traceback.print_exc()
     finally:
@@ -185,18 +185,18 @@ def _redirect(source: int, target: int) -> None:
         os.close(source)
 
 
-def run(name: str, module: str, seat: Path) -> int:
-    """Take the seat, then run the service; returns its exit code."""
+def run(name: str, module: str, lock_file: Path) -> int:
+    """Acquire the lock, then run the service; returns its exit code."""
     _set_title(name)
     sys.argv = [module]
     block_modules()
     gc.disable()  # starting a service creates little garbage; it turns collection on (`chassis/garbage.py`)
     try:
-        ProcessLock(seat).take(SEAT_PATIENCE_WALL_S)
+        ProcessLock(lock_file).acquire(LOCK_TIMEOUT_WALL_S)
         importlib.import_module(f"{module}.main").main([])
-    except SeatTaken as taken:
+    except LockHeld as taken:
         print(f"{name}: {taken}", file=sys.stderr)
-        return EXIT_SEAT_TAKEN
+        return EXIT_LOCK_HELD
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:

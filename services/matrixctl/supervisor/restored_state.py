@@ -10,24 +10,24 @@ from __future__ import annotations
 import shutil
 from pathlib import Path
 
-from services.matrixctl.supervisor.state_folder import Folder, write
+from services.matrixctl.supervisor.state_folder import StateFolder, write_atomically
 from services.snapshots.machine_file import MACHINE
 
 RESTORING, STACK_FILE = "restoring", "stack.json"
-PARTS = ("", "-wal", "-shm", "-journal")
+DATABASE_SUFFIXES = ("", "-wal", "-shm", "-journal")
 """Suffixes of the files of a SQLite database."""
 
 
-def pending(folder: Folder) -> Path | None:
+def pending_state(folder: StateFolder) -> Path | None:
     """The folder of a complete state that is not yet in force."""
     place = folder.path / RESTORING
     return place if place.is_dir() else None
 
 
-def change_over(folder: Folder) -> bool:
+def activate_pending_state(folder: StateFolder) -> bool:
     """Put the state in `restoring/` into force, if there is one; return whether there was. No process of the stack may
     run."""
-    place = pending(folder)
+    place = pending_state(folder)
     if place is None:
         return False
     wanted = {file.name for file in place.glob("*.db")}
@@ -41,9 +41,9 @@ def change_over(folder: Folder) -> bool:
     folder.process_faults.unlink(missing_ok=True)  # the struck processes and databases no longer exist
     for machine in place.glob(f"{MACHINE}.*"):
         machine.replace(folder.path / machine.name)
-    described = place / STACK_FILE
-    if described.exists():
-        write(folder.stack_file, described.read_text())
+    stack_file = place / STACK_FILE
+    if stack_file.exists():
+        write_atomically(folder.stack_file, stack_file.read_text())
         folder.clock_file.unlink(missing_ok=True)  # time continues from the restored state
     shutil.rmtree(place)
     return True

@@ -1,7 +1,7 @@
 """The state folder of one stack, with everything that outlives a process.
 
     stack.json     processes and ports, the time of the stack, the last observation by the supervisor
-    run/           a seat per process
+    run/           a lock per process
     logs/          output of each process, one line of JSON per event
     clock.json     emulated time: each speed and when it starts; changed by `matrixctl clock`
     tokens.json    digests of bearer tokens; admin-token holds matrixctl's, PROCESS-token each process's,
@@ -11,7 +11,7 @@
     *.db           a database per service
     scenarios/     process-faults.json: faults of its processes that are not undone yet
 
-`stack.json` has one writer: the holder of the supervisor's seat. It is replaced atomically, so a reader never sees half
+`stack.json` has one writer: the holder of the supervisor's lock. It is replaced atomically, so a reader never sees half
 of it.
 """
 
@@ -31,13 +31,13 @@ from typing import TYPE_CHECKING
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.timeline import Timeline
 from services.catalogue import PROCESSES, Process
-from services.matrixctl.supervisor.process_lock import Holder, ProcessLock, SeatTaken
+from services.matrixctl.supervisor.process_lock import Holder, LockHeld, ProcessLock
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
 
 SUPERVISOR = "supervisor"
-HOST = "127.0.0.1"
+LOOPBACK = "127.0.0.1"
 
 
 class Unreadable(MatrixError):
@@ -64,7 +64,7 @@ class StackTime:
         """The emulated time reached by then; none passes while the stack is stopped."""
         return self.emulated(wall if self.stopped_wall is None else max(self.stopped_wall, self.anchor_wall))
 
-    def follow(self, timeline: Timeline, wall: float) -> StackTime:
+    def updated_from(self, timeline: Timeline, wall: float) -> StackTime:
         """The time according to the clock file, with its speed at that wall time, or when the stack was stopped."""
         now = timeline.at(wall if self.stopped_wall is None else min(wall, self.stopped_wall))
         return replace(self, scale=now.speed, anchor_wall=now.wall_s, anchor_emulated=now.emulated_s)
@@ -108,14 +108,14 @@ class Stack:
     children: dict[str, Child] = field(default_factory=dict)
     supervisor_pid: int = 0
     contained: bool = False
-    """Its processes are containers, without seats and supervisor."""
+    """Its processes are containers, without locks and supervisor."""
     topology: str = ""
     """Its machine: a built-in name, or the machine file or drawing in the folder."""
-    host: str = HOST
+    host: str = LOOPBACK
     """Address on which its processes listen."""
 
     @classmethod
-    def of_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:
+    def from_names(cls, names: Iterable[str], when: StackTime, seed: int | None) -> Stack:
         """A stack of these processes of the catalogue."""
         return cls(tuple(process for process in PROCESSES if process.name in set(names)), when, seed)
 
@@ -123,7 +123,7 @@ class Stack:
         return replace(self, children=self.children | {child.name: child})
 
 
-class Folder:
+class StateFolder:
     """One state folder."""
 
     def __init__(self, path: Path) -> None:
@@ -144,7 +144,7 @@ class Folder:
             folder.mkdir(parents=True, exist_ok=True, mode=0o700)
         with os.fdopen(os.open(self.path / "prepare.lock", os.O_RDWR | os.O_CREAT, 0o600), "r+") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
-            self.secret("admin-token", "matrixctl", "admin")
+            self.ensure_token("admin-token", "matrixctl", "admin")
             for process in PROCESSES:
                 self.token_of(process)
 
@@ -154,15 +154,15 @@ class Folder:
         if not process.role:
             return ""
         nodes = "*" if process.role == "agent" else ""
-        return self.secret(f"{process.name}-token", process.name, process.role, project="*", nodes=nodes)
+        return self.ensure_token(f"{process.name}-token", process.name, process.role, project="*", nodes=nodes)
 
-    def secret(self, name: str, owner: str, role: str, project: str = "default", nodes: str = "") -> str:
+    def ensure_token(self, name: str, owner: str, role: str, project: str = "default", nodes: str = "") -> str:
         """The token stored in that file, registered with the services (again, if tokens.json was lost)."""
         from services.chassis.access import Principal, add_token, digest, read_tokens
 
         file = self.path / name
         if not file.exists() or not file.read_text().strip():  # empty: the machine crashed before it reached the disk
-            write(file, "cm_" + secrets.token_urlsafe(24) + "\n")
+            write_atomically(file, "cm_" + secrets.token_urlsafe(24) + "\n")
         token = file.read_text().strip()
         if digest(token) not in read_tokens(self.tokens):
             add_token(self.tokens, token, Principal(owner, project, role, nodes))
@@ -172,26 +172,26 @@ class Folder:
         file = self.path / "admin-token"
         return file.read_text().strip() if file.exists() else ""
 
-    def seat(self, name: str) -> ProcessLock:
+    def process_lock(self, name: str) -> ProcessLock:
         return ProcessLock(self.run / f"{name}.pid")
 
     def supervisor(self) -> Holder | None:
-        return self.seat(SUPERVISOR).holder()
+        return self.process_lock(SUPERVISOR).holder()
 
     def holders(self) -> dict[str, Holder]:
         """Every living process of this stack except the supervisor, by name, whichever supervisor started it."""
         names = sorted(file.stem for file in self.run.glob("*.pid") if file.stem != SUPERVISOR)
-        found = {name: self.seat(name).holder() for name in names}
+        found = {name: self.process_lock(name).holder() for name in names}
         return {name: holder for name, holder in found.items() if holder is not None}
 
-    def sweep(self) -> None:
-        """Remove the seats that no process holds."""
+    def remove_stale_locks(self) -> None:
+        """Remove the locks that no process holds."""
         for file in self.run.glob("*.pid"):
-            seat = self.seat(file.stem)
-            if seat.holder() is None:
-                with suppress(SeatTaken):
-                    seat.take()
-                    seat.leave()
+            process_lock = self.process_lock(file.stem)
+            if process_lock.holder() is None:
+                with suppress(LockHeld):
+                    process_lock.acquire()
+                    process_lock.release()
 
     def read(self) -> Stack | None:
         """The stack as last written; None if there never was one.
@@ -199,7 +199,7 @@ class Folder:
         Fields of other versions that are unknown here are ignored. Raises Unreadable for invalid content.
         """
         try:
-            stack = _stacks().validate_json(self.stack_file.read_bytes())
+            stack = _stack_adapter().validate_json(self.stack_file.read_bytes())
         except FileNotFoundError:
             return None
         except ValueError as wrong:
@@ -207,25 +207,25 @@ class Folder:
         from matrixcommon.emulation.stack_clock import read_timeline  # with asyncio, which most commands need not load
 
         with suppress(FileNotFoundError):
-            return replace(stack, time=stack.time.follow(read_timeline(self.clock_file), time.time()))
+            return replace(stack, time=stack.time.updated_from(read_timeline(self.clock_file), time.time()))
         return stack
 
-    def document(self, stack: Stack) -> str:
+    def to_json(self, stack: Stack) -> str:
         """The content of stack.json."""
-        return _stacks().dump_json(stack, indent=1).decode()
+        return _stack_adapter().dump_json(stack, indent=1).decode()
 
     def write(self, stack: Stack) -> None:
-        write(self.stack_file, self.document(stack))
+        write_atomically(self.stack_file, self.to_json(stack))
 
 
 @cache
-def _stacks() -> TypeAdapter[Stack]:
+def _stack_adapter() -> TypeAdapter[Stack]:
     from pydantic import TypeAdapter
 
     return TypeAdapter(Stack)
 
 
-def write(file: Path, text: str) -> None:
+def write_atomically(file: Path, text: str) -> None:
     """Replace a file atomically, readable only by its owner."""
     draft = file.with_name(file.name + ".new")
     descriptor = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -32,32 +32,32 @@ from matrixcommon.emulation.stack_clock import change_timeline, write_timeline
 from services.catalogue import PROCESSES, Process
 from services.chassis.logging import configure_logging
 from services.matrixctl.supervisor.log_rotation import rotate_all
-from services.matrixctl.supervisor.machine import BUILT_TO_NUMBERS, kept, located, settings_of
-from services.matrixctl.supervisor.probe import free_port, port_is_free, readiness
-from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, started_at, stop
+from services.matrixctl.supervisor.machine import SPEC_PROCESSES, machine_settings, resolve_machine, store_machine_file
+from services.matrixctl.supervisor.probe import free_port, port_is_free, probe_readiness
+from services.matrixctl.supervisor.process_lock import Holder, LockHeld, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
-    EXIT_SEAT_TAKEN,
+    EXIT_LOCK_HELD,
     SHARED_MODULES,
     can_fork,
     exit_text,
-    inherited,
+    inherited_environment,
     preload,
     spawn,
 )
-from services.matrixctl.supervisor.restored_state import change_over, pending
+from services.matrixctl.supervisor.restored_state import activate_pending_state, pending_state
 from services.matrixctl.supervisor.stack_record import StackRecord
-from services.matrixctl.supervisor.state_folder import HOST, SUPERVISOR, Child, Folder, Stack, StackTime
+from services.matrixctl.supervisor.state_folder import LOOPBACK, SUPERVISOR, Child, Stack, StackTime, StateFolder
 
 log = logging.getLogger("supervisor")
 
-EVERYWHERE = "0.0.0.0"
-BACKOFF_FIRST_WALL_S = 0.2
-BACKOFF_MOST_WALL_S = 5.0
+ALL_INTERFACES = "0.0.0.0"
+BACKOFF_WALL_S_MIN = 0.2
+BACKOFF_WALL_S_MAX = 5.0
 BACKOFF_RESET_WALL_S = 30.0
 PROBE_STARTING_WALL_S = 0.1
 PROBE_READY_WALL_S = 2.0
 PROBE_TIMEOUT_WALL_S = 1.0
-HUNG_WALL_S, BORN_HUNG_WALL_S = 60.0, 600.0
+HUNG_WALL_S, STARTUP_HUNG_WALL_S = 60.0, 600.0
 """A process that has not answered for this long is replaced; one that never answered, after the longer time, since it
 may be building a large machine."""
 STOP_PATIENCE_WALL_S = 5.0
@@ -65,7 +65,7 @@ LOGS_PERIOD_WALL_S = 5.0
 
 
 @dataclass(frozen=True)
-class Request:
+class StackRequest:
     """What `up` requests of a new supervisor. Without a scale the state's last one is kept, initially 1; the same for
     seed, database and machine."""
 
@@ -76,54 +76,54 @@ class Request:
     shared: tuple[str, ...] = SHARED_MODULES
     topology: str = ""
     """The machine of a new state: a built-in name, a machine file (YAML), or a drawing."""
-    host: str = HOST
+    host: str = LOOPBACK
     """Address on which processes listen and reach each other; if they listen on all, they use the loopback address."""
 
     def to_json(self) -> str:
-        return TypeAdapter(Request).dump_json(self).decode()
+        return TypeAdapter(StackRequest).dump_json(self).decode()
 
     @classmethod
-    def from_json(cls, text: str) -> Request:
+    def from_json(cls, text: str) -> StackRequest:
         return TypeAdapter(cls).validate_json(text)
 
 
 @dataclass
-class Care:
+class ChildRuntime:
     """What the supervisor knows about a child, besides what it records."""
 
     holder: Holder | None = None
-    own: bool = False
-    backoff_s: float = BACKOFF_FIRST_WALL_S
+    is_child: bool = False
+    backoff_s: float = BACKOFF_WALL_S_MIN
     retry_at: float = 0.0
     probe_at: float = 0.0
-    born_at: float = 0.0
-    answered_at: float | None = None
+    spawned_at: float = 0.0
+    last_answer_at: float | None = None
 
 
 class Supervisor:
     """The supervisor of one state folder; lives as long as the stack runs."""
 
-    def __init__(self, folder: Folder, request: Request) -> None:
+    def __init__(self, folder: StateFolder, request: StackRequest) -> None:
         self.folder = folder
         self.request = request
         self.forking = can_fork()
         self.stopping = False
         # A process that calls the most others takes the longest to be ready, so it is started first.
         order = sorted(request.processes, key=lambda process: -len(process.calls))
-        self.care = {process.name: Care() for process in order}
-        self._admin_token = folder.secret("admin-token", "matrixctl", "admin")
+        self.runtimes = {process.name: ChildRuntime() for process in order}
+        self._admin_token = folder.ensure_token("admin-token", "matrixctl", "admin")
         self._tokens = {process.name: folder.token_of(process) for process in request.processes}
-        self.stack = self._first_stack()
+        self.stack = self._initial_stack()
         self._record = StackRecord(folder)
-        self._logs_at = 0.0
-        self._wakeup, self._wake = os.pipe()
+        self._next_rotation_at = 0.0
+        self._wakeup_read, self._wakeup_write = os.pipe()
 
-    def _first_stack(self) -> Stack:
+    def _initial_stack(self) -> Stack:
         """The stack of the last run, updated: its time continues, and its ports are kept if they are free."""
         now, processes, host = time.time(), self.request.processes, self.request.host
         before = self.folder.read()
         living = self.folder.holders()
-        when = self._first_time(before, bool(living), now)
+        when = self._initial_time(before, bool(living), now)
         children = {}
         for process in processes:
             current = before.children.get(process.name) if before else None
@@ -134,10 +134,10 @@ class Supervisor:
                 children[process.name] = Child(process.name, port=port, url=self._url(process, port))
         seed = self.request.seed if self.request.seed is not None else (before.seed if before else None)
         database = self.request.database or (before.database if before else "")
-        topology = kept(self.request.topology or (before.topology if before else ""), self.folder)
+        topology = store_machine_file(self.request.topology or (before.topology if before else ""), self.folder)
         return Stack(processes, when, seed, database, children, os.getpid(), topology=topology, host=host)
 
-    def _first_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
+    def _initial_time(self, before: Stack | None, living: bool, now: float) -> StackTime:
         """The time in the clock file now. If processes of the last run still live, that file continues, at another
         speed if requested; otherwise it is rewritten, starting from where time got to."""
         scale = self.request.scale or (before.time.scale if before else 1.0)
@@ -156,7 +156,7 @@ class Supervisor:
 
     def _url(self, process: Process, port: int) -> str:
         """The process's URL on this machine."""
-        host = HOST if self.request.host == EVERYWHERE else self.request.host
+        host = LOOPBACK if self.request.host == ALL_INTERFACES else self.request.host
         return f"{process.scheme}://{host}:{port}"
 
     def environment(self, name: str) -> dict[str, str]:
@@ -174,7 +174,7 @@ class Supervisor:
             settings["SEED"] = str(self.stack.seed)
         if process.has_database and self.stack.database:
             settings["DATABASE"] = self.stack.database.replace("{service}", name)
-        settings |= settings_of(name, located(self.stack.topology, self.folder))
+        settings |= machine_settings(name, resolve_machine(self.stack.topology, self.folder))
         if name == "operator" and "kube" in self.stack.children:
             settings["SHARED_CLUSTER"] = "false"
         if name == "kube":
@@ -194,42 +194,42 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise until told to stop, or until the state folder is removed, since it could then no longer be told.
-        Raises SeatTaken if another supervisor runs."""
+        Raises LockHeld if another supervisor runs."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
-                signal.signal(number, self._stop)
+                signal.signal(number, self._on_stop_signal)
         signal.signal(signal.SIGCHLD, lambda number, frame: None)
-        os.set_blocking(self._wake, False)
-        signal.set_wakeup_fd(self._wake, warn_on_full_buffer=False)
+        os.set_blocking(self._wakeup_write, False)
+        signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         self.folder.write(self.stack)
-        self._end_strangers()
-        seat = self.folder.seat(SUPERVISOR)
-        while not self.stopping and seat.owned():
-            self.round()
+        self._stop_unknown_processes()
+        lock = self.folder.process_lock(SUPERVISOR)
+        while not self.stopping and lock.is_held():
+            self.reconcile()
             self._wait()
         self.stop_all()
 
-    def _stop(self, number: int, frame: object) -> None:
+    def _on_stop_signal(self, number: int, frame: object) -> None:
         self.stopping = True
 
-    def round(self) -> None:
+    def reconcile(self) -> None:
         """Run one round: reap, start, probe, record; also rotate logs."""
         self._reap()
-        for name in self.care:
+        for name in self.runtimes:
             self._ensure(name)
             self._probe(name)
-        self._record.keep(self.stack)
-        if time.monotonic() >= self._logs_at:
-            self._logs_at = time.monotonic() + LOGS_PERIOD_WALL_S
+        self._record.save(self.stack)
+        if time.monotonic() >= self._next_rotation_at:
+            self._next_rotation_at = time.monotonic() + LOGS_PERIOD_WALL_S
             if rotated := rotate_all(self.folder.logs):
                 log.info("began logs anew", extra={"files": rotated})
 
     def _wait(self) -> None:
         now = time.monotonic()
-        due = min((max(care.probe_at, care.retry_at) for care in self.care.values()), default=now + 1.0)
-        readable, _, _ = select.select([self._wakeup], [], [], min(max(0.02, due - now), 0.5))
+        due = min((max(runtime.probe_at, runtime.retry_at) for runtime in self.runtimes.values()), default=now + 1.0)
+        readable, _, _ = select.select([self._wakeup_read], [], [], min(max(0.02, due - now), 0.5))
         if readable:
-            os.read(self._wakeup, 1024)
+            os.read(self._wakeup_read, 1024)
 
     def _update(self, name: str, **changes: object) -> None:
         self.stack = self.stack.with_child(replace(self.stack.children[name], **changes))  # type: ignore[arg-type]
@@ -246,24 +246,24 @@ class Supervisor:
             if pid == 0:
                 break
             ended[pid] = exit_text(status)
-        for name, care in self.care.items():
+        for name, runtime in self.runtimes.items():
             pid = self.stack.children[name].pid
-            if care.own and pid in ended:
-                self._ended(name, ended[pid])
-            elif not care.own and care.holder is not None and not care.holder.alive():
-                self._ended(name, "exited while no supervisor watched")
+            if runtime.is_child and pid in ended:
+                self._on_exit(name, ended[pid])
+            elif not runtime.is_child and runtime.holder is not None and not runtime.holder.alive():
+                self._on_exit(name, "exited while no supervisor watched")
 
-    def _ended(self, name: str, how: str) -> None:
+    def _on_exit(self, name: str, how: str) -> None:
         """Restart after a delay that doubles with every early death and is reset after a long run."""
-        care, child, now = self.care[name], self.stack.children[name], time.monotonic()
-        if now - care.born_at >= BACKOFF_RESET_WALL_S:
-            care.backoff_s = BACKOFF_FIRST_WALL_S
-        care.retry_at = now + care.backoff_s
-        care.backoff_s = min(care.backoff_s * 2, BACKOFF_MOST_WALL_S)
-        care.holder, care.own = None, False
+        runtime, child, now = self.runtimes[name], self.stack.children[name], time.monotonic()
+        if now - runtime.spawned_at >= BACKOFF_RESET_WALL_S:
+            runtime.backoff_s = BACKOFF_WALL_S_MIN
+        runtime.retry_at = now + runtime.backoff_s
+        runtime.backoff_s = min(runtime.backoff_s * 2, BACKOFF_WALL_S_MAX)
+        runtime.holder, runtime.is_child = None, False
         log.warning("ended", extra={"child": name, "pid": child.pid, "how": how})
         self._update(name, pid=0, ready=False, state="Restarting", restarts=child.restarts + 1, last_exit=how)
-        if how != f"exit {EXIT_SEAT_TAKEN}" and not port_is_free(self.request.host, child.port):
+        if how != f"exit {EXIT_LOCK_HELD}" and not port_is_free(self.request.host, child.port):
             process = next(process for process in self.stack.processes if process.name == name)
             port = self._port(process, 0)
             log.warning("port is taken by someone else", extra={"child": name, "port": child.port, "instead": port})
@@ -273,14 +273,14 @@ class Supervisor:
 
     def _ensure(self, name: str) -> None:
         """Ensure one living process of this name, with its current environment."""
-        care, child = self.care[name], self.stack.children[name]
-        if care.holder is not None or care.own:
+        runtime, child = self.runtimes[name], self.stack.children[name]
+        if runtime.holder is not None or runtime.is_child:
             if child.fingerprint != self.fingerprint(name):
                 self._replace(name, "its settings changed")
             return
-        if time.monotonic() < care.retry_at:
+        if time.monotonic() < runtime.retry_at:
             return
-        found = self.folder.seat(name).holder()
+        found = self.folder.process_lock(name).holder()
         if found is not None and child.fingerprint == self.fingerprint(name):
             self._adopt(name, found)
         elif found is not None:
@@ -293,15 +293,17 @@ class Supervisor:
     def _start(self, name: str) -> None:
         process = next(process for process in self.stack.processes if process.name == name)
         log_file = self.folder.logs / f"{name}.log"
-        seat = self.folder.seat(name).path
+        lock = self.folder.process_lock(name).path
         now = time.monotonic()
-        self.care[name] = replace(self.care[name], born_at=now, answered_at=None, probe_at=now)
+        self.runtimes[name] = replace(self.runtimes[name], spawned_at=now, last_answer_at=None, probe_at=now)
         try:
-            pid = spawn(name, process.module, inherited() | self.environment(name), seat, log_file, self.forking)
+            pid = spawn(
+                name, process.module, inherited_environment() | self.environment(name), lock, log_file, self.forking
+            )
         except OSError as wrong:  # no room for another process, say; the others are not to suffer by it
-            self._ended(name, f"not started: {wrong.strerror or wrong}")
+            self._on_exit(name, f"not started: {wrong.strerror or wrong}")
             return
-        self.care[name].own = True
+        self.runtimes[name].is_child = True
         self._update(
             name, pid=pid, state="Starting", ready=False, started_wall=time.time(), fingerprint=self.fingerprint(name)
         )
@@ -310,58 +312,58 @@ class Supervisor:
     def _adopt(self, name: str, found: Holder) -> None:
         """Adopt a process that an earlier supervisor started with exactly these settings."""
         now = time.monotonic()
-        self.care[name] = Care(found, own=False, born_at=now, answered_at=now, probe_at=now)
+        self.runtimes[name] = ChildRuntime(found, is_child=False, spawned_at=now, last_answer_at=now, probe_at=now)
         self._update(name, pid=found.pid, state="Starting", ready=False)
         log.info("took over", extra={"child": name, "pid": found.pid})
 
     def _replace(self, name: str, why: str) -> None:
         log.info("replacing", extra={"child": name, "pid": self.stack.children[name].pid, "why": why})
-        stop({key: holder for key, holder in self._living().items() if key == name}, STOP_PATIENCE_WALL_S)
+        stop({key: holder for key, holder in self._running_holders().items() if key == name}, STOP_PATIENCE_WALL_S)
         self._reap()
 
-    def _end_strangers(self) -> None:
+    def _stop_unknown_processes(self) -> None:
         """Stop processes of an earlier run that are not part of this one."""
-        strangers = {name: holder for name, holder in self.folder.holders().items() if name not in self.care}
-        if strangers:
-            stop(strangers, STOP_PATIENCE_WALL_S)
+        unknown = {name: holder for name, holder in self.folder.holders().items() if name not in self.runtimes}
+        if unknown:
+            stop(unknown, STOP_PATIENCE_WALL_S)
 
     # --- readiness
 
     def _probe(self, name: str) -> None:
-        care, child, now = self.care[name], self.stack.children[name], time.monotonic()
-        if child.pid == 0 or now < care.probe_at:
+        runtime, child, now = self.runtimes[name], self.stack.children[name], time.monotonic()
+        if child.pid == 0 or now < runtime.probe_at:
             return
-        seen = readiness(child.url, PROBE_TIMEOUT_WALL_S, child.pid)
+        seen = probe_readiness(child.url, PROBE_TIMEOUT_WALL_S, child.pid)
         now = time.monotonic()
         if seen.alive:
-            care.answered_at = now
+            runtime.last_answer_at = now
         silent = not seen.alive and child.ready
-        care.probe_at = now + (PROBE_READY_WALL_S if seen.ready or silent else PROBE_STARTING_WALL_S)
+        runtime.probe_at = now + (PROBE_READY_WALL_S if seen.ready or silent else PROBE_STARTING_WALL_S)
         if seen.ready != child.ready or seen.waiting_for != child.waiting_for:
             state = "Ready" if seen.ready else child.state if child.state == "Starting" else "NotReady"
             self._update(name, ready=seen.ready, waiting_for=seen.waiting_for, state=state)
-        limit_s = BORN_HUNG_WALL_S if care.answered_at is None else HUNG_WALL_S
-        if now - (care.answered_at or care.born_at) > limit_s:
+        limit_s = STARTUP_HUNG_WALL_S if runtime.last_answer_at is None else HUNG_WALL_S
+        if now - (runtime.last_answer_at or runtime.spawned_at) > limit_s:
             self._replace(name, f"no answer for {limit_s:g} s")
 
-    def _living(self) -> dict[str, Holder]:
-        """Holders of seats, plus children just started that have not taken theirs yet."""
-        pids = {name: self.stack.children[name].pid for name, care in self.care.items() if care.own}
-        born = {name: Holder(pid, started) for name, pid in pids.items() if (started := started_at(pid))}
-        adopted = {name: care.holder for name, care in self.care.items() if care.holder is not None}
-        return born | adopted | self.folder.holders()
+    def _running_holders(self) -> dict[str, Holder]:
+        """Holders of locks, plus children just started that have not acquired theirs yet."""
+        pids = {name: self.stack.children[name].pid for name, runtime in self.runtimes.items() if runtime.is_child}
+        spawned = {name: Holder(pid, started) for name, pid in pids.items() if (started := started_at(pid))}
+        adopted = {name: runtime.holder for name, runtime in self.runtimes.items() if runtime.holder is not None}
+        return spawned | adopted | self.folder.holders()
 
     # --- the end
 
     def stop_all(self) -> None:
         """Stop all processes, and record how far time got."""
-        killed = stop(self._living(), STOP_PATIENCE_WALL_S)
+        killed = stop(self._running_holders(), STOP_PATIENCE_WALL_S)
         self._reap()
-        self.folder.sweep()
-        for name in self.care:
+        self.folder.remove_stale_locks()
+        for name in self.runtimes:
             self._update(name, pid=0, state="Stopped", ready=False, waiting_for="")
         self.stack = replace(self.stack, time=replace(self.stack.time, stopped_wall=time.time()))
-        self._record.keep(self.stack)
+        self._record.save(self.stack)
         log.info("stopped", extra={"killed": killed})
 
 
@@ -369,29 +371,29 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="supervise", description="Keep the processes of one stack running.")
     parser.add_argument("--state", type=Path, required=True, help="folder of the stack")
     given = parser.parse_args(argv)
-    folder = Folder(given.state)
+    folder = StateFolder(given.state)
     folder.prepare()
     configure_logging(SUPERVISOR, os.environ.get("CLOUDMATRIX_LOG_LEVEL", "INFO"))
-    seat = folder.seat(SUPERVISOR)
+    lock = folder.process_lock(SUPERVISOR)
     try:
-        seat.take()
-    except SeatTaken as taken:
+        lock.acquire()
+    except LockHeld as taken:
         print(f"another supervisor already runs for {folder.path}: {taken}", file=sys.stderr)
-        return EXIT_SEAT_TAKEN
-    if pending(folder) is not None:
+        return EXIT_LOCK_HELD
+    if pending_state(folder) is not None:
         stop(folder.holders(), STOP_PATIENCE_WALL_S)
-        change_over(folder)
+        activate_pending_state(folder)
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
-    request = Request.from_json(asked) if asked else Request()
+    request = StackRequest.from_json(asked) if asked else StackRequest()
     if can_fork():
-        if any(process.name in BUILT_TO_NUMBERS for process in request.processes):
-            from services.matrixctl.supervisor.machine_numbers import build_first
+        if any(process.name in SPEC_PROCESSES for process in request.processes):
+            from services.matrixctl.supervisor.machine_check import prebuild_supernode
 
-            preload(request.shared, partial(build_first, folder, request.topology))
+            preload(request.shared, partial(prebuild_supernode, folder, request.topology))
         else:
             preload(request.shared)
     Supervisor(folder, request).run()
-    seat.leave()
+    lock.release()
     return 0
 
 

@@ -1,7 +1,7 @@
 """Start a stack, stop it, show its status: the commands `up`, `down` and `status`.
 
-`start` leaves a supervisor running in a session of its own; `halt` ends that supervisor and, where it is gone, every
-process it left. Both may be repeated.
+`start_supervisor` leaves a supervisor running in a session of its own; `stop_stack` ends that supervisor and, where it
+is gone, every process it left. Both may be repeated.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from matrixcommon.model.errors import InternalError, InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.catalogue import PROCESSES, Process
 from services.matrixctl.output.screen import NotRunning, console, say
-from services.matrixctl.supervisor.process_lock import Holder, SeatTaken, stop
-from services.matrixctl.supervisor.process_memory import Memory, memory
-from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder, Stack, Unreadable
+from services.matrixctl.supervisor.process_lock import Holder, LockHeld, stop
+from services.matrixctl.supervisor.process_memory import ProcessMemory, process_memory
+from services.matrixctl.supervisor.state_folder import SUPERVISOR, Stack, StateFolder, Unreadable
 
-HALT_PATIENCE_WALL_S = 15.0
+STOP_TIMEOUT_WALL_S = 15.0
 LOOK_PERIOD_WALL_S = 0.05
-REQUEST = "CLOUDMATRIX_STACK_REQUEST"
+REQUEST_VARIABLE = "CLOUDMATRIX_STACK_REQUEST"
 """Environment variable with a supervisor's request, as JSON."""
 
 
-def choose(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tuple[Process, ...]:
+def choose_processes(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tuple[Process, ...]:
     """The processes named in `--only a,b`, in the catalogue's order. Raises InvalidField for an unknown name."""
     if only is None:
         return processes
@@ -45,7 +45,7 @@ def choose(only: str | None, processes: tuple[Process, ...] = PROCESSES) -> tupl
     return tuple(process for process in processes if process.name in names)
 
 
-def supervisor_command(folder: Folder) -> list[str]:
+def supervisor_command(folder: StateFolder) -> list[str]:
     return [sys.executable, "-m", "services.matrixctl.supervisor.supervisor", "--state", str(folder.path)]
 
 
@@ -54,10 +54,10 @@ def supervisor_environment(request: str) -> dict[str, str]:
     arenas."""
     root = str(Path(__file__).resolve().parents[3])
     path = os.pathsep.join(filter(None, [root, os.environ.get("PYTHONPATH", "")]))
-    return os.environ | {REQUEST: request, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
+    return os.environ | {REQUEST_VARIABLE: request, "PYTHONPATH": path, "MALLOC_ARENA_MAX": "2"}
 
 
-def start(folder: Folder, request: str) -> Holder:
+def start_supervisor(folder: StateFolder, request: str) -> Holder:
     """Start a supervisor in the background, or return the one that runs. Raises InternalError if it dies."""
     running = folder.supervisor()
     if running is not None:
@@ -87,10 +87,10 @@ def last_line(file: Path) -> str:
     return lines[-1][:300] if lines else "(nothing)"
 
 
-def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> Iterator[Stack]:
+def watch_until_ready(folder: StateFolder, supervisor: Holder, patience_wall_s: float) -> Iterator[Stack]:
     """Yield the stack on each change until all of it is ready. Raises InternalError that names processes not ready in
     time, NotRunning if the stack is stopped meanwhile."""
-    until = time.monotonic() + patience_wall_s
+    deadline = time.monotonic() + patience_wall_s
     shown: Stack | None = None
     while True:
         stack = folder.read()
@@ -100,56 +100,56 @@ def until_ready(folder: Folder, supervisor: Holder, patience_wall_s: float) -> I
             if all(child.ready for child in stack.children.values()):
                 return
         if not supervisor.alive():
-            _refuse_taken_down(folder, supervisor)
+            _check_not_stopped(folder, supervisor)
             log_file = folder.logs / f"{SUPERVISOR}.log"
             raise InternalError(f"the supervisor has died; last line of {log_file}: {last_line(log_file)}")
-        if time.monotonic() > until:
-            raise InternalError(f"not ready after {patience_wall_s:g} s: {laggards(folder, shown)}")
+        if time.monotonic() > deadline:
+            raise InternalError(f"not ready after {patience_wall_s:g} s: {describe_unready(folder, shown)}")
         time.sleep(LOOK_PERIOD_WALL_S)
 
 
-def _refuse_taken_down(folder: Folder, supervisor: Holder) -> None:
+def _check_not_stopped(folder: StateFolder, supervisor: Holder) -> None:
     """Raises NotRunning if the supervisor shut down cleanly, because somebody stopped the stack."""
     stack = folder.read()
     if stack is not None and stack.supervisor_pid == supervisor.pid and stack.time.stopped_wall is not None:
         raise NotRunning(f"the stack in {folder.path} was stopped while it started")
 
 
-def show_progress(folder: Folder, supervisor: Holder, patience_wall_s: float) -> None:
+def show_progress(folder: StateFolder, supervisor: Holder, patience_wall_s: float) -> None:
     """Print a line per process as it becomes ready, with a spinner on a terminal for those still awaited."""
     began = time.monotonic()
     done: set[str] = set()
     with console().status("starting") if sys.stdout.isatty() else nullcontext() as spinner:
-        for stack in until_ready(folder, supervisor, patience_wall_s):
+        for stack in watch_until_ready(folder, supervisor, patience_wall_s):
             for child in stack.children.values():
                 if child.ready and child.name not in done:
                     done.add(child.name)
                     say(f"  [green]ready[/] {child.name:<9} {time.monotonic() - began:4.1f} s  {child.url}")
             if spinner is not None:
-                late = [child for child in stack.children.values() if child.name not in done]
-                waited = [child.name + (f" ({child.waiting_for})" if child.waiting_for else "") for child in late]
+                unready = [child for child in stack.children.values() if child.name not in done]
+                waited = [child.name + (f" ({child.waiting_for})" if child.waiting_for else "") for child in unready]
                 spinner.update("waiting for " + ", ".join(waited))
 
 
-def laggards(folder: Folder, stack: Stack | None) -> str:
+def describe_unready(folder: StateFolder, stack: Stack | None) -> str:
     """The processes that are not ready, what each waits for, and its log."""
     if stack is None:
         return "nothing was started"
-    late = [child for child in stack.children.values() if not child.ready]
+    unready = [child for child in stack.children.values() if not child.ready]
     return "; ".join(
         f"{child.name} ({child.waiting_for or child.last_exit or child.state}; log {folder.logs / child.name}.log)"
-        for child in late
+        for child in unready
     )
 
 
-def halt(folder: Folder, patience_wall_s: float = HALT_PATIENCE_WALL_S) -> list[str]:
+def stop_stack(folder: StateFolder, patience_wall_s: float = STOP_TIMEOUT_WALL_S) -> list[str]:
     """Stop all processes of this stack, even without a supervisor; returns those that were running."""
     supervisor = folder.supervisor()
     ended = list(folder.holders())
     if supervisor is not None:
         supervisor.signal(signal.SIGTERM)
-        until = time.monotonic() + patience_wall_s
-        while supervisor.alive() and time.monotonic() < until:
+        deadline = time.monotonic() + patience_wall_s
+        while supervisor.alive() and time.monotonic() < deadline:
             time.sleep(LOOK_PERIOD_WALL_S)
         supervisor.signal(signal.SIGKILL)
         ended.append(SUPERVISOR)
@@ -157,18 +157,18 @@ def halt(folder: Folder, patience_wall_s: float = HALT_PATIENCE_WALL_S) -> list[
         time.sleep(LOOK_PERIOD_WALL_S)
     left = folder.holders()
     stop(left, 5.0)
-    _record_end(folder, after_crash=bool(left))
+    _record_stop(folder, after_crash=bool(left))
     return ended
 
 
-def _record_end(folder: Folder, after_crash: bool) -> None:
+def _record_stop(folder: StateFolder, after_crash: bool) -> None:
     """Record when time stopped, on behalf of a supervisor that was killed."""
-    seat = folder.seat(SUPERVISOR)
+    process_lock = folder.process_lock(SUPERVISOR)
     if not folder.run.exists():
         return
     try:
-        seat.take()
-    except SeatTaken:
+        process_lock.acquire()
+    except LockHeld:
         return  # somebody started it again meanwhile; leave it alone
     try:
         stack = folder.read()
@@ -181,19 +181,19 @@ def _record_end(folder: Folder, after_crash: bool) -> None:
         }
         with suppress(OSError):  # if the disk is full, time is that of a stack that was killed
             folder.write(replace(stack, children=idle, time=replace(stack.time, stopped_wall=time.time())))
-    folder.sweep()
-    seat.leave()
+    folder.remove_stale_locks()
+    process_lock.release()
 
 
 @dataclass(frozen=True)
-class Report:
+class StackReport:
     """The status of a stack at one moment."""
 
-    folder: Folder
+    folder: StateFolder
     stack: Stack | None
     supervisor: Holder | None
     living: dict[str, Holder]
-    memory: dict[str, Memory]
+    memory: dict[str, ProcessMemory]
 
     @property
     def running(self) -> bool:
@@ -207,7 +207,7 @@ class Report:
     def is_ready(self, name: str) -> bool:
         return bool(self.stack and self.stack.children[name].ready and name in self.living)
 
-    def total(self, pick: Callable[[Memory], int | None]) -> int | None:
+    def total(self, pick: Callable[[ProcessMemory], int | None]) -> int | None:
         sizes = [pick(current) for current in self.memory.values()]
         return None if None in sizes else sum(size or 0 for size in sizes)
 
@@ -216,7 +216,7 @@ class Report:
         pages in each."""
         rows = []
         for name, child in (self.stack.children if self.stack else {}).items():
-            current = self.memory.get(name, Memory(None, None))
+            current = self.memory.get(name, ProcessMemory(None, None))
             rows.append(
                 {
                     "name": name,
@@ -232,7 +232,7 @@ class Report:
                     "log": str(self.folder.logs / f"{name}.log"),
                 }
             )
-        supervisor = self.memory.get(SUPERVISOR, Memory(None, None))
+        supervisor = self.memory.get(SUPERVISOR, ProcessMemory(None, None))
         return {
             "state": str(self.folder.path),
             "running": self.running,
@@ -246,11 +246,12 @@ class Report:
         }
 
 
-def look(folder: Folder) -> Report:
+def stack_report(folder: StateFolder) -> StackReport:
     """The current status of the stack, including memory."""
     supervisor = folder.supervisor()
     living = folder.holders() if folder.run.exists() else {}
     pids = {name: holder.pid for name, holder in living.items()}
     if supervisor is not None:
         pids[SUPERVISOR] = supervisor.pid
-    return Report(folder, folder.read(), supervisor, living, {name: memory(pid) for name, pid in pids.items()})
+    memory = {name: process_memory(pid) for name, pid in pids.items()}
+    return StackReport(folder, folder.read(), supervisor, living, memory)

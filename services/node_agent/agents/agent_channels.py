@@ -16,9 +16,9 @@ from matrixresource.agent.agent import ResourceAgent
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.client import ResourceClient
 from matrixresource.contract.agents import LOST_AFTER_LEASES, AssignmentView
-from services.node_agent.channels.agent_gateway import Line
+from services.node_agent.channels.agent_gateway import Channel
 from services.node_agent.fleet.fleet import Fleet
-from services.node_agent.network.probe_network import EmulatedWires
+from services.node_agent.network.probe_network import EmulatedProbeTransport
 
 LEASE_S, LEASE_FLOOR_WALL_S = 30.0, 2.0
 """A lease of 30 s (the incumbent's HCCL heartbeat is lost at 30 s: Ascend/mind-cluster documentation), in wall time
@@ -32,8 +32,8 @@ def resource_agents(fleet: Fleet, client: ResourceClient | None, stages: Stages,
         "resource", lambda node, random, changed: ResourceAgent(node, stages, fleet.clock, random, changed, lease)
     )
     if client is not None:
-        line = ("assignments", AssignmentView, "name", ResourceAgent.handle_reply)
-        fleet.connect(Line("resource", client, *line, lost_after=LOST_AFTER_LEASES))
+        channel = ("assignments", AssignmentView, "name", ResourceAgent.handle_reply)
+        fleet.connect(Channel("resource", client, *channel, leases_until_lost=LOST_AFTER_LEASES))
 
 
 def link_agents(
@@ -43,23 +43,23 @@ def link_agents(
     `built_gbps`: the full rate of each port, by name."""
     lease = _lease(fleet, lease_s)
 
-    def round_at(now: float) -> float:
+    def round_period_s(now: float) -> float:
         return fleet.clock.periods(ROUND_S, ROUND_FLOOR_WALL_S)
 
-    wires = EmulatedWires(fleet.nodes, fleet.spec)
+    probe_transport = EmulatedProbeTransport(fleet.nodes, fleet.spec)
 
     def agent(node: EmulatedNode, random: Random, changed: Callable[[], None]) -> LinkAgent:
-        probing = AgentProbing(str(node.name), lambda: probe_plan(node.supernode), wires, round_at)
+        probing = AgentProbing(str(node.name), lambda: probe_plan(node.supernode), probe_transport, round_period_s)
         return LinkAgent(node, built_gbps, stages, fleet.clock, random, changed, lease, probing, fleet.traffic)
 
     fleet.add_agents("link", agent)
     if client is not None:
-        fleet.connect(Line("link", client, "programs", ProgramView, "node", _take_answer, "lease_seconds"))
+        fleet.connect(Channel("link", client, "programs", ProgramView, "node", _handle_answer, "lease_seconds"))
 
 
 def _lease(fleet: Fleet, lease_s: float) -> Seconds:
     return lambda: as_set(fleet.clock, lease_s, LEASE_FLOOR_WALL_S)
 
 
-def _take_answer(agent: LinkAgent, report: LinkReport, answer: LinkReportAnswer) -> None:
+def _handle_answer(agent: LinkAgent, report: LinkReport, answer: LinkReportAnswer) -> None:
     agent.take_answer(answer.desired)

@@ -40,16 +40,18 @@ def fault_routes(fleet: Fleet) -> APIRouter:
 
 
 def _faults(faults: KindRoutes, fleet: Fleet) -> None:
-    def shown(fault: InjectedFault) -> InjectedFaultView:
-        return InjectedFaultView(**fault.model_dump(), state="Ended" if fault.name in fleet.ended else "Injected")
+    def view_of(fault: InjectedFault) -> InjectedFaultView:
+        return InjectedFaultView(
+            **fault.model_dump(), state="Ended" if fault.name in fleet.ended_faults else "Injected"
+        )
 
-    def known(name: str) -> InjectedFault:
+    def existing(name: str) -> InjectedFault:
         if name not in fleet.faults:
             raise NotFound(f"fault {name!r} does not exist", field="name")
         return fleet.faults[name]
 
-    faults.list(lambda: [shown(fault) for fault in fleet.faults.values()])
-    faults.get(lambda name: shown(known(name)))
+    faults.list(lambda: [view_of(fault) for fault in fleet.faults.values()])
+    faults.get(lambda name: view_of(existing(name)))
 
     @faults.change("PUT")
     def inject(name: str, body: FaultRequest, validate_only: bool = False) -> InjectedFaultView:
@@ -61,11 +63,11 @@ def _faults(faults: KindRoutes, fleet: Fleet) -> None:
                 fleet.inject(fault)
         elif current != fault:
             raise Conflict(f"fault {name!r} exists with other values: {current.kind} on {current.target}", field="name")
-        return shown(fault)
+        return view_of(fault)
 
     @faults.change("DELETE")
     def clear(name: str, validate_only: bool = False) -> None:
-        known(name)
+        existing(name)
         if not validate_only:
             fleet.clear(name)
 
@@ -108,13 +110,13 @@ def _conditions(fault: InjectedFault, node: EmulatedNode) -> Iterator[tuple[str,
         yield "share", fits, "must be the remaining share of the rate, at least 0 and below 1"
     yield "slice", isinstance(given.get("slice", ""), str), "must be the name of a slice, or empty for all slices"
     if kind == "link-flapping":
-        yield "periodS", _between(given.get("periodS", 20), 2, 86_400), "must be from 2 to 86400 seconds"
+        yield "periodS", _in_range(given.get("periodS", 20), 2, 86_400), "must be from 2 to 86400 seconds"
     if kind == "slow-node":
-        yield "factor", _between(given.get("factor", 2), 1, 1000), "must be a slowdown factor from 1 to 1000"
+        yield "factor", _in_range(given.get("factor", 2), 1, 1000), "must be a slowdown factor from 1 to 1000"
     if kind in ("messages-lost", "messages-doubled"):
-        yield "share", _between(given.get("share", 1), 0, 1), "must be a share of the reports from 0 to 1"
+        yield "share", _in_range(given.get("share", 1), 0, 1), "must be a share of the reports from 0 to 1"
     if kind == "messages-delayed":
-        yield "delayS", _between(given.get("delayS", 20), 0, 3600), "must be from 0 to 3600 seconds"
+        yield "delayS", _in_range(given.get("delayS", 20), 0, 3600), "must be from 0 to 3600 seconds"
     if kind == "hbm-fault":
         yield "handling", given.get("handling", "isolate") in ("isolate", "restart"), "must be isolate or restart"
     if kind in ("npu-fault", "hbm-fault", "rdma-nic-fault"):
@@ -136,5 +138,5 @@ def _conditions(fault: InjectedFault, node: EmulatedNode) -> Iterator[tuple[str,
         yield "part", lacking(fault) in parts, wanted
 
 
-def _between(given: Any, least: float, most: float) -> bool:
+def _in_range(given: Any, least: float, most: float) -> bool:
     return isinstance(given, int | float) and not isinstance(given, bool) and least <= given <= most

@@ -58,16 +58,16 @@ def _nodes(nodes: KindRoutes, fleet: Fleet) -> None:
         found = [name for name, node in fleet.nodes.items() if powered is None or node.powered == powered]
         if status is not None:
             found = [name for name in found if fleet.agent("resource", name).status in status]
-        return page([_seen(fleet, name) for name in found], params)
+        return page([_hardware_state(fleet, name) for name in found], params)
 
     @nodes.ask("GET")
     async def one_node(name: NodeName) -> dict[str, Any]:
         if name not in fleet.nodes:
             raise NotFound(f"this fleet has no node {name!r}", field="name")
-        return _seen(fleet, name)
+        return _hardware_state(fleet, name)
 
 
-def _seen(fleet: Fleet, name: NodeName) -> dict[str, Any]:
+def _hardware_state(fleet: Fleet, name: NodeName) -> dict[str, Any]:
     """The real state of a node's hardware and its agent."""
     node = fleet.nodes[name]
     agent = fleet.agent("resource", name)

@@ -11,10 +11,10 @@ from matrixcommon.api.listing import page
 from matrixcommon.api.resource_routes import ResourceRoutes
 from matrixcommon.model.hardware_names import checked_resource_name
 from services.node_agent.access import PROCESS_FAULTS, PROCESSES
-from services.node_agent.contract import ProcessFaultRequest, ProcessFaultView, ProcessStriker, ProcessView
+from services.node_agent.contract import ProcessFaultInjector, ProcessFaultRequest, ProcessFaultView, ProcessView
 
 
-def process_fault_routes(executor: ProcessStriker) -> APIRouter:
+def process_fault_routes(executor: ProcessFaultInjector) -> APIRouter:
     api = ResourceRoutes()
     processes, faults = api.of(PROCESSES), api.of(PROCESS_FAULTS)
 

@@ -19,7 +19,7 @@ from services.node_agent.network.traffic_patterns import Load, LoadView
 def traffic_routes(fleet: Fleet) -> APIRouter:
     api = ResourceRoutes()
     traffic = api.of(TRAFFIC)
-    traffic.list(lambda: [_seen(name) for name in fleet.traffic.loads])
+    traffic.list(lambda: [_current_view(name) for name in fleet.traffic.loads])
 
     @traffic.change("PUT")
     def put_load(name: str, body: Load, validate_only: bool = False) -> LoadView:
@@ -38,8 +38,8 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
         checked_resource_name(name)
         if validate_only:
             return _view(name, body)
-        fleet.offer(name, body)
-        return _seen(name)
+        fleet.offer_load(name, body)
+        return _current_view(name)
 
     @traffic.change("DELETE")
     def remove_load(name: str, validate_only: bool = False) -> None:
@@ -52,15 +52,15 @@ def traffic_routes(fleet: Fleet) -> APIRouter:
             raise NotFound(f"load {name[:80]!r} does not exist", field="name")
         return fleet.traffic.loads[name]
 
-    def _seen(name: str) -> LoadView:
+    def _current_view(name: str) -> LoadView:
         return _view(name, _known(name))
 
-    traffic.get(_seen)
+    traffic.get(_current_view)
 
     def _view(name: str, load: Load) -> LoadView:
-        current = fleet.traffic.loads_of(load)
-        sent, dropped = fleet.traffic.moving(name) if name in fleet.traffic.loads else (0.0, 0.0)
-        senders = sum(load.senders(tables) for tables in current.values())
+        current = fleet.traffic.tables_by_slice(load)
+        sent, dropped = fleet.traffic.load_rates(name) if name in fleet.traffic.loads else (0.0, 0.0)
+        senders = sum(load.sender_count(tables) for tables in current.values())
         return LoadView(
             name=name_of(name),
             project=project_of(name),

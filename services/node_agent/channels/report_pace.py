@@ -24,27 +24,28 @@ BEHIND_PERIODS = 2.0
 FAR_BEHIND_PERIODS = 4.0
 ROUNDS_REMEMBERED = 8
 """The longest of this many rounds counts, as a host that stalled tends to stall again."""
-REST = 0.5
+REST_FRACTION = 0.5
 """The rest after a round that took longer than its period, as a fraction of its duration."""
 
 
 class ReportPace:
-    """The pace of one line. Call `begin` for a round of so many calls, `sent` after each of them, and `end`; seconds
-    are emulated. `lost_after`: the number of silent leases after which its service counts an agent as lost."""
+    """The pace of one channel. Call `begin_round` for a round of so many calls, `record_call` after each of them, and
+    `end_round`; seconds are emulated. `leases_until_lost`: the number of silent leases after which its service counts
+    an agent as lost."""
 
-    def __init__(self, name: str, clock: Clock, period_s: Seconds, lost_after: float = 1.0) -> None:
+    def __init__(self, name: str, clock: Clock, period_s: Seconds, leases_until_lost: float = 1.0) -> None:
         self._name = name
         self._clock = clock
         self._period = period_s
-        self._lost_after = lost_after
+        self._leases_until_lost = leases_until_lost
         self._changes = clock.changes
         self._intervals: deque[float] = deque(maxlen=ROUNDS_REMEMBERED)
         self._began_at: float | None = None
-        self._calls = self._done = 0
+        self._calls = self._calls_done = 0
         self._logged = False
 
     @property
-    def untried(self) -> bool:
+    def unmeasured(self) -> bool:
         """Whether the cost of a call is not known yet."""
         return self._began_at is None
 
@@ -52,19 +53,19 @@ class ReportPace:
     def _period_s(self) -> float:
         return seconds_now(self._period)
 
-    def begin(self, calls: int) -> None:
+    def begin_round(self, calls: int) -> None:
         now = self._clock.now()
         if self._changes != self._clock.changes:  # intervals at another clock speed do not count
             self._changes, self._began_at = self._clock.changes, None
             self._intervals.clear()
         if self._began_at is not None:
             self._intervals.append(now - self._began_at)
-        self._began_at, self._calls, self._done = now, calls, 0
+        self._began_at, self._calls, self._calls_done = now, calls, 0
 
-    def sent(self) -> None:
-        self._done += 1
+    def record_call(self) -> None:
+        self._calls_done += 1
 
-    def end(self) -> float:
+    def end_round(self) -> float:
         """End the round. Return when the next one is due."""
         assert self._began_at is not None
         now = self._clock.now()
@@ -73,14 +74,14 @@ class ReportPace:
             self._logged = self.behind
             facts = {"line": self._name, "round_s": round(took_s, 1), "interval_s": round(self.interval_s, 1)}
             log.warning("reports are behind" if self._logged else "reports are on time again", extra=facts)
-        rest_s = REST * took_s if took_s > self._period_s else 0.0
+        rest_s = REST_FRACTION * took_s if took_s > self._period_s else 0.0
         return max(self._began_at + self._period_s, now + rest_s)
 
     @property
     def interval_s(self) -> float:
         """The longest interval between two reports of a node, from former rounds and the cost of the present one."""
         took_s = 0.0 if self._began_at is None else self._clock.now() - self._began_at
-        by_cost = (1 + REST) * self._calls * took_s / self._done if self._done else 0.0
+        by_cost = (1 + REST_FRACTION) * self._calls * took_s / self._calls_done if self._calls_done else 0.0
         return max(self._period_s, by_cost, took_s, *self._intervals)
 
     @property
@@ -93,6 +94,6 @@ class ReportPace:
         if not self.behind:
             return 0.0
         periods = self.interval_s / self._period_s
-        far = min(1.0, (periods - BEHIND_PERIODS) / (FAR_BEHIND_PERIODS - BEHIND_PERIODS))
-        begins = LEASE_PERIODS / self._lost_after
-        return (begins + far * (LEASE_PERIODS - begins)) * self.interval_s
+        lag = min(1.0, (periods - BEHIND_PERIODS) / (FAR_BEHIND_PERIODS - BEHIND_PERIODS))
+        periods_min = LEASE_PERIODS / self._leases_until_lost
+        return (periods_min + lag * (LEASE_PERIODS - periods_min)) * self.interval_s

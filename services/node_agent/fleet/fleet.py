@@ -23,7 +23,7 @@ from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec
 from matrixresource.topology.supernode import Supernode
 from services.chassis.periodic import RETRY_WALL_S
-from services.node_agent.channels.agent_gateway import Line, Uplink
+from services.node_agent.channels.agent_gateway import AgentGateway, Channel
 from services.node_agent.fleet.flapping import Flapping
 from services.node_agent.fleet.store import FleetStore
 from services.node_agent.network.traffic import EmulatedTraffic
@@ -47,7 +47,7 @@ class Agent(Protocol):
     def restore(self, memory: dict[str, Any]) -> None: ...
 
 
-Make = Callable[[EmulatedNode, Random, Callable[[], None]], Agent]
+AgentFactory = Callable[[EmulatedNode, Random, Callable[[], None]], Agent]
 """Makes one agent, from its node, its random stream, and a callback for when its report changes."""
 
 
@@ -57,7 +57,7 @@ class Fleet:
     def __init__(
         self,
         names: Sequence[NodeName],
-        memory: FleetStore,
+        store: FleetStore,
         clock: Clock,
         seed: int | None,
         spec: SupernodeSpec | None = None,
@@ -65,99 +65,100 @@ class Fleet:
     ) -> None:
         self.spec = spec or load_spec()
         self._heartbeat_s = heartbeat_s
-        self._racked: dict[str, Supernode] = {}
+        self._rewired: dict[str, Supernode] = {}
         self.background: list[Callable[[], Awaitable[Any]]] = []
         """Other work that runs from start to stop."""
-        self._memory = memory
-        self._lived = {name: int(body["epoch"]) for name, body in memory.all("lives").items()}
+        self._store = store
+        self._last_epochs = {name: int(body["epoch"]) for name, body in store.all("lives").items()}
         """By supernode, the newest epoch of removed cards: services accept only newer ones."""
         self.built_in = frozenset(name.supernode for name in names)
-        installed = sorted(set(memory.all("supernode")) - self.built_in)
-        every = [*names, *(node for supernode in installed for node in self._nodes_of(supernode))]
-        self.nodes = {name: EmulatedNode(name, spec=self.spec) for name in every}
+        installed = sorted(set(store.all("supernode")) - self.built_in)
+        names = [*names, *(node for supernode in installed for node in self._nodes_of(supernode))]
+        self.nodes = {name: EmulatedNode(name, spec=self.spec) for name in names}
         self.clock = clock
         self.seed = seed
-        self._makers: dict[str, Make] = {}
+        self._factories: dict[str, AgentFactory] = {}
         self._agents: dict[str, dict[NodeName, Agent]] = {}
-        self._uplinks: dict[str, Uplink] = {}
-        self._lives: dict[NodeName, list[asyncio.Task[None]]] = {}
+        self._gateways: dict[str, AgentGateway] = {}
+        self._agent_tasks: dict[NodeName, list[asyncio.Task[None]]] = {}
         self._dirty: dict[str, set[NodeName]] = {}
         self._running = False
         self.traffic = EmulatedTraffic(self.nodes, self.spec, clock)
-        self.traffic.loads = {name: Load.from_stored(body) for name, body in memory.all("traffic").items()}
-        self.faults = {name: InjectedFault.from_stored(body) for name, body in memory.all("fault").items()}
-        self._flapping = Flapping(clock, self._strike)
-        self._flapping.follow(self.faults)
+        self.traffic.loads = {name: Load.from_stored(body) for name, body in store.all("traffic").items()}
+        self.faults = {name: InjectedFault.from_stored(body) for name, body in store.all("fault").items()}
+        self._flapping = Flapping(clock, self._apply_fault)
+        self._flapping.set_faults(self.faults)
         self.background.append(self._flapping.run)
-        self.ended = set(memory.all("ended")) & self.faults.keys()
+        self.ended_faults = set(store.all("ended")) & self.faults.keys()
         """Names of faults ended by a repair in place."""
         for node in self.nodes.values():
             node.on_repaired = partial(self._end_faults, node.name)
-            node.apply_faults(self._acting())
+            node.apply_faults(self._active_faults())
 
     # -- building ------------------------------------------------------------------------------------------------
 
-    def add_agents(self, kind: str, make: Make) -> None:
+    def add_agents(self, kind: str, factory: AgentFactory) -> None:
         """Put an agent of a kind on every node, each with its own random stream and the memory of its card."""
-        self._makers[kind], self._agents[kind], self._dirty[kind] = make, {}, set()
-        remembered = self._memory.all(kind)
+        self._factories[kind], self._agents[kind], self._dirty[kind] = factory, {}, set()
+        memories = self._store.all(kind)
         for name in self.nodes:
-            self._add_agent(kind, name, remembered)
+            self._add_agent(kind, name, memories)
 
-    def _add_agent(self, kind: str, name: NodeName, remembered: Mapping[str, Any]) -> None:
+    def _add_agent(self, kind: str, name: NodeName, memories: Mapping[str, Any]) -> None:
         random = Random(f"{self.seed}:{kind}:{name}") if self.seed is not None else Random()
-        agent = self._makers[kind](self.nodes[name], random, lambda: self._changed(kind, name))
-        if name in remembered:
-            agent.restore(remembered[name])
-        elif lived := self._lived.get(name.supernode):
+        agent = self._factories[kind](self.nodes[name], random, lambda: self._changed(kind, name))
+        if name in memories:
+            agent.restore(memories[name])
+        elif lived := self._last_epochs.get(name.supernode):
             agent.epoch += lived
         if not self.nodes[name].powered:
             agent.power_lost()  # idempotent; the process may have died before it wrote this to the card
         self._agents[kind][name] = agent
         self._dirty[kind].add(name)
 
-    def connect(self, line: Line) -> None:
+    def connect(self, channel: Channel) -> None:
         """Connect one kind of agent to its service."""
-        kind = line.name
+        kind = channel.name
 
         def period_s() -> float:
             return as_set(self.clock, self._heartbeat_s, HEARTBEAT_FLOOR_WALL_S)
 
-        def answering(node: str) -> Any:
+        def responsive_agent(node: str) -> Any:
             there = self.nodes.get(NodeName(node))
             return self.agent(kind, node) if there is not None and there.responsive else None
 
-        self._uplinks[kind] = Uplink(
-            line, self.clock, period_s, self.responsive, answering, lambda: self.remember(kind), self._messages_of,
-            Random(f"{self.seed}:messages:{kind}"),
-        )  # fmt: skip
+        write_memory = partial(self.write_memory, kind)
+        random = Random(f"{self.seed}:messages:{kind}")
+        self._gateways[kind] = AgentGateway(
+            channel, self.clock, period_s, self.responsive, responsive_agent, write_memory, self._message_faults, random
+        )
 
     def waiting_for(self) -> str | None:
         """The services that have not yet received reports of the nodes, which cannot be allocated before. None: all
         have."""
-        unheard = sorted(kind for kind, uplink in self._uplinks.items() if not uplink.reported)
-        return f"the first reports of its nodes to {' and '.join(unheard)}" if unheard else None
+        unreported = sorted(kind for kind, gateway in self._gateways.items() if not gateway.reported)
+        return f"the first reports of its nodes to {' and '.join(unreported)}" if unreported else None
 
-    def _messages_of(self, node: str) -> MessageFaults | None:
-        there = self.nodes.get(NodeName(node))
-        return there.messages if there is not None else None
+    def _message_faults(self, node: str) -> MessageFaults | None:
+        emulated = self.nodes.get(NodeName(node))
+        return emulated.messages if emulated is not None else None
 
     def agent(self, kind: str, node: str) -> Any:
         return self._agents[kind].get(NodeName(node))
 
     def _changed(self, kind: str, node: NodeName) -> None:
         self._dirty[kind].add(node)
-        self.traffic.settle()
-        if kind in self._uplinks:
-            self._uplinks[kind].news(node)
+        self.traffic.update()
+        if kind in self._gateways:
+            self._gateways[kind].mark_changed(node)
 
-    def remember(self, kind: str) -> None:
+    def write_memory(self, kind: str) -> None:
         """Write changes to the cards' memory, always before they are reported; what cannot be written now (the disk is
         full) is written before the next report."""
-        self._memory.put(kind, self._unwritten(kind))
+        self._store.put(kind, self._changed_memory(kind))
         self._dirty[kind].clear()
 
-    def _unwritten(self, kind: str) -> dict[str, Any]:
+    def _changed_memory(self, kind: str) -> dict[str, Any]:
         return {name: self._agents[kind][name].memory() for name in self._dirty[kind]}
 
     def responsive(self) -> list[str]:
@@ -170,7 +171,7 @@ class Fleet:
 
     def _supernode(self, supernode: str) -> Supernode:
         """A supernode as it is wired."""
-        return self._racked.get(supernode) or Supernode(supernode, self.spec)
+        return self._rewired.get(supernode) or Supernode(supernode, self.spec)
 
     def _nodes_of(self, supernode: str) -> list[NodeName]:
         return [NodeName(name) for name in Supernode(supernode, self.spec).nodes()]
@@ -180,19 +181,19 @@ class Fleet:
         takes effect; idempotent."""
         if supernode in self.supernodes():
             return
-        self._memory.put("supernode", {supernode: {}})
-        self._have(supernode, self._nodes_of(supernode))
+        self._store.put("supernode", {supernode: {}})
+        self._set_nodes(supernode, self._nodes_of(supernode))
 
-    def rack(self, supernode: Supernode) -> None:
+    def rewire(self, supernode: Supernode) -> None:
         """Wire a supernode as its graph says: nodes that it lacks are removed, missing ones added."""
         if self._supernode(supernode.name).topology is supernode.topology:
             return
-        self._racked[supernode.name] = supernode
+        self._rewired[supernode.name] = supernode
         drawn = [NodeName(name) for name in supernode.nodes()]
         for name in drawn:
             if name in self.nodes:
                 self.nodes[name].rack(supernode)
-        self._have(supernode.name, drawn)
+        self._set_nodes(supernode.name, drawn)
         for name in drawn:
             for kind in self._agents:
                 self._changed(kind, name)
@@ -208,47 +209,49 @@ class Fleet:
         if supernode not in self.supernodes():
             raise NotFound(f"this fleet has no supernode {supernode!r}", field="name")
         faults = [each.name for each in self.faults.values() if each.target.partition("-")[0] == supernode]
-        self._write_gone(supernode, [], [("supernode", supernode), *(key for name in faults for key in _rows_of(name))])
+        self._forget_nodes(
+            supernode, [], [("supernode", supernode), *(key for name in faults for key in _document_keys(name))]
+        )
         for name in faults:
             del self.faults[name]
-        self.ended -= set(faults)
-        self._flapping.follow(self.faults)
-        self._racked.pop(supernode, None)
-        self._have(supernode, [])
+        self.ended_faults -= set(faults)
+        self._flapping.set_faults(self.faults)
+        self._rewired.pop(supernode, None)
+        self._set_nodes(supernode, [])
 
-    def _have(self, supernode: str, names: Sequence[NodeName]) -> None:
+    def _set_nodes(self, supernode: str, names: Sequence[NodeName]) -> None:
         """Make these a supernode's nodes: remove others, and add and switch on missing ones."""
-        for name in self._write_gone(supernode, names):
-            self._end(name)
+        for name in self._forget_nodes(supernode, names):
+            self._stop_agents(name)
             for kind, agents in self._agents.items():
                 del agents[name]
                 self._dirty[kind].discard(name)
             del self.nodes[name]
-        racked = self._racked.get(supernode)
+        racked = self._rewired.get(supernode)
         added = {name: EmulatedNode(name, spec=self.spec, racked=racked) for name in names if name not in self.nodes}
         self.nodes |= added
         self.traffic.change_nodes(self.nodes)
         for name, node in added.items():
             node.on_repaired = partial(self._end_faults, name)
-            node.apply_faults(self._acting())
+            node.apply_faults(self._active_faults())
             for kind in self._agents:
-                self._add_agent(kind, name, self._memory.named(kind, name))
+                self._add_agent(kind, name, self._store.lookup(kind, name))
                 self._changed(kind, name)
             if self._running and node.responsive:
-                self._begin(name)
+                self._start_agents(name)
 
-    def _write_gone(
+    def _forget_nodes(
         self, supernode: str, names: Sequence[NodeName], also: Sequence[tuple[str, str]] = ()
     ) -> list[NodeName]:
         """Delete the memory of a supernode's nodes that are not among `names`, and the documents `also` named, at once,
         so that no node ever gets an old card. Return those nodes."""
-        gone = [each for each in self.nodes if each.supernode == supernode and each not in names]
+        removed = [each for each in self.nodes if each.supernode == supernode and each not in names]
         lives = {}
-        if lived := [agents[name].epoch for agents in self._agents.values() for name in gone]:
-            self._lived[supernode] = max(*lived, self._lived.get(supernode, 0))
-            lives = {supernode: {"epoch": self._lived[supernode]}}
-        self._memory.write({"lives": lives}, [*also, *((kind, name) for kind in self._agents for name in gone)])
-        return gone
+        if lived := [agents[name].epoch for agents in self._agents.values() for name in removed]:
+            self._last_epochs[supernode] = max(*lived, self._last_epochs.get(supernode, 0))
+            lives = {supernode: {"epoch": self._last_epochs[supernode]}}
+        self._store.write({"lives": lives}, [*also, *((kind, name) for kind in self._agents for name in removed)])
+        return removed
 
     # -- running -------------------------------------------------------------------------------------------------
 
@@ -257,25 +260,25 @@ class Fleet:
         return [
             self._start,
             *self.background,
-            *(loop for up in self._uplinks.values() for loop in (up.report, up.listen)),
+            *(loop for gateway in self._gateways.values() for loop in (gateway.report, gateway.listen)),
         ]
 
     async def _start(self) -> None:
         self._running = True
         for name, node in self.nodes.items():
             if node.responsive:
-                self._begin(name)
+                self._start_agents(name)
         try:
             await asyncio.Event().wait()
         finally:
             self._running = False
-            ending = [task for name in list(self._lives) for task in self._end(name)]
-            await asyncio.gather(*ending, return_exceptions=True)
+            tasks = [task for name in list(self._agent_tasks) for task in self._stop_agents(name)]
+            await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _begin(self, name: NodeName) -> None:
-        self._lives[name] = [asyncio.create_task(self._live(kind, name)) for kind in self._agents]
+    def _start_agents(self, name: NodeName) -> None:
+        self._agent_tasks[name] = [asyncio.create_task(self._run_agent(kind, name)) for kind in self._agents]
 
-    async def _live(self, kind: str, name: NodeName) -> None:
+    async def _run_agent(self, kind: str, name: NodeName) -> None:
         """One agent's lives. What fails it ends one, and the next begins as when power returns: it would else be
         reported for ever to be at what it was doing then."""
         agent = self._agents[kind][name]
@@ -289,91 +292,91 @@ class Fleet:
             agent.restore(agent.memory())
             self._changed(kind, name)
 
-    def _end(self, name: NodeName) -> list[asyncio.Task[None]]:
+    def _stop_agents(self, name: NodeName) -> list[asyncio.Task[None]]:
         """Stop a node's agents. Return their tasks."""
-        ending = self._lives.pop(name, [])
-        for task in ending:
+        tasks = self._agent_tasks.pop(name, [])
+        for task in tasks:
             task.cancel()
-        return ending
+        return tasks
 
     # -- faults --------------------------------------------------------------------------------------------------
 
-    def _acting(self) -> list[InjectedFault]:
+    def _active_faults(self) -> list[InjectedFault]:
         """The faults that act at present: without those ended by a repair, and flapping ones that rest."""
-        acting = (fault for fault in self.faults.values() if fault.name not in self.ended)
-        return [fault for fault in acting if not self._flapping.rests(fault.name)]
+        active = (fault for fault in self.faults.values() if fault.name not in self.ended_faults)
+        return [fault for fault in active if not self._flapping.is_resting(fault.name)]
 
     def _end_faults(self, node: NodeName, repair: str) -> None:
         """End the faults that a repair in place by this node's agent ends. Durable."""
-        ended = [each for each in self._acting() if each.target == node and ends_with(each, repair)]
-        self._memory.put("ended", {fault.name: {"by": repair} for fault in ended})
-        self.ended |= {fault.name for fault in ended}
+        ended = [each for each in self._active_faults() if each.target == node and ends_with(each, repair)]
+        self._store.put("ended", {fault.name: {"by": repair} for fault in ended})
+        self.ended_faults |= {fault.name for fault in ended}
         if ended:
-            self._suffer(node)
+            self._apply_faults(node)
 
     def inject(self, fault: InjectedFault) -> None:
         """Inject a fault into the hardware. Durable before it acts."""
-        self._memory.write({"fault": {fault.name: fault.wire()}}, [("ended", fault.name)])
+        self._store.write({"fault": {fault.name: fault.wire()}}, [("ended", fault.name)])
         self.faults[fault.name] = fault
-        self._flapping.follow(self.faults)
-        self._strike(fault)
+        self._flapping.set_faults(self.faults)
+        self._apply_fault(fault)
 
     def clear(self, name: str) -> None:
         """Clear a fault. Durable before it takes effect, together with the cards' memory: once the fault is gone,
         nothing else shows that a node had lost power."""
         fault = self.faults[name]
-        self._memory.write({kind: self._unwritten(kind) for kind in self._agents}, _rows_of(name))
+        self._store.write({kind: self._changed_memory(kind) for kind in self._agents}, _document_keys(name))
         del self.faults[name]
-        self.ended.discard(name)
-        self._flapping.follow(self.faults)
-        self._strike(fault)
+        self.ended_faults.discard(name)
+        self._flapping.set_faults(self.faults)
+        self._apply_fault(fault)
 
     def switches(self) -> set[str]:
         """The switches that ports of these nodes lead to."""
         every = [switch for name in self.supernodes() for switch in self._supernode(name).switches()]
         return {switch.name for switch in every if switch.kind in ("l1", "l2", "leaf")}
 
-    def _strike(self, fault: InjectedFault) -> None:
+    def _apply_fault(self, fault: InjectedFault) -> None:
         """Apply the present faults to all nodes that a fault affects."""
         if fault.kind in SWITCH_KINDS:
-            struck = list(self.nodes)
+            affected = list(self.nodes)
         elif fault.kind in CABINET_KINDS:
-            struck = [name for name in self.nodes if name.cabinet == fault.target]
+            affected = [name for name in self.nodes if name.cabinet == fault.target]
         else:  # a node that the graph no longer has is affected when it is added again
-            struck = [name for name in (NodeName(fault.target),) if name in self.nodes]
-        for name in struck:
-            self._suffer(name)
+            affected = [name for name in (NodeName(fault.target),) if name in self.nodes]
+        for name in affected:
+            self._apply_faults(name)
 
     # -- traffic --------------------------------------------------------------------------------------------------
 
-    def offer(self, name: str, load: Load) -> None:
+    def offer_load(self, name: str, load: Load) -> None:
         """Put a load on the nodes' ports, or change it. Durable before it acts."""
-        self._memory.put("traffic", {name: load.wire()})
+        self._store.put("traffic", {name: load.wire()})
         self.traffic.put(name, load)
 
     def withdraw_load(self, name: str) -> None:
-        self._memory.remove("traffic", name)
+        self._store.remove("traffic", name)
         self.traffic.remove(name)
 
-    def _suffer(self, name: NodeName) -> None:
+    def _apply_faults(self, name: NodeName) -> None:
         node = self.nodes[name]
         responsive, powered = node.responsive, node.powered
-        node.apply_faults(self._acting())
+        node.apply_faults(self._active_faults())
         if powered and not node.powered:
             for agents in self._agents.values():
                 agents[name].power_lost()
         if responsive and not node.responsive:
-            self._end(name)
+            self._stop_agents(name)
         elif node.responsive and not responsive:
             for kind, agents in self._agents.items():
                 agents[name].restore(agents[name].memory())
                 self._dirty[kind].add(name)
             if self._running:
-                self._begin(name)
+                self._start_agents(name)
         for kind in self._agents:
             self._changed(kind, name)
 
 
-def _rows_of(fault: str) -> list[tuple[str, str]]:
+def _document_keys(fault: str) -> list[tuple[str, str]]:
     """The keys of a fault's documents in the fleet's memory."""
     return [("fault", fault), ("ended", fault)]

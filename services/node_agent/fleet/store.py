@@ -32,7 +32,7 @@ class FleetStore:
         found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? ORDER BY name", (kind,))
         return {name: json.loads(body) for name, body in found}
 
-    def named(self, kind: str, name: str) -> dict[str, Any]:
+    def lookup(self, kind: str, name: str) -> dict[str, Any]:
         """The document of that name in a dict, which is empty if there is none."""
         found = self._db.execute("SELECT name, body FROM documents WHERE kind = ? AND name = ?", (kind, name))
         return {current: json.loads(body) for current, body in found}
@@ -44,11 +44,11 @@ class FleetStore:
     def remove(self, kind: str, name: str) -> None:
         self.write({}, [(kind, name)])
 
-    def write(self, documents: Mapping[str, Mapping[str, Any]], gone: Iterable[tuple[str, str]] = ()) -> None:
-        """Write documents, by kind and name, and remove those in `gone` (kind, name), all in one transaction. Raises
+    def write(self, documents: Mapping[str, Mapping[str, Any]], removed: Iterable[tuple[str, str]] = ()) -> None:
+        """Write documents, by kind and name, and remove those in `removed` (kind, name), all in one transaction. Raises
         Unavailable if the disk refuses the write."""
         rows = [(kind, name, json.dumps(body)) for kind, each in documents.items() for name, body in each.items()]
-        keys = list(gone)
+        keys = list(removed)
         if not rows and not keys:
             return
         try:

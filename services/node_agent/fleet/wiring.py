@@ -12,25 +12,25 @@ from services.node_agent.fleet.fleet import Fleet
 
 
 class RackWiring:
-    """Run `look` periodically beside the fleet."""
+    """Run `reconcile` periodically beside the fleet."""
 
     def __init__(self, fleet: Fleet, client: ResourceClient) -> None:
         self._fleet = fleet
         self._client = client
         self.newest = NewestTopology(client)
-        self._known: dict[str, str] = {}
+        self._applied_versions: dict[str, str] = {}
 
-    async def look(self) -> None:
+    async def reconcile(self) -> None:
         """If the topology has a new version, rewire what it changes."""
         version = await self.newest.name()
-        here = self._fleet.supernodes()
-        self._known = {name: seen for name, seen in self._known.items() if name in here}
-        for name in here:
-            if self._known.get(name) == version:
+        supernodes = self._fleet.supernodes()
+        self._applied_versions = {name: seen for name, seen in self._applied_versions.items() if name in supernodes}
+        for name in supernodes:
+            if self._applied_versions.get(name) == version:
                 continue
             wiring = await self._client.wiring(name)
             if wiring is not None:
                 topology = compiled_document({"spec": wiring.spec, "drawn": wiring.drawn})
                 if topology.spec.fingerprint == self._fleet.spec.fingerprint:
-                    self._fleet.rack(Supernode(name, topology=topology))
-            self._known[name] = version
+                    self._fleet.rewire(Supernode(name, topology=topology))
+            self._applied_versions[name] = version

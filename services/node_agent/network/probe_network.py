@@ -29,7 +29,7 @@ PROBE_BYTES = 512
 """The size at which the paper's latencies were measured."""
 
 
-class EmulatedWires:
+class EmulatedProbeTransport:
     """The wires between nodes."""
 
     def __init__(self, nodes: Mapping[NodeName, EmulatedNode], spec: SupernodeSpec) -> None:
@@ -49,7 +49,7 @@ class EmulatedWires:
         if not impaired:
             return ProbeRoundResult(plan.sent(node, number), (), self._latency_us)
         crossed = plan.parts(number)[plan.index[node], :, :LINKS_CROSSED]
-        shares = _carried(plan, impaired)[crossed].min(axis=1)
+        shares = _carried_shares(plan, impaired)[crossed].min(axis=1)
         failed = [(int(probe), float(shares[probe])) for probe in np.flatnonzero(shares < WHOLE)]
         return ProbeRoundResult(plan.sent(node, number), failed, self._latencies(plan, shares))
 
@@ -64,7 +64,7 @@ class EmulatedWires:
         return found
 
 
-def _carried(plan: ProbePlan, impaired: Mapping[str, EmulatedNode]) -> NDArray[np.float64]:
+def _carried_shares(plan: ProbePlan, impaired: Mapping[str, EmulatedNode]) -> NDArray[np.float64]:
     """The share of its rate that each link carries, by part number; a final 1 stands for absent links."""
     found = np.ones(len(plan.names) + 1)
     for name, node in impaired.items():

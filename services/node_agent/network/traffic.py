@@ -28,8 +28,8 @@ from matrixlink.fabric.contention.shared_ports import SharedPorts
 from matrixlink.ports import CounterSample
 from matrixresource.agent.hardware import EmulatedNode
 from matrixresource.topology.spec import SupernodeSpec
+from services.node_agent.network.actual_ports import port_groups
 from services.node_agent.network.traffic_patterns import Burst, BurstPorts, Load, Table
-from services.node_agent.network.true_ports import port_groups
 
 Floats = NDArray[np.float64]
 
@@ -53,10 +53,10 @@ class EmulatedTraffic:
         self.loads: dict[str, Load] = {}
         self._spec = spec
         self._clock = clock
-        self._until = clock.now()
+        self._counted_until = clock.now()
         self._rates: Rates | None = None
-        self._seen: object = None
-        self._due = False
+        self._rates_state: object = None
+        self._recompute_due = False
         self._ports: SharedPorts | None = None
         self._offered: dict[str, list[int]] = {}
         """Indices of each load's offers."""
@@ -67,17 +67,17 @@ class EmulatedTraffic:
         ports = len(port_order(spec).outward)
         self._sent, self._received, self._dropped = (np.zeros((0, ports)) for _ in range(3))
         self._slices: dict[str, dict[int, list[float]]] = {}
-        self._lay_out(nodes)
+        self._index_nodes(nodes)
 
     # -- nodes --------------------------------------------------------------------------------------------------------
 
     def change_nodes(self, nodes: Mapping[NodeName, EmulatedNode]) -> None:
         """Replace the set of nodes. Nodes that remain keep their counters."""
-        self._count()
-        self._lay_out(nodes)
-        self._rates = self._seen = None
+        self._advance_counters()
+        self._index_nodes(nodes)
+        self._rates = self._rates_state = None
 
-    def _lay_out(self, nodes: Mapping[NodeName, EmulatedNode]) -> None:
+    def _index_nodes(self, nodes: Mapping[NodeName, EmulatedNode]) -> None:
         before = {name: at for at, name in enumerate(self._names)}
         self._names, self._nodes = [str(name) for name in nodes], list(nodes.values())
         self._index = {name: at for at, name in enumerate(self._names)}
@@ -98,60 +98,60 @@ class EmulatedTraffic:
     # -- loads --------------------------------------------------------------------------------------------------------
 
     def put(self, name: str, load: Load) -> None:
-        self._count()
+        self._advance_counters()
         self.loads[name] = load
-        self.settle()
+        self.update()
 
     def remove(self, name: str) -> None:
-        self._count()
+        self._advance_counters()
         del self.loads[name]
-        self.settle()
+        self.update()
 
-    def loads_of(self, load: Load) -> dict[str, dict[str, Table]]:
+    def tables_by_slice(self, load: Load) -> dict[str, dict[str, Table]]:
         """Return the tables of powered nodes, by each slice that the load uses."""
         current: dict[str, dict[str, Table]] = defaultdict(dict)
-        only = None if load.members is None else {*load.members, *load.aims()}
+        only = None if load.members is None else {*load.members, *load.target_nodes()}
         for name, node in zip(self._names, self._nodes, strict=True):
             if only is not None and name not in only:
                 continue
             for slice, table in node.tables.items() if node.powered else ():
-                if load.means(slice, table):
+                if load.matches(slice, table):
                     current[slice][name] = table
         return current
 
     # -- time ---------------------------------------------------------------------------------------------------------
 
-    def settle(self) -> None:
+    def update(self) -> None:
         """Update the counters up to now. Call it whenever something changes, at that moment; the new rates are computed
         once, after all changes of this moment."""
-        self._count()
-        if self._state() != self._seen:
+        self._advance_counters()
+        if self._state() != self._rates_state:
             self._rates = None
             with suppress(RuntimeError):  # without an event loop, the next reader computes the rates
-                if self.loads and not self._due:
-                    asyncio.get_running_loop().call_soon(self._work_due)
-                    self._due = True
+                if self.loads and not self._recompute_due:
+                    asyncio.get_running_loop().call_soon(self._recompute)
+                    self._recompute_due = True
 
-    def _work_due(self) -> None:
-        self._due = False
+    def _recompute(self) -> None:
+        self._recompute_due = False
         self.rates()
 
     def rates(self) -> Rates | None:
         """Return the current rates, or None if there is no load."""
-        self._due = False
-        self._count()
+        self._recompute_due = False
+        self._advance_counters()
         state = self._state()
-        if state != self._seen:
-            self._rates, self._seen = self._work_out() if self.loads else None, state
+        if state != self._rates_state:
+            self._rates, self._rates_state = self._compute_rates() if self.loads else None, state
         return self._rates
 
-    def _count(self) -> None:
-        if self._due:
+    def _advance_counters(self) -> None:
+        if self._recompute_due:
             return  # all changes at this moment count as one
         now = self._clock.now()
         if self._rates is None and self.loads:  # computed late: the rates apply since the last change
-            self._rates, self._seen = self._work_out(), self._state()
-        took_s, self._until = now - self._until, now
+            self._rates, self._rates_state = self._compute_rates(), self._state()
+        took_s, self._counted_until = now - self._counted_until, now
         rates = self._rates
         if rates is None or took_s <= 0:
             return
@@ -185,7 +185,7 @@ class EmulatedTraffic:
         if not slices and not any(each[at].any() for each in (self._sent, self._received, self._dropped)):
             return None
         return CounterSample(
-            at=self._until,
+            at=self._counted_until,
             sent_gb=self._sent[at].tolist(),
             received_gb=self._received[at].tolist(),
             dropped_gb=self._dropped[at].tolist(),
@@ -194,7 +194,7 @@ class EmulatedTraffic:
 
     # -- rates --------------------------------------------------------------------------------------------------------
 
-    def _work_out(self) -> Rates:
+    def _compute_rates(self) -> Rates:
         self._bursts.clear()
         forwarded = {slice for node in self._nodes for slice in node.tables}
         self._slices = {slice: counted for slice, counted in self._slices.items() if slice in forwarded}
@@ -211,7 +211,7 @@ class EmulatedTraffic:
         for pieces, gbps in zip(ports.pieces, ports.moving(), strict=True):
             dropped = np.where(gbps > 0, 0.0, pieces.gbps)
             found.offers.append((float(gbps.sum()), float(dropped.sum())))
-            self._put_down(found.slices, moved, pieces, gbps, dropped, groups)
+            self._accumulate(found.slices, moved, pieces, gbps, dropped, groups)
         for number, members in enumerate(groups.groups):
             for into, each in zip((found.sent, found.received, found.dropped), moved, strict=True):
                 into[:, members] = each[:, [number]] / len(members)
@@ -233,12 +233,12 @@ class EmulatedTraffic:
         return [
             Offer(
                 slice, load.pattern, load.gbps_per_npu, programs,
-                [node for node in programs if senders is None or node in senders], load.aims(),
+                [node for node in programs if senders is None or node in senders], load.target_nodes(),
             )
-            for slice, programs in self.loads_of(load).items()
+            for slice, programs in self.tables_by_slice(load).items()
         ]  # fmt: skip
 
-    def moving(self, name: str) -> tuple[float, float]:
+    def load_rates(self, name: str) -> tuple[float, float]:
         """Return (sent, dropped) of a load over all of its senders now, in GB/s."""
         rates = self.rates()
         own = [rates.offers[number] for number in self._offered.get(name, ())] if rates is not None else []
@@ -253,14 +253,14 @@ class EmulatedTraffic:
         if self._ports is None:
             return None
         if name not in self._bursts:
-            self._bursts[name] = self._burst_of(load, self._ports, self._offered.get(name, []))
+            self._bursts[name] = self._compute_burst(load, self._ports, self._offered.get(name, []))
         return self._bursts[name]
 
-    def _burst_of(self, load: Load, ports: SharedPorts, own: list[int]) -> Burst:
+    def _compute_burst(self, load: Load, ports: SharedPorts, own: list[int]) -> Burst:
         found = Burst()
         exchanges = []
-        for slice, programs in self.loads_of(load).items():
-            if load.pattern == "all-to-all" and load.complete(programs):
+        for slice, programs in self.tables_by_slice(load).items():
+            if load.pattern == "all-to-all" and load.is_complete(programs):
                 exchanges.append(ports.exchange_gbps(slice, programs, own))
                 found.gbps_per_die = min(exchanges)
             left = ports.left(slice, programs)
@@ -268,7 +268,7 @@ class EmulatedTraffic:
         return found
 
     @staticmethod
-    def _put_down(
+    def _accumulate(
         slices: dict[str, dict[int, list[float]]],
         moved: Floats,
         pieces: Pieces,

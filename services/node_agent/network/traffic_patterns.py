@@ -55,24 +55,24 @@ class Load(ApiModel):
 
     REFERENCES: ClassVar = ("slice", "instance")
 
-    def means(self, slice: str, table: Table) -> bool:
+    def matches(self, slice: str, table: Table) -> bool:
         """Whether this load is sent by that table of that slice."""
         if self.slice is not None:
             return slice == self.slice
         return bool(table.get("instance") == self.instance and table.get("plane") == self.plane)
 
-    def senders(self, tables: Mapping[str, Table]) -> int:
+    def sender_count(self, tables: Mapping[str, Table]) -> int:
         """The number of a slice's members that send. No member sends to itself, or to a node without a table."""
         if self.pattern == "pull":
             asked = tables.keys() if self.members is None else tables.keys() & set(self.members)
-            return sum(any(target != node and target in tables for target in self.aims()) for node in asked)
+            return sum(any(target != node and target in tables for target in self.target_nodes()) for node in asked)
         return len(tables) - (self.pattern == "incast") if len(tables) > 1 else 0
 
-    def complete(self, tables: Mapping[str, Table]) -> bool:
+    def is_complete(self, tables: Mapping[str, Table]) -> bool:
         """Whether all members that it names have a table."""
         return self.members is None or all(node in tables for node in self.members)
 
-    def aims(self) -> tuple[str, ...]:
+    def target_nodes(self) -> tuple[str, ...]:
         """The target nodes, if it names any."""
         return tuple(map(str, self.targets or ([self.target] if self.target is not None else [])))
 

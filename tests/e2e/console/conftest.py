@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from services.matrixctl.demo.story import until
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 from tests.screenshots import browser
 
@@ -56,7 +56,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[R
         eventually(lambda: ready(running), "the instance is ready")
         yield running
     finally:
-        halt(running.folder)
+        stop_stack(running.folder)
 
 
 def ready(stack: RealStack) -> bool:

@@ -6,8 +6,8 @@ import statistics
 from dataclasses import dataclass, field
 from itertools import combinations
 
-from services.matrixctl.supervisor.process_memory import memory
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.process_memory import process_memory
+from services.matrixctl.supervisor.state_folder import StateFolder
 
 MIB = float(1 << 20)
 SETTLING_SHARE = 0.5
@@ -51,7 +51,7 @@ class Series:
 class Gauges:
     """Every process of a stack, and every file of its folder."""
 
-    def __init__(self, folder: Folder) -> None:
+    def __init__(self, folder: StateFolder) -> None:
         self.folder = folder
         self.processes: dict[str, Series] = {}
         self.files: dict[str, Series] = {}
@@ -60,7 +60,7 @@ class Gauges:
     def look(self, at_s: float) -> None:
         for name, holder in self.folder.holders().items():
             self.pids.setdefault(name, set()).add(holder.pid)
-            resident = memory(holder.pid).rss
+            resident = process_memory(holder.pid).rss
             if resident is not None:
                 self.processes.setdefault(name, Series()).add(at_s, resident / MIB)
         for file in self.folder.path.rglob("*"):

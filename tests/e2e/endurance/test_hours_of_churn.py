@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 from tests.e2e.endurance.churn import SERVED, Churn
 from tests.e2e.endurance.error_lines import ErrorLines
@@ -104,4 +104,4 @@ def test_memory_and_files_stay_bounded_under_churn(tmp_path: Path) -> None:
         assert not gauges.growing(SLOPE_MIB_PER_H, FILE_SLACK_MIB)
         assert not errors.found, "\n".join(errors.found[:10])
     finally:
-        halt(stack.folder)
+        stop_stack(stack.folder)

@@ -12,30 +12,32 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import choose, halt, start, until_ready
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import choose_processes, start_supervisor, stop_stack, watch_until_ready
 
 SERVICES = "resource,link,compute,infer,agents"
 STOP_WALL_S = 20.0
 
 
 @contextlib.contextmanager
-def services_up(path: Path) -> Iterator[Folder]:
+def services_up(path: Path) -> Iterator[StateFolder]:
     """Every service but a Kubernetes API and its operator."""
-    folder = Folder(path)
-    for _ in until_ready(folder, start(folder, Request(choose(SERVICES), scale=60.0).to_json()), 90.0):
+    folder = StateFolder(path)
+    for _ in watch_until_ready(
+        folder, start_supervisor(folder, StackRequest(choose_processes(SERVICES), scale=60.0).to_json()), 90.0
+    ):
         pass
     try:
         yield folder
     finally:
-        halt(folder)
+        stop_stack(folder)
 
 
 class OperatorProcess:
     """`python -m services.operator`; may be killed and started again under its old identity."""
 
-    def __init__(self, services: Folder, kubeconfig: Path, folder: Path, **settings: str) -> None:
+    def __init__(self, services: StateFolder, kubeconfig: Path, folder: Path, **settings: str) -> None:
         stack = services.read()
         assert stack is not None
         self.log = folder / "operator.log"

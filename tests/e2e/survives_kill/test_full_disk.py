@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from matrixcommon.model.errors import Unavailable
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 
 SIZE_MIB = 64
@@ -84,4 +84,4 @@ def test_a_full_disk_refuses_writes_loses_nothing_and_recovers_when_there_is_roo
         eventually(lambda: instance_state() == "Active", "the instance is Active")
         eventually(lambda: not stack.broken_promises(), "nothing is held twice or by nobody")
     finally:
-        halt(stack.folder)
+        stop_stack(stack.folder)

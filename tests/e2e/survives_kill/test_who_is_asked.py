@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from services.catalogue import PROCESSES
-from services.matrixctl.supervisor.up import look
+from services.matrixctl.supervisor.up import stack_report
 from tests.e2e.conftest import RealStack, eventually
 from tests.e2e.survives_kill.chain import ASKERS, converged, survives
 
@@ -26,7 +26,7 @@ def test_the_stack_survives_the_death_of_its_supervisor(real_stack: RealStack) -
     before = {name: holder.pid for name, holder in real_stack.folder.holders().items()}
     supervisor.signal(signal.SIGKILL)
     eventually(lambda: not supervisor.alive(), "the supervisor is dead")
-    assert look(real_stack.folder).running
+    assert stack_report(real_stack.folder).running
     real_stack.up()
     assert {name: holder.pid for name, holder in real_stack.folder.holders().items()} == before
     converged(real_stack)

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 
 trace_service = pytest.importorskip(
@@ -101,7 +101,7 @@ def traced_stack(tmp_path: Path, collector: Collector) -> Iterator[RealStack]:
     stack = RealStack(tmp_path / "traced")
     stack.up()
     yield stack
-    halt(stack.folder)
+    stop_stack(stack.folder)
 
 
 def trace_of_apply(collector: Collector) -> dict[str, Span]:

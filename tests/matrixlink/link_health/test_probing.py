@@ -14,7 +14,7 @@ from matrixlink.probing.plan import ProbePlan
 from matrixlink.probing.tomography import LocalisationResult, ProbeOutcomes, Suspicion, confirmed, localise
 from matrixresource.agent.hardware import EmulatedNode, InjectedFault
 from matrixresource.topology import Supernode
-from services.node_agent.network.probe_network import EmulatedWires
+from services.node_agent.network.probe_network import EmulatedProbeTransport
 from tests.matrixlink.fleet import Stack, a_request
 
 SUPERNODE = Supernode()
@@ -28,7 +28,7 @@ class Fabric:
 
     def __init__(self):
         self.nodes = {name: EmulatedNode(NodeName(name)) for name in ALL}
-        self.wires = EmulatedWires(self.nodes, SUPERNODE.spec)
+        self.probe_transport = EmulatedProbeTransport(self.nodes, SUPERNODE.spec)
 
     def apply_faults(self, *faults):
         made = [
@@ -42,7 +42,7 @@ class Fabric:
         up = [PLAN.index[node] for node in reporting if self.nodes[node].powered]
         shares = np.ones((len(up), PLAN.per_round))
         for at, node in enumerate(up):
-            for probe, share in self.wires.sweep(PLAN, PLAN.nodes[node], number).failed:
+            for probe, share in self.probe_transport.sweep(PLAN, PLAN.nodes[node], number).failed:
                 shares[at, probe] = share
         parts = PLAN.parts(number)[up]
         return localise(ProbeOutcomes(parts.reshape(-1, parts.shape[2]), shares.ravel()))
@@ -169,7 +169,7 @@ def test_one_round_alone_confirms_nothing():
 
 def test_an_agent_tells_failures_only_and_not_those_its_own_port_explains():
     hardware = {name: EmulatedNode(NodeName(name)) for name in ALL}
-    probing = AgentProbing(A, lambda: PLAN, EmulatedWires(hardware, SUPERNODE.spec), lambda now: now / 10)
+    probing = AgentProbing(A, lambda: PLAN, EmulatedProbeTransport(hardware, SUPERNODE.spec), lambda now: now / 10)
     reported = probing.report(1_000.0, {})
     assert (reported.round, reported.sent, reported.failed) == (100, 129, [])
     assert reported.latency_us["ub"] == 1.9

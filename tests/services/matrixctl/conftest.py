@@ -14,9 +14,9 @@ import pytest
 
 from services.catalogue import Process
 from services.matrixctl.supervisor.probe import free_port
-from services.matrixctl.supervisor.state_folder import Folder, Stack
-from services.matrixctl.supervisor.supervisor import Request
-from services.matrixctl.supervisor.up import halt, start, until_ready
+from services.matrixctl.supervisor.state_folder import Stack, StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
+from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
 
 STANDIN = "tests.services.matrixctl.standin"
 PATIENCE_WALL_S = 20.0
@@ -47,13 +47,13 @@ class Bench:
     """One stack under test."""
 
     def __init__(self, path: Path) -> None:
-        self.folder = Folder(path)
+        self.folder = StateFolder(path)
         self.processes = standins()
 
     def up(self, **desired: Any) -> Stack:
         desired = {"processes": self.processes, "shared": ()} | desired
-        supervisor = start(self.folder, Request(**desired).to_json())
-        for stack in until_ready(self.folder, supervisor, PATIENCE_WALL_S):
+        supervisor = start_supervisor(self.folder, StackRequest(**desired).to_json())
+        for stack in watch_until_ready(self.folder, supervisor, PATIENCE_WALL_S):
             last = stack
         return last
 
@@ -68,7 +68,7 @@ class Bench:
 
     def pid(self, name: str) -> int:
         """Of the living process of that name, 0 where there is none."""
-        holder = self.folder.seat(name).holder()
+        holder = self.folder.process_lock(name).holder()
         return holder.pid if holder else 0
 
 
@@ -79,7 +79,7 @@ def a_bench(folder: Path) -> Iterator[Bench]:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
         bench = Bench(folder)
         yield bench
-        halt(bench.folder)
+        stop_stack(bench.folder)
 
 
 @pytest.fixture

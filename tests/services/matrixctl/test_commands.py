@@ -22,8 +22,8 @@ from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.main import app
 from services.matrixctl.output.columns import cells, titles
 from services.matrixctl.output.resource_kinds import NOUNS, noun_of
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.up import halt
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.up import stop_stack
 from tests.services.matrixctl.conftest import Bench, eventually
 from tests.services.matrixctl.inprocess import ran, reached, say
 
@@ -238,7 +238,7 @@ def test_damaged_tokens_are_told_of_in_a_line_and_let_nobody_in(ctl: Ctl, tmp_pa
     from services.chassis.access import Tokens
 
     state = tmp_path / "state"
-    Folder(state).prepare()
+    StateFolder(state).prepare()
     (state / "tokens.json").write_text(text)
     for words in (("up",), ("token", "create", "me"), ("token", "list"), ("token", "revoke", "me")):
         code, _, err = ctl(*words, "--state", str(state))
@@ -246,14 +246,14 @@ def test_damaged_tokens_are_told_of_in_a_line_and_let_nobody_in(ctl: Ctl, tmp_pa
         assert "tokens.json is damaged" in err
     assert (state / "tokens.json").read_text() == text
     with pytest.raises(Unavailable):
-        Tokens(state / "tokens.json").principal(f"Bearer {Folder(state).admin_token()}")
+        Tokens(state / "tokens.json").principal(f"Bearer {StateFolder(state).admin_token()}")
 
 
 def test_a_token_is_shown_once_and_known_at_once(ctl: Ctl, tmp_path: Path) -> None:
     from services.chassis.access import Tokens
 
     state = tmp_path / "state"
-    Folder(state).prepare()
+    StateFolder(state).prepare()
     code, out, _ = ctl("token", "create", "reader", "--role", "viewer", "--project", "blue", "--state", str(state))
     principal = Tokens(state / "tokens.json").principal(f"Bearer {out.strip()}")
     assert (code, principal.name, principal.project, principal.role) == (0, "reader", "blue", "viewer")
@@ -303,7 +303,7 @@ def test_down_ends_a_stack_whose_record_is_damaged(ctl: Ctl, bench: Bench) -> No
 
 def test_a_record_of_another_version_is_read_as_far_as_it_is_known(bench: Bench) -> None:
     stack = bench.up()
-    halt(bench.folder)
+    stop_stack(bench.folder)
     current = json.loads(bench.folder.stack_file.read_text())
     del current["contained"]
     current["children"]["alpha"]["mood"] = "cheerful"

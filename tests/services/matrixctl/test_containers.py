@@ -19,8 +19,8 @@ from services.catalogue import PROCESSES
 from services.chassis.access import Tokens, create_token
 from services.matrixctl.demo import in_container
 from services.matrixctl.demo.run import STORIES
-from services.matrixctl.supervisor.container_entrypoint import DATABASES, give, prepare, settings_for
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.container_entrypoint import DATABASES, change_owner, load_settings, prepare
+from services.matrixctl.supervisor.state_folder import StateFolder
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -28,22 +28,22 @@ STATE = "${CLOUDMATRIX_STATE:-./.state/compose}"
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    folder = Folder(tmp_path / "state")
+def folder(tmp_path: Path) -> StateFolder:
+    folder = StateFolder(tmp_path / "state")
     prepare(folder, 60.0)
     return folder
 
 
-def mounted(folder: Folder, service: str) -> dict[str, Path]:
+def mounted(folder: StateFolder, service: str) -> dict[str, Path]:
     """What a container sees where, as docker-compose.yml has it."""
     volumes = yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"][service]["volumes"]
     pairs = [str(each).removeprefix(STATE).removesuffix(":ro").partition(":") for each in volumes if STATE in each]
     return {inside: folder.path / outside.lstrip("/") for outside, _, inside in pairs}
 
 
-def settings(folder: Folder, service: str) -> dict[str, str]:
+def settings(folder: StateFolder, service: str) -> dict[str, str]:
     environ: dict[str, str] = {}
-    settings_for(mounted(folder, service)["/state"], environ)
+    load_settings(mounted(folder, service)["/state"], environ)
     return environ
 
 
@@ -52,7 +52,7 @@ def text_of(places: dict[str, Path]) -> str:
     return "\n".join(file.read_text() for file in files)
 
 
-def test_a_container_sees_its_own_secrets_and_no_other(folder: Folder) -> None:
+def test_a_container_sees_its_own_secrets_and_no_other(folder: StateFolder) -> None:
     passwords = json.loads((folder.path / "database-passwords").read_text())
     secret = {process.name: {folder.token_of(process), passwords.get(process.name, "")} - {""} for process in PROCESSES}
     assert len(set().union(*secret.values())) == sum(map(len, secret.values())), "each has its own"
@@ -65,7 +65,7 @@ def test_a_container_sees_its_own_secrets_and_no_other(folder: Folder) -> None:
         assert (folder.admin_token() in seen) == (process.name == "kube")
 
 
-def test_tokens_have_the_roles_their_calls_need(folder: Folder) -> None:
+def test_tokens_have_the_roles_their_calls_need(folder: StateFolder) -> None:
     tokens = Tokens(mounted(folder, "resource")["/shared"] / "tokens.json")
     assert settings(folder, "resource")["CLOUDMATRIX_TOKENS"] == "/shared/tokens.json"
     for process in PROCESSES:
@@ -74,14 +74,14 @@ def test_tokens_have_the_roles_their_calls_need(folder: Folder) -> None:
         assert not token or tokens.principal(f"Bearer {token}").role == process.role
 
 
-def test_a_token_made_outside_is_known_inside(folder: Folder) -> None:
+def test_a_token_made_outside_is_known_inside(folder: StateFolder) -> None:
     tokens = Tokens(mounted(folder, "compute")["/shared"] / "tokens.json")
     token = create_token(folder.tokens, "eve", "red", "viewer")
     assert tokens.principal(f"Bearer {token}").name == "eve"
     assert folder.tokens.is_symlink()
 
 
-def test_prepared_again_nothing_secret_changes_and_time_continues(folder: Folder) -> None:
+def test_prepared_again_nothing_secret_changes_and_time_continues(folder: StateFolder) -> None:
     before = {process.name: settings(folder, process.name) for process in PROCESSES}
     sql = (folder.path / "postgres" / "first-start" / "databases.sql").read_text()
     clock = (mounted(folder, "compute")["/shared"] / "clock.json").read_text()
@@ -97,7 +97,7 @@ def test_prepared_again_nothing_secret_changes_and_time_continues(folder: Folder
     assert folder.clock_file.is_symlink()
 
 
-def test_the_operator_trusts_the_api_it_is_shown(folder: Folder) -> None:
+def test_the_operator_trusts_the_api_it_is_shown(folder: StateFolder) -> None:
     config = yaml.safe_load((mounted(folder, "operator")["/state"] / "kubeconfig").read_text())
     assert settings(folder, "operator")["CLOUDMATRIX_KUBECONFIG"] == "/state/kubeconfig"
     assert config["clusters"][0]["cluster"]["server"] == "https://kube:8443"
@@ -106,8 +106,8 @@ def test_the_operator_trusts_the_api_it_is_shown(folder: Folder) -> None:
     assert folder.kubeconfig.read_text() == "written by the API"
 
 
-def test_the_stories_container_has_the_stacks_addresses_inside_and_an_administrators_token(folder: Folder) -> None:
-    inside = Folder(mounted(folder, "failover")["/state"])
+def test_the_stories_container_has_the_stacks_addresses_inside_and_an_administrators_token(folder: StateFolder) -> None:
+    inside = StateFolder(mounted(folder, "failover")["/state"])
     stack = inside.read()
     assert stack is not None
     assert {name: child.url for name, child in stack.children.items()} == {
@@ -120,7 +120,7 @@ def test_the_stories_container_has_the_stacks_addresses_inside_and_an_administra
 
 
 def test_a_story_told_at_another_pace_is_refused_with_the_way_out(
-    folder: Folder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    folder: StateFolder, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("CLOUDMATRIX_STATE", str(mounted(folder, "autoscale")["/state"]))
     assert in_container.main(["autoscale"]) == 2
@@ -130,10 +130,10 @@ def test_a_story_told_at_another_pace_is_refused_with_the_way_out(
     assert set(STORIES) < set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
 
 
-def test_the_folder_is_given_to_who_the_processes_run_as(folder: Folder, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_folder_is_given_to_who_the_processes_run_as(folder: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     given: dict[str, Any] = {}
     monkeypatch.setattr(os, "chown", lambda path, uid, gid, follow_symlinks: given.update({str(path): (uid, gid)}))
-    give(folder.path, "10001:10002")
+    change_owner(folder.path, "10001:10002")
     assert set(given.values()) == {(10001, 10002)}
     assert set(given) == {str(folder.path), *map(str, folder.path.rglob("*"))}
     files = [file for file in folder.path.rglob("*") if file.is_file() and not file.is_symlink()]
@@ -156,7 +156,7 @@ def test_a_container_that_was_not_prepared_says_so_in_a_line(tmp_path: Path, nam
 
 
 @needs_postgres
-def test_a_role_enters_its_own_database_and_no_other(folder: Folder) -> None:
+def test_a_role_enters_its_own_database_and_no_other(folder: StateFolder) -> None:
     import psycopg
 
     sql = (folder.path / "postgres" / "first-start" / "databases.sql").read_text()

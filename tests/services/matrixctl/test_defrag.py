@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from matrixcommon.model.errors import Unavailable
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.output import waiting
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 from services.resource.main import ResourceSettings, build
 from tests.matrixresource.test_defragmentations import Scattered
 from tests.services.matrixctl.inprocess import reached, say
@@ -107,7 +107,7 @@ def test_a_plan_whose_answer_was_lost_is_asked_for_again_and_made_once(
         return answer
 
     monkeypatch.setattr(desk.client, "request", losing)
-    client = ApiClient.of(Folder(Path("nowhere")))
+    client = ApiClient.of(StateFolder(Path("nowhere")))
     client.patience_wall_s = 5.0
     made = client.call("resource", "POST", "/v1/defragmentations", body={"nodes": 4, "level": "cabinet"})
     assert [each["name"] for each in client.list("resource", "/v1/defragmentations")] == lost == [made["name"]]

@@ -30,11 +30,11 @@ def database(folder: Path) -> sqlite3.Connection:
 
 async def test_a_database_refuses_writes_until_another_runner_undoes_it(tmp_path: Path) -> None:
     rows = database(tmp_path)
-    await ProcessFaults(Folder(tmp_path), STACK).inject("a-0", "database-readonly", "compute", {})
+    await ProcessFaults(StateFolder(tmp_path), STACK).inject("a-0", "database-readonly", "compute", {})
     with pytest.raises(sqlite3.IntegrityError, match="readonly"):
         rows.execute("INSERT INTO instances VALUES ('one')")
     assert rows.execute("SELECT count(*) FROM instances").fetchone() == (0,)
-    after = ProcessFaults(Folder(tmp_path), STACK)
+    after = ProcessFaults(StateFolder(tmp_path), STACK)
     assert await after.injected() == ["a-0"], "it is written down for whoever comes after a kill"
     assert not (await after.seen("compute"))["writable"]
     await after.clear("a-0")
@@ -57,7 +57,7 @@ async def test_a_service_of_the_stack_is_killed_or_stands_still(bench: Bench) ->
 
 
 async def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: Path) -> None:
-    faults = ProcessFaults(Folder(tmp_path), STACK)
+    faults = ProcessFaults(StateFolder(tmp_path), STACK)
     with pytest.raises(InvalidField) as refused:
         await faults.check("database-readonly", "agents", {})
     assert refused.value.field == "fault"
@@ -89,7 +89,7 @@ async def test_of_two_faults_on_one_database_each_holds_until_it_is_cleared(
     first: str, second: str, tmp_path: Path
 ) -> None:
     rows = database(tmp_path)
-    faults = ProcessFaults(Folder(tmp_path), STACK)
+    faults = ProcessFaults(StateFolder(tmp_path), STACK)
 
     async def holds(kind: str) -> bool:
         seen = await faults.seen("compute")
@@ -111,7 +111,7 @@ async def test_of_two_faults_on_one_database_each_holds_until_it_is_cleared(
 async def test_a_stall_is_of_one_database(tmp_path: Path) -> None:
     database(tmp_path)
     sqlite3.connect(tmp_path / "link.db").execute("CREATE TABLE slices (name TEXT)")
-    faults = ProcessFaults(Folder(tmp_path), STACK)
+    faults = ProcessFaults(StateFolder(tmp_path), STACK)
     await faults.inject("a", "database-stalled", "compute", {})
     while not (await faults.seen("compute"))["stalled"]:
         await asyncio.sleep(0)
@@ -136,7 +136,7 @@ async def test_what_comes_while_another_is_undone_is_there_afterwards(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     database(tmp_path)
-    faults = ProcessFaults(Folder(tmp_path), STACK)
+    faults = ProcessFaults(StateFolder(tmp_path), STACK)
     await faults.inject("a", "database-readonly", "compute", {})
     undo = ProcessFaults._undo
 
@@ -229,7 +229,7 @@ async def test_what_could_not_be_struck_is_no_fault_and_is_tried_again(
 
 async def test_a_stalled_database_can_be_struck_otherwise_too_and_healed(tmp_path: Path) -> None:
     rows = database(tmp_path)
-    faults = ProcessFaults(Folder(tmp_path), STACK)
+    faults = ProcessFaults(StateFolder(tmp_path), STACK)
     await faults.inject("a-0", "database-stalled", "compute", {"stallS": "0.05"})
     while not (await faults.seen("compute"))["stalled"]:
         await asyncio.sleep(0)

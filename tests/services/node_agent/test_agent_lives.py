@@ -57,7 +57,7 @@ async def test_an_agent_that_fails_begins_its_next_life_and_remembers_that(tmp_p
     running = [asyncio.ensure_future(task()) for task in fleet.tasks()]
     async with asyncio.timeout(3600):
         await agent.at_work.wait()
-    fleet.remember("resource")
+    fleet.write_memory("resource")
     assert memory.all("resource")[name] == {"epoch": 2}
     for task in running:
         task.cancel()
@@ -78,9 +78,9 @@ def test_what_could_not_be_written_is_written_before_the_next_report(tmp_path: P
     full(memory, True)
     for _ in range(2):
         with pytest.raises(sqlite3.DatabaseError, match="the disk is full"):
-            fleet.remember("resource")
+            fleet.write_memory("resource")
     full(memory, False)
-    fleet.remember("resource")
+    fleet.write_memory("resource")
     assert memory.all("resource") == {name: {"epoch": 1}}
 
 
@@ -136,7 +136,7 @@ async def test_a_node_whose_power_went_as_the_process_ended_has_lost_it(
     """What was in its memory is gone, also where the card could not be written to before the process was."""
     agents: list[Powered] = []
     before = a_fleet(tmp_path / "agents.db", agents)
-    before.remember("resource")
+    before.write_memory("resource")
     target = "sn0-c00-n0" if kind == "node-down" else "sn0-c00"
     before.inject(InjectedFault.model_validate({"name": "off", "kind": kind, "target": target}))
     if ended_by == "a fault that is gone again":
@@ -154,11 +154,11 @@ def test_an_end_that_was_half_forgotten_does_not_end_the_next_fault_of_that_name
     before.inject(fault)
     before.nodes[name].on_repaired("restart")
     assert before.nodes[name].codes == []
-    full(before._memory, True, "DELETE")
+    full(before._store, True, "DELETE")
     with pytest.raises(sqlite3.DatabaseError, match="the disk is full"):
         before.clear("npu")
-    full(before._memory, False)
-    before._memory._db.execute("DELETE FROM documents WHERE kind = 'fault'")  # as an earlier version left it
+    full(before._store, False)
+    before._store._db.execute("DELETE FROM documents WHERE kind = 'fault'")  # as an earlier version left it
     after = Fleet([name], FleetStore(tmp_path / "agents.db"), FixedClock(), seed=1)
     after.inject(fault)
     assert after.nodes[name].codes, "it acts"
@@ -172,7 +172,7 @@ async def test_faults_go_with_their_supernode_and_can_be_asked_to_go_again(tmp_p
     fleet = Fleet([NodeName("sn0-c00-n0")], memory, FixedClock(), seed=1)
     fleet.add_agents("resource", lambda *_: Powered())
     fleet.add_supernode("sn1")
-    fleet.remember("resource")
+    fleet.write_memory("resource")
     fleet.inject(InjectedFault.model_validate({"name": "off", "kind": "node-down", "target": "sn1-c00-n0"}))
     full(memory, True, "DELETE")
     with pytest.raises(sqlite3.DatabaseError, match="the disk is full"):

@@ -16,14 +16,14 @@ from matrixcommon.model.process_pauses import ProcessPauses
 from matrixcommon.model.resource_model import ApiModel
 from matrixlink.controllers.agent_leases import Leases
 from matrixresource.contract.agents import LOST_AFTER_LEASES
-from services.node_agent.channels.agent_gateway import REPORTS_A_CALL, Line, Uplink
+from services.node_agent.channels.agent_gateway import REPORTS_PER_CALL, AgentGateway, Channel
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.fleet.store import FleetStore
 from tests.clocks import FixedClock, LoopClock
 from tests.matrixresource.reporting import Reporting
 
 OWN_S = 30.0
-NODES = [f"n{number}" for number in range(22 * REPORTS_A_CALL)]
+NODES = [f"n{number}" for number in range(22 * REPORTS_PER_CALL)]
 
 
 class Report(ApiModel):
@@ -53,16 +53,16 @@ class Service:
 
 async def played(
     call_s: float, seconds: float, nodes=NODES, period_s: float = 10.0, own_s: float = OWN_S
-) -> tuple[Service, Uplink]:
+) -> tuple[Service, AgentGateway]:
     service = Service(call_s)
     agents = {node: SimpleNamespace(report=lambda node=node: Report(node=node, lease_s=own_s)) for node in nodes}
     reply = lambda agent, report, answer: None  # noqa: E731
-    line = Line("resource", service, "assignments", ApiModel, "name", reply, lost_after=LOST_AFTER_LEASES)
-    uplink = Uplink(line, LoopClock(), period_s, lambda: list(agents), agents.get, lambda: None)
-    reporting = asyncio.create_task(uplink.report())
+    channel = Channel("resource", service, "assignments", ApiModel, "name", reply, leases_until_lost=LOST_AFTER_LEASES)
+    gateway = AgentGateway(channel, LoopClock(), period_s, lambda: list(agents), agents.get, lambda: None)
+    reporting = asyncio.create_task(gateway.report())
     await asyncio.sleep(seconds)
     reporting.cancel()
-    return service, uplink
+    return service, gateway
 
 
 @pytest.mark.looptime
@@ -73,9 +73,9 @@ async def test_a_fleet_is_ready_once_every_service_has_answered_its_nodes():
             kind, lambda node, _, changed: SimpleNamespace(memory=dict, report=lambda: Report(node=node.name))
         )
         service = Service(5.0 if kind == "link" else 1.0)
-        fleet.connect(Line(kind, service, "assignments", ApiModel, "name", lambda agent, report, answer: None))
+        fleet.connect(Channel(kind, service, "assignments", ApiModel, "name", lambda agent, report, answer: None))
     assert fleet.waiting_for() == "the first reports of its nodes to link and resource"
-    reporting = [asyncio.create_task(uplink.report()) for uplink in fleet._uplinks.values()]
+    reporting = [asyncio.create_task(gateway.report()) for gateway in fleet._gateways.values()]
     await asyncio.sleep(2)
     assert fleet.waiting_for() == "the first reports of its nodes to link"
     await asyncio.sleep(4)
@@ -100,9 +100,9 @@ async def test_what_changes_during_a_round_is_on_the_cards_before_it_is_reported
         return SimpleNamespace(report=lambda: Report(node=node, labels={"status": str(statuses[node])}))
 
     service, agents = Changing(1.0), {node: agent(node) for node in NODES}
-    line = Line("resource", service, "assignments", ApiModel, "name", lambda agent, report, answer: None)
-    uplink = Uplink(line, LoopClock(), 10.0, lambda: NODES, agents.get, lambda: written.update(statuses))
-    reporting = asyncio.create_task(uplink.report())
+    channel = Channel("resource", service, "assignments", ApiModel, "name", lambda agent, report, answer: None)
+    gateway = AgentGateway(channel, LoopClock(), 10.0, lambda: NODES, agents.get, lambda: written.update(statuses))
+    reporting = asyncio.create_task(gateway.report())
     await asyncio.sleep(60)
     reporting.cancel()
     assert service.heard.keys() == set(NODES)
@@ -112,17 +112,17 @@ async def test_what_changes_during_a_round_is_on_the_cards_before_it_is_reported
 @pytest.mark.looptime
 @pytest.mark.parametrize("call_s", [1.0, 5.0, 20.0])
 async def test_a_process_that_is_behind_asks_for_leases_it_can_renew_from_its_first_round(call_s):
-    service, uplink = await played(call_s, 8 * 22 * call_s)
+    service, gateway = await played(call_s, 8 * 22 * call_s)
     assert all(len(service.heard[node]) > 1 for node in NODES)
     assert max(service.silences()) < 2.0, "who is silent for two leases is given up for lost"
-    assert uplink.pace.behind
+    assert gateway.pace.behind
 
 
 @pytest.mark.looptime
 async def test_who_keeps_up_asks_for_a_nodes_own_lease(caplog):
-    service, uplink = await played(0.1, 300.0)
+    service, gateway = await played(0.1, 300.0)
     assert {lease_s for heard in service.heard.values() for _, lease_s in heard} == {OWN_S}
-    assert not uplink.pace.behind
+    assert not gateway.pace.behind
     assert not caplog.records
 
 
@@ -132,8 +132,8 @@ async def test_a_dead_node_is_found_little_later_by_a_machine_that_is_a_little_b
     """At the fastest settings, whenever it dies: what could still arrive of it, three intervals and more only in
     proportion to how far behind it is, and a look at leases."""
     period_s, look_s = 0.1, 0.1
-    service, uplink = await played(call_s, 20.0, NODES[:REPORTS_A_CALL], period_s, 0.3)
-    interval_s = uplink.pace.interval_s
+    service, gateway = await played(call_s, 20.0, NODES[:REPORTS_PER_CALL], period_s, 0.3)
+    interval_s = gateway.pace.interval_s
     found_s = 0.0
     for heard in service.heard.values():
         for (at, lease_s), (then, _) in pairwise(heard[len(heard) // 2 :]):
@@ -147,10 +147,10 @@ async def test_a_dead_node_is_found_little_later_by_a_machine_that_is_a_little_b
 
 @pytest.mark.looptime
 async def test_a_machine_that_is_far_behind_may_stall_for_six_intervals():
-    service, uplink = await played(5.0, 1200.0)
-    assert uplink.pace.interval_s > 4 * 10.0
+    service, gateway = await played(5.0, 1200.0)
+    assert gateway.pace.interval_s > 4 * 10.0
     leases = {lease_s for heard in service.heard.values() for _, lease_s in heard[-1:]}
-    assert min(leases) * LOST_AFTER_LEASES == pytest.approx(6 * uplink.pace.interval_s, rel=0.35)
+    assert min(leases) * LOST_AFTER_LEASES == pytest.approx(6 * gateway.pace.interval_s, rel=0.35)
 
 
 @pytest.mark.looptime
@@ -229,9 +229,9 @@ async def test_a_service_that_stays_away_is_logged_once_for_each_time(caplog):
     fleet.add_agents(
         "link", lambda node, _, changed: SimpleNamespace(memory=dict, report=lambda: Report(node=node.name))
     )
-    fleet.connect(Line("link", Away(0.0), "assignments", ApiModel, "name", lambda agent, report, answer: None))
+    fleet.connect(Channel("link", Away(0.0), "assignments", ApiModel, "name", lambda agent, report, answer: None))
     with caplog.at_level(logging.WARNING, "services.node_agent.channels.agent_gateway"):
-        reporting = asyncio.create_task(fleet._uplinks["link"].report())
+        reporting = asyncio.create_task(fleet._gateways["link"].report())
         await enough.wait()
         reporting.cancel()
     assert [each.message for each in caplog.records] == ["report refused"] * 2

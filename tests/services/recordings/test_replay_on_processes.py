@@ -15,8 +15,8 @@ import httpx
 import pytest
 
 from matrixcommon.model.errors import InternalError
-from services.matrixctl.replays import on_processes
-from services.matrixctl.replays.on_processes import Outcome, Replay
+from services.matrixctl.replays import process_replay
+from services.matrixctl.replays.process_replay import Outcome, Replay
 from services.matrixctl.supervisor.state_folder import Child, Stack, StackTime
 from services.recordings.recording import About, Action, Event, Recording
 from tests.services.recordings.test_replay import event
@@ -39,9 +39,9 @@ class Processes:
         self.seen: list[str] = []
         self.reported: list[tuple[float, str]] = []
         self.answer: Callable[[httpx.Request], httpx.Response] = lambda _: httpx.Response(202)
-        monkeypatch.setattr(on_processes, "cluster_of", lambda _: SimpleNamespace(http=None))
-        monkeypatch.setattr(on_processes, "events_since", lambda _, since: [] if since["compute"] else comes)
-        monkeypatch.setattr(on_processes, "LOOK_PERIOD_WALL_S", 0.001)
+        monkeypatch.setattr(process_replay, "cluster_of", lambda _: SimpleNamespace(http=None))
+        monkeypatch.setattr(process_replay, "events_since", lambda _, since: [] if since["compute"] else comes)
+        monkeypatch.setattr(process_replay, "LOOK_PERIOD_WALL_S", 0.001)
 
     def read(self) -> Stack:
         return self.stack
@@ -100,10 +100,10 @@ def test_it_ends_with_the_first_request_that_is_refused_though_it_was_accepted(m
 
 def test_what_never_comes_is_waited_for_and_then_a_difference(monkeypatch: pytest.MonkeyPatch) -> None:
     processes = Processes(monkeypatch, LIFE[:1])
-    monkeypatch.setattr(on_processes, "LATER_WALL_S_MAX", 0.1)
+    monkeypatch.setattr(process_replay, "LATENESS_WALL_S_MAX", 0.1)
     outcome = processes.replayed((), LIFE)
     assert str(outcome.difference) == "recorded: instance a, state 2: Active\nreplayed: no further event"
-    assert outcome.at_s > ABOUT.length_s + on_processes.LATER_S_MAX
+    assert outcome.at_s > ABOUT.length_s + process_replay.LATENESS_S_MAX
 
 
 def test_a_process_that_ends_makes_a_replay_worth_nothing(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,9 +16,9 @@ import pytest
 from matrixcommon.model.errors import Conflict
 from services.catalogue import PROCESSES
 from services.chassis.database import Migrations
-from services.matrixctl.replays import beginning
-from services.matrixctl.replays.beginning import lay_out
-from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
+from services.matrixctl.replays import initial_state
+from services.matrixctl.replays.initial_state import prepare_stack
+from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder
 from services.recordings.recording import About
 from services.snapshots import archive
 from services.snapshots.archive import Manifest
@@ -48,13 +48,13 @@ def file(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Folder:
-    made = Folder(tmp_path / "state")
+def folder(tmp_path: Path) -> StateFolder:
+    made = StateFolder(tmp_path / "state")
     made.prepare()
     return made
 
 
-def running(monkeypatch: pytest.MonkeyPatch, folder: Folder, lists: Callable[[str], list[dict[str, Any]]]) -> None:
+def running(monkeypatch: pytest.MonkeyPatch, folder: StateFolder, lists: Callable[[str], list[dict[str, Any]]]) -> None:
     """As far as is asked, a stack runs in that folder, and its services list that."""
     folder.write(STACK)
     monkeypatch.setattr(folder, "supervisor", lambda: SimpleNamespace(pid=1))
@@ -62,43 +62,45 @@ def running(monkeypatch: pytest.MonkeyPatch, folder: Folder, lists: Callable[[st
         stack=SimpleNamespace(children=dict.fromkeys(process.name for process in PROCESSES)),
         list=lambda service, path: lists(path.rpartition("/")[2]),
     )
-    monkeypatch.setattr(beginning.ApiClient, "of", lambda folder: here)
-    monkeypatch.setattr(beginning, "restore", lambda *_: pytest.fail("nothing is changed where it is refused"))
+    monkeypatch.setattr(initial_state.ApiClient, "of", lambda folder: here)
+    monkeypatch.setattr(initial_state, "restore", lambda *_: pytest.fail("nothing is changed where it is refused"))
 
 
 @pytest.mark.parametrize("changes", [{"contained": True}, {"database": "postgresql://me@host/cm_{service}"}])
-def test_not_on_a_stack_that_keeps_its_state_elsewhere(file: Path, folder: Folder, changes: dict[str, Any]) -> None:
+def test_not_on_a_stack_that_keeps_its_state_elsewhere(
+    file: Path, folder: StateFolder, changes: dict[str, Any]
+) -> None:
     folder.write(replace(STACK, **changes))
     with pytest.raises(Conflict, match=r"a replay reads SQLite files, and the stack in .* has none"):
-        lay_out(folder, file, ABOUT)
+        prepare_stack(folder, file, ABOUT)
 
 
-def test_not_on_a_stack_that_does_not_run_and_may_hold_anything(file: Path, folder: Folder) -> None:
+def test_not_on_a_stack_that_does_not_run_and_may_hold_anything(file: Path, folder: StateFolder) -> None:
     (folder.path / "compute.db").touch()
     with pytest.raises(Conflict, match=r"has the state of a stopped stack: empty it with `matrixctl reset --state"):
-        lay_out(folder, file, ABOUT)
+        prepare_stack(folder, file, ABOUT)
 
 
 @pytest.mark.parametrize("kind", ["instances", "allocations", "slices", "deployments", "faults"])
-def test_not_on_a_stack_in_use(file: Path, folder: Folder, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_not_on_a_stack_in_use(file: Path, folder: StateFolder, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
     running(monkeypatch, folder, lambda asked: [{"name": "a"}] if asked == kind else [])
     with pytest.raises(Conflict, match="is not empty: empty it with `matrixctl reset --state") as refused:
-        lay_out(folder, file, ABOUT)
+        prepare_stack(folder, file, ABOUT)
     assert refused.value.blocking == [{"kind": kind.removesuffix("s"), "name": "a"}]
 
 
 @pytest.mark.parametrize(("here", "shown"), [("v3-ba9876543210", "v3-ba9876543210"), ("", "none")])
 def test_not_on_a_stack_of_another_topology(
-    file: Path, folder: Folder, here: str, shown: str, monkeypatch: pytest.MonkeyPatch
+    file: Path, folder: StateFolder, here: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     running(monkeypatch, folder, lambda asked: [{"topologyVersion": here}] if asked == "supernodes" and here else [])
     with pytest.raises(Conflict, match=rf"has another topology \({shown}\) than the recording \({RECORDED}"):
-        lay_out(folder, file, ABOUT)
+        prepare_stack(folder, file, ABOUT)
 
 
 def test_a_new_folder_becomes_what_was_recorded_its_machine_too(file: Path, tmp_path: Path) -> None:
-    new = Folder(tmp_path / "new")
-    request, since = lay_out(new, file, ABOUT)
+    new = StateFolder(tmp_path / "new")
+    request, since = prepare_stack(new, file, ABOUT)
     assert (request.topology, request.scale, request.seed) == ("atlas-950", 60, 4)
     assert since == dict.fromkeys(since, 0) | {"resource": 7}
     assert (new.path / "resource.db").is_file()

@@ -13,7 +13,7 @@ import pytest
 
 from matrixcommon.model.errors import InvalidField
 from services.chassis.database import Migrations
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 from services.snapshots import archive
 from services.snapshots.archive import MANIFEST, Manifest, UnknownSnapshot
 from tests.services.matrixctl.inprocess import ran
@@ -118,7 +118,7 @@ def test_whatever_byte_is_another_the_file_is_refused_or_whole(tmp_path: Path) -
 def test_a_manifest_that_no_stack_could_be_of_changes_nothing(
     changes: dict[str, object], sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Folder(tmp_path / "state")
+    folder = StateFolder(tmp_path / "state")
     folder.prepare()
     kept = database(folder.path / "resource.db").read_bytes()
     (tmp_path / "other").mkdir()
@@ -132,7 +132,7 @@ def test_a_manifest_that_no_stack_could_be_of_changes_nothing(
 def test_what_is_no_database_is_refused_though_its_digest_is_right(tmp_path: Path) -> None:
     (tmp_path / "resource.db").write_bytes(b"no database at all" * 100)
     with pytest.raises(UnknownSnapshot, match=r"resource\.db is damaged: file is not a database"):
-        archive.settle(tmp_path / "resource.db")
+        archive.make_consistent(tmp_path / "resource.db")
 
 
 def test_a_log_that_was_not_written_back_is_in_the_copy(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_a_log_that_was_not_written_back_is_in_the_copy(tmp_path: Path) -> None:
         live.execute("INSERT INTO numbers VALUES (8)")  # under way, as in a process that is stopped
         for part in ("", "-wal"):
             (tmp_path / f"copy.db{part}").write_bytes((tmp_path / f"live.db{part}").read_bytes())
-    archive.settle(tmp_path / "copy.db")
+    archive.make_consistent(tmp_path / "copy.db")
     assert not (tmp_path / "copy.db-wal").exists()
     with closing(sqlite3.connect(tmp_path / "copy.db")) as copy:
         assert copy.execute("SELECT n FROM numbers").fetchall() == [(7,)]
@@ -173,7 +173,7 @@ def test_what_makes_no_sense_changes_nothing(
 def test_a_snapshot_of_another_schema_leaves_the_stack_alone(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Folder(tmp_path / "state")
+    folder = StateFolder(tmp_path / "state")
     folder.prepare()
     kept = database(folder.path / "resource.db").read_bytes()
     (tmp_path / "other").mkdir()

@@ -9,18 +9,18 @@ import pytest
 
 from matrixcommon.model.errors import Conflict
 from matrixresource.machines import DEFAULT_FILE
-from services.matrixctl.snapshots.snapshot import REPLACED, restore, take
-from services.matrixctl.supervisor.machine import kept
-from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
+from services.matrixctl.snapshots.snapshot import REPLACED, restore, take_snapshot
+from services.matrixctl.supervisor.machine import store_machine_file
+from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder
 from services.snapshots import archive
 from services.snapshots.archive import MANIFEST, UnknownSnapshot
 from services.testing.cloudmatrix import CloudMatrix
 
 
-def begun(folder: Folder, topology: str) -> Folder:
+def begun(folder: StateFolder, topology: str) -> StateFolder:
     """With a state of that machine, as a supervisor leaves it."""
     folder.prepare()
-    folder.write(Stack((), StackTime(1, 0, 0, 0), topology=kept(topology, folder)))
+    folder.write(Stack((), StackTime(1, 0, 0, 0), topology=store_machine_file(topology, folder)))
     return folder
 
 
@@ -29,14 +29,14 @@ def mine(tmp_path: Path) -> Path:
     """A snapshot of a stack whose machine was a file, which is gone."""
     numbers = tmp_path / "mine.yaml"
     numbers.write_text(DEFAULT_FILE.read_text().replace("CloudMatrix384", "Mine"))
-    take(begun(Folder(tmp_path / "state"), str(numbers)), tmp_path / "mine.snapshot")
+    take_snapshot(begun(StateFolder(tmp_path / "state"), str(numbers)), tmp_path / "mine.snapshot")
     numbers.unlink()
     return tmp_path / "mine.snapshot"
 
 
 @pytest.mark.parametrize("before", [None, "", "atlas-950"])
 def test_a_folder_is_of_the_machine_of_what_was_restored(mine: Path, tmp_path: Path, before: str | None) -> None:
-    folder = Folder(tmp_path / "elsewhere")
+    folder = StateFolder(tmp_path / "elsewhere")
     if before is not None:
         begun(folder, before)
     _, request = restore(folder, mine)
@@ -50,11 +50,11 @@ def test_a_folder_is_of_the_machine_of_what_was_restored(mine: Path, tmp_path: P
 
 
 def test_a_snapshot_of_a_version_that_did_not_say_changes_no_machine(tmp_path: Path) -> None:
-    take(begun(Folder(tmp_path / "state"), ""), tmp_path / "old.snapshot")
+    take_snapshot(begun(StateFolder(tmp_path / "state"), ""), tmp_path / "old.snapshot")
     manifest = archive.read_manifest(tmp_path / "old.snapshot").model_dump_json(exclude={"topology"})
     with zipfile.ZipFile(tmp_path / "old.snapshot", "w") as old:
         old.writestr(MANIFEST, manifest)
-    _, request = restore(begun(Folder(tmp_path / "other"), "atlas-950"), tmp_path / "old.snapshot")
+    _, request = restore(begun(StateFolder(tmp_path / "other"), "atlas-950"), tmp_path / "old.snapshot")
     assert request.topology == "atlas-950"
 
 

@@ -67,10 +67,10 @@ def _names(state: Path, noun: str, incomplete: str) -> Iterator[str]:
     from services.matrixctl.clients.collections import served
     from services.matrixctl.output.resource_kinds import noun_of
     from services.matrixctl.output.screen import full_name
-    from services.matrixctl.supervisor.state_folder import Folder
+    from services.matrixctl.supervisor.state_folder import StateFolder
 
     kind = noun_of(noun)
-    client = ApiClient.of(Folder(state))
+    client = ApiClient.of(StateFolder(state))
     client.deadline_wall_s = DEADLINE_WALL_S
     for service in served(client, kind):
         page: dict[str, Any] = client.call(service, "GET", kind.path, params={"pageSize": 1000})

@@ -24,9 +24,9 @@ group("record", "Record what users request from a running stack, for `replay`.")
 @command("record start")
 def record_start(stack: OnStack) -> None:
     """Start recording: take a snapshot, then record every user request to a service or to Kubernetes."""
-    from services.matrixctl.snapshots.recorder import start
+    from services.matrixctl.snapshots.recorder import start_recording
 
-    taken = start(stack.folder)
+    taken = start_recording(stack.folder)
     say(f"recording (the stack was stopped for {taken.stopped_wall_s:.2f} s); end it with `matrixctl record stop FILE`")
 
 
@@ -35,12 +35,12 @@ def record_stop(
     stack: OnStack, file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write the recording to.")]
 ) -> None:
     """Stop recording, and write the snapshot, the requests and the events to a file that only its owner may read."""
-    from services.matrixctl.snapshots.recorder import stop
+    from services.matrixctl.snapshots.recorder import stop_recording
 
     target = file.expanduser().absolute()
     if not target.parent.is_dir():
         raise InvalidField(f"there is no directory {target.parent}", field="FILE")
-    recording = stop(stack.folder, target)
+    recording = stop_recording(stack.folder, target)
     say(
         f"{file}: {counted(len(recording.actions), 'request')} and {counted(len(recording.events), 'event')} in "
         f"{duration_text(recording.about.length_s)} of emulated time"
@@ -67,11 +67,11 @@ def replay(
     long as the recording did. The comparison is always by states; it ends at the first difference or when a process
     dies.
     """
-    from services.recordings.recording import read
+    from services.recordings.recording import read_recording
 
     if keep and state is None:
         raise InvalidField("a replay in this process leaves no stack to keep; add --state", field="--keep")
-    recording = read(file)
+    recording = read_recording(file)
     if state is None:
         build_all()  # the replay builds the services in this process
         from services.testing.replaying import replayed
@@ -92,8 +92,8 @@ def replay(
 
 def _on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> tuple[Difference | None, str]:
     """The first difference, and when it was observed."""
-    from services.matrixctl.replays.on_processes import replay
-    from services.matrixctl.supervisor.state_folder import Folder
+    from services.matrixctl.replays.process_replay import replay
+    from services.matrixctl.supervisor.state_folder import StateFolder
 
     length_s = recording.about.length_s
     with progress() as bar:
@@ -104,7 +104,7 @@ def _on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> 
             elif asked:
                 say(f"  {duration_text(at_s):>8}  {text(asked)}")
 
-        outcome = replay(file, Folder(state), tell, keep)
+        outcome = replay(file, StateFolder(state), tell, keep)
     if keep:
         say(f"the stack keeps running; stop it with `matrixctl down --state {state}`")
     return outcome.difference, f", observed after {duration_text(outcome.at_s)}"

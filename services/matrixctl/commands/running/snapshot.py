@@ -16,8 +16,8 @@ from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import Form, say, size_text
 
 if TYPE_CHECKING:
-    from services.matrixctl.supervisor.state_folder import Folder
-    from services.matrixctl.supervisor.supervisor import Request
+    from services.matrixctl.supervisor.state_folder import StateFolder
+    from services.matrixctl.supervisor.supervisor import StackRequest
 
 SHOW = "show"
 
@@ -44,9 +44,9 @@ def snapshot(
         return
     if file is not None:
         raise InvalidField(f"give one file; to describe one: matrixctl snapshot show {file}", field="FILE")
-    from services.matrixctl.snapshots.snapshot import take
+    from services.matrixctl.snapshots.snapshot import take_snapshot
 
-    taken = take(stack.folder, Path(what))
+    taken = take_snapshot(stack.folder, Path(what))
     if printed(_document(Path(what), taken.manifest), output):
         return
     databases = counted(len(taken.manifest.databases), "database")
@@ -131,9 +131,9 @@ def reset(
     say(f"reset to {'an empty state' if to is None else to} in {time.monotonic() - began:.1f} s")
 
 
-def _start(folder: Folder, request: Request) -> None:
-    from services.matrixctl.supervisor.machine_numbers import ready_patience_wall_s
-    from services.matrixctl.supervisor.up import show_progress, start
+def _start(folder: StateFolder, request: StackRequest) -> None:
+    from services.matrixctl.supervisor.machine_check import ready_timeout_wall_s
+    from services.matrixctl.supervisor.up import show_progress, start_supervisor
 
-    supervisor = start(folder, request.to_json())
-    show_progress(folder, supervisor, ready_patience_wall_s(folder, request.topology))
+    supervisor = start_supervisor(folder, request.to_json())
+    show_progress(folder, supervisor, ready_timeout_wall_s(folder, request.topology))

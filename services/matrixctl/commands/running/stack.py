@@ -19,13 +19,13 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
 from services.matrixctl.output.columns import listing
 from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, say, size_text
-from services.matrixctl.supervisor.state_folder import HOST, Unreadable
+from services.matrixctl.supervisor.state_folder import LOOPBACK, Unreadable
 from services.matrixctl.supervisor.up import (
-    choose,
-    halt,
-    look,
+    choose_processes,
     show_progress,
-    start,
+    stack_report,
+    start_supervisor,
+    stop_stack,
     supervisor_command,
     supervisor_environment,
 )
@@ -81,8 +81,8 @@ def up(
 
     If the stack already runs, its status is shown. If its supervisor was killed, a new one adopts the processes.
     """
-    from services.matrixctl.supervisor.machine_numbers import checked, ready_patience_wall_s
-    from services.matrixctl.supervisor.supervisor import Request
+    from services.matrixctl.supervisor.machine_check import check_topology, ready_timeout_wall_s
+    from services.matrixctl.supervisor.supervisor import StackRequest
 
     if time_scale is not None and not 0 < time_scale <= 100_000:
         raise InvalidField("must be over 0 and at most 100000", field="--time-scale")
@@ -91,8 +91,9 @@ def up(
     if database:
         _check_database(database)
     folder = stack.folder
-    machine = checked(topology, folder)
-    request = Request(choose(only), time_scale, seed, database, topology=machine, host=host or HOST).to_json()
+    machine = check_topology(topology, folder)
+    processes = choose_processes(only)
+    request = StackRequest(processes, time_scale, seed, database, topology=machine, host=host or LOOPBACK).to_json()
     if folder.supervisor() is not None:
         say(f"already running in {folder.path}; `matrixctl down` stops it")
         _refuse_other_settings(folder, time_scale, only, {"seed": seed, "database": database or None, "host": host})
@@ -102,8 +103,8 @@ def up(
         folder.prepare()
         command = supervisor_command(folder)
         os.execve(command[0], command, supervisor_environment(request))
-    supervisor = start(folder, request)
-    show_progress(folder, supervisor, ready_patience_wall_s(folder, machine) if wait is None else wait)
+    supervisor = start_supervisor(folder, request)
+    show_progress(folder, supervisor, ready_timeout_wall_s(folder, machine) if wait is None else wait)
     show_where(folder)
 
 
@@ -141,7 +142,7 @@ def _refuse_other_settings(
             f"it runs at --time-scale {stack.time.scale:g}; change that with `matrixctl clock speed {time_scale:g}`",
             field="--time-scale",
         )
-    if only is not None and {process.name for process in choose(only)} - set(stack.children):
+    if only is not None and {process.name for process in choose_processes(only)} - set(stack.children):
         raise Conflict(f"it runs only {', '.join(stack.children)}; stop it with `matrixctl down` first", field="--only")
     for name, asked in settings.items():
         if asked not in (None, getattr(stack, name)):
@@ -173,7 +174,7 @@ def down(stack: OnStack) -> None:
         current = folder.read()
         if current is not None and current.contained:
             raise NotRunning(f"the stack in {folder.path} runs in containers; stop them with `docker compose down`")
-    ended = halt(folder)
+    ended = stop_stack(folder)
     say(f"stopped {', '.join(ended)}" if ended else f"nothing runs in {folder.path}")
 
 
@@ -187,7 +188,7 @@ def status(stack: OnStack, output: Output = Form.TABLE) -> None:
 
 
 def show_status(folder: Any, form: Form) -> int:
-    report = look(folder)
+    report = stack_report(folder)
     current = report.document()
     if printed(current, form):
         pass

@@ -12,7 +12,7 @@ from contextlib import contextmanager
 import pytest
 
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
-from services.matrixctl.supervisor.probe import Readiness, free_port, readiness
+from services.matrixctl.supervisor.probe import Readiness, free_port, probe_readiness
 
 
 @contextmanager
@@ -53,12 +53,12 @@ def answer(status: str, body: str = "", **headers: str) -> bytes:
 )
 def test_what_it_answers_says_whether_it_is_ready(sent, pid, expected):
     with answering(sent) as url:
-        assert readiness(url, 5.0, pid) == expected
+        assert probe_readiness(url, 5.0, pid) == expected
 
 
 def test_another_process_in_its_place_is_not_it():
     with answering(answer("200 OK", X_Process_Id="7")) as url:
-        found = readiness(url, 5.0, pid=8)
+        found = probe_readiness(url, 5.0, pid=8)
     assert (found.alive, found.ready) == (False, False)
     assert "another process (7)" in found.waiting_for
 
@@ -66,7 +66,7 @@ def test_another_process_in_its_place_is_not_it():
 @pytest.mark.parametrize("sent", [b"", b"SSH-2.0-OpenSSH\r\n"])
 def test_what_is_no_whole_answer_is_none(sent):
     with answering(sent) as url:
-        found = readiness(url, 5.0)
+        found = probe_readiness(url, 5.0)
     assert (found.alive, found.ready) == (False, False)
     assert found.waiting_for.startswith("no answer: ")
 
@@ -77,11 +77,13 @@ def test_a_certificate_of_nobody_we_know_is_no_hindrance(tmp_path):
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.load_cert_chain(certificate, key)
     with answering(answer("200 OK"), context) as url:
-        assert readiness(url, 5.0) == Readiness(True, True)
+        assert probe_readiness(url, 5.0) == Readiness(True, True)
 
 
 def test_nobody_listens():
-    assert readiness(f"http://127.0.0.1:{free_port('127.0.0.1')}", 5.0) == Readiness(False, False, "not listening yet")
+    assert probe_readiness(f"http://127.0.0.1:{free_port('127.0.0.1')}", 5.0) == Readiness(
+        False, False, "not listening yet"
+    )
 
 
 def test_what_containers_run_imports_no_client():

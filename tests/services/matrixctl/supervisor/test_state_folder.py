@@ -11,13 +11,13 @@ import pytest
 from matrixcommon.model.errors import Unauthorized
 from services.catalogue import PROCESSES
 from services.chassis.access import Principal, Tokens, add_token, read_tokens
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 
 AT_ONCE = 3
 ROUNDS = 8
 
 
-def prepared_in_a_fork(folder: Folder, gate: int) -> int:
+def prepared_in_a_fork(folder: StateFolder, gate: int) -> int:
     """Its pid; it begins when the gate is closed by everybody else."""
     pid = os.fork()
     if pid == 0:
@@ -33,7 +33,7 @@ def prepared_in_a_fork(folder: Folder, gate: int) -> int:
 
 def test_of_several_at_once_each_finds_what_the_first_made(tmp_path: Path) -> None:
     for number in range(ROUNDS):
-        folder = Folder(tmp_path / str(number))
+        folder = StateFolder(tmp_path / str(number))
         gate, key = os.pipe()
         pids = [prepared_in_a_fork(folder, gate) for _ in range(AT_ONCE)]
         os.write(key, b"." * AT_ONCE)
@@ -46,7 +46,7 @@ def test_of_several_at_once_each_finds_what_the_first_made(tmp_path: Path) -> No
 
 
 def test_an_empty_file_of_a_token_is_made_anew_and_nobody_gets_in_by_it(tmp_path: Path) -> None:
-    folder = Folder(tmp_path)
+    folder = StateFolder(tmp_path)
     (tmp_path / "admin-token").touch()
     folder.prepare()
     assert folder.admin_token()

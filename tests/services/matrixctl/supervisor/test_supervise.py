@@ -19,9 +19,9 @@ from services.matrixctl.snapshots.snapshot import request_of
 from services.matrixctl.supervisor import supervisor as supervising
 from services.matrixctl.supervisor.probe import Readiness, free_port
 from services.matrixctl.supervisor.process_lock import started_at
-from services.matrixctl.supervisor.state_folder import Folder, StackTime
-from services.matrixctl.supervisor.supervisor import Request, Supervisor
-from services.matrixctl.supervisor.up import halt, look, start, until_ready
+from services.matrixctl.supervisor.state_folder import StackTime, StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest, Supervisor
+from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
 from tests.services.matrixctl.conftest import Bench, eventually
 
 
@@ -29,10 +29,10 @@ def test_up_makes_all_ready_and_down_leaves_nothing(bench: Bench) -> None:
     stack = bench.up()
     pids = [child.pid for child in stack.children.values()]
     assert all(started_at(pid) for pid in pids)
-    assert sorted(halt(bench.folder)) == ["alpha", "beta", "supervisor"]
+    assert sorted(stop_stack(bench.folder)) == ["alpha", "beta", "supervisor"]
     assert not any(started_at(pid) for pid in pids)
     assert not list(bench.folder.run.iterdir())
-    assert halt(bench.folder) == []
+    assert stop_stack(bench.folder) == []
 
 
 def test_a_child_has_its_own_session_folder_log_and_settings(bench: Bench) -> None:
@@ -67,11 +67,11 @@ def test_what_dies_is_started_again(bench: Bench, number: signal.Signals) -> Non
 
 def test_a_process_that_keeps_dying_is_tried_less_and_less_often(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
-    start(bench.folder, Request(bench.processes, shared=()).to_json())
+    start_supervisor(bench.folder, StackRequest(bench.processes, shared=()).to_json())
     eventually(lambda: bench.stack().children["beta"].restarts >= 3)
     assert bench.stack().children["beta"].last_exit == "exit 3"
     eventually(lambda: bench.stack().children["alpha"].ready)
-    report = look(bench.folder)
+    report = stack_report(bench.folder)
     assert report.running
     assert not report.ready
 
@@ -90,14 +90,14 @@ def test_a_disk_that_takes_nothing_is_no_reason_to_leave_processes_alone(bench: 
     in_the_way.rmdir()
     eventually(lambda: bench.stack().children["alpha"].pid == bench.pid("alpha"), "it is written as soon as it can be")
     in_the_way.mkdir()
-    assert sorted(halt(bench.folder)) == ["alpha", "beta", "supervisor"]
+    assert sorted(stop_stack(bench.folder)) == ["alpha", "beta", "supervisor"]
     in_the_way.rmdir()
 
 
 def test_a_second_supervisor_finds_the_seat_taken(bench: Bench) -> None:
     bench.up()
     first = bench.folder.supervisor()
-    assert start(bench.folder, Request(bench.processes, shared=()).to_json()) == first
+    assert start_supervisor(bench.folder, StackRequest(bench.processes, shared=()).to_json()) == first
     again = subprocess.run(
         [sys.executable, "-m", "services.matrixctl.supervisor.supervisor", "--state", str(bench.folder.path)],
         capture_output=True,
@@ -114,7 +114,7 @@ def test_when_the_supervisor_is_killed_the_next_one_takes_its_children_over(benc
     assert supervisor is not None
     supervisor.signal(signal.SIGKILL)
     eventually(lambda: not supervisor.alive())
-    report = look(bench.folder)
+    report = stack_report(bench.folder)
     assert report.running
     assert not report.ready
     after = bench.up()
@@ -153,23 +153,23 @@ def test_down_works_when_the_supervisor_is_dead(bench: Bench) -> None:
     assert supervisor is not None
     supervisor.signal(signal.SIGKILL)
     eventually(lambda: not supervisor.alive())
-    assert sorted(halt(bench.folder)) == ["alpha", "beta"]
+    assert sorted(stop_stack(bench.folder)) == ["alpha", "beta"]
     assert not any(started_at(pid) for pid in pids)
     assert not list(bench.folder.run.iterdir())
 
 
 def test_a_deaf_process_is_killed(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUDMATRIX_STANDIN_ALPHA", "deaf")
-    monkeypatch.setattr("services.matrixctl.supervisor.up.HALT_PATIENCE_WALL_S", 10.0)
+    monkeypatch.setattr("services.matrixctl.supervisor.up.STOP_TIMEOUT_WALL_S", 10.0)
     pid = bench.up().children["alpha"].pid
-    halt(bench.folder)
+    stop_stack(bench.folder)
     assert started_at(pid) is None
 
 
 def test_a_taken_port_is_exchanged_and_callers_hear_of_it(bench: Bench) -> None:
     bench.up()
     current = bench.stack().children["alpha"]
-    halt(bench.folder)
+    stop_stack(bench.folder)
     import socket
 
     with socket.create_server(("127.0.0.1", current.port)):
@@ -187,21 +187,23 @@ def test_two_stacks_run_beside_each_other(bench: Bench, tmp_path: Path) -> None:
         assert {child.port for child in other.stack().children.values()}.isdisjoint(
             {child.port for child in bench.stack().children.values()}
         )
-        halt(bench.folder)
+        stop_stack(bench.folder)
         assert httpx.get(other.stack().children["alpha"].url + "/readyz", trust_env=False).status_code == 200
     finally:
-        halt(other.folder)
+        stop_stack(other.folder)
 
 
 def test_without_fork_a_child_is_a_fresh_interpreter(bench: Bench) -> None:
     from services.matrixctl.supervisor.process_spawn import spawn
 
     bench.folder.prepare()
-    seat = bench.folder.seat("alpha").path
+    process_lock = bench.folder.process_lock("alpha").path
     settings = os.environ | {"CLOUDMATRIX_HOST": "127.0.0.1", "CLOUDMATRIX_PORT": str(free_port("127.0.0.1"))}
-    pid = spawn("alpha", bench.processes[0].module, dict(settings), seat, bench.folder.logs / "alpha.log", False)
+    pid = spawn(
+        "alpha", bench.processes[0].module, dict(settings), process_lock, bench.folder.logs / "alpha.log", False
+    )
     eventually(lambda: bench.pid("alpha") == pid)
-    assert halt(bench.folder) == ["alpha"]
+    assert stop_stack(bench.folder) == ["alpha"]
     os.waitpid(pid, 0)
 
 
@@ -219,10 +221,10 @@ def test_who_never_answered_yet_is_given_longer_than_who_fell_silent(
 ) -> None:
     """A large machine takes its processes minutes until they listen, where other things run beside them."""
     bench.folder.prepare()
-    supervisor = Supervisor(bench.folder, Request(bench.processes, shared=()))
+    supervisor = Supervisor(bench.folder, StackRequest(bench.processes, shared=()))
     wall, answers, replaced = SimpleNamespace(now=0.0), Readiness(False, False, "not listening yet"), []
     monkeypatch.setattr(supervising, "time", SimpleNamespace(monotonic=lambda: wall.now))
-    monkeypatch.setattr(supervising, "readiness", lambda *_: answers)
+    monkeypatch.setattr(supervising, "probe_readiness", lambda *_: answers)
     monkeypatch.setattr(supervisor, "_replace", lambda name, why: replaced.append((name, why)))
     supervisor._update("alpha", pid=1, state="Starting")
     for wall.now in (1.0, 61.0, 599.0):
@@ -241,14 +243,16 @@ def test_who_never_answered_yet_is_given_longer_than_who_fell_silent(
 
 def test_a_state_keeps_its_database_and_a_restart_its_address(bench: Bench) -> None:
     bench.folder.prepare()
-    asked = Request(bench.processes, seed=7, database="postgresql://one/{service}", host="0.0.0.0", shared=())
+    asked = StackRequest(bench.processes, seed=7, database="postgresql://one/{service}", host="0.0.0.0", shared=())
     begun = Supervisor(bench.folder, asked).stack
     bench.folder.write(begun)
-    again = Supervisor(bench.folder, Request(bench.processes, shared=())).stack
+    again = Supervisor(bench.folder, StackRequest(bench.processes, shared=())).stack
     assert (again.database, again.seed, again.host) == ("postgresql://one/{service}", 7, "127.0.0.1")
     same = request_of(begun)
     assert (same.database, same.host) == (asked.database, asked.host)
-    moved = Supervisor(bench.folder, Request(bench.processes, database="postgresql://two/{service}", shared=())).stack
+    moved = Supervisor(
+        bench.folder, StackRequest(bench.processes, database="postgresql://two/{service}", shared=())
+    ).stack
     assert moved.database == "postgresql://two/{service}"
 
 
@@ -287,35 +291,35 @@ def test_who_cannot_be_started_now_is_tried_again_and_the_others_are_kept(
         raise BlockingIOError(errno.EAGAIN, "Resource temporarily unavailable")
 
     bench.folder.prepare()
-    supervisor = Supervisor(bench.folder, Request(bench.processes, shared=()))
+    supervisor = Supervisor(bench.folder, StackRequest(bench.processes, shared=()))
     monkeypatch.setattr(supervising, "spawn", no_room)
     waits = []
     for _ in range(3):
-        supervisor.care["alpha"].retry_at = 0.0
+        supervisor.runtimes["alpha"].retry_at = 0.0
         supervisor._ensure("alpha")
-        waits.append(supervisor.care["alpha"].backoff_s)
+        waits.append(supervisor.runtimes["alpha"].backoff_s)
     child = supervisor.stack.children["alpha"]
     assert (child.state, child.last_exit) == ("Restarting", "not started: Resource temporarily unavailable")
     assert waits == sorted(set(waits)), "it is tried less and less often"
     monkeypatch.setattr(supervising, "spawn", lambda *_: 4711)
-    supervisor.care["alpha"].retry_at = 0.0
+    supervisor.runtimes["alpha"].retry_at = 0.0
     supervisor._ensure("alpha")
-    assert (supervisor.stack.children["alpha"].pid, supervisor.care["alpha"].own) == (4711, True)
+    assert (supervisor.stack.children["alpha"].pid, supervisor.runtimes["alpha"].own) == (4711, True)
 
 
 @pytest.mark.skipif(sys.platform == "darwin", reason="it has one address of its own alone")
 def test_processes_are_found_where_they_listen_also_after_that_was_changed(bench: Bench) -> None:
-    begun = Request(bench.processes, host="127.0.0.2", shared=())
+    begun = StackRequest(bench.processes, host="127.0.0.2", shared=())
     bench.folder.prepare()
     bench.folder.write(Supervisor(bench.folder, begun).stack)
     assert bench.stack().children["alpha"].url.startswith("http://127.0.0.2:")
-    seat = bench.folder.seat("alpha")
-    seat.take()  # as if it had outlived its supervisor
+    process_lock = bench.folder.process_lock("alpha")
+    process_lock.acquire()  # as if it had outlived its supervisor
     urls = {
         host: Supervisor(bench.folder, replace(begun, host=host)).stack.children["alpha"].url
         for host in ("127.0.0.2", "127.0.0.1", "0.0.0.0")
     }
-    seat.leave()
+    process_lock.release()
     assert urls["127.0.0.2"] == bench.stack().children["alpha"].url
     assert all(urls[host].startswith("http://127.0.0.1:") for host in ("127.0.0.1", "0.0.0.0"))
 
@@ -324,26 +328,26 @@ def test_processes_are_found_where_they_listen_also_after_that_was_changed(bench
 def test_a_port_has_to_be_free_wherever_the_process_listens(bench: Bench) -> None:
     bench.folder.prepare()
     with socket.create_server(("127.0.0.2", bench.processes[0].port)):
-        inside = Supervisor(bench.folder, Request(bench.processes, shared=())).stack
-        everywhere = Supervisor(bench.folder, Request(bench.processes, host="0.0.0.0", shared=())).stack
+        inside = Supervisor(bench.folder, StackRequest(bench.processes, shared=())).stack
+        everywhere = Supervisor(bench.folder, StackRequest(bench.processes, host="0.0.0.0", shared=())).stack
     assert inside.children["alpha"].port == bench.processes[0].port
     assert everywhere.children["alpha"].port != bench.processes[0].port
 
 
 def test_who_waits_for_a_stack_that_is_taken_down_is_told_so(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CLOUDMATRIX_STANDIN_BETA", "exit")
-    supervisor = start(bench.folder, Request(bench.processes, shared=()).to_json())
-    waiting = until_ready(bench.folder, supervisor, 60.0)
+    supervisor = start_supervisor(bench.folder, StackRequest(bench.processes, shared=()).to_json())
+    waiting = watch_until_ready(bench.folder, supervisor, 60.0)
     next(waiting)
-    halt(bench.folder)
+    stop_stack(bench.folder)
     with pytest.raises(NotRunning, match="was stopped while it started"):
         list(waiting)
 
 
 def test_an_operator_hears_where_the_kubernetes_api_listens_now(tmp_path: Path) -> None:
-    folder = Folder(tmp_path / "state")
+    folder = StateFolder(tmp_path / "state")
     folder.prepare()
-    supervisor = Supervisor(folder, Request(shared=()))
+    supervisor = Supervisor(folder, StackRequest(shared=()))
     before = supervisor.fingerprint("operator")
     assert supervisor.environment("operator")["CLOUDMATRIX_KUBE_URL"] == supervisor.stack.children["kube"].url
     supervisor._update("kube", url="https://127.0.0.1:1")

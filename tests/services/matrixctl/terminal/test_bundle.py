@@ -12,7 +12,7 @@ import pytest
 
 from services.matrixctl.bundle.collect import Bundle
 from services.matrixctl.bundle.redaction import HIDDEN, Redactor, secrets_of
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 from tests.services.matrixctl.conftest import Bench
 from tests.services.matrixctl.inprocess import ran
 
@@ -30,7 +30,7 @@ def content(file: Path) -> dict[str, str]:
         }
 
 
-def plant(folder: Folder) -> set[str]:
+def plant(folder: StateFolder) -> set[str]:
     """Secrets of every sort in the state folder, and each of them in a log."""
     (folder.path / "kube").mkdir(exist_ok=True)
     (folder.path / "kube" / "ca.key").write_text(KEY)
@@ -72,7 +72,7 @@ def test_no_token_key_or_password_of_a_running_stack_is_in_it(
 def test_of_a_stack_that_is_down_it_has_what_there_is_and_says_what_is_missing(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Folder(tmp_path / "state")
+    folder = StateFolder(tmp_path / "state")
     folder.prepare()
     (folder.logs / "link.log").write_text("x" * 100_000 + "\nthe last line\n")
     target = tmp_path / "b.tar.gz"
@@ -89,7 +89,7 @@ def test_no_stack_and_no_such_folder_are_refused_and_nothing_is_written(
 ) -> None:
     code, _, err = ran(capsys, "bundle", "--state", str(tmp_path / "none"))
     assert (code, err.startswith("NotRunning: ")) == (3, True)
-    Folder(tmp_path / "state").prepare()
+    StateFolder(tmp_path / "state").prepare()
     code, _, err = ran(capsys, "bundle", "--state", str(tmp_path / "state"), "--file", str(tmp_path / "no" / "b"))
     assert (code, "[field --file]" in err) == (2, True)
     assert not list(tmp_path.rglob("*.tar.gz"))
@@ -107,7 +107,7 @@ def test_what_looks_like_a_secret_is_hidden_wherever_it_came_from() -> None:
 def test_a_damaged_file_hinders_no_report_and_lets_no_secret_out(
     name: str, damage: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    folder = Folder(tmp_path / "state")
+    folder = StateFolder(tmp_path / "state")
     folder.prepare()
     secret = "word-that-nobody-may-read"
     (folder.path / name).write_text(damage.format(secret))
@@ -120,7 +120,7 @@ def test_a_damaged_file_hinders_no_report_and_lets_no_secret_out(
 
 
 def test_a_bundle_that_cannot_be_written_leaves_no_half_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    folder = Folder(tmp_path / "state")
+    folder = StateFolder(tmp_path / "state")
     folder.prepare()
 
     def full(*_: object) -> None:

@@ -18,7 +18,7 @@ from matrixcommon.model.errors import Conflict
 from matrixcommon.model.timeline import Timeline
 from services.matrixctl.commands.options import duration_s, instant_s, lasting_s
 from services.matrixctl.commands.running.clock import _follow
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 from tests.services.matrixctl.conftest import Bench, eventually
 from tests.services.matrixctl.inprocess import ran
 
@@ -143,7 +143,7 @@ def test_what_makes_no_sense_is_refused_and_changes_nothing(
 
 
 def test_without_a_stack_it_says_so(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
-    code, _, err = ran(capsys, "clock", "show", "--state", str(Folder(bench.folder.path / "none").path))
+    code, _, err = ran(capsys, "clock", "show", "--state", str(StateFolder(bench.folder.path / "none").path))
     assert (code, err.startswith("NotRunning: ")) == (3, True)
 
 

@@ -12,9 +12,9 @@ import yaml
 from matrixcommon.model.errors import Conflict, InvalidField
 from matrixresource.machines import DEFAULT_FILE, built_in
 from services.catalogue import PROCESSES
-from services.matrixctl.supervisor.machine import kept, located, settings_of
-from services.matrixctl.supervisor.machine_numbers import checked, ready_patience_wall_s
-from services.matrixctl.supervisor.state_folder import Folder, Stack, StackTime
+from services.matrixctl.supervisor.machine import machine_settings, resolve_machine, store_machine_file
+from services.matrixctl.supervisor.machine_check import check_topology, ready_timeout_wall_s
+from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder
 from tests.services.matrixctl.inprocess import ran
 
 
@@ -27,80 +27,82 @@ def numbers(tmp_path):
 
 def test_who_knows_a_supernode_by_its_numbers_is_told_the_machine(numbers):
     for named in ("atlas-950", str(numbers)):
-        given = {process.name: settings_of(process.name, named) for process in PROCESSES}
+        given = {process.name: machine_settings(process.name, named) for process in PROCESSES}
         assert {name for name, settings in given.items() if settings} == {"resource", "link", "agents"}
         assert given["link"] == {"SPEC": named}
-    assert settings_of("resource", "drawn.json") == {"TOPOLOGY": "drawn.json"}
-    assert settings_of("link", "drawn.json") == settings_of("resource", "") == {}
+    assert machine_settings("resource", "drawn.json") == {"TOPOLOGY": "drawn.json"}
+    assert machine_settings("link", "drawn.json") == machine_settings("resource", "") == {}
 
 
 def test_a_file_is_named_by_its_whole_path_and_a_machine_by_its_name(numbers, tmp_path, monkeypatch):
     monkeypatch.chdir(numbers.parent)
-    new = Folder(tmp_path / "new")
-    assert checked("mine.yaml", new) == str(numbers)
-    assert checked("atlas-800i-a2", new) == "atlas-800i-a2"
-    assert checked("", new) == ""
+    new = StateFolder(tmp_path / "new")
+    assert check_topology("mine.yaml", new) == str(numbers)
+    assert check_topology("atlas-800i-a2", new) == "atlas-800i-a2"
+    assert check_topology("", new) == ""
     assert not new.path.exists()
 
 
-def begun(folder: Folder, topology: str) -> Folder:
+def begun(folder: StateFolder, topology: str) -> StateFolder:
     """With a state of that machine, as a supervisor leaves it."""
     folder.prepare()
-    folder.write(Stack((), StackTime(1, 0, 0), topology=kept(topology, folder)))
+    folder.write(Stack((), StackTime(1, 0, 0), topology=store_machine_file(topology, folder)))
     return folder
 
 
 def test_a_state_has_a_copy_of_its_machine(numbers, tmp_path):
     """What becomes of the file it was begun with changes nothing; another machine is refused."""
-    folder = begun(Folder(tmp_path / "state"), str(numbers))
+    folder = begun(StateFolder(tmp_path / "state"), str(numbers))
     stack = folder.read()
     assert stack.topology == "machine.yaml"
-    assert kept(stack.topology, folder) == "machine.yaml"
-    assert settings_of("link", located(stack.topology, folder)) == {"SPEC": str(folder.path / "machine.yaml")}
-    assert checked(str(numbers), folder) == "", "it is the one that it has"
+    assert store_machine_file(stack.topology, folder) == "machine.yaml"
+    assert machine_settings("link", resolve_machine(stack.topology, folder)) == {
+        "SPEC": str(folder.path / "machine.yaml")
+    }
+    assert check_topology(str(numbers), folder) == "", "it is the one that it has"
     numbers.write_text(numbers.read_text() + "# of today")
     with pytest.raises(
         Conflict, match=r"this state folder has supernodes of machine\.yaml; use another --state for .*mine"
     ):
-        checked(str(numbers), folder)
+        check_topology(str(numbers), folder)
     numbers.unlink()
-    assert checked("", folder) == ""
-    assert "model: Mine" in Path(located(stack.topology, folder)).read_text()
+    assert check_topology("", folder) == ""
+    assert "model: Mine" in Path(resolve_machine(stack.topology, folder)).read_text()
     (folder.path / "machine.yaml").unlink()
     with pytest.raises(Conflict, match=r"the file with this stack's machine, machine\.yaml, is missing"):
-        checked("", folder)
+        check_topology("", folder)
 
 
 def test_a_state_of_an_earlier_version_has_its_users_file_until_it_is_started(numbers, tmp_path):
-    folder = Folder(tmp_path / "state")
+    folder = StateFolder(tmp_path / "state")
     folder.prepare()
     folder.write(Stack((), StackTime(1, 0, 0), topology=str(numbers)))
-    assert located(str(numbers), folder) == str(numbers)
-    assert checked(str(numbers), folder) == ""
-    assert kept(str(numbers), folder) == "machine.yaml"
+    assert resolve_machine(str(numbers), folder) == str(numbers)
+    assert check_topology(str(numbers), folder) == ""
+    assert store_machine_file(str(numbers), folder) == "machine.yaml"
 
 
 def test_what_is_no_machine_is_refused_before_anything_starts(numbers, tmp_path):
-    new = Folder(tmp_path / "new")
+    new = StateFolder(tmp_path / "new")
     with pytest.raises(InvalidField, match="the machines are atlas-800i-a2, atlas-950, cloudmatrix384") as refused:
-        checked("abacus", new)
+        check_topology("abacus", new)
     assert refused.value.field == "--topology"
     document = yaml.safe_load(numbers.read_text())
     document["node"]["npus"]["value"] = 7
     numbers.write_text(yaml.safe_dump(document))
     with pytest.raises(InvalidField) as wrong:
-        checked(str(numbers), new)
+        check_topology(str(numbers), new)
     assert wrong.value.field.startswith("node.")
-    published = begun(Folder(tmp_path / "published"), "")
-    assert checked("cloudmatrix384", published) == ""
+    published = begun(StateFolder(tmp_path / "published"), "")
+    assert check_topology("cloudmatrix384", published) == ""
     with pytest.raises(Conflict, match="this state folder has supernodes of cloudmatrix384; use another --state"):
-        checked("atlas-950", published)
+        check_topology("atlas-950", published)
 
 
 def test_a_stack_of_many_nodes_may_take_longer_until_it_is_ready(tmp_path):
-    new = Folder(tmp_path / "new")
-    assert [ready_patience_wall_s(new, each) for each in ("", "drawn.json", "atlas-950")] == [120, 120, 512]
-    assert ready_patience_wall_s(begun(Folder(tmp_path / "state"), "atlas-950"), "") == 512
+    new = StateFolder(tmp_path / "new")
+    assert [ready_timeout_wall_s(new, each) for each in ("", "drawn.json", "atlas-950")] == [120, 120, 512]
+    assert ready_timeout_wall_s(begun(StateFolder(tmp_path / "state"), "atlas-950"), "") == 512
 
 
 def test_machines_are_listed_and_shown_with_how_sure_each_figure_is(capsys):

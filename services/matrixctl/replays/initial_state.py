@@ -16,13 +16,13 @@ from services.catalogue import PROCESSES
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.output.screen import full_name
 from services.matrixctl.snapshots.snapshot import restore
-from services.matrixctl.supervisor.state_folder import Folder
-from services.matrixctl.supervisor.supervisor import Request
+from services.matrixctl.supervisor.state_folder import StateFolder
+from services.matrixctl.supervisor.supervisor import StackRequest
 from services.recordings.journals import SERVICES, revisions
 from services.recordings.recording import About
 from services.snapshots import archive
 
-HOLDINGS = {
+OCCUPYING_COLLECTIONS = {
     "compute": "instances",
     "resource": "allocations",
     "link": "slices",
@@ -30,17 +30,17 @@ HOLDINGS = {
     "agents": "faults",
 }
 """Collections that are empty on an unused stack, by service."""
-SHOWN = 5
+BLOCKING_SHOWN_MAX = 5
 
 
-def lay_out(folder: Folder, file: Path, about: About) -> tuple[Request, dict[str, int]]:
+def prepare_stack(folder: StateFolder, file: Path, about: About) -> tuple[StackRequest, dict[str, int]]:
     """How to start a stack in the recording's initial state, and the newest change of each service until then.
 
     An empty stack in that folder is replaced. Raises Conflict if it is not empty, has another topology, or keeps its
     state elsewhere; UnknownSnapshot if the recording has an unknown schema.
     """
     archive.check_schemas(archive.read_manifest(file))
-    _check_free(folder, file)
+    _check_unused(folder, file)
     _, request = restore(folder, file)
     known = revisions(folder.path)
     return (
@@ -49,7 +49,7 @@ def lay_out(folder: Folder, file: Path, about: About) -> tuple[Request, dict[str
     )
 
 
-def _check_free(folder: Folder, file: Path) -> None:
+def _check_unused(folder: StateFolder, file: Path) -> None:
     before = folder.read()
     if before is not None and (before.contained or before.database):
         raise Conflict(f"a replay reads SQLite files, and the stack in {folder.path} has none: name another folder")
@@ -61,24 +61,24 @@ def _check_free(folder: Folder, file: Path) -> None:
             )
         return
     client = ApiClient.of(folder)
-    if found := list(_holdings(client)):
+    if found := list(_existing_resources(client)):
         raise Conflict(
             f"the stack in {folder.path} is not empty: empty it with `matrixctl reset --state {folder.path}`, or name "
             "another folder",
-            blocking=found[:SHOWN],
+            blocking=found[:BLOCKING_SHOWN_MAX],
         )
-    here, recorded = _topology_of(client), _recorded_topology(file)
-    if not (matches(here, recorded) and matches(recorded, here)):  # none is like none alone
+    current, recorded = _topology_of(client), _recorded_topology(file)
+    if not (matches(current, recorded) and matches(recorded, current)):  # none is like none alone
         raise Conflict(
-            f"the stack in {folder.path} has another topology ({here or 'none'}) than the recording "
+            f"the stack in {folder.path} has another topology ({current or 'none'}) than the recording "
             f"({recorded or 'none'}): name a folder without a stack"
         )
 
 
-def _holdings(client: ApiClient) -> list[dict[str, Any]]:
+def _existing_resources(client: ApiClient) -> list[dict[str, Any]]:
     return [
         {"kind": kind.removesuffix("s"), "name": full_name(each)}
-        for service, kind in HOLDINGS.items()
+        for service, kind in OCCUPYING_COLLECTIONS.items()
         if service in client.stack.children
         for each in client.list(service, f"/v1/{kind}")
     ]

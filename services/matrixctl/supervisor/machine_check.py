@@ -14,27 +14,27 @@ from matrixresource.machines import DEFAULT_FILE, built_in, of_numbers
 from matrixresource.topology import Supernode, SupernodeSpec
 from matrixresource.topology.graph_document import compiled_drawing, read_file
 from matrixresource.topology.loading import load_spec
-from services.matrixctl.supervisor.machine import located
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.machine import resolve_machine
+from services.matrixctl.supervisor.state_folder import StateFolder
 
 READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE = 120.0, 0.5
 """How long a stack may take to become ready, for large machines by number of nodes: 1,024 nodes take half a minute on
 an idle host, and several minutes on a busy one."""
 
 
-def checked(topology: str, folder: Folder) -> str:
+def check_topology(topology: str, folder: StateFolder) -> str:
     """Check the machine named by `--topology` before anything starts, and return it (a file by its absolute path);
     empty if it is the one the state folder already has. Raises InvalidField with a sentence for each fault, Conflict
     for a state folder of another machine."""
     before = folder.read()
     if not topology:
-        if before is not None and not _is_there(located(before.topology, folder)):
+        if before is not None and not _exists(resolve_machine(before.topology, folder)):
             raise Conflict(f"the file with this stack's machine, {before.topology}, is missing: restore it")
         return ""
     check_readable(topology)
     if before is None:
         return topology if topology in built_in() else str(Path(topology).absolute())
-    if not _same(topology, located(before.topology, folder)):
+    if not _same_machine(topology, resolve_machine(before.topology, folder)):
         raise Conflict(
             f"this state folder has supernodes of {before.topology or DEFAULT_FILE.stem}; use another --state for "
             f"{topology}",
@@ -56,27 +56,27 @@ def check_readable(topology: str) -> None:
         compiled_drawing(read_file(Path(topology)), load_spec())
 
 
-def ready_patience_wall_s(folder: Folder, topology: str) -> float:
+def ready_timeout_wall_s(folder: StateFolder, topology: str) -> float:
     """How long to wait for a stack of that machine, or of the state folder's machine."""
     return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * _spec(folder, topology).supernode.nodes)
 
 
-def build_first(folder: Folder, topology: str) -> None:
+def prebuild_supernode(folder: StateFolder, topology: str) -> None:
     """Build the supernode that the stack's processes will need, so that they share it after forking."""
     Supernode(spec=_spec(folder, topology))
 
 
-def _spec(folder: Folder, topology: str) -> SupernodeSpec:
+def _spec(folder: StateFolder, topology: str) -> SupernodeSpec:
     before = folder.read()
-    machine = located(topology or (before.topology if before else ""), folder)
+    machine = resolve_machine(topology or (before.topology if before else ""), folder)
     return load_spec(machine if machine and of_numbers(machine) else None)
 
 
-def _is_there(machine: str) -> bool:
+def _exists(machine: str) -> bool:
     return not machine or machine in built_in() or Path(machine).is_file()
 
 
-def _same(topology: str, machine: str) -> bool:
+def _same_machine(topology: str, machine: str) -> bool:
     """Whether both name the same machine, or files with the same content."""
     names = built_in()
     if topology in names or machine in ("", *names):

@@ -18,24 +18,24 @@ import httpx
 
 from matrixcommon.model.errors import InternalError
 from services.matrixctl.clients.kubernetes import cluster_of
-from services.matrixctl.replays.beginning import lay_out
-from services.matrixctl.supervisor.machine_numbers import ready_patience_wall_s
-from services.matrixctl.supervisor.state_folder import Folder, Stack
-from services.matrixctl.supervisor.up import halt, show_progress, start
+from services.matrixctl.replays.initial_state import prepare_stack
+from services.matrixctl.supervisor.machine_check import ready_timeout_wall_s
+from services.matrixctl.supervisor.state_folder import Stack, StateFolder
+from services.matrixctl.supervisor.up import show_progress, start_supervisor, stop_stack
 from services.recordings import recording as recordings
-from services.recordings.comparison import Difference, by_object, contradiction
+from services.recordings.comparison import Difference, compare_states, first_divergence
 from services.recordings.journals import events_since
 from services.recordings.recording import Action, Event, Recording
 
 LOOK_PERIOD_WALL_S = 0.2
-ANSWER_WALL_S, ANSWER_WALL_S_MAX = 1.0, 120.0
+ANSWER_TIMEOUT_WALL_S, ANSWER_TIMEOUT_WALL_S_MAX = 1.0, 120.0
 """How long to wait for an answer before sending the next request, and in total: some requests wait for later events."""
-LATER_S_MAX, LATER_WALL_S_MAX = 600.0, 60.0
+LATENESS_S_MAX, LATENESS_WALL_S_MAX = 600.0, 60.0
 """How much later than recorded things may happen: emulated seconds, as in virtual time, or wall seconds, since some
 work takes real time, more of it on a busy machine. The longer of both applies."""
-AT_ONCE_MAX = 16
+CONCURRENCY_MAX = 16
 
-Tell = Callable[[float, str], object]
+ReportProgress = Callable[[float, str], object]
 """Called with emulated seconds since the start, and the request, or nothing if only time has passed."""
 
 
@@ -47,40 +47,42 @@ class Outcome:
     at_s: float
 
 
-def replay(file: Path, folder: Folder, tell: Tell, keep: bool = False) -> Outcome:
+def replay(file: Path, folder: StateFolder, report_progress: ReportProgress, keep: bool = False) -> Outcome:
     """Replay on a stack in that folder, which is stopped afterwards unless `keep`.
 
     Raises InvalidField, UnknownSnapshot; Conflict for a folder whose stack is in use, before anything is changed;
     InternalError if the stack does not start, or one of its processes dies.
     """
-    recorded = recordings.read(file)
-    request, since = lay_out(folder, file, recorded.about)
-    threads = ThreadPoolExecutor(AT_ONCE_MAX, thread_name_prefix="replay")
+    recorded = recordings.read_recording(file)
+    request, since = prepare_stack(folder, file, recorded.about)
+    threads = ThreadPoolExecutor(CONCURRENCY_MAX, thread_name_prefix="replay")
     try:
-        supervisor = start(folder, request.to_json())
-        show_progress(folder, supervisor, ready_patience_wall_s(folder, request.topology))
-        return Replay(folder, recorded, since, tell).run(threads)
+        supervisor = start_supervisor(folder, request.to_json())
+        show_progress(folder, supervisor, ready_timeout_wall_s(folder, request.topology))
+        return Replay(folder, recorded, since, report_progress).run(threads)
     finally:
         threads.shutdown(wait=False, cancel_futures=True)  # requests still waiting get no answer
         if not keep:
-            halt(folder)
+            stop_stack(folder)
 
 
 class Replay:
     """The replay of one recording, on a stack that is ready and in the recording's initial state."""
 
-    def __init__(self, folder: Folder, recorded: Recording, since: dict[str, int], tell: Tell) -> None:
-        self._folder, self._recorded, self._tell = folder, recorded, tell
+    def __init__(
+        self, folder: StateFolder, recorded: Recording, since: dict[str, int], report_progress: ReportProgress
+    ) -> None:
+        self._folder, self._recorded, self._report_progress = folder, recorded, report_progress
         self._since = dict(since)
         self._events: list[Event] = []
         self._compared = 0
-        self._asked: dict[Future[int], Action] = {}
-        stack = self._stack()
+        self._pending: dict[Future[int], Action] = {}
+        stack = self._read_stack()
         self._restarts = {name: child.restarts for name, child in stack.children.items()}
         self._began_s = stack.time.emulated(time.time())
         token = {"Authorization": f"Bearer {folder.admin_token()}"}
         self._http = {
-            name: httpx.Client(base_url=child.url, headers=token, timeout=ANSWER_WALL_S_MAX, trust_env=False)
+            name: httpx.Client(base_url=child.url, headers=token, timeout=ANSWER_TIMEOUT_WALL_S_MAX, trust_env=False)
             for name, child in stack.children.items()
             if name != "kube"
         }
@@ -92,38 +94,38 @@ class Replay:
         over_wall = 0.0
         length_s = max([self._recorded.about.length_s, *(action.at_s for action in waiting)])
         while True:
-            at_s = self._look()
-            if (difference := self._refused() or self._contradiction()) is not None:
+            at_s = self._poll()
+            if (difference := self._find_refusal() or self._find_divergence()) is not None:
                 return Outcome(difference, at_s)
             if at_s >= length_s and not waiting:
-                difference = by_object(self._recorded.events, self._events)
+                difference = compare_states(self._recorded.events, self._events)
                 over_wall = over_wall or time.monotonic()
-                late = at_s > length_s + LATER_S_MAX and time.monotonic() > over_wall + LATER_WALL_S_MAX
+                late = at_s > length_s + LATENESS_S_MAX and time.monotonic() > over_wall + LATENESS_WALL_S_MAX
                 if difference is None or late:
                     return Outcome(difference, at_s)
             if waiting and at_s >= waiting[0].at_s:
-                self._tell(at_s, str(waiting[0]))
-                self._ask(waiting.pop(0), threads)
+                self._report_progress(at_s, str(waiting[0]))
+                self._send(waiting.pop(0), threads)
             else:
-                self._tell(at_s, "")
+                self._report_progress(at_s, "")
                 time.sleep(LOOK_PERIOD_WALL_S)
 
-    def _ask(self, action: Action, threads: ThreadPoolExecutor) -> None:
+    def _send(self, action: Action, threads: ThreadPoolExecutor) -> None:
         """Send a request in a thread, so that one that is answered late does not delay the others."""
         asked = threads.submit(self._status_of, action)
-        self._asked[asked] = action
-        wait((asked,), timeout=ANSWER_WALL_S)
+        self._pending[asked] = action
+        wait((asked,), timeout=ANSWER_TIMEOUT_WALL_S)
 
     def _status_of(self, action: Action) -> int:
         body = action.body.encode("latin-1")
         client = self._http[action.service]
         return client.request(action.method, action.path, headers=action.headers, content=body).status_code
 
-    def _refused(self) -> Difference | None:
+    def _find_refusal(self) -> Difference | None:
         """The first request that was accepted when recorded and is refused now. Raises InternalError if one was not
         answered."""
-        for asked in [each for each in self._asked if each.done()]:
-            action = self._asked.pop(asked)
+        for asked in [each for each in self._pending if each.done()]:
+            action = self._pending.pop(asked)
             try:
                 status = asked.result()
             except httpx.HTTPError as wrong:
@@ -132,16 +134,16 @@ class Replay:
                 return Difference(f"{action}: answered with {action.status}", f"{action}: refused with {status}")
         return None
 
-    def _contradiction(self) -> Difference | None:
+    def _find_divergence(self) -> Difference | None:
         """The first difference between observed and recorded states; checked only after new events."""
         if len(self._events) == self._compared:
             return None
         self._compared = len(self._events)
-        return contradiction(self._recorded.events, self._events)
+        return first_divergence(self._recorded.events, self._events)
 
-    def _look(self) -> float:
+    def _poll(self) -> float:
         """Read new events; returns the emulated seconds passed. Raises InternalError if a process has died."""
-        stack = self._stack()
+        stack = self._read_stack()
         for name, child in stack.children.items():
             if child.restarts != self._restarts[name]:
                 log = self._folder.logs / f"{name}.log"
@@ -157,7 +159,7 @@ class Replay:
             self._since[event.service] = max(self._since[event.service], event.revision)
         return stack.time.emulated(time.time()) - self._began_s
 
-    def _stack(self) -> Stack:
+    def _read_stack(self) -> Stack:
         stack = self._folder.read()
         if stack is None:
             raise InternalError(f"the stack in {self._folder.path} is gone")

@@ -18,7 +18,7 @@ from pathlib import Path
 
 from matrixcommon.model.errors import InternalError
 from services.matrixctl.supervisor.process_lock import Holder
-from services.matrixctl.supervisor.state_folder import SUPERVISOR, Folder
+from services.matrixctl.supervisor.state_folder import SUPERVISOR, StateFolder
 
 STOP_PATIENCE_WALL_S = 5.0
 LOOK_PERIOD_WALL_S = 0.001
@@ -36,7 +36,7 @@ for pid in map(int, sys.argv[1:]):
 all."""
 
 
-def processes_of(folder: Folder) -> dict[str, Holder]:
+def stack_processes(folder: StateFolder) -> dict[str, Holder]:
     """The living processes of a stack, the supervisor first, so that it does not take the others for hung."""
     supervisor = folder.supervisor()
     first = {SUPERVISOR: supervisor} if supervisor is not None else {}
@@ -44,7 +44,7 @@ def processes_of(folder: Folder) -> dict[str, Holder]:
 
 
 @contextmanager
-def standstill(processes: Mapping[str, Holder]) -> Iterator[float]:
+def frozen(processes: Mapping[str, Holder]) -> Iterator[float]:
     """Keep these processes stopped within the context; yields when the last one stopped (wall seconds). A process that
     was stopped before stays so afterwards, since a fault may want it. Raises InternalError if one does not stop, after
     continuing the others."""
@@ -56,7 +56,7 @@ def standstill(processes: Mapping[str, Holder]) -> Iterator[float]:
     try:
         for name, holder in processes.items():
             holder.signal(signal.SIGSTOP)
-            _await_stop(name, holder)
+            _wait_until_stopped(name, holder)
         yield time.time()
     finally:
         for holder in reversed(list(processes.values())):
@@ -66,10 +66,10 @@ def standstill(processes: Mapping[str, Holder]) -> Iterator[float]:
         guard.wait()
 
 
-def _await_stop(name: str, holder: Holder) -> None:
-    until = time.monotonic() + STOP_PATIENCE_WALL_S
+def _wait_until_stopped(name: str, holder: Holder) -> None:
+    deadline = time.monotonic() + STOP_PATIENCE_WALL_S
     while holder.alive() and not _stopped(holder.pid):
-        if time.monotonic() > until:
+        if time.monotonic() > deadline:
             raise InternalError(f"{name} (pid {holder.pid}) does not stop")
         time.sleep(LOOK_PERIOD_WALL_S)
 
