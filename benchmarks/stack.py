@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from benchmarks import Figure
-from services.matrixctl.clients.kubernetes import Cluster, cluster_of
+from services.matrixctl.clients.kubernetes import Cluster, stack_cluster
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
@@ -73,7 +73,7 @@ def weight(folder: StateFolder) -> Iterator[Figure]:
 
 def apply_to_active(folder: StateFolder, manifest: Path) -> Iterator[Figure]:
     manifest.write_text(MANIFEST)
-    cluster = cluster_of(folder)
+    cluster = stack_cluster(folder)
     taken = [once(cluster, manifest) for _ in range(APPLY_RUNS)]
     name = f"apply to Active, 32 nodes at --time-scale {TIME_SCALE:g}"
     shown = ", ".join(f"{seconds:.2f}" for seconds in taken)

@@ -15,14 +15,14 @@ import typer
 from matrixcommon.model.errors import InvalidField, MatrixError
 from services.matrixctl.commands import apply, scenario
 from services.matrixctl.commands.capacity import defrag, plan, quotas
-from services.matrixctl.commands.command import declared_in
+from services.matrixctl.commands.command import add_commands
 from services.matrixctl.commands.experiments import autoscaling, reports, runs, studies, timings
 from services.matrixctl.commands.help import explain
 from services.matrixctl.commands.machine import drains, hardware, maintenance, peerings, topology
 from services.matrixctl.commands.reading import get, top
 from services.matrixctl.commands.running import bundle, clock, console, demo, record, snapshot, stack
 from services.matrixctl.commands.workloads import caches, instances, traffic
-from services.matrixctl.output.screen import EXIT_OUTPUT_CLOSED, EXIT_USAGE, NotAccessible, refuse
+from services.matrixctl.output.screen import EXIT_OUTPUT_CLOSED, EXIT_USAGE, NotAccessible, print_error
 
 EPILOG = """Exit codes: 0 success; 1 refused or failed; 2 usage error, or a command of a later version; 3 the stack is
 not running or does not answer; 130 interrupted; 141 standard output was closed before everything was printed."""
@@ -71,7 +71,7 @@ def app(word: str = "") -> typer.Typer:
         pretty_exceptions_enable=False,
     )
     made.callback()(_options)
-    return declared_in(MODULES, made, word)
+    return add_commands(MODULES, made, word)
 
 
 def _print_version(asked: bool) -> None:
@@ -90,18 +90,18 @@ def _options(
 
 def run(arguments: list[str] | None = None) -> None:
     """Run the command line: the entry point of the console script. Errors are printed, not raised."""
-    code = _code_of(arguments)
+    code = _exit_code(arguments)
     try:
         sys.stdout.flush()  # here, where a failure can be reported; at exit the interpreter only warns
     except BrokenPipeError:
         _drop_output()  # the work is done, and the reader has gone
     except OSError as wrong:
         _drop_output()
-        code = refuse(_not_accessible(wrong))
+        code = print_error(_not_accessible(wrong))
     sys.exit(code)
 
 
-def _code_of(arguments: list[str] | None) -> int:
+def _exit_code(arguments: list[str] | None) -> int:
     """Run the command and return its exit code."""
     words = sys.argv[1:] if arguments is None else arguments
     try:
@@ -111,16 +111,16 @@ def _code_of(arguments: list[str] | None) -> int:
         closed = isinstance(end.__context__, BrokenPipeError)
         return EXIT_OUTPUT_CLOSED if closed else end.code if isinstance(end.code, int) else int(end.code is not None)
     except InvalidField as wrong:
-        code = refuse(wrong)
+        code = print_error(wrong)
         # An invalid option (--role) or argument (NOUN) is a usage error; an invalid field of a request is a refusal.
         field = wrong.field or ""
         return EXIT_USAGE if field.startswith("--") or field.partition(",")[0].isupper() else code
     except MatrixError as refused:
-        return refuse(refused)
+        return print_error(refused)
     except KeyboardInterrupt:
         return 130
     except OSError as wrong:
-        return refuse(_not_accessible(wrong))
+        return print_error(_not_accessible(wrong))
     return 0
 
 

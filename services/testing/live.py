@@ -13,7 +13,7 @@ from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.catalogue import BY_NAME
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.clients.kubernetes import Cluster, cluster_of
+from services.matrixctl.clients.kubernetes import Cluster, stack_cluster
 from services.matrixctl.snapshots import snapshot as snapshots
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.supervisor import StackRequest
@@ -90,7 +90,7 @@ class LiveStack:
     @property
     def cluster(self) -> Cluster:
         """A client of the Kubernetes API, to read and apply objects."""
-        found = cluster_of(self.folder)
+        found = stack_cluster(self.folder)
         found.patience_wall_s = PATIENCE_WALL_S
         return found
 

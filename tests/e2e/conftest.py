@@ -12,7 +12,7 @@ import pytest
 from matrixcommon.model.errors import MatrixError
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.clients.kubernetes import Cluster, cluster_of
+from services.matrixctl.clients.kubernetes import Cluster, stack_cluster
 from services.matrixctl.supervisor.state_folder import Stack, StateFolder
 from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
@@ -57,7 +57,7 @@ class RealStack:
         """The same of the Kubernetes API, by what its kubeconfig says."""
         current = self.folder.kubeconfig.read_text() if self.folder.kubeconfig.exists() else ""
         if self._cluster is None or current not in ("", self._cluster[0]):
-            self._cluster = current, cluster_of(self.folder)
+            self._cluster = current, stack_cluster(self.folder)
         return self._cluster[1]
 
     def stack(self) -> Stack:

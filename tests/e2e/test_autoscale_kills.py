@@ -10,10 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from services.matrixctl.demo.autoscale import AUTOSCALE, NAME, Autoscaling
+from services.matrixctl.demo.autoscale import AUTOSCALE, NAME, AutoscaleRun
 from services.matrixctl.demo.gauge import Sample
 from services.matrixctl.demo.run import run_demo
-from services.matrixctl.demo.story import Step
+from services.matrixctl.demo.step_runner import Step
 from services.matrixctl.supervisor.state_folder import StateFolder
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
@@ -32,20 +32,20 @@ class Strike:
         self.killed = 0
 
     def around(self, step: Step) -> Step:
-        def action(telling: Autoscaling) -> None:
-            thread = threading.Thread(target=self._lurk, args=(telling,), daemon=True)
+        def action(run: AutoscaleRun) -> None:
+            thread = threading.Thread(target=self._lurk, args=(run,), daemon=True)
             thread.start()
             try:
-                step.action(telling)
+                step.action(run)
             finally:
                 self._over.set()
                 thread.join()
 
         return replace(step, action=action)
 
-    def _lurk(self, telling: Autoscaling) -> None:
+    def _lurk(self, run: AutoscaleRun) -> None:
         while not self._over.wait(LOOK_PERIOD_WALL_S):
-            if self._when(telling.gauge.last):
+            if self._when(run.gauge.last):
                 holder = self._folder.process_lock(self._victim).holder()
                 if holder is not None:
                     holder.signal(signal.SIGKILL)
@@ -65,7 +65,7 @@ def test_the_end_is_the_same_when_one_dies(victim: str, tmp_path: Path, capsys: 
     story = replace(
         AUTOSCALE,
         steps=steps,
-        begin=lambda reach, cluster, manifest: Autoscaling(reach, cluster, manifest, NAME, delay_s=DELAY_S),
+        begin=lambda reach, cluster, manifest: AutoscaleRun(reach, cluster, manifest, NAME, delay_s=DELAY_S),
     )
     code = run_demo(story, folder.path, keep=False)
     printed = capsys.readouterr().out

@@ -10,7 +10,7 @@ import yaml
 
 from services.catalogue import PROCESSES
 from services.matrixctl.demo import compose as demo
-from services.matrixctl.demo.run import STORIES
+from services.matrixctl.demo.run import DEMOS
 from tests.e2e.compose.engine import engine, images, run, wheels
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
@@ -30,7 +30,7 @@ def test_compose_reads_the_file(command: list[str]) -> None:
     assert {process.name for process in PROCESSES} < set(current["services"])
 
 
-@pytest.mark.parametrize("story", sorted(STORIES))
+@pytest.mark.parametrize("story", sorted(DEMOS))
 def test_a_story_holds_on_containers(
     story: str, command: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -39,7 +39,7 @@ def test_a_story_holds_on_containers(
     monkeypatch.setenv("DOCKER_BUILDKIT", "0")
     monkeypatch.setenv("COMPOSE_DOCKER_CLI_BUILD", "0")
     wheels()
-    code = demo.run_demo(command, STORIES[story], tmp_path / "state")
+    code = demo.run_demo(command, DEMOS[story], tmp_path / "state")
     seen = capfd.readouterr()
     assert code == 0, seen.out + seen.err[-6000:]
     with capfd.disabled():

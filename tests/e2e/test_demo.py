@@ -14,9 +14,9 @@ import httpx
 import pytest
 
 from services.catalogue import PROCESSES
-from services.matrixctl.demo.run import STORIES, run_demo
-from services.matrixctl.demo.steps import FAILOVER, STEPS
-from services.matrixctl.demo.story import Step
+from services.matrixctl.demo.failover import FAILOVER, STEPS
+from services.matrixctl.demo.run import DEMOS, run_demo
+from services.matrixctl.demo.step_runner import Step
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.up import stack_report, stop_stack
 
@@ -40,14 +40,14 @@ def test_a_stack_that_is_kept_is_shown_with_a_way_into_its_console(
         stop_stack(folder)
 
 
-@pytest.mark.parametrize("name", sorted(STORIES.keys() - {FAILOVER.name}))
+@pytest.mark.parametrize("name", sorted(DEMOS.keys() - {FAILOVER.name}))
 def test_a_demo_tells_every_step_and_leaves_nothing_running(
     name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code = run_demo(STORIES[name], tmp_path / "demo", keep=False)
+    code = run_demo(DEMOS[name], tmp_path / "demo", keep=False)
     text = capsys.readouterr().out
     assert code == 0, text
-    for step in STORIES[name].steps:
+    for step in DEMOS[name].steps:
         assert step.title in text
     assert "every step succeeded" in text
     assert not stack_report(StateFolder(tmp_path / "demo")).running
@@ -65,10 +65,10 @@ def test_the_demo_survives_the_death_of(victim: str, tmp_path: Path, capsys: pyt
             holder.signal(signal.SIGKILL)
 
     def struck(step: Step) -> Step:
-        def action(telling: object) -> None:
+        def action(run: object) -> None:
             timers.append(threading.Timer(0.5, kill))
             timers[-1].start()
-            step.action(telling)
+            step.action(run)
 
         return replace(step, action=action)
 

@@ -13,7 +13,7 @@ import yaml
 
 from services.matrixctl.main import run
 from services.matrixctl.output.columns import cells, titles
-from services.matrixctl.output.resource_kinds import NOUNS
+from services.matrixctl.output.resource_kinds import LISTED_KINDS
 from tests.e2e.conftest import RealStack, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(180)]
@@ -66,7 +66,7 @@ def instance(real_stack: RealStack, tmp_path_factory: pytest.TempPathFactory) ->
     return "looked-at"
 
 
-@pytest.mark.parametrize("noun", NOUNS, ids=lambda noun: noun.name)
+@pytest.mark.parametrize("noun", LISTED_KINDS, ids=lambda noun: noun.name)
 def test_every_noun_is_reported_in_every_form(ctl: Ctl, instance: str, noun: Any) -> None:
     few = FEW.get(noun.name, ())
     items = ctl.json("get", noun.name, *few)["items"]
@@ -96,7 +96,7 @@ def test_columns_are_fields_that_there_are(ctl: Ctl, instance: str) -> None:
         "message",
     } | {"lease ends", "preempted", "closed", "protected", "lanes", "damped until", "why", "recovered in (s)"}
     may_be_empty |= {"mttr (s)", "detect", "fence", "tell", "drain", "replace", "boot", "serve"}  # nothing has failed
-    for noun in NOUNS:
+    for noun in LISTED_KINDS:
         views = ctl.json("get", noun.name, *FEW.get(noun.name, ()))["items"]
         if not views:
             continue

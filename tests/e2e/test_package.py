@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from services.matrixctl.demo.steps import FAILOVER
+from services.matrixctl.demo.failover import FAILOVER
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.up import stack_report
 from tests.golden import ROOT

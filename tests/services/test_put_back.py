@@ -8,13 +8,15 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.commands.asked_again import asked_again
+from services.matrixctl.commands.put_request import request_from_view
 from services.matrixctl.explain.catalogue import declared_kind
-from services.matrixctl.output.resource_kinds import NOUNS, noun_of
+from services.matrixctl.output.resource_kinds import LISTED_KINDS, find_kind
 from tests.services.every_route import NAMES
 from tests.services.furnished import MARK, furnished_stack
 
-CAN_BE_PUT = [noun for noun in NOUNS if declared_kind(noun).request is not None and "PUT" in declared_kind(noun).verbs]
+CAN_BE_PUT = [
+    noun for noun in LISTED_KINDS if declared_kind(noun).request is not None and "PUT" in declared_kind(noun).verbs
+]
 PARAMS = {"project": MARK}
 
 
@@ -31,7 +33,7 @@ async def test_what_get_printed_of_any_kind_goes_back_and_changes_nothing(tmp_pa
             if not shown.is_success:
                 continue
             parts = {part: (await http.get(path + part, params=params)).json() for part in ("", noun.content)}
-            body = asked_again(noun, json.loads(shown.text), parts.__getitem__)
+            body = request_from_view(noun, json.loads(shown.text), parts.__getitem__)
             etag = shown.json()["etag"]  # none of what is kept by a name alone
             answer = await http.put(path, json=body, params=params, headers={"If-Match": etag} if etag else {})
             tried.append(noun.name)
@@ -51,9 +53,9 @@ def differing(before: dict[str, Any], after: dict[str, Any]) -> dict[str, tuple[
 
 def test_what_follows_from_the_request_is_not_changed_beside_it():
     view = {"name": "a", "etag": '"1"', "nodes": 3, "npus": 24, "request": {"nodes": 3}, "labels": {"a": "b"}}
-    allocations = noun_of("allocation")
-    assert asked_again(allocations, view, lambda part: view) == {"nodes": 3, "labels": {"a": "b"}}
+    allocations = find_kind("allocation")
+    assert request_from_view(allocations, view, lambda part: view) == {"nodes": 3, "labels": {"a": "b"}}
     changed = view | {"request": {"nodes": 4}}
-    assert asked_again(allocations, changed, lambda part: view) == {"nodes": 4, "labels": {"a": "b"}}
+    assert request_from_view(allocations, changed, lambda part: view) == {"nodes": 4, "labels": {"a": "b"}}
     with pytest.raises(InvalidField, match=r"change `request\.nodes`"):
-        asked_again(allocations, view | {"nodes": 4}, lambda part: view)
+        request_from_view(allocations, view | {"nodes": 4}, lambda part: view)

@@ -23,8 +23,8 @@ from services.matrixctl.commands.capacity.allocation_options import AllocationOp
 from services.matrixctl.commands.capacity.plan import show_answer
 from services.matrixctl.output import screen
 from services.matrixctl.supervisor.state_folder import StackTime
-from services.matrixctl.top.drawing import once
-from services.matrixctl.top.snapshot import LINKS, Reader, Snapshot
+from services.matrixctl.top.drawing import render_once
+from services.matrixctl.top.snapshot import LINKS, Snapshot, SnapshotReader
 from services.node_agent.network.traffic_patterns import Load
 from services.testing.virtual_time import run_in_virtual_time
 from tests.stack import Stack
@@ -37,7 +37,9 @@ PLAN = AllocationOptions(nodes=4, required=True)
 def top() -> str:
     """`matrixctl top --once`."""
     snapshot, _ = life()
-    return _picture("matrixctl top", lambda console: [console.print(line) for line in once(snapshot, COLUMNS, False)])
+    return _picture(
+        "matrixctl top", lambda console: [console.print(line) for line in render_once(snapshot, COLUMNS, False)]
+    )
 
 
 def plan() -> str:
@@ -86,7 +88,7 @@ async def _live(folder: Path) -> tuple[Snapshot, dict[str, Any]]:
 
         await stack.until(noticed, "the loss is noticed", within_s=300)
         client = await _fetched(stack)
-        snapshot = replace(Reader(client).read_from(client), emulated_time=timestamp(stack.clock.now()))
+        snapshot = replace(SnapshotReader(client).read_from(client), emulated_time=timestamp(stack.clock.now()))
         body = PLAN.request(preemption="", leaseS=None, topologyVersion="")
         answer = await stack.http["resource"].post("/v1/plans", json=body)
         return snapshot, answer.json()

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from services.catalogue import BY_NAME, PROCESSES, Process
-from services.matrixctl.demo.run import STORIES
+from services.matrixctl.demo.run import DEMOS
 
 ROOT = Path(__file__).resolve().parents[2]
 NOT_PROCESSES = {"prepare", "postgres"}
@@ -23,11 +23,11 @@ def compose() -> dict[str, Any]:
 
 
 def test_every_process_is_one_container(compose: dict[str, Any]) -> None:
-    assert set(compose["services"]) - NOT_PROCESSES - set(STORIES) == set(BY_NAME)
+    assert set(compose["services"]) - NOT_PROCESSES - set(DEMOS) == set(BY_NAME)
     assert "version" not in compose
 
 
-@pytest.mark.parametrize("story", STORIES)
+@pytest.mark.parametrize("story", DEMOS)
 def test_a_story_is_a_profile_that_starts_once_everything_is_healthy(compose: dict[str, Any], story: str) -> None:
     service = compose["services"][story]
     assert (service["profiles"], service["command"], service["restart"]) == ([story], [story], "no")

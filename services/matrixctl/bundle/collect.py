@@ -31,11 +31,11 @@ from typing import Any
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.quantities import timestamp
 from services.chassis.version import version
-from services.matrixctl.bundle.redaction import Redactor, secrets_of
+from services.matrixctl.bundle.redaction import Redactor, find_secrets
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.clients.collections import every
-from services.matrixctl.clients.kubernetes import Cluster, cluster_of
-from services.matrixctl.output.resource_kinds import NOUNS, Noun
+from services.matrixctl.clients.collections import list_resources
+from services.matrixctl.clients.kubernetes import Cluster, stack_cluster
+from services.matrixctl.output.resource_kinds import LISTED_KINDS, ListedKind
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.up import stack_report
 
@@ -55,13 +55,13 @@ KUBERNETES = {
 
 
 class Bundle:
-    """Collects the members of a bundle one after the other; calls `tell` with what it is reading."""
+    """Collects the members of a bundle one after the other; calls `report_progress` with what it is reading."""
 
-    def __init__(self, folder: StateFolder, log_bytes: int, tell: Callable[[str], object]) -> None:
+    def __init__(self, folder: StateFolder, log_bytes: int, report_progress: Callable[[str], object]) -> None:
         self._folder = folder
         self._log_bytes = log_bytes
-        self._tell = tell
-        self._redactor = Redactor(secrets_of(folder.path))
+        self._report_progress = report_progress
+        self._redactor = Redactor(find_secrets(folder.path))
         self.missing: dict[str, str] = {}
 
     def write(self, file: Path) -> int:
@@ -73,7 +73,7 @@ class Bundle:
                 draft.chmod(0o600)
                 with tarfile.open(fileobj=raw, mode="w:gz") as tar:
                     for name, text in self._members():
-                        content = self._redactor.clean(text).encode()
+                        content = self._redactor.redact(text).encode()
                         entry = tarfile.TarInfo(f"bundle/{name}")
                         entry.size, entry.mtime, entry.mode = len(content), int(time.time()), 0o600
                         tar.addfile(entry, io.BytesIO(content))
@@ -90,9 +90,9 @@ class Bundle:
         for file in (self._folder.stack_file, self._folder.clock_file):
             yield from self._try(file.name, file.name, file.read_text)
         for log in sorted(self._folder.logs.glob("*.log*")):
-            yield from self._try(log.name, f"logs/{log.name}", partial(_end_of, log, self._log_bytes))
-        yield from self._of_services()
-        yield from self._of_kubernetes()
+            yield from self._try(log.name, f"logs/{log.name}", partial(_log_tail, log, self._log_bytes))
+        yield from self._service_members()
+        yield from self._kubernetes_members()
         yield (
             "manifest.json",
             _json(
@@ -105,23 +105,23 @@ class Bundle:
             ),
         )
 
-    def _of_services(self) -> Iterator[tuple[str, str]]:
+    def _service_members(self) -> Iterator[tuple[str, str]]:
         try:
             client = ApiClient.of(self._folder)
         except MatrixError as refused:
             self.missing["services"] = refused.message
             return
         client.deadline_wall_s = PATIENCE_WALL_S
-        for noun in NOUNS:
+        for noun in LISTED_KINDS:
             if noun.service in client.stack.children:
                 yield from self._try(noun.name, f"resources/{noun.name}.json", partial(_resources, client, noun))
         for name in client.stack.children:
             if name != "kube":
                 yield from self._try(f"metrics of {name}", f"metrics/{name}.txt", partial(_metrics, client, name))
 
-    def _of_kubernetes(self) -> Iterator[tuple[str, str]]:
+    def _kubernetes_members(self) -> Iterator[tuple[str, str]]:
         try:
-            cluster = cluster_of(self._folder)
+            cluster = stack_cluster(self._folder)
         except MatrixError as refused:
             self.missing["kubernetes"] = refused.message
             return
@@ -130,7 +130,7 @@ class Bundle:
 
     def _try(self, what: str, name: str, read: Callable[[], str]) -> Iterator[tuple[str, str]]:
         """Yield the member, or record in the manifest why it is missing."""
-        self._tell(what)
+        self._report_progress(what)
         try:
             text = read()
         except Exception as wrong:  # a bundle is made when something is wrong, so no error may stop it
@@ -139,8 +139,8 @@ class Bundle:
             yield name, text
 
 
-def _resources(client: ApiClient, noun: Noun) -> str:
-    return _json(every(client, noun))
+def _resources(client: ApiClient, noun: ListedKind) -> str:
+    return _json(list_resources(client, noun))
 
 
 def _metrics(client: ApiClient, service: str) -> str:
@@ -151,7 +151,7 @@ def _objects(cluster: Cluster, path: str) -> str:
     return _json(cluster.read(path))
 
 
-def _end_of(log: Path, most: int) -> str:
+def _log_tail(log: Path, most: int) -> str:
     """The last bytes of a file, starting at the beginning of a line."""
     with log.open("rb") as file:
         size = file.seek(0, 2)

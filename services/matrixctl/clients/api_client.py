@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-OF_PROJECTS = {
+PROJECT_COLLECTIONS = {
     "resource": "allocations assignments operations plans quotas reservations",
     "link": "backup-paths communicators events fabric-views peerings programs reachability routes slices telemetry "
     "what-ifs",
@@ -33,10 +33,10 @@ OF_PROJECTS = {
 """Collections, by service, whose requests may name a project; the others belong to the machine as a whole."""
 
 DEADLINE_WALL_S = 30.0
-ASK_AGAIN_WALL_S = 0.2
+RETRY_PERIOD_WALL_S = 0.2
 
 
-def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
+def retry_while_unavailable(call: Callable[[], T], patience_wall_s: float) -> T:
     """Call, retrying that long while the service is down. Only for calls that may be repeated."""
     deadline = time.monotonic() + patience_wall_s
     while True:
@@ -45,7 +45,7 @@ def patiently(call: Callable[[], T], patience_wall_s: float) -> T:
         except Unavailable:
             if time.monotonic() >= deadline:
                 raise
-        time.sleep(ASK_AGAIN_WALL_S)
+        time.sleep(RETRY_PERIOD_WALL_S)
 
 
 @dataclass
@@ -117,7 +117,7 @@ class ApiClient:
                 raise refusal_in(answer)
             return answer
 
-        return patiently(once, self.patience_wall_s)
+        return retry_while_unavailable(once, self.patience_wall_s)
 
     def list(self, service: str, path: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Every item of a collection, from all pages."""
@@ -143,7 +143,7 @@ class ApiClient:
         if not by_filter:
             return self.call(service, "GET", at(path.removeprefix("/v1/"), name))
         asked = {"filter": f"name={name_of(name)}"}
-        if "/" in name or _is_of_projects(service, path):
+        if "/" in name or _has_projects(service, path):
             asked["project"] = project_of(name) if "/" in name else self.project or DEFAULT_PROJECT
         for view in self.list(service, path, asked):
             return view
@@ -170,7 +170,7 @@ class ApiClient:
 
     def _project(self, service: str, path: str) -> dict[str, str]:
         """The `project` parameter, for collections that have projects."""
-        return {"project": self.project} if self.project and _is_of_projects(service, path) else {}
+        return {"project": self.project} if self.project and _has_projects(service, path) else {}
 
     def _client(self, service: str) -> httpx.Client:
         import httpx
@@ -183,6 +183,6 @@ class ApiClient:
         )
 
 
-def _is_of_projects(service: str, path: str) -> bool:
+def _has_projects(service: str, path: str) -> bool:
     collection = path.removeprefix("/v1/").partition("/")[0].partition(":")[0]
-    return collection in OF_PROJECTS.get(service, "").split()
+    return collection in PROJECT_COLLECTIONS.get(service, "").split()

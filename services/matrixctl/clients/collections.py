@@ -6,21 +6,21 @@ from typing import Any
 
 from matrixcommon.api.client import at
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.output.resource_kinds import Noun
+from services.matrixctl.output.resource_kinds import ListedKind
 
 
-def served(client: ApiClient, kind: Noun) -> list[str]:
+def serving_services(client: ApiClient, kind: ListedKind) -> list[str]:
     """The running services that serve the kind."""
     running = [each for each in (kind.service, *kind.others) if each in client.stack.children]
     return running if kind.others and running else [kind.service]
 
 
-def every(client: ApiClient, kind: Noun, filter: str | None = None) -> list[dict[str, Any]]:
+def list_resources(client: ApiClient, kind: ListedKind, filter: str | None = None) -> list[dict[str, Any]]:
     """All resources of a kind, in the kind's order."""
     params = {"orderBy": kind.order} | ({"filter": filter} if filter else {})
     views = [
-        named(service, kind, view)
-        for service in served(client, kind)
+        with_service(service, kind, view)
+        for service in serving_services(client, kind)
         for view in client.list(service, kind.path, params)
     ]
     if kind.others:
@@ -28,26 +28,26 @@ def every(client: ApiClient, kind: Noun, filter: str | None = None) -> list[dict
     return views
 
 
-def one(client: ApiClient, kind: Noun, name: str) -> dict[str, Any]:
+def get_resource(client: ApiClient, kind: ListedKind, name: str) -> dict[str, Any]:
     """The resource of that name, from whichever service has it. Raises NotFound."""
-    service = owner(client, kind, name)
-    return named(service, kind, client.one(service, kind.path, name, kind.whole))
+    service = find_service(client, kind, name)
+    return with_service(service, kind, client.one(service, kind.path, name, kind.whole))
 
 
-def owner(client: ApiClient, kind: Noun, name: str) -> str:
+def find_service(client: ApiClient, kind: ListedKind, name: str) -> str:
     """The service that has the resource; if none has, the first that serves the kind."""
-    return owners(client, kind, name)[0]
+    return find_services(client, kind, name)[0]
 
 
-def owners(client: ApiClient, kind: Noun, name: str) -> list[str]:
+def find_services(client: ApiClient, kind: ListedKind, name: str) -> list[str]:
     """The services that have a resource of that name; if none has, the first that serves the kind."""
     if not kind.others:
         return [kind.service]
     path = at(kind.path.removeprefix("/v1/"), name)
-    found = [service for service in served(client, kind) if client.get(service, path) is not None]
-    return found or served(client, kind)[:1]
+    found = [service for service in serving_services(client, kind) if client.get(service, path) is not None]
+    return found or serving_services(client, kind)[:1]
 
 
-def named(service: str, kind: Noun, view: dict[str, Any]) -> dict[str, Any]:
+def with_service(service: str, kind: ListedKind, view: dict[str, Any]) -> dict[str, Any]:
     """The view, with its service if several serve the kind."""
     return {"service": service, **view} if kind.others else view

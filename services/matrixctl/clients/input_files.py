@@ -31,7 +31,7 @@ _Loader.yaml_implicit_resolvers = {
 }
 
 
-def documents_in(file: Path, field: str = "--filename") -> list[Any]:
+def read_documents(file: Path, field: str = "--filename") -> list[Any]:
     """The non-empty documents of a file. Raises InvalidField with that field, OSError."""
     try:
         found = [each for each in parse_documents(_text(file, field), _Loader) if each is not None]
@@ -54,17 +54,17 @@ def _named(file: Path) -> str:
     return "standard input" if str(file) == STANDARD_INPUT else str(file)
 
 
-def mapping_in(file: Path, field: str = "--filename") -> dict[str, Any]:
+def read_mapping(file: Path, field: str = "--filename") -> dict[str, Any]:
     """The only document of a file, which must be a mapping. Raises the same."""
-    found = documents_in(file, field)
+    found = read_documents(file, field)
     if len(found) != 1 or not isinstance(found[0], dict):
         raise InvalidField(f"{_named(file)} is not a YAML file with one mapping", field=field)
     return found[0]
 
 
-def manifests_in(file: Path, field: str = "--filename") -> list[dict[str, Any]]:
+def read_manifests(file: Path, field: str = "--filename") -> list[dict[str, Any]]:
     """The objects of a manifest, including those of a List. Raises the same, also if there is none."""
-    found = list(_manifests(documents_in(file, field), file, field))
+    found = list(_manifests(read_documents(file, field), file, field))
     if not found:
         raise InvalidField(f"there is no object in {_named(file)}", field=field)
     return found

@@ -17,22 +17,22 @@ from typing import TYPE_CHECKING, Any
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.yaml_text import parse_yaml
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, document_of
-from services.matrixctl.clients.api_client import patiently
-from services.matrixctl.clients.input_files import manifests_in
+from services.matrixctl.clients.api_client import retry_while_unavailable
+from services.matrixctl.clients.input_files import read_manifests
 from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.supervisor.state_folder import StateFolder
 
 if TYPE_CHECKING:
     import httpx
 
-AS_TABLE = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
-APPLIED = {"Content-Type": "application/apply-patch+yaml"}
-MERGED = {"Content-Type": "application/merge-patch+json"}
-OURS = {"fieldManager": "matrixctl", "force": "true"}
+TABLE_HEADERS = {"Accept": "application/json;as=Table;v=v1;g=meta.k8s.io"}
+APPLY_HEADERS = {"Content-Type": "application/apply-patch+yaml"}
+MERGE_PATCH_HEADERS = {"Content-Type": "application/merge-patch+json"}
+APPLY_PARAMS = {"fieldManager": "matrixctl", "force": "true"}
 NAMESPACE = "default"
 
 
-def cluster_of(folder: StateFolder) -> Cluster:
+def stack_cluster(folder: StateFolder) -> Cluster:
     """The stack's cluster. Raises NotRunning if there is no kubeconfig."""
     if not folder.kubeconfig.exists():
         raise NotRunning(f"{folder.kubeconfig} does not exist; the `kube` process writes it (`matrixctl up`)")
@@ -64,13 +64,13 @@ class Cluster:
         )
         headers = {"Authorization": f"Bearer {user['token']}", "Accept": "application/json"}
 
-        def named(request: httpx.Request) -> None:
+        def set_server_name(request: httpx.Request) -> None:
             if "tls-server-name" in cluster:  # the certificate bears another name than the address
                 request.extensions["sni_hostname"] = cluster["tls-server-name"]
 
         return httpx.Client(
             base_url=cluster["server"], headers=headers, verify=trust, timeout=10.0, trust_env=False,
-            event_hooks={"request": [named]},
+            event_hooks={"request": [set_server_name]},
         )  # fmt: skip
 
     def send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
@@ -82,7 +82,7 @@ class Cluster:
             except httpx.HTTPError as wrong:
                 raise Unavailable(f"the Kubernetes API does not answer at {self.http.base_url}: {wrong}") from wrong
 
-        return patiently(once, self.patience_wall_s)
+        return retry_while_unavailable(once, self.patience_wall_s)
 
     def read(self, path: str) -> dict[str, Any] | None:
         """The object or list at that path; None if there is none."""
@@ -103,7 +103,7 @@ class Cluster:
 
     def table(self, kind: Kind) -> tuple[list[str], list[list[Any]]]:
         """Columns and rows as shown by `kubectl get`."""
-        seen = self.send("GET", kind.path(NAMESPACE), headers=AS_TABLE)
+        seen = self.send("GET", kind.path(NAMESPACE), headers=TABLE_HEADERS)
         shown = [at for at, column in enumerate(seen["columnDefinitions"]) if not column.get("priority")]
         titles = [seen["columnDefinitions"][at]["name"] for at in shown]
         return titles, [[row["cells"][at] for at in shown] for row in seen["rows"] or []]
@@ -113,20 +113,20 @@ class Cluster:
     def apply(self, file: Path) -> list[str]:
         """Server-side apply every document of a manifest; returns a line for each."""
         self.last_command = f"kubectl apply --server-side -f {file}"
-        return self.apply_all(manifests_in(file))
+        return self.apply_all(read_manifests(file))
 
     def apply_all(self, documents: Iterable[dict[str, Any]]) -> list[str]:
         """The same for documents already read."""
-        return self._each(documents, "applied", "PATCH", params=OURS, headers=APPLIED)
+        return self._each(documents, "applied", "PATCH", params=APPLY_PARAMS, headers=APPLY_HEADERS)
 
     def apply_object(self, document: dict[str, Any]) -> dict[str, Any]:
         """Server-side apply one object and return it as stored."""
-        return self.send("PATCH", self._path(document), json=document, params=OURS, headers=APPLIED)
+        return self.send("PATCH", self._path(document), json=document, params=APPLY_PARAMS, headers=APPLY_HEADERS)
 
     def delete(self, file: Path) -> list[str]:
         """Delete every document of a manifest, without waiting for finalizers."""
         self.last_command = f"kubectl delete -f {file} --wait=false"
-        return self.delete_all(manifests_in(file))
+        return self.delete_all(read_manifests(file))
 
     def delete_all(self, documents: Iterable[dict[str, Any]]) -> list[str]:
         """The same for documents already read."""
@@ -135,7 +135,7 @@ class Cluster:
     def scale(self, name: str, replicas: int) -> list[str]:
         self.last_command = f"kubectl scale cmi/{name} --replicas={replicas}"
         body = {"spec": {"replicas": replicas}}
-        self.send("PATCH", INSTANCE.path(NAMESPACE, name, "scale"), json=body, headers=MERGED)
+        self.send("PATCH", INSTANCE.path(NAMESPACE, name, "scale"), json=body, headers=MERGE_PATCH_HEADERS)
         return [f"cloudmatrixinstance {name} scaled"]
 
     def _each(self, documents: Iterable[dict[str, Any]], done: str, method: str, **more: Any) -> list[str]:

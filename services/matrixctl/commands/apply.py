@@ -12,17 +12,17 @@ import yaml
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField, MethodNotAllowed
 from matrixcommon.model.hardware_names import CabinetName, NodeName, NpuName, SwitchName
-from services.matrixctl.clients.collections import owners
-from services.matrixctl.clients.input_files import manifests_in, mapping_in
-from services.matrixctl.commands.asked_again import asked_again
+from services.matrixctl.clients.collections import find_services
+from services.matrixctl.clients.input_files import read_manifests, read_mapping
 from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.help import completion
-from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
+from services.matrixctl.commands.options import Output, ProjectOptions, StackOptions, print_for_programs
+from services.matrixctl.commands.put_request import request_from_view
 from services.matrixctl.commands.reading.get import get, show
 from services.matrixctl.commands.workloads.instances import warn_of_owner
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.resource_kinds import noun_of, unknown
-from services.matrixctl.output.screen import Form, say, say_deleted
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.resource_kinds import find_kind, unknown_word
+from services.matrixctl.output.screen import OutputFormat, echo, echo_deleted
 
 if TYPE_CHECKING:
     from services.matrixctl.clients.kubernetes import Cluster
@@ -32,7 +32,7 @@ group("fault", "Break the emulated hardware, or repair it. The control plane has
 
 @command("apply")
 def apply(
-    stack: OnStack,
+    stack: StackOptions,
     file: Annotated[
         Path,
         typer.Option(
@@ -41,33 +41,34 @@ def apply(
     ],
 ) -> None:
     """Apply Kubernetes manifests to the embedded API, like `kubectl apply --server-side`."""
-    documents = manifests_in(file)
+    documents = read_manifests(file)
     for line in _cluster(stack).apply_all(documents):
-        say(line)
+        echo(line)
 
 
 @command("put")
 def put(
-    stack: OfProject,
+    stack: ProjectOptions,
     noun: Annotated[
         str,
         typer.Argument(
-            help="A kind as for `get`; the service refuses kinds that cannot be put.", autocompletion=completion.nouns
+            help="A kind as for `get`; the service refuses kinds that cannot be put.",
+            autocompletion=completion.complete_kinds,
         ),
     ],
-    name: Annotated[str, typer.Argument(help="Name of the resource.", autocompletion=completion.resources)],
+    name: Annotated[str, typer.Argument(help="Name of the resource.", autocompletion=completion.complete_resources)],
     file: Annotated[
         Path, typer.Option("--filename", "-f", help="The resource's fields, YAML or JSON; `-` for standard input.")
     ],
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only show the result, without changing anything.")
     ] = False,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Create or replace a resource of a service from a file; `explain NOUN` lists the fields that may be set. You can
     edit the output of `get NOUN NAME -o yaml` and put it, as long as nobody else has changed the resource since."""
-    kind = noun_of(noun)
-    fields = mapping_in(file)
+    kind = find_kind(noun)
+    fields = read_mapping(file)
     etag = fields.get("etag")
     path = at(kind.path.removeprefix("/v1/"), name)
     try:
@@ -75,7 +76,7 @@ def put(
             kind.service,
             "PUT",
             path,
-            body=asked_again(kind, fields, lambda part: stack.client.get(kind.service, path + part) or {}),
+            body=request_from_view(kind, fields, lambda part: stack.client.get(kind.service, path + part) or {}),
             params={"validateOnly": "true"} if dry_run else None,
             if_match=str(etag) if etag else None,
         )
@@ -86,15 +87,17 @@ def put(
 
 @command("delete")
 def delete(
-    stack: OfProject,
+    stack: ProjectOptions,
     noun: Annotated[
         str | None,
         typer.Argument(
             help="A kind as for `get`; the service refuses kinds that cannot be deleted.",
-            autocompletion=completion.nouns,
+            autocompletion=completion.complete_kinds,
         ),
     ] = None,
-    names: Annotated[list[str] | None, typer.Argument(help="Names.", autocompletion=completion.resources)] = None,
+    names: Annotated[
+        list[str] | None, typer.Argument(help="Names.", autocompletion=completion.complete_resources)
+    ] = None,
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Delete what this manifest names; `-` for standard input.")
     ] = None,
@@ -104,21 +107,21 @@ def delete(
     if (noun is None) == (file is None):
         raise InvalidField("give either a noun and names, or a file", field="NOUN, --filename")
     if file is not None:
-        documents = manifests_in(file)
+        documents = read_manifests(file)
         for line in _cluster(stack).delete_all(documents):
-            say(line)
+            echo(line)
         return
-    kind = noun_of(noun or "")
+    kind = find_kind(noun or "")
     if not names:
         raise InvalidField(f"name which {kind.name} to delete", field="NAMES")
     for name in names:
         path = at(kind.path.removeprefix("/v1/"), name)
         try:
-            for service in owners(stack.client, kind, name):
+            for service in find_services(stack.client, kind, name):
                 view = stack.client.call(service, "DELETE", path)
         except MethodNotAllowed as wrong:
             raise InvalidField(f"{kind.name} cannot be deleted: {wrong.message}", field="NOUN") from wrong
-        say_deleted(name, view)
+        echo_deleted(name, view)
         if kind.name == "instances":
             warn_of_owner(view, "recreates it; delete that instead", "delete")
 
@@ -130,41 +133,41 @@ def convert(
         int | None,
         typer.Option(help="Chips per node in the manifest, 16 or 8 (default: as the manifest says, or 16)."),
     ] = None,
-    output: Output = Form.YAML,
+    output: Output = OutputFormat.YAML,
 ) -> None:
     """Convert a manifest written for Volcano, MindCluster or CCE, and list on standard error what was translated and
     what was dropped. Needs no stack; `-o table` prints only that list, to standard output."""
     from matrixcontainer.conversion.manifests import convert as converted
 
-    objects, accounts = converted(manifests_in(file), chips_per_node)
+    objects, accounts = converted(read_manifests(file), chips_per_node)
     account = "".join(f"# {e.object}: {e.field}: {e.outcome}: {e.says}\n" for e in accounts)
-    if output in (Form.TABLE, Form.WIDE):
+    if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         print(account, end="")
         return
     print(account, end="", file=sys.stderr)
-    if output is Form.YAML:
+    if output is OutputFormat.YAML:
         print(yaml.safe_dump_all(objects, sort_keys=False, allow_unicode=True), end="")
-    elif output is Form.NAME:
+    elif output is OutputFormat.NAME:
         print("".join(f"{each['kind']}/{each['metadata']['name']}\n" for each in objects), end="")
     else:
-        printed({"apiVersion": "v1", "kind": "List", "items": objects}, output)
+        print_for_programs({"apiVersion": "v1", "kind": "List", "items": objects}, output)
 
 
-def _cluster(stack: OnStack) -> Cluster:
-    from services.matrixctl.clients.kubernetes import cluster_of
+def _cluster(stack: StackOptions) -> Cluster:
+    from services.matrixctl.clients.kubernetes import stack_cluster
 
-    return cluster_of(stack.client.folder)
+    return stack_cluster(stack.client.folder)
 
 
 @command("fault inject")
 def fault_inject(
-    stack: OnStack,
+    stack: StackOptions,
     kind: Annotated[str, typer.Argument(help="A kind listed by `fault kinds`.", autocompletion=completion.fault_kinds)],
     target: Annotated[
         str,
         typer.Argument(
             help="A node, its NPU (sn0-c03-n2-npu5) or port (sn0-c03-n2/vpc), a cabinet, a switch.",
-            autocompletion=completion.of("nodes"),
+            autocompletion=completion.names_of("nodes"),
         ),
     ],
     name: Annotated[str | None, typer.Option(help="Name of the fault (default: made from kind and target).")] = None,
@@ -176,7 +179,7 @@ def fault_inject(
     from matrixresource.agent.fault_catalogue import FAULT_KINDS
 
     if kind not in FAULT_KINDS:
-        raise unknown(kind, "KIND", FAULT_KINDS)
+        raise unknown_word(kind, "KIND", FAULT_KINDS)
     node, parameters = fault_target(target)
     for pair in parameter or []:
         key, found, value = pair.partition("=")
@@ -186,7 +189,7 @@ def fault_inject(
     chosen = name or f"{kind}-{target}".lower().replace("/", "-")
     body = {"kind": kind, "target": node, "parameters": parameters}
     made = stack.client.call("agents", "PUT", at("faults", chosen), body=body)["name"]
-    say(f"fault {made} injected; clear it with `matrixctl fault clear {made}`")
+    echo(f"fault {made} injected; clear it with `matrixctl fault clear {made}`")
 
 
 def fault_target(text: str) -> tuple[str, dict[str, Any]]:
@@ -216,7 +219,7 @@ def _value(text: str) -> Any:
 
 
 @command("fault kinds")
-def fault_kinds(output: Output = Form.TABLE) -> None:
+def fault_kinds(output: Output = OutputFormat.TABLE) -> None:
     """List the kinds of faults and their parameters. Faults of services can be injected only by a scenario."""
     from matrixresource.agent.fault_catalogue import CATALOGUE
 
@@ -231,21 +234,21 @@ def fault_kinds(output: Output = Form.TABLE) -> None:
         }
         for kind, each in CATALOGUE.items()
     ]
-    if not printed({"items": items}, output):
-        listing("kind:name, strikes, what happens:means, level, found by:foundBy", items)
+    if not print_for_programs({"items": items}, output):
+        print_table("kind:name, strikes, what happens:means, level, found by:foundBy", items)
 
 
 @command("fault list")
-def fault_list(stack: OnStack, output: Output = Form.TABLE) -> None:
+def fault_list(stack: StackOptions, output: Output = OutputFormat.TABLE) -> None:
     """List the faults injected now. `get faults` lists those that the control plane has detected."""
-    get(OfProject(stack.state), "injected-faults", output=output)
+    get(ProjectOptions(stack.state), "injected-faults", output=output)
 
 
 @command("fault clear")
 def fault_clear(
-    stack: OnStack,
+    stack: StackOptions,
     name: Annotated[
-        str | None, typer.Argument(help="Name of the fault.", autocompletion=completion.of("injected-faults"))
+        str | None, typer.Argument(help="Name of the fault.", autocompletion=completion.names_of("injected-faults"))
     ] = None,
     all: Annotated[bool, typer.Option("--all", help="Clear all.")] = False,
 ) -> None:
@@ -256,6 +259,6 @@ def fault_clear(
     names = [item["name"] for item in stack.client.list("agents", "/v1/faults")] if name is None else [name]
     for each in names:
         stack.client.call("agents", "DELETE", at("faults", each))
-        say(f"fault {each} cleared")
+        echo(f"fault {each} cleared")
     if not names:
-        say("no faults")
+        echo("no faults")

@@ -21,7 +21,7 @@ import typer
 from typer.models import ArgumentInfo, ParameterInfo
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.commands.help.examples import help_of
+from services.matrixctl.commands.help.examples import help_with_examples
 
 F = TypeVar("F", bound=Callable[..., None])
 
@@ -44,7 +44,7 @@ def command(words: str, **settings: Any) -> Callable[[F], F]:
     return declare
 
 
-def declared_in(modules: Iterable[ModuleType], app: typer.Typer, word: str = "") -> typer.Typer:
+def add_commands(modules: Iterable[ModuleType], app: typer.Typer, word: str = "") -> typer.Typer:
     """Add the commands of these modules to `app`, in their order. A command named like a group runs when no subcommand
     follows. If any command starts with `word`, only those are added, so that start-up does not build all the others."""
     places = [module.__name__ for module in modules]
@@ -55,15 +55,15 @@ def declared_in(modules: Iterable[ModuleType], app: typer.Typer, word: str = "")
         if second and first not in groups:
             groups[first] = typer.Typer(help=_groups[first], no_args_is_help=True)
             app.add_typer(groups[first], name=first)
-        settings = own | {"help": help_of(words, own.get("help") or inspect.getdoc(function) or "")}
+        settings = own | {"help": help_with_examples(words, own.get("help") or inspect.getdoc(function) or "")}
         if not second and first in _groups:
-            _default_of(groups, first, app, settings)(_expanded(function))
+            _register_default(groups, first, app, settings)(_flatten_options(function))
         else:
-            (groups[first] if second else app).command(second or first, **settings)(_expanded(function))
+            (groups[first] if second else app).command(second or first, **settings)(_flatten_options(function))
     return app
 
 
-def _default_of(
+def _register_default(
     groups: dict[str, typer.Typer], word: str, app: typer.Typer, settings: dict[str, Any]
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register the command as the group's callback; it does nothing when a subcommand is called."""
@@ -89,7 +89,7 @@ def _default_of(
     return register
 
 
-def _expanded(function: Callable[..., None]) -> Callable[..., None]:
+def _flatten_options(function: Callable[..., None]) -> Callable[..., None]:
     """Return the function in the form Typer expects: a flat list of parameters, shared options after its own."""
     types = get_type_hints(function, include_extras=True)
     shared: dict[str, Any] = {name: kind for name, kind in types.items() if is_dataclass(kind)}
@@ -118,10 +118,10 @@ def _check_finite(parameter: inspect.Parameter, given: Any) -> None:
     through bounds checks, since every comparison with it is false."""
     values = given if isinstance(given, list) else [given]
     if any(isinstance(value, float) and not isfinite(value) for value in values):
-        raise InvalidField("must be a finite number", field=_word_of(parameter))
+        raise InvalidField("must be a finite number", field=_displayed_name(parameter))
 
 
-def _word_of(parameter: inspect.Parameter) -> str:
+def _displayed_name(parameter: inspect.Parameter) -> str:
     """The parameter's name as help shows it: --for, or NAME."""
     declared = next((each for each in get_args(parameter.annotation) if isinstance(each, ParameterInfo)), None)
     if isinstance(declared, ArgumentInfo):

@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.output.screen import FOR_PROGRAMS, Form, document
+from services.matrixctl.output.screen import MACHINE_FORMATS, OutputFormat, print_document
 
 if TYPE_CHECKING:
     from services.matrixctl.clients.api_client import ApiClient
@@ -25,14 +25,14 @@ if TYPE_CHECKING:
 DEFAULT_STATE = Path(os.environ.get("CLOUDMATRIX_STATE") or "~/.cloudmatrix")
 
 State = Annotated[Path, typer.Option("--state", help="State folder of the stack (or CLOUDMATRIX_STATE).")]
-Output = Annotated[Form, typer.Option("--output", "-o", help="Output format.")]
+Output = Annotated[OutputFormat, typer.Option("--output", "-o", help="Output format.")]
 Project = Annotated[
     str | None, typer.Option("--project", help="Project (default: `default`; for lists, all projects).")
 ]
 
 
 @dataclass
-class OnStack:
+class StackOptions:
     """Options of a command about one stack: its state folder."""
 
     state: State = DEFAULT_STATE
@@ -58,7 +58,7 @@ class OnStack:
 
 
 @dataclass
-class OfProject(OnStack):
+class ProjectOptions(StackOptions):
     """The same, with a project."""
 
     project: Project = None
@@ -67,7 +67,7 @@ class OfProject(OnStack):
 UNITS_S = {"s": 1.0, "m": 60.0, "h": 3600.0, "d": 86400.0}
 
 
-def duration_s(text: str, field: str) -> float:
+def parse_duration_s(text: str, field: str) -> float:
     """Seconds of an emulated duration such as 1h30m. Raises InvalidField."""
     parts = re.findall(r"(\d+(?:\.\d+)?)([smhd])", text)
     if not parts or "".join(number + unit for number, unit in parts) != text:
@@ -78,12 +78,12 @@ def duration_s(text: str, field: str) -> float:
     return seconds
 
 
-def lasting_s(text: str, field: str = "--for") -> float:
+def parse_seconds(text: str, field: str = "--for") -> float:
     """Seconds of an option that is a duration or a number of seconds. Raises InvalidField."""
     try:
         seconds = float(text)
     except ValueError:
-        return duration_s(text, field)
+        return parse_duration_s(text, field)
     if not isfinite(seconds):
         raise InvalidField("must be a finite number", field=field)
     if seconds <= 0:
@@ -99,11 +99,11 @@ Lease = Annotated[
 ]
 
 
-def instant_s(text: str, now_s: Callable[[], float], field: str) -> float:
+def parse_instant_s(text: str, now_s: Callable[[], float], field: str) -> float:
     """Parse an instant, UTC, into emulated seconds since the epoch: a date and time, a time of day (its next
     occurrence), or an offset from now (`+2h`); `now_s` is only called for the last two. Raises InvalidField."""
     if text.startswith("+"):
-        return duration_s(text[1:], field) + now_s()
+        return parse_duration_s(text[1:], field) + now_s()
     if match := re.fullmatch(r"([01]?\d|2[0-3]):([0-5]\d)(?::([0-5]\d))?", text):
         hour, minute, second = (int(part or 0) for part in match.groups())
         now = datetime.fromtimestamp(now_s(), UTC)
@@ -120,9 +120,9 @@ def instant_s(text: str, now_s: Callable[[], float], field: str) -> float:
     return seconds
 
 
-def printed(answer: Any, form: Form) -> bool:
+def print_for_programs(answer: Any, form: OutputFormat) -> bool:
     """Print the answer if the format is one for programs; return whether it was printed."""
-    if form not in FOR_PROGRAMS:
+    if form not in MACHINE_FORMATS:
         return False
-    document(answer, form)
+    print_document(answer, form)
     return True

@@ -21,10 +21,10 @@ from pathlib import Path
 
 from services.catalogue import PROCESSES
 from services.matrixctl.demo.in_container import wait_until_ready
-from services.matrixctl.demo.run import STORIES
-from services.matrixctl.demo.story import StepFailed
-from services.matrixctl.demo.telling import Story
-from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, say
+from services.matrixctl.demo.run import DEMOS
+from services.matrixctl.demo.shared_steps import Demo
+from services.matrixctl.demo.step_runner import StepFailed
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, EXIT_USAGE, echo
 from services.matrixctl.supervisor.state_folder import StateFolder
 
 ROOT = Path(__file__).resolve().parents[3]
@@ -80,12 +80,12 @@ class Containers:
         began = time.monotonic()
         self.compose("up", "-d", patience_wall_s=BUILD_PATIENCE_WALL_S)
         wait_until_ready({process.name: f"{process.scheme}://127.0.0.1:{process.port}" for process in PROCESSES})
-        say(f"   [dim]the image is built; up and ready in {time.monotonic() - began:.1f} s[/]")
+        echo(f"   [dim]the image is built; up and ready in {time.monotonic() - began:.1f} s[/]")
 
-    def tell(self, story: Story) -> int:
+    def run_demo_container(self, demo: Demo) -> int:
         """Run the demo's container, passing its output on; returns its exit code."""
         terminal = [] if sys.stdout.isatty() else ["-T"]
-        command = [*self._command, "run", "--rm", "--no-deps", *terminal, story.name]
+        command = [*self._command, "run", "--rm", "--no-deps", *terminal, demo.name]
         sys.stdout.flush()
         return subprocess.run(command, cwd=ROOT, env=self._environment, check=False).returncode
 
@@ -96,33 +96,33 @@ class Containers:
         return self.compose("logs", "--tail", "40")
 
 
-def run_demo(command: list[str], story: Story, state: Path = STATE, keep: bool = False) -> int:
+def run_demo(command: list[str], demo: Demo, state: Path = STATE, keep: bool = False) -> int:
     """Build, start, run the demo, stop. Returns 0 only if every step succeeded."""
-    containers = Containers(command, state, story.time_scale)
+    containers = Containers(command, state, demo.time_scale)
     try:
-        say("[bold cyan]0 Build the image and start the containers[/]")
+        echo("[bold cyan]0 Build the image and start the containers[/]")
         containers.down()
         containers.up()
-        code = containers.tell(story)
+        code = containers.run_demo_container(demo)
         if code != 0:
             print(containers.logs(), file=sys.stderr)
     except StepFailed as failure:
-        say(f"\n[bold red]the containers do not start[/]: {failure}")
+        echo(f"\n[bold red]the containers do not start[/]: {failure}")
         code = EXIT_REFUSED
     finally:
         if not keep:
             containers.down()
     if keep:
         flag = f"--state {containers.folder.path}"
-        say(f"the containers keep running: matrixctl status {flag}; docker compose down -v stops them")
+        echo(f"the containers keep running: matrixctl status {flag}; docker compose down -v stops them")
     return code
 
 
 def main(arguments: list[str]) -> int:
     named = [word for word in arguments if not word.startswith("-")]
     for name in named:
-        if name not in STORIES:
-            print(f"there is no demo {name!r}; choose from {', '.join(STORIES)}", file=sys.stderr)
+        if name not in DEMOS:
+            print(f"there is no demo {name!r}; choose from {', '.join(DEMOS)}", file=sys.stderr)
             return EXIT_USAGE
     keep = "--keep" in arguments
     if keep and len(named) != 1:
@@ -132,7 +132,7 @@ def main(arguments: list[str]) -> int:
     if command is None:
         print("no Docker engine with Compose is available; see `docker info`", file=sys.stderr)
         return EXIT_UNREACHABLE
-    codes = (run_demo(command, STORIES[name], keep=keep) for name in named or STORIES)
+    codes = (run_demo(command, DEMOS[name], keep=keep) for name in named or DEMOS)
     return next((code for code in codes if code != 0), 0)
 
 

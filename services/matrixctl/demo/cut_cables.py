@@ -10,22 +10,22 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from services.matrixctl.demo.story import check, until
-from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
-from services.matrixctl.output.screen import say
+from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, DemoRun
+from services.matrixctl.demo.step_runner import check, wait_until
+from services.matrixctl.output.screen import echo
 
-CUT = {"demo-cables-a": "ub-p?-k0[1-9]", "demo-cables-b": "ub-p?-k1?"}
+CUT_PORTS = {"demo-cables-a": "ub-p?-k0[1-9]", "demo-cables-b": "ub-p?-k1?"}
 """Fifteen of the sixteen cables of each sub-plane: the most that MindCluster does not treat as a fault of the node."""
 SETTLING_WALL_S = 2.0
 """Two minutes of emulated time, after which requests that began on the previous fabric have finished."""
-MEASURING_WALL_S, LOOKS_AT_LEAST = 2.5, 5
+MEASURING_WALL_S, SAMPLES_MIN = 2.5, 5
 """Measured for this long at least, and longer if a busy machine answers late or decoding pauses."""
-AGREES_WITHIN, FELT_FROM = 0.15, 1.03
+AGREES_WITHIN, NOTICEABLE_FROM = 0.15, 1.03
 """How closely measured and predicted change must agree; and the slowdown from which a cut counts as noticeable."""
 
 
 @dataclass(frozen=True)
-class Pace:
+class DecodePace:
     """Means over an interval: step time as measured and as predicted, ms, and tokens per second of one request."""
 
     step_ms: float
@@ -39,30 +39,29 @@ class Pace:
         )
 
 
-def cut_cables(demo: Telling) -> None:
-    deployment = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")
+def cut_cables(demo: DemoRun) -> None:
+    deployment = demo.client.call("infer", "GET", f"/v1/deployments/{demo.name}")
     decoding = sorted(node for node, role in deployment["roles"].items() if role == "decode")
     node = decoding[0]
-    before = measured(demo)
-    say(f"   before: {before.text()}")
-    for name, ports in CUT.items():
+    before = measure_pace(demo)
+    echo(f"   before: {before.text()}")
+    for name, ports in CUT_PORTS.items():
         demo.break_hardware(name, "link-down", node, port=ports)
-    say(
-        f"   [bold]$ matrixctl fault inject link-down '{node}/{CUT['demo-cables-b']}'[/], and so on: 105 cables are cut"
-    )
+    ports = CUT_PORTS["demo-cables-b"]
+    echo(f"   [bold]$ matrixctl fault inject link-down '{node}/{ports}'[/], and so on: 105 cables are cut")
     try:
-        until("routes avoid the cut cables", lambda: ub_state(demo) == "Degraded", PATIENCE_WALL_S)
-        during = measured(demo)
-        say(f"   cut: {during.text()}; {node} is still a member")
+        wait_until("routes avoid the cut cables", lambda: ub_state(demo) == "Degraded", PATIENCE_WALL_S)
+        during = measure_pace(demo)
+        echo(f"   cut: {during.text()}; {node} is still a member")
     finally:
-        demo.repair_hardware(*CUT)
-    until("routes return", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
-    after = measured(demo)
-    say(f"   repaired: {after.text()}")
+        demo.repair_hardware(*CUT_PORTS)
+    wait_until("routes return", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
+    after = measure_pace(demo)
+    echo(f"   repaired: {after.text()}")
     slower, reported = during.step_ms / before.step_ms, during.predicted_ms / before.predicted_ms
-    say(f"   {slower - 1:+.0%} measured, {reported - 1:+.0%} predicted by the fabric model")
+    echo(f"   {slower - 1:+.0%} measured, {reported - 1:+.0%} predicted by the fabric model")
     check(
-        slower >= FELT_FROM,
+        slower >= NOTICEABLE_FROM,
         f"a step took only {slower:.2f} times as long with the cables cut: the measurement is suspect",
     )
     check(
@@ -72,22 +71,22 @@ def cut_cables(demo: Telling) -> None:
     check(abs(back - 1) <= AGREES_WITHIN, f"after the repair a step takes {back:.2f} times what it should")
 
 
-def ub_state(demo: Telling) -> str:
+def ub_state(demo: DemoRun) -> str:
     return next((str(view["state"]) for view in demo.slices() if view["plane"] == "ub"), "")
 
 
-def measured(demo: Telling) -> Pace:
+def measure_pace(demo: DemoRun) -> DecodePace:
     """The pace over an interval that starts once the model uses the present fabric and earlier steps have finished."""
     instance = next(str(view["instance"]) for view in demo.slices())
 
-    def taken_up() -> bool:
-        there = demo.reach.call("link", "GET", f"/v1/fabric-views/{instance}")["generation"]
-        served = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")
+    def uses_present_fabric() -> bool:
+        there = demo.client.call("link", "GET", f"/v1/fabric-views/{instance}")["generation"]
+        served = demo.client.call("infer", "GET", f"/v1/deployments/{demo.name}")
         return bool(served["fabricGeneration"] >= there)
 
-    until("the model uses the present fabric", taken_up, PATIENCE_WALL_S)
+    wait_until("the model uses the present fabric", uses_present_fabric, PATIENCE_WALL_S)
     time.sleep(SETTLING_WALL_S)
-    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
+    roles = demo.client.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
 
     def step() -> tuple[float, float] | None:
         """Measured and predicted time of a step now, ms; None while there is no measurement."""
@@ -101,26 +100,26 @@ def measured(demo: Telling) -> Pace:
         current = step()
         return current is not None and abs(current[0] / current[1] - 1) <= AGREES_WITHIN
 
-    until("steps take as long as the fabric model says", settled, PATIENCE_WALL_S)
+    wait_until("steps take as long as the fabric model says", settled, PATIENCE_WALL_S)
     began, seen, reported = time.monotonic(), list[float](), list[float]()
 
     def enough() -> bool:
         if (current := step()) is not None:
             seen.append(current[0])
             reported.append(current[1])
-        return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= LOOKS_AT_LEAST
+        return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= SAMPLES_MIN
 
-    until("decoding is measured", enough, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} steps seen")
+    wait_until("decoding is measured", enough, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} steps seen")
     step_ms = sum(seen) / len(seen)
-    return Pace(step_ms, sum(reported) / len(reported), 1e3 * tokens_per_step() / step_ms)
+    return DecodePace(step_ms, sum(reported) / len(reported), 1e3 * tokens_per_step() / step_ms)
 
 
-def predicted_ms(demo: Telling, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:
+def predicted_ms(demo: DemoRun, instance: str, roles: dict[str, str], batch_per_npu: float) -> float:
     """The fabric model's prediction of a step now, ms."""
     from infer_workload.layout.prediction import decode_step_s
     from matrixlink.contract.slices import FabricView
 
-    view = FabricView.model_validate(demo.reach.call("link", "GET", f"/v1/fabric-views/{instance}"))
+    view = FabricView.model_validate(demo.client.call("link", "GET", f"/v1/fabric-views/{instance}"))
     return 1e3 * decode_step_s(view, roles, batch_per_npu)
 
 

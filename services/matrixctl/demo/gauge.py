@@ -18,12 +18,12 @@ from matrixcommon.model.errors import MatrixError
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.kubernetes import Cluster
 from services.matrixctl.demo.throughput import Throughput
-from services.matrixctl.output.columns import dig
+from services.matrixctl.output.columns import value_at
 
-LOOK_PERIOD_WALL_S = 0.25
+POLL_PERIOD_WALL_S = 0.25
 LETTERS = {"SuccessfulRescale": ("s", "autoscaler"), "Draining": ("d", "drain")}
 """Event reasons, with the letter in the chart and the word in the legend."""
-DRAINING = re.compile(r"(\d+) requests? on nodes that are to leave")
+DRAIN_MESSAGE = re.compile(r"(\d+) requests? on nodes that are to leave")
 EVENTS = "/api/v1/namespaces/default/events"
 
 
@@ -60,17 +60,17 @@ class Mark:
 
 
 class Gauge:
-    """Samples one instance and its workload, from `start` to `end`."""
+    """Samples one instance and its workload, from `start` to `close`."""
 
-    def __init__(self, reach: ApiClient, cluster: Cluster, name: str) -> None:
-        self._reach, self._cluster = replace(reach, patience_wall_s=0.0), replace(cluster, patience_wall_s=0.0)
+    def __init__(self, client: ApiClient, cluster: Cluster, name: str) -> None:
+        self._client, self._cluster = replace(client, patience_wall_s=0.0), replace(cluster, patience_wall_s=0.0)
         self._name = name
         self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._watch, name="gauge", daemon=True)
+        self._thread = threading.Thread(target=self._sample_periodically, name="gauge", daemon=True)
         self._samples: list[Sample] = []
         self._marks: list[Mark] = []
         self._events: set[str] | None = None
-        self._seen = Sample(0.0)
+        self._current = Sample(0.0)
         self.statistics: dict[str, Any] = {}
         self.throughput = Throughput()
         self.restarts = 0
@@ -78,12 +78,12 @@ class Gauge:
         """Requests that were running on nodes when these began to drain."""
 
     def now(self) -> float:
-        return self._reach.stack.time.emulated(time.time())
+        return self._client.stack.time.emulated(time.time())
 
     def start(self) -> None:
         self._thread.start()
 
-    def end(self) -> None:
+    def close(self) -> None:
         """Stop sampling."""
         self._ended.set()
         if self._thread.is_alive():
@@ -114,27 +114,27 @@ class Gauge:
 
     # --- looking
 
-    def _watch(self) -> None:
-        looks = (self._look_at_instance, self._look_at_allocation, self._look_at_workload, self._look_at_events)
-        while not self._ended.wait(LOOK_PERIOD_WALL_S):
-            for look in looks:
+    def _sample_periodically(self) -> None:
+        samplers = (self._sample_instance, self._sample_allocation, self._sample_workload, self._sample_events)
+        while not self._ended.wait(POLL_PERIOD_WALL_S):
+            for sample_part in samplers:
                 with suppress(MatrixError):  # restarting, or not there yet; the last sample's values stay
-                    look()
-            sample = replace(self._seen, at=self.now())
-            self._note_changes(self.last, sample)
+                    sample_part()
+            sample = replace(self._current, at=self.now())
+            self._mark_changes(self.last, sample)
             self._samples.append(sample)
 
-    def _look_at_instance(self) -> None:
+    def _sample_instance(self) -> None:
         view = self._cluster.instance(self._name) or {}
-        desired, ready = dig(view, "spec.nodes") or 0, dig(view, "status.readyNodes") or 0
-        self._seen = replace(self._seen, desired=desired, ready=ready)
+        desired, ready = value_at(view, "spec.nodes") or 0, value_at(view, "status.readyNodes") or 0
+        self._current = replace(self._current, desired=desired, ready=ready)
 
-    def _look_at_allocation(self) -> None:
-        view = self._reach.get("resource", f"/v1/allocations/{self._name}") or {}
-        self._seen = replace(self._seen, allocated=view.get("nodes") or 0)
+    def _sample_allocation(self) -> None:
+        view = self._client.get("resource", f"/v1/allocations/{self._name}") or {}
+        self._current = replace(self._current, allocated=view.get("nodes") or 0)
 
-    def _look_at_workload(self) -> None:
-        view = self._reach.get("infer", f"/v1/deployments/{self._name}/statistics")
+    def _sample_workload(self) -> None:
+        view = self._client.get("infer", f"/v1/deployments/{self._name}/statistics")
         if view is None:
             return
         if self.statistics and view["countingSince"] != self.statistics["countingSince"]:
@@ -142,15 +142,15 @@ class Gauge:
             self.mark("i", "CloudMatrix-Infer has restarted; its counts start from zero")
         self.statistics = view
         self.throughput.add(view)
-        self._seen = replace(
-            self._seen,
-            load_per_s=dig(view, "load.requestsPerSecond") or 0.0,
-            ttft_s=dig(view, "ttft.p90"),
-            tpot_s=dig(view, "tpot.p90"),
+        self._current = replace(
+            self._current,
+            load_per_s=value_at(view, "load.requestsPerSecond") or 0.0,
+            ttft_s=value_at(view, "ttft.p90"),
+            tpot_s=value_at(view, "tpot.p90"),
             queued=view["queued"],
         )
 
-    def _look_at_events(self) -> None:
+    def _sample_events(self) -> None:
         """Mark decisions and drains since the first sample, with the messages of their events."""
         found = {
             f"{event['metadata']['name']} {event.get('count')}": event
@@ -162,10 +162,10 @@ class Gauge:
         for event in sorted((found[key] for key in fresh), key=lambda event: list(LETTERS).index(event["reason"])):
             letter, words = LETTERS[event["reason"]]
             self.mark(letter, f"{words}: {event['message']}")
-            if requests := DRAINING.match(event["message"]):
+            if requests := DRAIN_MESSAGE.match(event["message"]):
                 self.drained_requests += int(requests[1])
 
-    def _note_changes(self, before: Sample, now: Sample) -> None:
+    def _mark_changes(self, before: Sample, now: Sample) -> None:
         if now.ready == now.desired == now.allocated and now.ready > before.ready > 0:
             self.mark("a", f"{now.ready} nodes Active")
         if 0 < now.allocated < before.allocated:

@@ -16,49 +16,49 @@ from dataclasses import replace
 from pathlib import Path
 
 from matrixcommon.model.errors import MatrixError
-from services.matrixctl.demo.run import STORIES, tell_on
-from services.matrixctl.demo.story import Outcome, StepFailed, until
-from services.matrixctl.demo.telling import Story
-from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_USAGE, one_line, say
+from services.matrixctl.demo.run import DEMOS, run_on_stack
+from services.matrixctl.demo.shared_steps import Demo
+from services.matrixctl.demo.step_runner import Outcome, StepFailed, wait_until
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_USAGE, echo, one_line
 from services.matrixctl.supervisor.probe import probe_readiness
 from services.matrixctl.supervisor.state_folder import StateFolder
 
 READY_PATIENCE_WALL_S = 180.0
-LEFT_OUT = {"failover": ("cut", "scale", "plan", "priority", "close")}
+SKIPPED_STEPS = {"failover": ("cut", "scale", "plan", "priority", "close")}
 """Steps that show nothing new on containers."""
 
 
-def without_left_out(story: Story) -> Story:
+def without_skipped_steps(demo: Demo) -> Demo:
     """The demo without the steps left out on containers."""
-    return replace(story, steps=tuple(step for step in story.steps if step.name not in LEFT_OUT.get(story.name, ())))
+    return replace(demo, steps=tuple(step for step in demo.steps if step.name not in SKIPPED_STEPS.get(demo.name, ())))
 
 
-def tell_inside(folder: StateFolder, story: Story) -> int:
+def run_inside(folder: StateFolder, demo: Demo) -> int:
     """Run the demo against the other containers; 0 only if every step succeeded."""
     began = time.monotonic()
     stack = folder.read()
     if stack is None:
-        say(f"[bold red]{folder.path} describes no stack[/]: start one with `docker compose run --rm {story.name}`")
+        echo(f"[bold red]{folder.path} describes no stack[/]: start one with `docker compose run --rm {demo.name}`")
         return EXIT_USAGE
-    if stack.time.scale != story.time_scale:
-        say(
-            f"[bold red]this demo needs time scale {story.time_scale:g}, but the stack runs at "
+    if stack.time.scale != demo.time_scale:
+        echo(
+            f"[bold red]this demo needs time scale {demo.time_scale:g}, but the stack runs at "
             f"{stack.time.scale:g}[/]: `docker compose down -v`, then again with "
-            f"CLOUDMATRIX_TIME_SCALE={story.time_scale:g}"
+            f"CLOUDMATRIX_TIME_SCALE={demo.time_scale:g}"
         )
         return EXIT_USAGE
-    say(f"[bold]{story.title}[/]")
+    echo(f"[bold]{demo.title}[/]")
     try:
         wait_until_ready({name: child.url for name, child in stack.children.items()})
-        outcome = tell_on(folder, without_left_out(story))
+        outcome = run_on_stack(folder, without_skipped_steps(demo))
     except StepFailed as failure:
         outcome = Outcome(failed="start", seen=str(failure))
     except MatrixError as refused:
         outcome = Outcome(failed="start", seen=one_line(refused))
     if outcome.ok:
-        say(f"\n[bold green]every step succeeded[/], in {time.monotonic() - began:.0f} s.")
+        echo(f"\n[bold green]every step succeeded[/], in {time.monotonic() - began:.0f} s.")
         return 0
-    say(f"\n[bold red]failed at step `{outcome.failed}`[/]: {outcome.seen}")
+    echo(f"\n[bold red]failed at step `{outcome.failed}`[/]: {outcome.seen}")
     return EXIT_REFUSED
 
 
@@ -72,15 +72,15 @@ def wait_until_ready(urls: Mapping[str, str]) -> None:
                 del waiting[name]
         return not waiting
 
-    until("containers become ready", all_ready, READY_PATIENCE_WALL_S, progress=lambda: ", ".join(sorted(waiting)))
+    wait_until("containers become ready", all_ready, READY_PATIENCE_WALL_S, progress=lambda: ", ".join(sorted(waiting)))
 
 
 def main(arguments: list[str]) -> int:
     name = arguments[0] if arguments else ""
-    if name not in STORIES:
-        print(f"there is no demo {name!r}; choose from {', '.join(STORIES)}", file=sys.stderr)
+    if name not in DEMOS:
+        print(f"there is no demo {name!r}; choose from {', '.join(DEMOS)}", file=sys.stderr)
         return EXIT_USAGE
-    return tell_inside(StateFolder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))), STORIES[name])
+    return run_inside(StateFolder(Path(os.environ.get("CLOUDMATRIX_STATE", "/state"))), DEMOS[name])
 
 
 if __name__ == "__main__":

@@ -9,118 +9,118 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from matrixcommon.model.quantities import duration_text
-from services.matrixctl.demo.story import check, until
-from services.matrixctl.demo.telling import PATIENCE_WALL_S, Telling
-from services.matrixctl.output.columns import dig
-from services.matrixctl.output.screen import say
+from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, DemoRun
+from services.matrixctl.demo.step_runner import check, wait_until
+from services.matrixctl.output.columns import value_at
+from services.matrixctl.output.screen import echo
 
 CABINET_FAULT, SWITCH_FAULT = "demo-cabinet-power", "demo-switch-down"
-DARK = ("Stale", "Lost")
-COUNTED = ("finished", "cancelled", "lost", "requeued")
+SILENT_STATES = ("Stale", "Lost")
+COUNTED_OUTCOMES = ("finished", "cancelled", "lost", "requeued")
 
 
-def lose_a_cabinet(demo: Telling) -> None:
+def lose_a_cabinet(demo: DemoRun) -> None:
     """All nodes of a cabinet lose power at once; the members among them are replaced while the model keeps serving."""
     before = counts(demo)
     cabinet, members = _fullest_cabinet(demo)
     demo.break_hardware(CABINET_FAULT, "cabinet-power", cabinet)
     lost_at = demo.gauge.mark("x", "cabinet dark")
-    say(f"   {cabinet} is powered off, {len(members)} of its nodes are members; the control plane is not told")
+    echo(f"   {cabinet} is powered off, {len(members)} of its nodes are members; the control plane is not told")
     try:
         noticed: dict[str, float] = {}
 
         def all_noticed() -> bool:
-            for node in demo.reach.list("resource", "/v1/nodes"):
-                if node["name"].startswith(f"{cabinet}-") and node["agent"] in DARK:
+            for node in demo.client.list("resource", "/v1/nodes"):
+                if node["name"].startswith(f"{cabinet}-") and node["agent"] in SILENT_STATES:
                     noticed.setdefault(node["name"], demo.gauge.now())
             return members <= noticed.keys()
 
-        until("its agents fall silent", all_noticed, PATIENCE_WALL_S, progress=lambda: f"{len(noticed)} silent")
+        wait_until("its agents fall silent", all_noticed, PATIENCE_WALL_S, progress=lambda: f"{len(noticed)} silent")
         first, last = min(noticed.values()) - lost_at, max(noticed.values()) - lost_at
-        say(f"   MatrixResource noticed the first after {duration_text(first)}, the last after {duration_text(last)}")
-        nodes = dig(demo.instance(), "spec.nodes")
+        echo(f"   MatrixResource noticed the first after {duration_text(first)}, the last after {duration_text(last)}")
+        nodes = value_at(demo.instance(), "spec.nodes")
 
         def replaced() -> bool:
             names = {member["node"] for member in demo.members()}
             return bool(names) and not names & members and demo.active(nodes)
 
-        until("replacing the lost members", replaced, PATIENCE_WALL_S, progress=demo.progress)
+        wait_until("replacing the lost members", replaced, PATIENCE_WALL_S, progress=demo.progress)
         healed = demo.gauge.mark("h", "healed") - lost_at
-        say(f"   all {nodes} nodes are ready elsewhere, {duration_text(healed)} after the loss")
-        say_served(demo, before)
+        echo(f"   all {nodes} nodes are ready elsewhere, {duration_text(healed)} after the loss")
+        print_served(demo, before)
     finally:
         demo.repair_hardware(CABINET_FAULT)
 
 
-def lose_a_switch(demo: Telling) -> None:
+def lose_a_switch(demo: DemoRun) -> None:
     """A second-level UB switch goes down: it carries one of many sub-planes, so routes move and no node is replaced."""
     before, members = counts(demo), {member["node"] for member in demo.members()}
-    switches = demo.reach.list("link", "/v1/switches")
+    switches = demo.client.list("link", "/v1/switches")
     switch = min(each["name"] for each in switches if each["plane"] == "ub" and each["kind"] == "l2")
     promised = {view["plane"]: view["state"] for view in demo.slices()}
     check(set(promised.values()) == {"Active"}, f"before the loss the slices are {promised}")
     demo.break_hardware(SWITCH_FAULT, "switch-down", switch)
     lost_at = demo.gauge.mark("x", "switch dark")
-    say(f"   {switch} is down; the control plane is not told")
+    echo(f"   {switch} is down; the control plane is not told")
     try:
 
         def state() -> str:
-            return str(demo.reach.call("link", "GET", f"/v1/switches/{switch}")["state"])
+            return str(demo.client.call("link", "GET", f"/v1/switches/{switch}")["state"])
 
-        until("its ports are reported down", lambda: state() != "Up", PATIENCE_WALL_S)
-        say(f"   MatrixLink reports it {state()} after {duration_text(demo.gauge.now() - lost_at)}")
+        wait_until("its ports are reported down", lambda: state() != "Up", PATIENCE_WALL_S)
+        echo(f"   MatrixLink reports it {state()} after {duration_text(demo.gauge.now() - lost_at)}")
 
         def moved() -> bool:
             return all(view["state"] in ("Active", "Degraded") for view in demo.slices())
 
-        until("routes move", moved, PATIENCE_WALL_S)
-        until("a minute of serving without it", lambda: demo.gauge.now() - lost_at > 60.0, PATIENCE_WALL_S)
+        wait_until("routes move", moved, PATIENCE_WALL_S)
+        wait_until("a minute of serving without it", lambda: demo.gauge.now() - lost_at > 60.0, PATIENCE_WALL_S)
         current = {member["node"] for member in demo.members()}
         check(current == members, f"members changed because of a switch: {sorted(members ^ current)}")
-        say("   no member was replaced; slices: " + ", ".join(f"{v['plane']} {v['state']}" for v in demo.slices()))
-        say_served(demo, before)
+        echo("   no member was replaced; slices: " + ", ".join(f"{v['plane']} {v['state']}" for v in demo.slices()))
+        print_served(demo, before)
     finally:
         demo.repair_hardware(SWITCH_FAULT)
 
     def back() -> bool:
         return state() == "Up" and all(view["state"] == "Active" for view in demo.slices())
 
-    until("the switch comes back", back, PATIENCE_WALL_S)
+    wait_until("the switch comes back", back, PATIENCE_WALL_S)
 
 
 @dataclass(frozen=True)
 class Counts:
-    """Outcomes of requests up to a moment: emulated seconds, and a count for each word of `COUNTED`."""
+    """Outcomes of requests up to a moment: emulated seconds, and a count for each word of `COUNTED_OUTCOMES`."""
 
     at: float
     since: float
     requests: dict[str, int]
 
-    def fresh(self, before: Counts) -> dict[str, int]:
+    def difference(self, before: Counts) -> dict[str, int]:
         """Counts since `before`; all of them if the endpoint restarted meanwhile and counts from zero."""
         if self.since != before.since:
             return self.requests
         return {word: count - before.requests[word] for word, count in self.requests.items()}
 
 
-def counts(demo: Telling) -> Counts:
+def counts(demo: DemoRun) -> Counts:
     view = demo.statistics()
-    return Counts(demo.gauge.now(), view["countingSince"], {word: view[word] for word in COUNTED})
+    return Counts(demo.gauge.now(), view["countingSince"], {word: view[word] for word in COUNTED_OUTCOMES})
 
 
-def say_served(demo: Telling, before: Counts) -> None:
+def print_served(demo: DemoRun, before: Counts) -> None:
     """Print what was served since then. Raises StepFailed if a request was lost or truncated."""
     now = counts(demo)
-    fresh = now.fresh(before)
+    fresh = now.difference(before)
     check(fresh["lost"] == fresh["cancelled"] == 0, f"requests were lost or truncated: {fresh}")
     check(fresh["finished"] > 0, "no request finished meanwhile: the model may not be serving")
-    say(
+    echo(
         f"   in {duration_text(now.at - before.at)} {fresh['finished']} requests finished, none was lost;"
         f" {fresh['requeued']} were restarted elsewhere"
     )
 
 
-def _fullest_cabinet(demo: Telling) -> tuple[str, set[str]]:
+def _fullest_cabinet(demo: DemoRun) -> tuple[str, set[str]]:
     """The cabinet with the most members of the instance, and those members."""
     found: dict[str, set[str]] = {}
     for member in demo.members():

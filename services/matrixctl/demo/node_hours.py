@@ -29,9 +29,9 @@ class NodeHours:
         )
 
 
-def node_hours(samples: Sequence[Sample], carries: Callable[[float], int], start_s: float) -> NodeHours:
-    """Compute node-hours. `carries`: nodes that a load (requests/s) needs. A node counts from `start_s` before it
-    serves."""
+def node_hours(samples: Sequence[Sample], required_nodes: Callable[[float], int], start_s: float) -> NodeHours:
+    """Compute node-hours. `required_nodes`: nodes that a load (requests/s) needs. A node counts from `start_s` before
+    it serves."""
     at = np.array([sample.at for sample in samples])
     edges = np.arange(at[0], at[-1], SLOT_S)
     latest = np.searchsorted(at, edges, side="right") - 1

@@ -10,17 +10,17 @@ from pathlib import Path
 from matrixcommon.model.errors import MatrixError, NotFound
 from services.matrixctl.clients.api_client import ApiClient
 from services.matrixctl.clients.console_link import console_link
-from services.matrixctl.clients.kubernetes import cluster_of
+from services.matrixctl.clients.kubernetes import stack_cluster
 from services.matrixctl.demo.autoscale import AUTOSCALE
-from services.matrixctl.demo.steps import FAILOVER
-from services.matrixctl.demo.story import Outcome, tell
-from services.matrixctl.demo.telling import Story
-from services.matrixctl.output.screen import EXIT_REFUSED, one_line, say
+from services.matrixctl.demo.failover import FAILOVER
+from services.matrixctl.demo.shared_steps import Demo
+from services.matrixctl.demo.step_runner import Outcome, run_steps
+from services.matrixctl.output.screen import EXIT_REFUSED, echo, one_line
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import show_progress, start_supervisor, stop_stack
 
-STORIES: dict[str, Story] = {story.name: story for story in (FAILOVER, AUTOSCALE)}
+DEMOS: dict[str, Demo] = {demo.name: demo for demo in (FAILOVER, AUTOSCALE)}
 
 READY_PATIENCE_WALL_S = 120.0
 PATIENCE_WALL_S = 60.0
@@ -39,52 +39,52 @@ def example(name: str) -> Path:
     raise NotFound(f"the example {name} is neither in {beside.parent} nor in the installed package")
 
 
-def run_demo(story: Story, state: Path, keep: bool) -> int:
+def run_demo(demo: Demo, state: Path, keep: bool) -> int:
     """Run the demo; returns 0 only if every step succeeded. A stack left by an earlier demo is stopped first."""
     folder = StateFolder(state)
     began = time.monotonic()
     stop_stack(folder)
     try:
-        say(f"[bold cyan]0/{len(story.steps)} Start the control plane, 48 emulated nodes and a Kubernetes API[/]")
-        supervisor = start_supervisor(folder, StackRequest(scale=story.time_scale).to_json())
+        echo(f"[bold cyan]0/{len(demo.steps)} Start the control plane, 48 emulated nodes and a Kubernetes API[/]")
+        supervisor = start_supervisor(folder, StackRequest(scale=demo.time_scale).to_json())
         show_progress(folder, supervisor, READY_PATIENCE_WALL_S)
         took = time.monotonic() - began
-        say(f"   [dim]{took:.1f} s; an emulated minute takes {60 / story.time_scale:g} s here[/]")
-        outcome = tell_on(folder, story)
+        echo(f"   [dim]{took:.1f} s; an emulated minute takes {60 / demo.time_scale:g} s here[/]")
+        outcome = run_on_stack(folder, demo)
     except MatrixError as refused:
         outcome = Outcome(failed="start", seen=one_line(refused))
     finally:
         if not keep:
             stop_stack(folder)
-    return conclude(outcome, folder, keep, time.monotonic() - began)
+    return print_summary(outcome, folder, keep, time.monotonic() - began)
 
 
-def tell_on(folder: StateFolder, story: Story) -> Outcome:
+def run_on_stack(folder: StateFolder, demo: Demo) -> Outcome:
     """Run the demo on a stack that is ready. Requests to a service that is briefly down are retried."""
-    reach, cluster = ApiClient.of(folder), cluster_of(folder)
-    reach.deadline_wall_s = reach.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
-    telling = story.begin(reach, cluster, example(story.manifest))
+    client, cluster = ApiClient.of(folder), stack_cluster(folder)
+    client.deadline_wall_s = client.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
+    run = demo.begin(client, cluster, example(demo.manifest))
     try:
-        return tell(story.steps, telling)
+        return run_steps(demo.steps, run)
     finally:
-        telling.end()
+        run.close()
 
 
-def conclude(outcome: Outcome, folder: StateFolder, keep: bool, took_wall_s: float) -> int:
+def print_summary(outcome: Outcome, folder: StateFolder, keep: bool, took_wall_s: float) -> int:
     if not outcome.ok:
-        say(f"\n[bold red]the demo failed at step `{outcome.failed}`[/]: {outcome.seen}")
-        say(f"logs: {folder.logs}; use --keep to leave the stack running for inspection")
+        echo(f"\n[bold red]the demo failed at step `{outcome.failed}`[/]: {outcome.seen}")
+        echo(f"logs: {folder.logs}; use --keep to leave the stack running for inspection")
         return EXIT_REFUSED
-    say(f"\n[bold green]every step succeeded[/], in {took_wall_s:.0f} s.")
+    echo(f"\n[bold green]every step succeeded[/], in {took_wall_s:.0f} s.")
     flag = f"--state {folder.path}"
     if keep:
-        say("[bold]the stack keeps running.[/] Its console, with a login link that is valid once, for a minute:")
-        say(f"  {console_link(ApiClient.of(folder))}")
-        say(f"  matrixctl console {flag}    prints another link; matrixctl down {flag} stops the stack")
-    say("next steps:")
-    say("  matrixctl up --time-scale 60          your own stack; then export KUBECONFIG=$(matrixctl kubeconfig)")
-    say("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")
-    say("  matrixctl fault inject link-silent sn0-c03-n2/ub-p3-k11    break a link that still reports up")
-    say("  matrixctl experiment run --generate 2000                   serve generated traffic in virtual time")
-    say("  matrixctl demo failover, matrixctl demo autoscale          both demos (docs/tutorials/autoscaling.md)")
+        echo("[bold]the stack keeps running.[/] Its console, with a login link that is valid once, for a minute:")
+        echo(f"  {console_link(ApiClient.of(folder))}")
+        echo(f"  matrixctl console {flag}    prints another link; matrixctl down {flag} stops the stack")
+    echo("next steps:")
+    echo("  matrixctl up --time-scale 60          your own stack; then export KUBECONFIG=$(matrixctl kubeconfig)")
+    echo("  kubectl apply -f examples/deepseek-r1.yaml; kubectl get cmi -w")
+    echo("  matrixctl fault inject link-silent sn0-c03-n2/ub-p3-k11    break a link that still reports up")
+    echo("  matrixctl experiment run --generate 2000                   serve generated traffic in virtual time")
+    echo("  matrixctl demo failover, matrixctl demo autoscale          both demos (docs/tutorials/autoscaling.md)")
     return 0

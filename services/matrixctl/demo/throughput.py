@@ -41,7 +41,7 @@ class Throughput:
             return None
         return last if abs(last - before) <= SETTLED_SHARE * before else None
 
-    def least_since(self, since: float, span_s: float = 5.0) -> float:
+    def min_since(self, since: float, span_s: float = 5.0) -> float:
         """The lowest mean over `span_s` since then."""
         ends = [at for at, _ in self.samples() if at >= since + span_s]
         means = [mean for end in ends if (mean := self.mean(end - span_s, end)) is not None]

@@ -17,7 +17,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.reasons import Reason, reasons
 from matrixcommon.model.state_machine import State, StateMachine
 from matrixcommon.model.yaml_text import packaged_yaml
-from services.matrixctl.output.resource_kinds import NOUNS, Noun, unknown
+from services.matrixctl.output.resource_kinds import LISTED_KINDS, ListedKind, unknown_word
 
 ACCESS = {
     "resource": "matrixresource.api.access",
@@ -109,7 +109,7 @@ class Word:
 # --- kinds
 
 
-def rest_kind(noun: Noun) -> Kind:
+def rest_kind(noun: ListedKind) -> Kind:
     """The kind of a noun of `get`."""
     declared = declared_kind(noun)
     view = declared.view
@@ -118,7 +118,7 @@ def rest_kind(noun: Noun) -> Kind:
     return Kind(
         noun.name,
         where,
-        noun.means or _first(view.__doc__ if view else "") or f"{noun.name} of {noun.service}",
+        noun.means or _first_paragraph(view.__doc__ if view else "") or f"{noun.name} of {noun.service}",
         _fields(view.model_json_schema(by_alias=True, mode="serialization"), noun.name) if view else (),
         _fields(declared.request.model_json_schema(by_alias=True), noun.name) if declared.request else (),
         tuple(machine.states.values()) if machine else (),
@@ -126,7 +126,7 @@ def rest_kind(noun: Noun) -> Kind:
     )
 
 
-def declared_kind(noun: Noun) -> ResourceKind:
+def declared_kind(noun: ListedKind) -> ResourceKind:
     access = importlib.import_module(ACCESS[noun.service]).ACCESS
     collection = noun.collection or noun.name
     found: ResourceKind = next(each for each in access.kinds if each.collection == collection)
@@ -153,7 +153,7 @@ def custom_kinds() -> dict[str, Kind]:
         found[names["kind"]] = Kind(
             names["kind"],
             f"{definition['spec']['group']}/{version['name']}; `kubectl get {names['plural']}`",
-            _first(schema.get("description", "")),
+            _first_paragraph(schema.get("description", "")),
             _fields(schema, names["plural"]),
             aliases=(names["plural"], names["singular"], *names.get("shortNames", ())),
         )
@@ -162,29 +162,29 @@ def custom_kinds() -> dict[str, Kind]:
 
 def kinds() -> Iterator[Kind]:
     """All of them."""
-    yield from (rest_kind(noun) for noun in NOUNS)
+    yield from (rest_kind(noun) for noun in LISTED_KINDS)
     yield from custom_kinds().values()
 
 
-def kind_of(word: str) -> Kind | None:
+def lookup_kind(word: str) -> Kind | None:
     """The kind that a word names: a Kubernetes kind in its exact spelling, else a noun of `get`, else a Kubernetes kind
     by its plural or short name."""
     if word in custom_kinds():
         return custom_kinds()[word]
-    for noun in NOUNS:
+    for noun in LISTED_KINDS:
         if word.lower() in (noun.name, *noun.aliases.split(", ")):
             return rest_kind(noun)
     by_alias = {alias: kind for kind in custom_kinds().values() for alias in (kind.name.lower(), *kind.aliases)}
     return by_alias.get(word.lower())
 
 
-def field_of(kind: Kind, path: str) -> Field:
+def lookup_field(kind: Kind, path: str) -> Field:
     """The field at a dotted path. Raises InvalidField that lists the fields at the point where the path fails."""
     found = Field(kind.name, "object", kind.means, inside=(*kind.fields, *kind.settable))
     for step in path.split("."):
         inside = {each.name: each for each in reversed(found.inside)}
         if step not in inside:
-            raise unknown(step, "WORD", sorted(inside) or ["no fields inside it"])
+            raise unknown_word(step, "WORD", sorted(inside) or ["no fields inside it"])
         found = inside[step]
     return found
 
@@ -247,7 +247,7 @@ def _shape(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str,
 # --- words
 
 
-def word_of(word: str) -> Word | None:
+def lookup_word(word: str) -> Word | None:
     """The meaning of a word of a condition, event, refusal or state, ignoring case; None if it is unknown."""
     every = words()
     return every.get(word) or {name.lower(): found for name, found in every.items()}.get(word.lower())
@@ -266,14 +266,14 @@ def words() -> dict[str, Word]:
     }
 
 
-def _first(text: str | None) -> str:
+def _first_paragraph(text: str | None) -> str:
     """The first paragraph, joined into one line."""
     return " ".join((text or "").strip().partition("\n\n")[0].split())
 
 
-def nothing(word: str) -> InvalidField:
+def unknown_word_error(word: str) -> InvalidField:
     """The error for an unknown word."""
-    names = [*(noun.name for noun in NOUNS), *custom_kinds(), *words()]
-    refusal = unknown(word, "WORD", names, [alias for noun in NOUNS for alias in noun.aliases.split(", ")])
+    names = [*(noun.name for noun in LISTED_KINDS), *custom_kinds(), *words()]
+    refusal = unknown_word(word, "WORD", names, [alias for noun in LISTED_KINDS for alias in noun.aliases.split(", ")])
     text = refusal.message.partition(" There are ")[0]
     return InvalidField(f"{text} `matrixctl explain` lists everything that it explains", field="WORD")

@@ -12,13 +12,13 @@ from typing import Any
 
 from services.matrixctl.output.screen import table
 
-TIME = re.compile(r"(^|\.)at$|(At|Until)$")
+TIME_FIELD = re.compile(r"(^|\.)at$|(At|Until)$")
 """Fields that hold a time. Services use emulated time; kubectl shows wall time."""
 
 
 def titles(columns: str) -> list[str]:
     named = (column.partition(":") for column in columns.split(", "))
-    return [f"{title} (emulated)" if TIME.search(path or title) else title for title, _, path in named]
+    return [f"{title} (emulated)" if TIME_FIELD.search(path or title) else title for title, _, path in named]
 
 
 def with_projects(columns: str, views: Iterable[dict[str, Any]]) -> str:
@@ -29,27 +29,27 @@ def with_projects(columns: str, views: Iterable[dict[str, Any]]) -> str:
 
 def cells(columns: str, view: dict[str, Any]) -> list[str]:
     paths = (column.partition(":") for column in columns.split(", "))
-    return [shown(dig(view, path or title)) for title, _, path in paths]
+    return [format_cell(value_at(view, path or title)) for title, _, path in paths]
 
 
-def listing(columns: str, views: Iterable[dict[str, Any]]) -> None:
+def print_table(columns: str, views: Iterable[dict[str, Any]]) -> None:
     """Print a table of these columns."""
     table(titles(columns), [cells(columns, view) for view in views])
 
 
-def dig(view: Any, path: str) -> Any:
+def value_at(view: Any, path: str) -> Any:
     """The value at a dotted path, for lists that of each element; None if the path does not exist."""
     for step in path.split("."):
         if step == "length" and isinstance(view, list):
             return len(view)
         if isinstance(view, list):
-            view = [dig(each, step) for each in view]
+            view = [value_at(each, step) for each in view]
         else:
             view = view.get(step) if isinstance(view, dict) else None
     return view
 
 
-def shown(value: Any) -> str:
+def format_cell(value: Any) -> str:
     """The text of a cell."""
     if value is None or value == "":
         return "-"
@@ -58,7 +58,7 @@ def shown(value: Any) -> str:
     if isinstance(value, float):
         return f"{value:g}"
     if isinstance(value, list):
-        return ",".join(shown(item) for item in value) or "-"
+        return ",".join(format_cell(item) for item in value) or "-"
     if isinstance(value, dict):
-        return ",".join(f"{key}={shown(item)}" for key, item in value.items()) or "-"
+        return ",".join(f"{key}={format_cell(item)}" for key, item in value.items()) or "-"
     return str(value)

@@ -9,24 +9,24 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.output.noun import Noun
+from services.matrixctl.output.listed_kind import ListedKind
 
-NOUNS: tuple[Noun, ...] = (
-    Noun(
+LISTED_KINDS: tuple[ListedKind, ...] = (
+    ListedKind(
         "supernodes",
         "resource",
         "name, nodes, available:availableNodes, allocated:allocatedNodes, lost:lostNodes",
         "npus, cpus, cabinets, topology:topologyVersion",
         "sn, supernode",
     ),
-    Noun(
+    ListedKind(
         "nodes",
         "resource",
         "name, state, agent, health, allocation, role",
         "stage, why:stateMessage, schedulable, power, faults:faults.length, desired:desiredRole, firmware, epoch",
         "no, node",
     ),
-    Noun(
+    ListedKind(
         "node-events",
         "resource",
         "at, type, about, reason, message",
@@ -36,9 +36,13 @@ NOUNS: tuple[Noun, ...] = (
         whole=True,
         collection="events",
     ),
-    Noun("spares", "resource", "name, state, agent, health, allocation", "stage, schedulable", "spare", whole=True),
-    Noun("npus", "resource", "name, node, health, allocation", "cabinet, faults:faults.length", "npu", whole=True),
-    Noun(
+    ListedKind(
+        "spares", "resource", "name, state, agent, health, allocation", "stage, schedulable", "spare", whole=True
+    ),
+    ListedKind(
+        "npus", "resource", "name, node, health, allocation", "cabinet, faults:faults.length", "npu", whole=True
+    ),
+    ListedKind(
         "allocations",
         "resource",
         "name, state, nodes, npus, spares, project",
@@ -46,7 +50,7 @@ NOUNS: tuple[Noun, ...] = (
         "alloc, allocation",
         request_beside=("labels",),
     ),
-    Noun(
+    ListedKind(
         "reservations",
         "resource",
         "name, state, from:startsAt, to:endsAt, nodes:nodes.length, project",
@@ -54,21 +58,21 @@ NOUNS: tuple[Noun, ...] = (
         "reservation, res",
         request_beside=("labels", "startsAt", "durationS"),
     ),
-    Noun(
+    ListedKind(
         "quotas",
         "resource",
         "project:name, npus, allocated:usedNpus, cpus, allocated:usedCpus, gib:memoryGib, allocated:usedMemoryGib",
         "created:createdAt",
         "quota",
     ),
-    Noun(
+    ListedKind(
         "domains",
         "resource",
         "name, state, level, allocations:allocations.length, reason",
         "by, who lies there:allocations, changed:updatedAt",
         "domain, dom",
     ),
-    Noun(
+    ListedKind(
         "topology-versions",
         "resource",
         "name, state, what changed:summary, by, created:createdAt",
@@ -76,15 +80,15 @@ NOUNS: tuple[Noun, ...] = (
         "topology-version, tv",
         order="number",
     ),
-    Noun(
+    ListedKind(
         "defragmentations",
         "resource",
         "name, state, moved:movesDone, moves:moves.length, npus, block:blockAfter",
         "before:blockBefore, level, room, message",
         "defragmentation, defrag",
     ),
-    Noun("qos-classes", "link", "name, weight, floor, rank, sentence", "", "qos-class"),
-    Noun(
+    ListedKind("qos-classes", "link", "name, weight, floor, rank, sentence", "", "qos-class"),
+    ListedKind(
         "slices",
         "link",
         "name, state, plane, qos:qosClass, instance, programmed",
@@ -92,7 +96,7 @@ NOUNS: tuple[Noun, ...] = (
         "members:members.length, created:createdAt",
         "nsl, slice",
     ),
-    Noun(
+    ListedKind(
         "communicators",
         "link",
         "name, state, slice, pattern, routing, mean gb/s:traffic.meanGbps, slowest:traffic.slowestGbps",
@@ -100,56 +104,56 @@ NOUNS: tuple[Noun, ...] = (
         "moved last:traffic.lastChange.repathed, created:createdAt",
         "communicator, comm",
     ),
-    Noun(
+    ListedKind(
         "forwarding-tables",
         "link",
         "name, state, entries, aside, nowhere",
         "kind, sub-plane:subPlane, node, version",
         "forwarding-table, ft",
     ),
-    Noun(
+    ListedKind(
         "planes",
         "link",
         "name, state, links, down:linksDown, degraded:linksDegraded, slices",
         "sub-planes:subPlanes, gb/s per npu:npuGbps, latency us:latencyUs",
         "plane",
     ),
-    Noun(
+    ListedKind(
         "switches",
         "link",
         "name, state, plane, kind, ports, down:portsDown",
         "cabinet, node, sub-plane:subPlane",
         "switch, sw",
     ),
-    Noun(
+    ListedKind(
         "links",
         "link",
         "name, state, plane, kind, gb/s:gbps, floors:floorsGbps, reason",
         "built:builtGbps, lanes, damped until:dampedUntil, ends",
         "link",
     ),
-    Noun(
+    ListedKind(
         "drains",
         "link",
         "name, state, elements, ports, waiting for:waitingFor, why:reason",
         "message, generation, created:createdAt",
         "drain",
     ),
-    Noun(
+    ListedKind(
         "peerings",
         "link",
         "name, state, plane, slices, accepted by:acceptedBy, key:isolationKey",
         "rules:securityRules.length, message, created:createdAt",
         "peering",
     ),
-    Noun(
+    ListedKind(
         "backup-paths",
         "link",
         "name, plane, survives:protection, protected, paths:now.paths",
         "states:alternatives.length, message",
         "backup-path",
     ),
-    Noun(
+    ListedKind(
         "link-events",
         "link",
         "at, type, about, reason, message",
@@ -159,14 +163,14 @@ NOUNS: tuple[Noun, ...] = (
         whole=True,
         collection="events",
     ),
-    Noun(
+    ListedKind(
         "instances",
         "compute",
         "name, state, nodes, ready:readyNodes, spares, operation",
         "npus, priority, lease ends:expiresAt, repairs, generation, project, created:createdAt",
         "cmi, instance",
     ),
-    Noun(
+    ListedKind(
         "faults",
         "compute",
         "node, component, code, level, action, instance",
@@ -174,7 +178,7 @@ NOUNS: tuple[Noun, ...] = (
         "fault",
         means="faults that the control plane has detected; `get injected-faults` lists the injected ones",
     ),
-    Noun(
+    ListedKind(
         "injected-faults",
         "agents",
         "name, kind, target, parameters",
@@ -183,7 +187,7 @@ NOUNS: tuple[Noun, ...] = (
         collection="faults",
         means="faults injected by `fault inject`; `get faults` lists those that the control plane has detected",
     ),
-    Noun(
+    ListedKind(
         "processes",
         "agents",
         "name, state, restarted, writable",
@@ -191,7 +195,7 @@ NOUNS: tuple[Noun, ...] = (
         "process",
         means="services that scenarios can strike, if `matrixctl up` runs the stack; `status` lists all processes",
     ),
-    Noun(
+    ListedKind(
         "process-faults",
         "agents",
         "name, kind, target, parameters",
@@ -199,7 +203,7 @@ NOUNS: tuple[Noun, ...] = (
         "process-fault",
         means="faults that scenarios have injected into services, until undone",
     ),
-    Noun(
+    ListedKind(
         "operations",
         "compute",
         "name, service, target, verb, state, step, progress",
@@ -208,7 +212,7 @@ NOUNS: tuple[Noun, ...] = (
         order="startedAt",
         others=("link", "resource"),
     ),
-    Noun(
+    ListedKind(
         "workflow-drains",
         "compute",
         "name, service, state, running, resting, waiting, reason",
@@ -217,7 +221,7 @@ NOUNS: tuple[Noun, ...] = (
         others=("link", "resource"),
         means="drains that keep operations from starting, such as before an upgrade; create one with `operation drain`",
     ),
-    Noun(
+    ListedKind(
         "reliability",
         "compute",
         "name, recoveries, mttr (s):mttrS, ettr, down (s):downS",
@@ -227,7 +231,7 @@ NOUNS: tuple[Noun, ...] = (
         whole=True,
         means="the cost of failures for each instance: mean time to recovery, effective training time ratio",
     ),
-    Noun(
+    ListedKind(
         "scaling-policies",
         "compute",
         "name, target:scaleTargetRef.name, min:minReplicas, max:maxReplicas, nodes:currentReplicas, "
@@ -236,7 +240,7 @@ NOUNS: tuple[Noun, ...] = (
         "forecast:forecastReplicas, predictive, block, last scale:lastScaleTime, message",
         "sp, scaling-policy",
     ),
-    Noun(
+    ListedKind(
         "recovery-policies",
         "compute",
         "name, instance, drain (s):drainSeconds, rungs, when exhausted:onExhausted",
@@ -244,7 +248,7 @@ NOUNS: tuple[Noun, ...] = (
         "rp, recovery-policy",
         means="recovery policies of instances and projects: how far recovery may go",
     ),
-    Noun(
+    ListedKind(
         "recovery-rules",
         "compute",
         "level:name, ladder:ladder.rung, drain (s):drainS",
@@ -253,7 +257,7 @@ NOUNS: tuple[Noun, ...] = (
         whole=True,
         means="what recovery tries for a failed member, by level of fault",
     ),
-    Noun(
+    ListedKind(
         "disruption-budgets",
         "compute",
         "name, nodes, supernode, reasons, schedule, duration (s):durationS",
@@ -261,7 +265,7 @@ NOUNS: tuple[Noun, ...] = (
         "disruption-budget, db",
         means="limits on how many nodes maintenances may take out at once, for which actions and when",
     ),
-    Noun(
+    ListedKind(
         "maintenances",
         "compute",
         "name, state, target, action, done:counts.done, under way:counts.underWay, of:counts.total, reason:phaseReason",
@@ -269,7 +273,7 @@ NOUNS: tuple[Noun, ...] = (
         "finished:finishedAt",
         "maintenance, mnt",
     ),
-    Noun(
+    ListedKind(
         "scenarios",
         "compute",
         "name, state, title, built in:builtIn, seed",
@@ -277,7 +281,7 @@ NOUNS: tuple[Noun, ...] = (
         "scenario, scn",
         means="scenarios that can be run by name; `get scenario-runs` lists the runs",
     ),
-    Noun(
+    ListedKind(
         "scenario-runs",
         "compute",
         "name, state, verdict, phase, scenario, message",
@@ -285,15 +289,15 @@ NOUNS: tuple[Noun, ...] = (
         "scenario-run, run",
         order="createdAt",
     ),
-    Noun("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
-    Noun(
+    ListedKind("events", "compute", "at, type, instance, reason, message", "name", "ev, event", order="at", whole=True),
+    ListedKind(
         "deployments",
         "infer",
         "name, state, instance, model, endpoint",
         "generation, created:createdAt",
         "deploy, deployment, cminf",
     ),
-    Noun(
+    ListedKind(
         "usage",
         "infer",
         "project, key, deployment, requests, prompt tokens:promptTokens, completion tokens:completionTokens",
@@ -302,7 +306,7 @@ NOUNS: tuple[Noun, ...] = (
         order="project",
         whole=True,
     ),
-    Noun(
+    ListedKind(
         "usage-limits",
         "infer",
         "name, key, model, requests/min:requestsPerMinute, tokens/min:tokensPerMinute",
@@ -310,7 +314,7 @@ NOUNS: tuple[Noun, ...] = (
         "usage-limit, limits",
         means="limits on the use of served models by project and key",
     ),
-    Noun(
+    ListedKind(
         "reports",
         "infer",
         "name, experiment, title, author, kept:updatedAt",
@@ -322,7 +326,7 @@ NOUNS: tuple[Noun, ...] = (
     ),
 )
 
-SHOWN_BY = {
+OTHER_COMMANDS = {
     "capacity": "top capacity",
     "models": "get deployments",
     "routes": "topology path FROM TO",
@@ -332,20 +336,20 @@ SHOWN_BY = {
 }
 """Words that are no nouns, and the commands that show them."""
 
-_BY_WORD = {word: noun for noun in NOUNS for word in (noun.name, *noun.aliases.split(", "))}
+_BY_WORD = {word: noun for noun in LISTED_KINDS for word in (noun.name, *noun.aliases.split(", "))}
 
 
-def noun_of(word: str) -> Noun:
+def find_kind(word: str) -> ListedKind:
     """Find a noun by its plural, singular or short name. Raises InvalidField that lists all nouns."""
     noun = _BY_WORD.get(word.lower())
-    if noun is None and (command := SHOWN_BY.get(word.lower())) is not None:
+    if noun is None and (command := OTHER_COMMANDS.get(word.lower())) is not None:
         raise InvalidField(f"{word.lower()} is shown by `matrixctl {command}`", field="NOUN")
     if noun is None:
-        raise unknown(word, "NOUN", sorted(each.name for each in NOUNS), _BY_WORD)
+        raise unknown_word(word, "NOUN", sorted(each.name for each in LISTED_KINDS), _BY_WORD)
     return noun
 
 
-def unknown(word: str, argument: str, names: Iterable[str], spellings: Iterable[str] = ()) -> InvalidField:
+def unknown_word(word: str, argument: str, names: Iterable[str], spellings: Iterable[str] = ()) -> InvalidField:
     """The error for a word that is none of `names`, with a suggestion if one is similar."""
     names = list(names)
     near = get_close_matches(word.lower(), [*names, *spellings], 1, cutoff=0.7)

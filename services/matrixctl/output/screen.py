@@ -30,7 +30,7 @@ EXIT_OUTPUT_CLOSED = 141
 """As a shell reports a process killed by SIGPIPE."""
 
 
-class Form(StrEnum):
+class OutputFormat(StrEnum):
     """Output formats."""
 
     TABLE = "table"
@@ -40,7 +40,7 @@ class Form(StrEnum):
     NAME = "name"
 
 
-FOR_PROGRAMS = (Form.JSON, Form.YAML, Form.NAME)
+MACHINE_FORMATS = (OutputFormat.JSON, OutputFormat.YAML, OutputFormat.NAME)
 
 
 class NotRunning(MatrixError):
@@ -61,27 +61,27 @@ def console() -> Console:
     return Console(highlight=False, emoji=False, width=None if sys.stdout.isatty() else UNBROKEN_WIDTH)
 
 
-_FOREIGN = re.compile(r"(?<!\\)\[(?!/\]|(?:bold )?(?:red|green|cyan)\]|bold\]|dim\])")
+_FOREIGN_BRACKET = re.compile(r"(?<!\\)\[(?!/\]|(?:bold )?(?:red|green|cyan)\]|bold\]|dim\])")
 """A bracket that does not open one of our own tags."""
 
 
-def say(text: str = "") -> None:
+def echo(text: str = "") -> None:
     """Print a line that may use the tags [bold], [dim], [red], [green], [cyan] and [/]. Other brackets, such as those
     in paths and messages, are printed as they are."""
     from rich.errors import MarkupError
 
     try:
-        console().print(_FOREIGN.sub(r"\[", text))
+        console().print(_FOREIGN_BRACKET.sub(r"\[", text))
     except MarkupError:
         console().print(text, markup=False)
 
 
-def say_deleted(name: str, view: dict[str, Any]) -> None:
+def echo_deleted(name: str, view: dict[str, Any]) -> None:
     """Print the result of a deletion: the state while it is being deleted, or that it is gone."""
-    say(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
+    echo(f"{name} is {view['state']}" if view.get("state") else f"{name} is gone")
 
 
-def text(value: object) -> str:
+def escape_markup(value: object) -> str:
     """Escape foreign text, so that nothing in it is taken for markup."""
     from rich.markup import escape
 
@@ -132,7 +132,7 @@ def full_name(view: dict[str, Any]) -> str:
     return key_of(str(view.get("project") or DEFAULT_PROJECT), str(view.get("name", "")))
 
 
-def names_in(value: Any) -> list[str]:
+def resource_names(value: Any) -> list[str]:
     """The names of the resources in a value (itself, its `items`, or its first list), in the form other commands
     accept: with the project unless it is the default one. Raises InvalidField if they have no names."""
     items = value.get("items", [value] if "name" in value else None) if isinstance(value, dict) else value
@@ -144,11 +144,11 @@ def names_in(value: Any) -> list[str]:
     return names
 
 
-def document(value: Any, form: Form) -> None:
+def print_document(value: Any, form: OutputFormat) -> None:
     """Print a value for programs: as JSON or YAML, or its names, one per line; never wrapped."""
-    if form is Form.NAME:
-        print("".join(f"{name}\n" for name in names_in(value)), end="")
-    elif form is Form.YAML:
+    if form is OutputFormat.NAME:
+        print("".join(f"{name}\n" for name in resource_names(value)), end="")
+    elif form is OutputFormat.YAML:
         import yaml
 
         print(yaml.safe_dump(value, sort_keys=False, allow_unicode=True), end="")
@@ -161,14 +161,14 @@ def one_line(error: MatrixError) -> str:
     text = f"{error.reason}: {error.message}"
     if error.field:
         text += f" [field {error.field}]"
-    if more := [item for item in error.blocking if not _repeats(item, error)]:
+    if more := [item for item in error.blocking if not _is_redundant(item, error)]:
         text += " [blocking: " + "; ".join(_blocking(item) for item in more) + "]"
     if (known := reasons().get(error.reason)) and known.do and "`" not in error.message:
         text += f" [next: {known.do}]"
     return " ".join(text.split())
 
 
-def _repeats(item: dict[str, Any], error: MatrixError) -> bool:
+def _is_redundant(item: dict[str, Any], error: MatrixError) -> bool:
     """Whether the item only repeats the error's own field and message."""
     messages = (error.message, error.message.removeprefix(f"{error.field}: "))
     return item.keys() == {"field", "message"} and item["field"] == error.field and item["message"] in messages
@@ -178,18 +178,18 @@ def _blocking(item: dict[str, Any]) -> str:
     return ", ".join(f"{key} {value}" for key, value in item.items())
 
 
-def refuse(error: MatrixError) -> int:
+def print_error(error: MatrixError) -> int:
     """Print an error and return its exit code."""
     print(one_line(error), file=sys.stderr)
     return EXIT_UNREACHABLE if isinstance(error, NotRunning | Unavailable) else EXIT_REFUSED
 
 
-def in_words(wrong: Exception) -> str:
+def file_error_message(wrong: Exception) -> str:
     """The message of a file error, without the number and path of an OSError."""
     return (wrong.strerror if isinstance(wrong, OSError) else None) or str(wrong)
 
 
-def size_text(size: int | None) -> str:
+def format_size(size: int | None) -> str:
     """A size for people: 47 MiB, 312 KiB; - if unknown."""
     if size is None:
         return "-"

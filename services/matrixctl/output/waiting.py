@@ -10,7 +10,7 @@ from typing import Any
 
 from services.matrixctl.output.screen import progress
 
-ASK_AGAIN_WALL_S = 0.5
+POLL_PERIOD_WALL_S = 0.5
 PATIENCE_WALL_S = 30.0
 
 
@@ -24,10 +24,14 @@ class Progress:
     line: str
 
 
-def awaited(
-    client: Any, service: str, path: str, over: Collection[str], progress_of: Callable[[dict[str, Any]], Progress]
+def wait_for_state(
+    client: Any,
+    service: str,
+    path: str,
+    final_states: Collection[str],
+    progress_of: Callable[[dict[str, Any]], Progress],
 ) -> dict[str, Any]:
-    """Wait until the resource's state is one of `over`, reporting progress, and return it."""
+    """Wait until the resource's state is one of `final_states`, reporting progress, and return it."""
     client.patience_wall_s = PATIENCE_WALL_S
     reported: list[str] = []
     with progress() as bar:
@@ -36,9 +40,9 @@ def awaited(
             at = progress_of(view)
             if bar is not None:
                 bar(at.done, at.total, at.text)
-            elif view["state"] not in over and reported[-1:] != [at.line]:
+            elif view["state"] not in final_states and reported[-1:] != [at.line]:
                 reported.append(at.line)
                 print(at.line, file=sys.stderr)
-            if view["state"] in over:
+            if view["state"] in final_states:
                 return view
-            time.sleep(ASK_AGAIN_WALL_S)
+            time.sleep(POLL_PERIOD_WALL_S)

@@ -17,7 +17,7 @@ from pathlib import Path
 import httpx
 
 from matrixcommon.model.errors import InternalError
-from services.matrixctl.clients.kubernetes import cluster_of
+from services.matrixctl.clients.kubernetes import stack_cluster
 from services.matrixctl.replays.initial_state import prepare_stack
 from services.matrixctl.supervisor.machine_check import ready_timeout_wall_s
 from services.matrixctl.supervisor.state_folder import Stack, StateFolder
@@ -27,7 +27,7 @@ from services.recordings.comparison import Difference, compare_states, first_div
 from services.recordings.journals import events_since
 from services.recordings.recording import Action, Event, Recording
 
-LOOK_PERIOD_WALL_S = 0.2
+POLL_PERIOD_WALL_S = 0.2
 ANSWER_TIMEOUT_WALL_S, ANSWER_TIMEOUT_WALL_S_MAX = 1.0, 120.0
 """How long to wait for an answer before sending the next request, and in total: some requests wait for later events."""
 LATENESS_S_MAX, LATENESS_WALL_S_MAX = 600.0, 60.0
@@ -86,7 +86,7 @@ class Replay:
             for name, child in stack.children.items()
             if name != "kube"
         }
-        self._http["kube"] = cluster_of(folder).http
+        self._http["kube"] = stack_cluster(folder).http
 
     def run(self, threads: ThreadPoolExecutor) -> Outcome:
         """Run to the end, or to the first difference."""
@@ -108,7 +108,7 @@ class Replay:
                 self._send(waiting.pop(0), threads)
             else:
                 self._report_progress(at_s, "")
-                time.sleep(LOOK_PERIOD_WALL_S)
+                time.sleep(POLL_PERIOD_WALL_S)
 
     def _send(self, action: Action, threads: ThreadPoolExecutor) -> None:
         """Send a request in a thread, so that one that is answered late does not delay the others."""

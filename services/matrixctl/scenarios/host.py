@@ -29,11 +29,11 @@ from services.process_faults.process_faults import ProcessFaults
 
 T = TypeVar("T")
 
-PREFIX = "scenario-ctl-"
+FAULT_PREFIX = "scenario-ctl-"
 """Prefix of the names of all faults of matrixctl's runs."""
 SERVICES = ("resource", "link", "compute", "agents")
 
-complete: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
+run_async: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 """How the command line waits for the runs it starts."""
 
 
@@ -54,7 +54,7 @@ async def reached(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Cloc
 
 
 @contextmanager
-def alone(client: ApiClient) -> Iterator[None]:
+def exclusive(client: ApiClient) -> Iterator[None]:
     """Lock out other runs. Raises Conflict while another run is in progress."""
     lock = ProcessLock(client.folder.path / "scenarios" / "runner.lock")
     try:
@@ -72,8 +72,8 @@ async def previewed(client: ApiClient, name: str, scenario: Scenario) -> Preview
         return await preview(name, scenario, clients)
 
 
-async def run(
-    client: ApiClient, name: str, scenario: Scenario, replay: str, tell: Callable[[Entry], object]
+async def run_scenario(
+    client: ApiClient, name: str, scenario: Scenario, replay: str, report_entry: Callable[[Entry], object]
 ) -> RunReport:
     """Run a scenario. Raises MatrixError for refusals, before anything was changed."""
     with alone(client):

@@ -21,7 +21,7 @@ from services.matrixctl.supervisor.process_lock import Holder
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, StateFolder
 
 STOP_PATIENCE_WALL_S = 5.0
-LOOK_PERIOD_WALL_S = 0.001
+POLL_PERIOD_WALL_S = 0.001
 
 _GUARD = """
 import os, signal, sys
@@ -71,7 +71,7 @@ def _wait_until_stopped(name: str, holder: Holder) -> None:
     while holder.alive() and not _stopped(holder.pid):
         if time.monotonic() > deadline:
             raise InternalError(f"{name} (pid {holder.pid}) does not stop")
-        time.sleep(LOOK_PERIOD_WALL_S)
+        time.sleep(POLL_PERIOD_WALL_S)
 
 
 def _stopped(pid: int) -> bool:

@@ -20,13 +20,13 @@ from typing import Any
 from matrixcommon.model.errors import InternalError, InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.catalogue import PROCESSES, Process
-from services.matrixctl.output.screen import NotRunning, console, say
+from services.matrixctl.output.screen import NotRunning, console, echo
 from services.matrixctl.supervisor.process_lock import Holder, LockHeld, stop
 from services.matrixctl.supervisor.process_memory import ProcessMemory, process_memory
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Stack, StateFolder, Unreadable
 
 STOP_TIMEOUT_WALL_S = 15.0
-LOOK_PERIOD_WALL_S = 0.05
+POLL_PERIOD_WALL_S = 0.05
 REQUEST_VARIABLE = "CLOUDMATRIX_STACK_REQUEST"
 """Environment variable with a supervisor's request, as JSON."""
 
@@ -78,7 +78,7 @@ def start_supervisor(folder: StateFolder, request: str) -> Holder:
             raise InternalError(
                 f"the supervisor exited with {child.returncode}; last line of {log_file}: {last_line(log_file)}"
             )
-        time.sleep(LOOK_PERIOD_WALL_S)
+        time.sleep(POLL_PERIOD_WALL_S)
     return running
 
 
@@ -105,7 +105,7 @@ def watch_until_ready(folder: StateFolder, supervisor: Holder, patience_wall_s: 
             raise InternalError(f"the supervisor has died; last line of {log_file}: {last_line(log_file)}")
         if time.monotonic() > deadline:
             raise InternalError(f"not ready after {patience_wall_s:g} s: {describe_unready(folder, shown)}")
-        time.sleep(LOOK_PERIOD_WALL_S)
+        time.sleep(POLL_PERIOD_WALL_S)
 
 
 def _check_not_stopped(folder: StateFolder, supervisor: Holder) -> None:
@@ -124,7 +124,7 @@ def show_progress(folder: StateFolder, supervisor: Holder, patience_wall_s: floa
             for child in stack.children.values():
                 if child.ready and child.name not in done:
                     done.add(child.name)
-                    say(f"  [green]ready[/] {child.name:<9} {time.monotonic() - began:4.1f} s  {child.url}")
+                    echo(f"  [green]ready[/] {child.name:<9} {time.monotonic() - began:4.1f} s  {child.url}")
             if spinner is not None:
                 unready = [child for child in stack.children.values() if child.name not in done]
                 waited = [child.name + (f" ({child.waiting_for})" if child.waiting_for else "") for child in unready]
@@ -150,11 +150,11 @@ def stop_stack(folder: StateFolder, patience_wall_s: float = STOP_TIMEOUT_WALL_S
         supervisor.signal(signal.SIGTERM)
         deadline = time.monotonic() + patience_wall_s
         while supervisor.alive() and time.monotonic() < deadline:
-            time.sleep(LOOK_PERIOD_WALL_S)
+            time.sleep(POLL_PERIOD_WALL_S)
         supervisor.signal(signal.SIGKILL)
         ended.append(SUPERVISOR)
     while supervisor is not None and supervisor.alive():
-        time.sleep(LOOK_PERIOD_WALL_S)
+        time.sleep(POLL_PERIOD_WALL_S)
     left = folder.holders()
     stop(left, 5.0)
     _record_stop(folder, after_crash=bool(left))

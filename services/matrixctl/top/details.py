@@ -86,7 +86,7 @@ class KindScreen(Screen[None]):
         self.filter_text = text
         self._show()
 
-    def take(self, rows: Rows) -> None:
+    def set_rows(self, rows: Rows) -> None:
         self._rows = rows
         self._show()
 

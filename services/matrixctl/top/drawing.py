@@ -60,7 +60,7 @@ def header(snapshot: Snapshot, columns: int) -> Text:
     alarm = "bold red"
     # From left to right, each with its rank: the highest falls away first.
     parts = [
-        (f"no answer from {', '.join(snapshot.silent)}" if snapshot.silent else "", alarm, 0),
+        (f"no answer from {', '.join(snapshot.unreachable)}" if snapshot.unreachable else "", alarm, 0),
         (f"{snapshot.nodes_free}/{len(snapshot.nodes)} nodes free", "bold", 1),
         (f"NPUs {snapshot.count(Mark.FREE)} free, {snapshot.count(Mark.ALLOCATED)} held of {total}", "", 5),
         (f"faulty {broken}", alarm if broken else "", 2),
@@ -196,7 +196,7 @@ def link_rows(snapshot: Snapshot) -> Rows:
     ]
 
 
-def once(snapshot: Snapshot, columns: int, ascii: bool) -> list[Text]:
+def render_once(snapshot: Snapshot, columns: int, ascii: bool) -> list[Text]:
     """Everything, in order, for printing without a screen."""
     lines = [header(snapshot, columns), Text(), legend(ascii), *map_lines(snapshot, columns < 45, ascii)]
     for title, columns_of, rows in (

@@ -27,17 +27,17 @@ class LiveTable(DataTable[Text]):
 
     def show(self, rows: Rows, filter: str = "") -> None:
         """Show those of these rows in which any cell contains the filter, in this order."""
-        wanted = {key: cells for key, cells in rows if filter.lower() in " ".join(cells).lower()}
+        filtered = {key: cells for key, cells in rows if filter.lower() in " ".join(cells).lower()}
         if not self.columns:
             return
-        order = [key for key in self._shown if key in wanted]
-        if order != list(wanted)[: len(order)]:
+        order = [key for key in self._shown if key in filtered]
+        if order != list(filtered)[: len(order)]:
             # A newcomer above the others: a table has no way to insert, so it is filled again and its cursor put back.
-            self._fill(wanted)
+            self._fill(filtered)
             return
-        for key in self._shown.keys() - wanted.keys():
+        for key in self._shown.keys() - filtered.keys():
             self.remove_row(key)
-        for key, cells in wanted.items():
+        for key, cells in filtered.items():
             before = self._shown.get(key)
             if before is None:
                 self.add_row(*map(_cell, cells), key=key)
@@ -46,20 +46,20 @@ class LiveTable(DataTable[Text]):
                 if old != new:
                     self.updates += 1
                     self.update_cell(key, str(number), _cell(new), update_width=True)
-        self._shown = wanted
+        self._shown = filtered
 
-    def _fill(self, wanted: dict[str, tuple[str, ...]]) -> None:
-        chosen = self.chosen()
+    def _fill(self, filtered: dict[str, tuple[str, ...]]) -> None:
+        chosen = self.selected_key()
         top = self.scroll_y
         self.clear()
-        for key, cells in wanted.items():
+        for key, cells in filtered.items():
             self.add_row(*map(_cell, cells), key=key)
-        self._shown = wanted
-        if chosen in wanted:
-            self.move_cursor(row=list(wanted).index(chosen), scroll=False)
+        self._shown = filtered
+        if chosen in filtered:
+            self.move_cursor(row=list(filtered).index(chosen), scroll=False)
         self.scroll_to(y=top, animate=False)
 
-    def chosen(self) -> str | None:
+    def selected_key(self) -> str | None:
         """The key of the row under the cursor."""
         if not self.row_count:
             return None

@@ -36,10 +36,10 @@ class Source(Protocol):
 
     def read(self) -> Snapshot: ...
 
-    def listed(self, word: str) -> tuple[str, list[str], drawing.Rows]:
+    def list_kind(self, word: str) -> tuple[str, list[str], drawing.Rows]:
         """A kind's plural name, titles and rows, by any of its names."""
 
-    def described(self, word: str, name: str) -> str: ...
+    def describe(self, word: str, name: str) -> str: ...
 
 
 class Map(ScrollView):
@@ -147,11 +147,11 @@ class TopApp(App[None]):
         try:
             found = self.source.read()
         except MatrixError as refused:
-            self._then(self.warn, f"{refused.reason}: {refused.message}")
+            self._call_in_app(self.warn, f"{refused.reason}: {refused.message}")
             return
-        self._then(self.show, found)
+        self._call_in_app(self.show, found)
 
-    def _then(self, function: Callable[..., object], *values: object) -> None:
+    def _call_in_app(self, function: Callable[..., object], *values: object) -> None:
         """Continue in the screen's thread, unless the screen was closed meanwhile."""
         if not get_current_worker().is_cancelled:
             self.call_from_thread(function, *values)
@@ -217,7 +217,7 @@ class TopApp(App[None]):
         kind = event.input.has_class("kind")
         self._close_prompt()
         if kind and word:
-            self._fetch(lambda: self.source.listed(word), lambda found: self._open_kind(word, *found))
+            self._fetch(lambda: self.source.list_kind(word), lambda found: self._open_kind(word, *found))
 
     def _close_prompt(self) -> None:
         prompt = self.screen.query("#prompt").first(Input)
@@ -245,12 +245,12 @@ class TopApp(App[None]):
         self.push_screen(KindScreen(word, name, titles, rows, self.ascii, (self.reload_kind, REFRESH_WALL_S)))
 
     def reload_kind(self, screen: KindScreen) -> None:
-        self._fetch(lambda: self.source.listed(screen.word), lambda found: screen.take(found[2]))
+        self._fetch(lambda: self.source.list_kind(screen.word), lambda found: screen.set_rows(found[2]))
 
     def action_describe(self) -> None:
         """Describe the resource under the cursor."""
         focused = self.screen.focused
-        if not isinstance(focused, LiveTable) or (key := focused.chosen()) is None:
+        if not isinstance(focused, LiveTable) or (key := focused.selected_key()) is None:
             return
         word = {"instances": "instances", "links": "links"}.get(str(focused.id), "")
         if isinstance(self.screen, KindScreen):
@@ -258,14 +258,14 @@ class TopApp(App[None]):
         if not word:
             return
         title = f"{word} {key}"
-        self._fetch(lambda: self.source.described(word, key), lambda text: self.push_screen(DetailsScreen(title, text)))
+        self._fetch(lambda: self.source.describe(word, key), lambda text: self.push_screen(DetailsScreen(title, text)))
 
     @work(thread=True, exclusive=True, group="fetch")
-    def _fetch(self, ask: Callable[[], Any], then: Callable[[Any], object]) -> None:
+    def _fetch(self, read: Callable[[], Any], show: Callable[[Any], object]) -> None:
         try:
-            found = ask()
+            found = read()
         except MatrixError as refused:
             text = f"{refused.reason}: {refused.message}"
-            self._then(lambda: self.notify(text, severity="error"))
+            self._call_in_app(lambda: self.notify(text, severity="error"))
             return
-        self._then(then, found)
+        self._call_in_app(show, found)

@@ -21,7 +21,7 @@ from services.matrixctl.output.screen import full_name
 
 EVENTS = 40
 LINKS = 40
-UNEVEN_ONE_BY_ONE = 8
+UNEVEN_NODES_MAX = 8
 """Up to this many nodes, NPUs are read by node; beyond that, all NPUs in one list."""
 
 
@@ -94,7 +94,7 @@ class Link:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The whole snapshot. `silent`: services that did not answer this time."""
+    """The whole snapshot. `unreachable`: services that did not answer this time."""
 
     nodes: tuple[Node, ...] = ()
     instances: tuple[Instance, ...] = ()
@@ -105,7 +105,7 @@ class Snapshot:
     faults: int = 0
     scale: float = 1.0
     emulated_time: str = ""
-    silent: tuple[str, ...] = ()
+    unreachable: tuple[str, ...] = ()
     letters: dict[str, str] = field(default_factory=dict)
     """Letters by holder; a holder keeps its letter as long as it holds something."""
 
@@ -121,14 +121,14 @@ class Snapshot:
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz"
 
 
-def lettered(holders: set[str], before: dict[str, str]) -> dict[str, str]:
+def assign_letters(holders: set[str], before: dict[str, str]) -> dict[str, str]:
     """Assign a letter to each holder: present ones are kept, others get the first free letter; after the last, `*`."""
     kept = {holder: letter for holder, letter in before.items() if holder in holders}
     free = iter([letter for letter in LETTERS if letter not in kept.values()])
     return kept | {holder: next(free, "*") for holder in sorted(holders - kept.keys())}
 
 
-class Reader:
+class SnapshotReader:
     """Reads successive snapshots of one running stack."""
 
     def __init__(self, client: ApiClient) -> None:
@@ -143,28 +143,30 @@ class Reader:
     def read_from(self, client: ApiClient) -> Snapshot:
         """The stack now, over this client."""
         self._client, when = client, client.stack.time
-        self._silent: list[str] = []
+        self._unreachable: list[str] = []
         now = replace(
             self._last,
-            **self._ask("resource", self._hardware),
-            **self._ask("compute", self._instances),
-            **self._ask("link", self._links),
+            **self._read_part("resource", self._hardware),
+            **self._read_part("compute", self._instances),
+            **self._read_part("link", self._links),
             scale=when.scale,
             emulated_time=timestamp(when.emulated(time.time())),
         )
         holders = {cell.holder for node in now.nodes for cell in node.cells if cell.holder}
         holders |= {instance.name for instance in now.instances}
-        self._last = replace(now, silent=tuple(self._silent), letters=lettered(holders, self._last.letters))
+        self._last = replace(
+            now, unreachable=tuple(self._unreachable), letters=assign_letters(holders, self._last.letters)
+        )
         return self._last
 
-    def _ask(self, service: str, read: Any) -> dict[str, Any]:
+    def _read_part(self, service: str, read: Any) -> dict[str, Any]:
         if service not in self._client.stack.children:
             return {}
         try:
             found: dict[str, Any] = read()
             return found
         except MatrixError:
-            self._silent.append(service)
+            self._unreachable.append(service)
             return {}
 
     def _hardware(self) -> dict[str, Any]:
@@ -180,7 +182,7 @@ class Reader:
 
     def _npus(self, nodes: list[str]) -> dict[str, list[dict[str, Any]]]:
         found: dict[str, list[dict[str, Any]]] = {}
-        filters = [f"node={name}" for name in nodes] if len(nodes) <= UNEVEN_ONE_BY_ONE else [""]
+        filters = [f"node={name}" for name in nodes] if len(nodes) <= UNEVEN_NODES_MAX else [""]
         for text in filters:
             for npu in self._client.list("resource", "/v1/npus", {"filter": text} if text else None):
                 found.setdefault(npu["node"], []).append(npu)

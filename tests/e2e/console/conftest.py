@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from services.matrixctl.demo.story import until
+from services.matrixctl.demo.step_runner import wait_until
 from services.matrixctl.supervisor.up import stop_stack
 from tests.e2e.conftest import RealStack, eventually
 from tests.screenshots import browser
@@ -49,7 +49,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[R
     running = RealStack(tmp_path_factory.mktemp("console") / "state", scale=60.0)
     running.up()
     try:
-        until("all nodes are there", lambda: _available(running.reach) == 48, 60.0)
+        wait_until("all nodes are there", lambda: _available(running.reach) == 48, 60.0)
         running.reach.call("compute", "PUT", f"/v1/instances/{INSTANCE}", body={"nodes": 2, "spares": 1})
         for name, body in REPORTS.items():
             running.reach.call("infer", "PUT", f"/v1/reports/{name}", body=body)

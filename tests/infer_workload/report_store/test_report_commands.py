@@ -13,7 +13,7 @@ from starlette.testclient import TestClient
 from matrixcommon.model.clock import ScaledClock
 from services.chassis.database import DatabaseEngine
 from services.infer.main import InferSettings, build
-from services.matrixctl.commands.experiments.keeping import POINTS_MAX, thinned
+from services.matrixctl.commands.experiments.kept_reports import POINTS_MAX, thin_points
 from tests.infer_workload.conftest import Views
 from tests.services.matrixctl.inprocess import ctl, ran, reached
 
@@ -97,6 +97,6 @@ def test_a_name_that_may_not_be_is_refused_before_anything_runs(
 
 def test_what_is_kept_of_a_plot_is_bounded_and_keeps_its_ends() -> None:
     points = [(float(x), float(x)) for x in range(10_000)]
-    found = thinned(points)
+    found = thin_points(points)
     assert (len(found), found[0], found[-1]) == (POINTS_MAX, [0.0, 0.0], [9999.0, 9999.0])
-    assert thinned([(0.0, 1.0), (1.0, float("nan"))]) == [[0.0, 1.0]]
+    assert thin_points([(0.0, 1.0), (1.0, float("nan"))]) == [[0.0, 1.0]]

@@ -21,7 +21,7 @@ from services.chassis.access import Principal, add_token
 from services.matrixctl.commands.apply import fault_target
 from services.matrixctl.main import app
 from services.matrixctl.output.columns import cells, titles
-from services.matrixctl.output.resource_kinds import NOUNS, noun_of
+from services.matrixctl.output.resource_kinds import LISTED_KINDS, find_kind
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.up import stop_stack
 from tests.services.matrixctl.conftest import Bench, eventually
@@ -277,13 +277,13 @@ def test_a_fault_target_is_a_node_an_npu_or_a_port(text: str, node: str, paramet
 
 
 def test_nouns_are_found_by_plural_singular_and_short_name() -> None:
-    assert noun_of("nodes") is noun_of("node") is noun_of("NO")
-    noun = noun_of("allocations")
+    assert find_kind("nodes") is find_kind("node") is find_kind("NO")
+    noun = find_kind("allocations")
     columns = noun.shown(wide=True)
     row = cells(columns, {"name": "a", "nodes": 3, "bound": True})
     assert dict(zip(titles(columns), row, strict=True))["bound"] == "yes"
     assert "-" in row
-    assert len({noun.name for noun in NOUNS}) == len(NOUNS)
+    assert len({noun.name for noun in LISTED_KINDS}) == len(LISTED_KINDS)
 
 
 def test_down_ends_a_stack_whose_record_is_damaged(ctl: Ctl, bench: Bench) -> None:

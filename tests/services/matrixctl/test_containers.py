@@ -18,7 +18,7 @@ from matrixcommon.emulation.stack_clock import read_timeline
 from services.catalogue import PROCESSES
 from services.chassis.access import Tokens, create_token
 from services.matrixctl.demo import in_container
-from services.matrixctl.demo.run import STORIES
+from services.matrixctl.demo.run import DEMOS
 from services.matrixctl.supervisor.container_entrypoint import DATABASES, change_owner, load_settings, prepare
 from services.matrixctl.supervisor.state_folder import StateFolder
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
@@ -127,7 +127,7 @@ def test_a_story_told_at_another_pace_is_refused_with_the_way_out(
     assert "CLOUDMATRIX_TIME_SCALE=15" in " ".join(capsys.readouterr().out.split())
     assert in_container.main(["autoscaling"]) == 2
     assert "there is no demo 'autoscaling'; choose from failover, autoscale" in capsys.readouterr().err
-    assert set(STORIES) < set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
+    assert set(DEMOS) < set(yaml.safe_load((ROOT / "docker-compose.yml").read_text())["services"])
 
 
 def test_the_folder_is_given_to_who_the_processes_run_as(folder: StateFolder, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.matrixctl.clients.input_files import manifests_in, mapping_in
+from services.matrixctl.clients.input_files import read_manifests, read_mapping
 from tests.services.matrixctl.inprocess import ran
 
 BROKEN = {
@@ -78,13 +78,13 @@ def test_a_trace_that_makes_no_sense_is_refused_with_its_line(
 def test_a_moment_is_a_word(tmp_path: Path) -> None:
     """As in Kubernetes: whoever writes one without quotes means the text that a request carries."""
     (tmp_path / "m.yaml").write_text("notBefore: 2031-01-31T08:00:00Z\ndays: [2031-01-31]\n")
-    assert mapping_in(tmp_path / "m.yaml") == {"notBefore": "2031-01-31T08:00:00Z", "days": ["2031-01-31"]}
+    assert read_mapping(tmp_path / "m.yaml") == {"notBefore": "2031-01-31T08:00:00Z", "days": ["2031-01-31"]}
 
 
 def test_the_objects_of_a_list_are_its_manifests(tmp_path: Path) -> None:
     objects = [{"apiVersion": "v1", "kind": "ConfigMap", "metadata": {"name": name}} for name in "ab"]
     (tmp_path / "l.yaml").write_text(f"apiVersion: v1\nkind: List\nitems: {objects}\n---\n---\n{objects[0]}\n")
-    assert manifests_in(tmp_path / "l.yaml") == [*objects, objects[0]]
+    assert read_manifests(tmp_path / "l.yaml") == [*objects, objects[0]]
 
 
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:

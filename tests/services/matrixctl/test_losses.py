@@ -6,8 +6,8 @@ from types import SimpleNamespace
 
 import pytest
 
-from services.matrixctl.demo.losses import counts, say_served
-from services.matrixctl.demo.story import StepFailed
+from services.matrixctl.demo.losses import counts, print_served
+from services.matrixctl.demo.step_runner import StepFailed
 
 BEFORE = {"finished": 100, "cancelled": 1, "lost": 2, "requeued": 0, "countingSince": 0.0}
 
@@ -36,7 +36,7 @@ def test_what_was_served_is_what_came_since(
     now: dict[str, float], says: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     demo = demo_with(BEFORE | now)
-    say_served(demo, counts(demo))
+    print_served(demo, counts(demo))
     assert says in " ".join(capsys.readouterr().out.split())
 
 
@@ -44,4 +44,4 @@ def test_what_was_served_is_what_came_since(
 def test_a_request_that_is_lost_or_cut_ends_the_story(now: dict[str, float]) -> None:
     demo = demo_with(BEFORE | {"finished": 160} | now)
     with pytest.raises(StepFailed):
-        say_served(demo, counts(demo))
+        print_served(demo, counts(demo))

@@ -15,7 +15,7 @@ from matrixcompute.recovery.ladder import recovery_rules
 from matrixcompute.recovery.spec import rule_views
 from services.chassis.app import create_app
 from services.matrixctl.output.columns import cells, titles
-from services.matrixctl.output.resource_kinds import NOUNS, SHOWN_BY, Noun, noun_of, unknown
+from services.matrixctl.output.resource_kinds import LISTED_KINDS, OTHER_COMMANDS, ListedKind, find_kind, unknown_word
 from services.node_agent.access import ACCESS
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.main import all_routes
@@ -32,7 +32,7 @@ ELSEWHERE = {
     ("agents", "nodes"): "the hardware itself, for tests",
     ("agents", "supernodes"): "the hardware itself, for tests",
 }
-"""Collections that are no nouns, and for whom they are; `SHOWN_BY` has those with a command of their own."""
+"""Collections that are no nouns, and for whom they are; `OTHER_COMMANDS` has those with a command of their own."""
 
 
 def listed() -> Iterator[tuple[str, ResourceKind]]:
@@ -42,24 +42,26 @@ def listed() -> Iterator[tuple[str, ResourceKind]]:
                 yield service, kind
 
 
-def noun_for(service: str, kind: ResourceKind) -> Noun | None:
+def noun_for(service: str, kind: ResourceKind) -> ListedKind | None:
     path = f"/v1/{kind.collection}"
-    return next((each for each in NOUNS if each.path == path and service in (each.service, *each.others)), None)
+    return next((each for each in LISTED_KINDS if each.path == path and service in (each.service, *each.others)), None)
 
 
 def test_every_collection_is_a_noun_or_shown_by_a_command_of_its_own() -> None:
     without = {(service, kind.collection) for service, kind in listed() if noun_for(service, kind) is None}
-    named = {(service, name) for service, name in without if name in SHOWN_BY and (service, name) not in ELSEWHERE}
+    named = {
+        (service, name) for service, name in without if name in OTHER_COMMANDS and (service, name) not in ELSEWHERE
+    }
     assert without == set(ELSEWHERE) | named
     assert {name for _, name in named} == {"stuck", "telemetry", "traffic"}
 
 
-@pytest.mark.parametrize("word", SHOWN_BY)
+@pytest.mark.parametrize("word", OTHER_COMMANDS)
 def test_what_is_no_noun_is_shown_by_a_command_that_there_is(capsys: pytest.CaptureFixture[str], word: str) -> None:
     with pytest.raises(InvalidField) as refused:
-        noun_of(word.upper())
-    assert f"`matrixctl {SHOWN_BY[word]}`" in refused.value.message
-    command = [each for each in SHOWN_BY[word].split() if each.islower()]
+        find_kind(word.upper())
+    assert f"`matrixctl {OTHER_COMMANDS[word]}`" in refused.value.message
+    command = [each for each in OTHER_COMMANDS[word].split() if each.islower()]
     assert say(capsys, " ".join([*command[:2], "--help"]))[0] == 0
 
 
@@ -80,14 +82,14 @@ def test_a_noun_shows_fields_that_its_views_have_and_is_got_as_it_is_served() ->
 
 
 def test_a_column_of_a_list_has_a_value_of_each_part() -> None:
-    noun = next(each for each in NOUNS if each.name == "recovery-rules")
+    noun = next(each for each in LISTED_KINDS if each.name == "recovery-rules")
     rows = {row[0]: row for row in (cells(noun.shown(wide=True), each.wire()) for each in rule_views(recovery_rules()))}
     assert rows["RestartRequest"] == ["RestartRequest", "restart,replace", "60", "60,-"]
     assert rows["SubHealth"] == ["SubHealth", "-", "-", "-"]
 
 
 def test_no_word_means_two_nouns() -> None:
-    words = [word for noun in NOUNS for word in {noun.name, *filter(None, noun.aliases.split(", "))}]
+    words = [word for noun in LISTED_KINDS for word in {noun.name, *filter(None, noun.aliases.split(", "))}]
     assert len(words) == len(set(words))
     assert "" not in words
 
@@ -120,10 +122,12 @@ def test_injected_faults_are_one_list_and_found_ones_another(
 
 
 def test_a_word_that_there_is_not_is_answered_in_whole_sentences():
-    assert unknown("xyzzy", "NOUN", ["nodes", "links"]).message == "there is no 'xyzzy'. There are nodes, links"
-    assert unknown("nodez", "NOUN", ["nodes"]).message == "there is no 'nodez'; did you mean 'nodes'? There are nodes"
+    assert unknown_word("xyzzy", "NOUN", ["nodes", "links"]).message == "there is no 'xyzzy'. There are nodes, links"
+    assert (
+        unknown_word("nodez", "NOUN", ["nodes"]).message == "there is no 'nodez'; did you mean 'nodes'? There are nodes"
+    )
 
 
 @pytest.mark.parametrize(("word", "name"), [("cmi", "instances"), ("cminf", "deployments"), ("sp", "scaling-policies")])
 def test_short_names_of_kubernetes_kinds_name_what_is_behind_them(word: str, name: str) -> None:
-    assert noun_of(word).name == name
+    assert find_kind(word).name == name

@@ -43,8 +43,8 @@ def stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         with asyncio.Runner(loop_factory=virtual_loop) as runner:
             return runner.run(awaited)
 
-    monkeypatch.setattr(host, "reached", reached)
-    monkeypatch.setattr(host, "complete", complete)
+    monkeypatch.setattr(host, "connected", reached)
+    monkeypatch.setattr(host, "run_async", complete)
     state = SimpleNamespace(path=tmp_path, admin_token=lambda: "")
     monkeypatch.setattr(ApiClient, "of", lambda folder, project=None: ApiClient(state, SimpleNamespace(children={})))
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from services.matrixctl.clients.api_client import OF_PROJECTS
+from services.matrixctl.clients.api_client import PROJECT_COLLECTIONS
 from tests.services.every_route import RULES, ask, differences, every_request, remembered
 from tests.services.furnished import MARK, furnished_stack
 
@@ -115,7 +115,7 @@ def test_matrixctl_names_a_project_where_it_may():
             for operation in methods.values()
             if "project" in {each["name"] for each in operation.get("parameters", ()) if each["in"] == "query"}
         }
-        assert " ".join(sorted(found)) == OF_PROJECTS[service]
+        assert " ".join(sorted(found)) == PROJECT_COLLECTIONS[service]
         silent = [
             f"{method} {path}"
             for path, methods in paths.items()

@@ -39,9 +39,9 @@ class Processes:
         self.seen: list[str] = []
         self.reported: list[tuple[float, str]] = []
         self.answer: Callable[[httpx.Request], httpx.Response] = lambda _: httpx.Response(202)
-        monkeypatch.setattr(process_replay, "cluster_of", lambda _: SimpleNamespace(http=None))
+        monkeypatch.setattr(process_replay, "stack_cluster", lambda _: SimpleNamespace(http=None))
         monkeypatch.setattr(process_replay, "events_since", lambda _, since: [] if since["compute"] else comes)
-        monkeypatch.setattr(process_replay, "LOOK_PERIOD_WALL_S", 0.001)
+        monkeypatch.setattr(process_replay, "POLL_PERIOD_WALL_S", 0.001)
 
     def read(self) -> Stack:
         return self.stack

@@ -10,19 +10,19 @@ import typer
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField, NotFound
 from matrixcommon.model.quantities import counted
-from services.matrixctl.clients.input_files import manifests_in
+from services.matrixctl.clients.input_files import read_manifests
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.options import OfProject, Output, lasting_s, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+from services.matrixctl.commands.options import Output, ProjectOptions, parse_seconds, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import EXIT_REFUSED, OutputFormat, echo
 
 KIND = "CloudMatrixInstance"
 
 
 @command("plan")
 def plan(
-    stack: OfProject,
+    stack: ProjectOptions,
     wanted: AllocationOptions,
     file: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Manifest with one or more CloudMatrixInstances.")
@@ -37,7 +37,7 @@ def plan(
     topology_version: Annotated[
         str, typer.Option(help="Plan on this topology version; refused if it is not current.")
     ] = "",
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show where a manifest's instances, or a number of nodes, would be placed, without allocating anything.
 
@@ -51,29 +51,29 @@ def plan(
     requests = _requests(file) if file is not None else []
     client = stack.client
     if file is None:
-        lease_s = None if lease is None else lasting_s(lease, "--lease")
+        lease_s = None if lease is None else parse_seconds(lease, "--lease")
         preemption = "LowerPriority" if preempt else ""
         body = wanted.request(preemption=preemption, leaseS=lease_s, topologyVersion=topology_version)
         answer = client.call("resource", "POST", "/v1/plans", body=body)
-        if not printed(answer, output):
+        if not print_for_programs(answer, output):
             show_answer(answer)
         if not answer["fits"]:
             raise typer.Exit(EXIT_REFUSED)
         return
     plans = [_planned(client, each["metadata"]["name"], dict(each.get("spec") or {})) for each in requests]
-    if printed({"items": plans}, output):
+    if print_for_programs({"items": plans}, output):
         return
     for each in plans:
         cabinets = len({place["cabinet"] for place in each["places"]})
         nodes = counted(len(each["places"]), "node")
-        say(f"{each['name']}: {nodes} in {counted(cabinets, 'cabinet')}, {each['moves']} of them move")
+        echo(f"{each['name']}: {nodes} in {counted(cabinets, 'cabinet')}, {each['moves']} of them move")
         if each["preempts"]:
-            say(f"[red]preempts[/] {', '.join(each['preempts'])}")
-        listing("rank, role, node, cabinet, now", each["places"])
+            echo(f"[red]preempts[/] {', '.join(each['preempts'])}")
+        print_table("rank, role, node, cabinet, now", each["places"])
 
 
 def _requests(file: Path) -> list[dict[str, Any]]:
-    requests = [each for each in manifests_in(file) if each["kind"] == KIND]
+    requests = [each for each in read_manifests(file) if each["kind"] == KIND]
     if not requests:
         raise InvalidField(f"there is no {KIND} in {file}", field="--filename")
     return requests
@@ -82,7 +82,7 @@ def _requests(file: Path) -> list[dict[str, Any]]:
 def show_answer(answer: dict[str, Any]) -> None:
     """Print where the nodes would be placed, or what is in the way and what would help."""
     if answer["fits"] and answer["preempts"]:
-        say(f"[green]fits[/], and [red]preempts[/] {', '.join(answer['preempts'])}")
+        echo(f"[green]fits[/], and [red]preempts[/] {', '.join(answer['preempts'])}")
         return
     if answer["fits"]:
         places = answer["members"] or answer["poolNodes"]
@@ -90,19 +90,19 @@ def show_answer(answer: dict[str, Any]) -> None:
         spares = f", spares {', '.join(answer['spareNodes'])}" if answer["spareNodes"] else ""
         part = answer["npus"] / answer["nodes"] if answer["nodes"] else 0
         each = "" if part in (0, 8) else f" ({counted(part, 'NPU')} of each)"
-        say(f"[green]fits[/]: {counted(len(places), 'node')}{each} in {', '.join(cabinets)}{spares}")
+        echo(f"[green]fits[/]: {counted(len(places), 'node')}{each} in {', '.join(cabinets)}{spares}")
         losses = [loss | {"ubShare": f"{loss['ubShare']:.1%}"} for loss in answer["blastRadius"]]
-        listing("loss of one:over, members lost:members, UB bandwidth lost:ubShare", losses)
+        print_table("loss of one:over, members lost:members, UB bandwidth lost:ubShare", losses)
         return
-    say(f"[red]does not fit[/]: {answer['message'].partition(' not fit: ')[2] or answer['message']}")
+    echo(f"[red]does not fit[/]: {answer['message'].partition(' not fit: ')[2] or answer['message']}")
     reasons = [one | {"reasons": [f"{n} {why}" for why, n in one["reasons"].items()]} for one in answer["blocking"]]
-    listing("domain, room, short, in the way:reasons", reasons)
+    print_table("domain, room, short, in the way:reasons", reasons)
     for change in answer["changes"]:
-        say(f"- {change['message']}")
+        echo(f"- {change['message']}")
     if not answer["changes"]:
-        say("no single change to the request or to current holders makes room")
+        echo("no single change to the request or to current holders makes room")
     if answer.get("earliestStart"):
-        say(f"it fits from {answer['earliestStart']} on, if all holders leave when their leases end")
+        echo(f"it fits from {answer['earliestStart']} on, if all holders leave when their leases end")
 
 
 def _planned(client: Any, name: str, spec: dict[str, Any]) -> dict[str, Any]:

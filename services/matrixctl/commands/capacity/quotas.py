@@ -11,24 +11,27 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import Lease, OfProject, OnStack, instant_s, lasting_s
-from services.matrixctl.output.screen import say, say_deleted
+from services.matrixctl.commands.help.completion import names_of
+from services.matrixctl.commands.options import Lease, ProjectOptions, StackOptions, parse_instant_s, parse_seconds
+from services.matrixctl.output.screen import echo, echo_deleted
 
 group("quota", "Limit how much a project may hold at once. `get quotas` lists all.")
 group("reservation", "Reservations for later. `get reservations` lists all.")
 group("allocation", "Allocations, whoever requested them. `get allocations` lists all.")
 
 Whose = Annotated[
-    str, typer.Argument(help="The project; `default` is the one used when none is given.", autocompletion=of("quotas"))
+    str,
+    typer.Argument(
+        help="The project; `default` is the one used when none is given.", autocompletion=names_of("quotas")
+    ),
 ]
-Allocation = Annotated[str, typer.Argument(help="Name of the allocation.", autocompletion=of("allocations"))]
-Reservation = Annotated[str, typer.Argument(help="Name of the reservation.", autocompletion=of("reservations"))]
+Allocation = Annotated[str, typer.Argument(help="Name of the allocation.", autocompletion=names_of("allocations"))]
+Reservation = Annotated[str, typer.Argument(help="Name of the reservation.", autocompletion=names_of("reservations"))]
 
 
 @command("quota set")
 def quota_set(
-    stack: OnStack,
+    stack: StackOptions,
     project: Whose,
     npus: Annotated[float | None, typer.Option(help="Maximum NPUs, including spares.")] = None,
     cpus: Annotated[int | None, typer.Option(help="Maximum CPU sockets.")] = None,
@@ -43,19 +46,19 @@ def quota_set(
         )
     view = stack.client.call("resource", "PUT", at("quotas", project), body=limits)
     text = ", ".join(f"{view[key]:g} {key} ({view['used' + key[0].upper() + key[1:]]:g} held)" for key in limits)
-    say(f"{project} may hold {text}")
+    echo(f"{project} may hold {text}")
 
 
 @command("quota delete")
-def quota_delete(stack: OnStack, project: Whose) -> None:
+def quota_delete(stack: StackOptions, project: Whose) -> None:
     """Remove a project's quota."""
     stack.client.call("resource", "DELETE", at("quotas", project))
-    say(f"{project} has no limit")
+    echo(f"{project} has no limit")
 
 
 @command("reserve")
 def reserve(
-    stack: OfProject,
+    stack: ProjectOptions,
     wanted: AllocationOptions,
     name: Reservation,
     starts_at: Annotated[
@@ -67,31 +70,31 @@ def reserve(
     ],
 ) -> None:
     """Reserve room for later: it is held from --at on, and allocations can draw on it by its name."""
-    duration = lasting_s(lasts)
-    start = instant_s(starts_at, stack.emulated_now_s, "--at")
+    duration = parse_seconds(lasts)
+    start = parse_instant_s(starts_at, stack.emulated_now_s, "--at")
     body = wanted.request(startsAt=timestamp(start), durationS=duration)
     view = stack.client.call("resource", "PUT", at("reservations", name), body=body)
-    say(f"{name} is {view['state']} from {view['startsAt']} to {view['endsAt']} on {len(view['nodes'])} nodes")
+    echo(f"{name} is {view['state']} from {view['startsAt']} to {view['endsAt']} on {len(view['nodes'])} nodes")
 
 
 @command("reservation delete")
-def reservation_delete(stack: OfProject, name: Reservation) -> None:
+def reservation_delete(stack: ProjectOptions, name: Reservation) -> None:
     """Delete a reservation."""
     stack.client.call("resource", "DELETE", at("reservations", name))
-    say(f"reservation {name} is deleted")
+    echo(f"reservation {name} is deleted")
 
 
 @command("allocation renew")
-def allocation_renew(stack: OfProject, name: Allocation, lease: Lease) -> None:
+def allocation_renew(stack: ProjectOptions, name: Allocation, lease: Lease) -> None:
     """Restart an allocation's lease."""
-    body = {"leaseS": lasting_s(lease, "--lease")}
+    body = {"leaseS": parse_seconds(lease, "--lease")}
     view = stack.client.call("resource", "POST", at("allocations", name, ":renew"), body=body)
-    say(f"{name} is held until {view['expiresAt']}")
+    echo(f"{name} is held until {view['expiresAt']}")
 
 
 @command("allocation replace")
 def allocation_replace(
-    stack: OfProject,
+    stack: ProjectOptions,
     name: Allocation,
     node: Annotated[str, typer.Argument(help="The member or spare to replace.")],
     reason: Annotated[str, typer.Option(help="Reason; kept with the allocation.")] = "Requested",
@@ -99,11 +102,11 @@ def allocation_replace(
     """Replace a member by a spare, or else by a free node; the other members stay."""
     body = {"node": node, "reason": reason}
     view = stack.client.call("resource", "POST", at("allocations", name, ":replace"), body=body)
-    say(f"{name} is {view['state']} on {', '.join(member['node'] for member in view['members'])}")
+    echo(f"{name} is {view['state']} on {', '.join(member['node'] for member in view['members'])}")
 
 
 @command("allocation release")
-def allocation_release(stack: OfProject, name: Allocation) -> None:
+def allocation_release(stack: ProjectOptions, name: Allocation) -> None:
     """Release an allocation. One owned by an instance is allocated again: delete the instance instead."""
     view = stack.client.call("resource", "DELETE", at("allocations", name))
-    say_deleted(name, view)
+    echo_deleted(name, view)

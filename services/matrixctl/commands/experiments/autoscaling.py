@@ -15,10 +15,10 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted
 from matrixcommon.model.yaml_text import NotYaml, parse_yaml
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
-from services.matrixctl.commands.experiments.parameters import refusals
-from services.matrixctl.commands.options import Output, printed
-from services.matrixctl.output.screen import Form, say, table
+from services.matrixctl.commands.experiments.kept_reports import KeepOptions, KeptReport, table_report
+from services.matrixctl.commands.experiments.parameters import translating_errors
+from services.matrixctl.commands.options import Output, print_for_programs
+from services.matrixctl.output.screen import OutputFormat, echo, table
 
 if TYPE_CHECKING:
     from infer_workload.experiments.autoscale import Outcome, Trace
@@ -29,7 +29,7 @@ FIGURES = ("node-hours", "within TTFT", "within TPOT", "wait P90 s", "changes", 
 
 @command("experiment autoscale")
 def autoscale(
-    keeping: Keeping,
+    keeping: KeepOptions,
     file: Annotated[Path, typer.Option("--filename", "-f", help="A ScalingPolicy manifest, or its spec.")],
     trace: Annotated[Path | None, typer.Option(help="Requests to replay, in the Mooncake format.")] = None,
     generate: Annotated[
@@ -52,7 +52,7 @@ def autoscale(
         list[str] | None,
         typer.Option(help="A field and its values: maxReplicas=12,24 or objective.utilization=0.7:0.9:0.1."),
     ] = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Simulate a scaling policy over a trace in virtual time: node-hours, waiting requests, every change. Scales
     nothing.
@@ -71,7 +71,7 @@ def autoscale(
     for each in (policy, *policies):
         check(each)
     keeping.check()
-    with refusals():
+    with translating_errors():
         asked = _trace(trace, generate, rate, seed).swinging(swing, period)
         rows: list[tuple[dict[str, Any], Outcome]] = []
         for changes, one in zip(points, policies, strict=True):
@@ -95,19 +95,19 @@ def autoscale(
         line = shlex.join(["matrixctl", "experiment", "autoscale", *words, *[f"--over={each}" for each in over or ()]])
         title = f"Scaling policy {file.stem} over a trace"
 
-        def findings() -> Findings:
+        def kept_report() -> KeptReport:
             from infer_workload.reports.study_plots import policy_plots
 
             drawn = policy_plots(found)
-            return tabled("autoscale", title, {"command": line}, found, [*columns, *FIGURES], shown, drawn)
+            return table_report("autoscale", title, {"command": line}, found, [*columns, *FIGURES], shown, drawn)
 
-        keeping.store(findings)
-    if printed(found, output):
+        keeping.store(kept_report)
+    if print_for_programs(found, output):
         return
     table([*columns, *FIGURES], shown)
     if not axes:
         for at_s, size, reason in rows[0][1].sizes[1:]:
-            say(f"{at_s:8.0f} s  {counted(size, 'node')}  {reason}")
+            echo(f"{at_s:8.0f} s  {counted(size, 'node')}  {reason}")
 
 
 def _figures(outcome: Outcome) -> list[str]:

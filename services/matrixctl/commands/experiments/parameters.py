@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from matrixcommon.model.errors import InvalidField, MatrixError
-from services.matrixctl.output.screen import NotAccessible, in_words
+from services.matrixctl.output.screen import NotAccessible, file_error_message
 
 if TYPE_CHECKING:
     from infer_workload.experiments.trial import Trial
@@ -96,7 +96,7 @@ class TrialOptions:
         return trial_of(self.given())
 
 
-def made_by(command: str, trial: Trial, *more: str) -> dict[str, Any]:
+def provenance(command: str, trial: Trial, *more: str) -> dict[str, Any]:
     """What reproduces a report: the command, the version, and digests of its input."""
     from services.chassis.version import version
 
@@ -110,7 +110,7 @@ def made_by(command: str, trial: Trial, *more: str) -> dict[str, Any]:
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def translating_errors() -> Iterator[None]:
     """Convert a trial's errors into the command line's."""
     from infer_workload.layout import deployment
     from infer_workload.traffic.generator import BadTrace
@@ -121,7 +121,7 @@ def refusals() -> Iterator[None]:
         options = [str(each["domain"]) for each in wrong.blocking if str(each["domain"]).startswith("--")]
         raise DoesNotFit(str(wrong), field=next(iter(options), "--nodes")) from wrong
     except (BadTrace, OSError) as wrong:
-        raise InvalidField(in_words(wrong), field="--trace") from wrong
+        raise InvalidField(file_error_message(wrong), field="--trace") from wrong
 
 
 def check_writable(path: Path | None, option: str) -> None:
@@ -136,7 +136,7 @@ def check_writable(path: Path | None, option: str) -> None:
         raise NotAccessible(f"{path} cannot be written: {os.strerror(why)}", field=option)
 
 
-def written(path: Path | None, text: str, option: str) -> None:
+def write_output(path: Path | None, text: str, option: str) -> None:
     """Write the file, if a path is given. Raises NotAccessible."""
     if path is None:
         return

@@ -11,20 +11,20 @@ import typer
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.experiments.parameters import written
-from services.matrixctl.commands.experiments.runs import shown
-from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.screen import Form, in_words, say
+from services.matrixctl.commands.experiments.parameters import write_output
+from services.matrixctl.commands.experiments.runs import print_changes
+from services.matrixctl.commands.help.completion import names_of
+from services.matrixctl.commands.options import Output, ProjectOptions, print_for_programs
+from services.matrixctl.output.screen import OutputFormat, echo, file_error_message
 
 group("report", "Experiment reports kept on the stack. `get reports` lists them, `--keep NAME` keeps one.")
 
-Report = Annotated[str, typer.Argument(help="Name of the report.", autocompletion=of("reports"))]
+Report = Annotated[str, typer.Argument(help="Name of the report.", autocompletion=names_of("reports"))]
 
 
 @command("report keep")
 def report_keep(
-    stack: OfProject,
+    stack: ProjectOptions,
     name: Annotated[str, typer.Argument(help="Name to keep it under.")],
     file: Annotated[Path, typer.Argument(help="Output of `matrixctl experiment ... -o json`.", dir_okay=False)],
     html: Annotated[Path | None, typer.Option(help="HTML page of the same report.", dir_okay=False)] = None,
@@ -39,48 +39,48 @@ def report_keep(
         "html": _read(html, "--html") if html is not None else "",
     }  # fmt: skip
     view = stack.client.call("infer", "PUT", at("reports", name), body=body)
-    say(f"{name} is kept: {view['sizeBytes']:,} bytes of {view['experiment']}")
+    echo(f"{name} is kept: {view['sizeBytes']:,} bytes of {view['experiment']}")
 
 
 @command("report show")
 def report_show(
-    stack: OfProject,
+    stack: ProjectOptions,
     name: Report,
     html: Annotated[Path | None, typer.Option("--html", help="Write the report's HTML page to this file.")] = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show a report; with -o json, the document that the experiment printed."""
     content = stack.client.call("infer", "GET", at("reports", name, "/content"))
     if html is not None:
         if not content["html"]:
             raise InvalidField(f"{name} was kept without a page", field="--html")
-        written(html, content["html"], "--html")
-    if printed(content["document"], output):
+        write_output(html, content["html"], "--html")
+    if print_for_programs(content["document"], output):
         return
-    say(f"[bold]{content['title']}[/]")
-    say(content["command"])
+    echo(f"[bold]{content['title']}[/]")
+    echo(content["command"])
     print(json.dumps(content["document"], indent=1, ensure_ascii=False))
 
 
 @command("report compare")
 def report_compare(
-    stack: OfProject,
+    stack: ProjectOptions,
     before: Report,
-    after: Annotated[str, typer.Argument(help="Name of the other report.", autocompletion=of("reports"))],
-    output: Output = Form.TABLE,
+    after: Annotated[str, typer.Argument(help="Name of the other report.", autocompletion=names_of("reports"))],
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Compare two kept reports of `experiment run`."""
     params = {"with": after}
     found = stack.client.call("infer", "GET", at("reports", before, "/comparison"), params=params)
     made = {which: {"command": found[which]["command"]} for which in ("before", "after")}
-    shown({"made_by": made, "changes": found["changes"]}, output)
+    print_changes({"made_by": made, "changes": found["changes"]}, output)
 
 
 @command("report delete")
-def report_delete(stack: OfProject, name: Report) -> None:
+def report_delete(stack: ProjectOptions, name: Report) -> None:
     """Delete a kept report."""
     stack.client.call("infer", "DELETE", at("reports", name))
-    say(f"{name} is gone")
+    echo(f"{name} is gone")
 
 
 def _document(file: Path) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def _read(file: Path, field: str) -> str:
     try:
         return file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as wrong:
-        raise InvalidField(f"{file} cannot be read: {in_words(wrong)}", field=field) from wrong
+        raise InvalidField(f"{file} cannot be read: {file_error_message(wrong)}", field=field) from wrong
 
 
 def _experiment(line: str, found: dict[str, Any]) -> str:

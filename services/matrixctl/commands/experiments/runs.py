@@ -13,10 +13,15 @@ import typer
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
-from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
-from services.matrixctl.commands.options import Output, printed
-from services.matrixctl.output.screen import Form, in_words, progress, say, table
+from services.matrixctl.commands.experiments.kept_reports import KeepOptions, KeptReport, table_report
+from services.matrixctl.commands.experiments.parameters import (
+    TrialOptions,
+    provenance,
+    translating_errors,
+    write_output,
+)
+from services.matrixctl.commands.options import Output, print_for_programs
+from services.matrixctl.output.screen import OutputFormat, echo, file_error_message, progress, table
 
 if TYPE_CHECKING:
     from infer_workload.experiments.experiment import Outcome
@@ -32,39 +37,39 @@ Html = Annotated[Path | None, typer.Option("--html", help="Write an HTML report 
 @command("experiment run")
 def run(
     options: TrialOptions,
-    keeping: Keeping,
+    keeping: KeepOptions,
     html: Html = None,
     csv: Annotated[Path | None, typer.Option(help="Write a CSV line per request to this file.")] = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Serve requests in virtual time; print TTFT, TPOT, tokens per second per NPU and the cache hit rate."""
     trial = options.trial()
     keeping.check(html, csv)
-    outcome = served(trial)
-    made = made_by("run", trial)
+    outcome = run_trial(trial)
+    made = provenance("run", trial)
     document = asdict(outcome.report) | {"made_by": made}
 
-    def findings() -> Findings:
+    def kept_report() -> KeptReport:
         from infer_workload.reports.html import page, plots_of
 
         title, plots = f"{outcome.report.workload} on {counted(trial.nodes, 'node')}", plots_of(outcome.requests)
         whole = page(title, made, outcome.report.rows(), plots)
-        return Findings("run", title, made["command"], document, whole, plots)
+        return KeptReport("run", title, made["command"], document, whole, plots)
 
-    keeping.store(findings, html)
+    keeping.store(kept_report, html)
     if csv is not None:
         from infer_workload.reports.timeline import requests_csv
 
-        written(csv, requests_csv(outcome.requests), "--csv")
-    if not printed(document, output):
+        write_output(csv, requests_csv(outcome.requests), "--csv")
+    if not print_for_programs(document, output):
         print(outcome.report.text(), end="")
 
 
-def served(trial: Trial) -> Outcome:
+def run_trial(trial: Trial) -> Outcome:
     """Run a trial, with a progress bar on a terminal."""
     from infer_workload.experiments import experiment
 
-    with refusals(), progress() as show:
+    with translating_errors(), progress() as show:
         return experiment.run(
             trial, show and (lambda done, total, second: show(done, total, f"{second:,.0f} s emulated"))
         )
@@ -73,44 +78,44 @@ def served(trial: Trial) -> Outcome:
 @command("experiment what-if")
 def what_if(
     options: TrialOptions,
-    keeping: Keeping,
+    keeping: KeepOptions,
     name: Annotated[str, typer.Argument(help="Which change (default: list them).")] = "",
     html: Html = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Run a trial twice, the second time with one thing changed, and compare."""
     from infer_workload.experiments.what_ifs import WHAT_IFS, what_if
 
     if not name:
-        if not printed([{"name": each, "changes": about.text} for each, about in WHAT_IFS.items()], output):
+        if not print_for_programs([{"name": each, "changes": about.text} for each, about in WHAT_IFS.items()], output):
             table(("name", "changes"), [(each, about.text) for each, about in WHAT_IFS.items()])
         return
     trial = options.trial()
-    with refusals():
+    with translating_errors():
         changed = what_if(name, trial)
     keeping.check(html)
-    first, second = served(trial), served(changed)
-    made = {"before": made_by("run", trial), "after": made_by("run", changed)}
-    command_line = made_by("what-if", trial, name)["command"]
-    changes = changed_between(first.report, second.report, made)
+    first, second = run_trial(trial), run_trial(changed)
+    made = {"before": provenance("run", trial), "after": provenance("run", changed)}
+    command_line = provenance("what-if", trial, name)["command"]
+    changes = compare_reports(first.report, second.report, made)
 
-    def findings() -> Findings:
+    def kept_report() -> KeptReport:
         from infer_workload.reports.study_plots import beside_plots
 
         drawn = beside_plots(first.requests, second.requests)
-        return found_changes("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes, drawn)
+        return changes_report("what-if", f"{name}: {WHAT_IFS[name].text}", command_line, changes, drawn)
 
-    keeping.store(findings, html)
-    shown(changes, output)
+    keeping.store(kept_report, html)
+    print_changes(changes, output)
 
 
 @command("experiment compare")
 def compare(
-    keeping: Keeping,
+    keeping: KeepOptions,
     before: Annotated[Path, typer.Argument(help="A report written by -o json.")],
     after: Annotated[Path, typer.Argument(help="Another such report.")],
     html: Html = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Compare two reports: what changed, by how much, and whether it improved.
 
@@ -123,23 +128,23 @@ def compare(
         try:
             documents.append(read(path.read_text(encoding="utf-8"), field))
         except (OSError, UnicodeDecodeError) as wrong:
-            raise InvalidField(f"{path} cannot be read: {in_words(wrong)}", field=field) from wrong
+            raise InvalidField(f"{path} cannot be read: {file_error_message(wrong)}", field=field) from wrong
     keeping.check(html)
     made = {"before": documents[0].get("made_by"), "after": documents[1].get("made_by")}
-    changes = changed_between(documents[0], documents[1], made)
+    changes = compare_reports(documents[0], documents[1], made)
     line = shlex.join(["matrixctl", "experiment", "compare", str(before), str(after)])
 
-    def findings() -> Findings:
+    def kept_report() -> KeptReport:
         from infer_workload.reports.study_plots import change_plots
 
         title, drawn = f"{before.name} and {after.name}", change_plots(changes["changes"])
-        return found_changes("compare", title, line, changes, drawn)
+        return changes_report("compare", title, line, changes, drawn)
 
-    keeping.store(findings, html)
-    shown(changes, output)
+    keeping.store(kept_report, html)
+    print_changes(changes, output)
 
 
-def changed_between(
+def compare_reports(
     before: Mapping[str, Any] | Report, after: Mapping[str, Any] | Report, made: Mapping[str, Any]
 ) -> dict[str, Any]:
     """The changes between two reports, as a document."""
@@ -149,11 +154,11 @@ def changed_between(
     return {"made_by": made, "changes": changes}
 
 
-def found_changes(
+def changes_report(
     experiment: str, title: str, command_line: str, document: Mapping[str, Any], plots: Sequence[Plot]
-) -> Findings:
+) -> KeptReport:
     """The changes as a report that may be kept."""
-    return tabled(experiment, title, {"command": command_line}, document, CHANGED, change_rows(document), plots)
+    return table_report(experiment, title, {"command": command_line}, document, CHANGED, change_rows(document), plots)
 
 
 CHANGED = ("figure", "before", "after", "change", "")
@@ -175,15 +180,15 @@ def change_rows(document: Mapping[str, Any]) -> list[Sequence[str]]:
     ]
 
 
-def shown(document: Mapping[str, Any], output: Form) -> None:
+def print_changes(document: Mapping[str, Any], output: OutputFormat) -> None:
     """Print the changes between two reports."""
-    if printed(document, output):
+    if print_for_programs(document, output):
         return
     for which, about in document["made_by"].items():
         if about:
-            say(f"{which:7} {about['command']}")
+            echo(f"{which:7} {about['command']}")
     rows = change_rows(document)
     if rows:
         table(CHANGED, rows)
     else:
-        say("nothing differs")
+        echo("nothing differs")

@@ -13,11 +13,16 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.experiments.keeping import Findings, Keeping, tabled
-from services.matrixctl.commands.experiments.parameters import TrialOptions, made_by, refusals, written
+from services.matrixctl.commands.experiments.kept_reports import KeepOptions, KeptReport, table_report
+from services.matrixctl.commands.experiments.parameters import (
+    TrialOptions,
+    provenance,
+    translating_errors,
+    write_output,
+)
 from services.matrixctl.commands.experiments.runs import Html
-from services.matrixctl.commands.options import Output, printed
-from services.matrixctl.output.screen import Form, progress, say, table
+from services.matrixctl.commands.options import Output, print_for_programs
+from services.matrixctl.output.screen import OutputFormat, echo, progress, table
 
 if TYPE_CHECKING:
     from infer_workload.experiments.sweep import Axis, Point
@@ -34,7 +39,7 @@ PLOTTED = (
 @command("experiment sweep")
 def sweep(
     options: TrialOptions,
-    keeping: Keeping,
+    keeping: KeepOptions,
     over: Annotated[
         list[str] | None,
         typer.Option(help="A parameter and its values: nodes=8,16,32 or rate=2:10:2. Repeatable."),
@@ -48,7 +53,7 @@ def sweep(
     ] = None,
     html: Html = None,
     csv: Annotated[Path | None, typer.Option(help="Write a CSV line per point to this file.")] = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Run an experiment over every combination of parameter values.
 
@@ -62,9 +67,9 @@ def sweep(
     keeping.check(html, csv)
     processes = workers or os.cpu_count() or 1
     runner = sweeps.here(processes) if ray is None else on_ray(ray, processes)
-    with refusals(), progress() as show:
+    with translating_errors(), progress() as show:
         found = sweeps.sweep(points, runner, (lambda done, total: show(done, total, "points")) if show else _quiet)
-    made = made_by("sweep", options.trial(), *[f"--over={text}" for text in over or ()])
+    made = provenance("sweep", options.trial(), *[f"--over={text}" for text in over or ()])
     names, figures = sweeps.shown(found)
     columns = [*(axis.parameter for axis in axes), *names]
     rows = [
@@ -72,9 +77,9 @@ def sweep(
     ]
     document = {"made_by": made, "points": [point.row() for point in found]}
     title = f"Sweep over {', '.join(axis.parameter for axis in axes)}"
-    keeping.store(lambda: tabled("sweep", title, made, document, columns, rows, plots(found, axes)), html)
-    written(csv, sweeps.as_csv(found), "--csv")
-    if not printed(document, output):
+    keeping.store(lambda: table_report("sweep", title, made, document, columns, rows, plots(found, axes)), html)
+    write_output(csv, sweeps.as_csv(found), "--csv")
+    if not print_for_programs(document, output):
         table(columns, rows)
 
 
@@ -110,14 +115,14 @@ def _numbers(found: list[Point], parameter: str) -> bool:
 @command("experiment capacity")
 def capacity(
     options: TrialOptions,
-    keeping: Keeping,
+    keeping: KeepOptions,
     attained: Annotated[
         float, typer.Option(min=0.01, max=1.0, help="Share of requests that have to meet --ttft and --tpot.")
     ] = 0.95,
     least: Annotated[int, typer.Option(min=1, max=48, help="Smallest number of nodes to try.")] = 2,
     most: Annotated[int, typer.Option(min=1, max=48, help="Largest number of nodes to try.")] = 48,
     html: Html = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Find the fewest nodes on which requests meet their objectives."""
     from infer_workload.experiments import sweep as sweeps
@@ -127,7 +132,7 @@ def capacity(
         raise InvalidField(f"{least} is more than --most {most}", field="--least")
     trial = options.trial()
     keeping.check(html)
-    with refusals(), progress() as show:
+    with translating_errors(), progress() as show:
         sizes = (most - least + 1).bit_length() + 1
         count = 0
 
@@ -139,7 +144,7 @@ def capacity(
 
         found = fewest_nodes(trial, attained, least, most, tried)
     more = [f"--attained={attained}", f"--least={least}", f"--most={most}"]
-    made = made_by("capacity", trial, *more)
+    made = provenance("capacity", trial, *more)
     document = {
         "made_by": made,
         "nodes": found.nodes,
@@ -153,18 +158,18 @@ def capacity(
     rows = [(each.varied["nodes"], *shown) for each, shown in zip(found.tried, figures, strict=True)]
     title = f"Fewest nodes that meet the objectives: {found.nodes or f'more than {most}'}"
 
-    def findings() -> Findings:
+    def kept_report() -> KeptReport:
         from infer_workload.reports.study_plots import capacity_plots
 
-        return tabled("capacity", title, made, document, columns, rows, capacity_plots(document))
+        return table_report("capacity", title, made, document, columns, rows, capacity_plots(document))
 
-    keeping.store(findings, html)
-    if not printed(document, output):
+    keeping.store(kept_report, html)
+    if not print_for_programs(document, output):
         table(columns, rows)
         within = f"TTFT {trial.ttft:g} s and TPOT {trial.tpot * 1e3:g} ms for {attained:.1%} of requests"
         if found.nodes is None:
-            say(f"not enough for {within}: {counted(most, 'node')}")
+            echo(f"not enough for {within}: {counted(most, 'node')}")
         else:
-            say(f"enough for {within}: {counted(found.nodes, 'node')} ({found.nodes * NPUS_PER_NODE} NPUs)")
+            echo(f"enough for {within}: {counted(found.nodes, 'node')} ({found.nodes * NPUS_PER_NODE} NPUs)")
     if found.nodes is None:
         raise typer.Exit(1)

@@ -10,10 +10,10 @@ import typer
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.experiments.parameters import check_writable, written
+from services.matrixctl.commands.experiments.parameters import check_writable, write_output
 from services.matrixctl.commands.experiments.runs import Html
-from services.matrixctl.commands.options import Output, printed
-from services.matrixctl.output.screen import Form, say, table
+from services.matrixctl.commands.options import Output, print_for_programs
+from services.matrixctl.output.screen import OutputFormat, echo, table
 
 if TYPE_CHECKING:  # imported late, so that other commands start faster
     from infer_workload.experiments.operator_table import OperatorTable
@@ -49,7 +49,7 @@ def operators(
         Literal["auto", "on", "off"], typer.Option(help="Decode: overlap two microbatches.")
     ] = "auto",
     html: Html = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show every operator of a step: time, bound, share, and the source of its rate. Needs no stack.
 
@@ -72,8 +72,8 @@ def operators(
         amount = {"batch": batch, "microbatch": microbatch} if phase == "decode" else {"tokens": tokens}
         given = {"phase": phase, "context": context, "model": model, "machine": machine, "ep": ep} | amount
         _write_page(html, found, given)
-    if not printed(found.document(), output):
-        _print_table(found, wide=output is Form.WIDE)
+    if not print_for_programs(found.document(), output):
+        _print_table(found, wide=output is OutputFormat.WIDE)
 
 
 def _check_data_files(model: str, machine: str) -> None:
@@ -100,7 +100,7 @@ def _write_page(html: Path, found: OperatorTable, given: dict[str, Any]) -> None
         (each.stream, each.name, each.times, f"{each.ms:.3f}", f"{each.share:.1%}", each.bound) for each in found.rows
     ]
     title = f"Operators of {found.phase}, {found.model} on {found.dies} dies"
-    written(html, table_page(title, line, heads, cells, operator_plots(found.document())), "--html")
+    write_output(html, table_page(title, line, heads, cells, operator_plots(found.document())), "--html")
 
 
 def _print_table(found: OperatorTable, *, wide: bool) -> None:
@@ -114,7 +114,7 @@ def _print_table(found: OperatorTable, *, wide: bool) -> None:
     table(("STREAM", "OPERATOR", "TIMES", "MS", "SHARE", "BOUND", *extra), rows)
     split = f", {found.attention_cores} matrix cores for attention" if found.attention_cores else ""
     per_token = f", {found.tpot_ms:.1f} ms per token" if found.tpot_ms else ""
-    say(
+    echo(
         f"{found.phase} of {found.model} on {found.dies} dies of {found.machine}: {found.step_ms:.2f} ms{per_token}, "
         f"{found.tokens_per_s_per_npu:,.0f} tokens/s per NPU; {found.microbatches} microbatch"
         f"{'es' if found.microbatches > 1 else ''}{split}; operators add up to {found.summed_ms:.2f} ms"
@@ -122,7 +122,7 @@ def _print_table(found: OperatorTable, *, wide: bool) -> None:
 
 
 @command("experiment validate")
-def validate(html: Html = None, output: Output = Form.TABLE) -> None:
+def validate(html: Html = None, output: Output = OutputFormat.TABLE) -> None:
     """Compare every published figure with the prediction: interval, error, fitted or not. Needs no stack.
 
     Constants are fitted to the rows marked fitted; all others are predictions. `no fit` is the error with published
@@ -152,6 +152,6 @@ def validate(html: Html = None, output: Output = Form.TABLE) -> None:
         whole = table_page(
             "Every published figure beside the prediction", made, heads, rows, validation_plots(document)
         )
-        written(html, whole, "--html")
-    if not printed(found.document(), output):
+        write_output(html, whole, "--html")
+    if not print_for_programs(found.document(), output):
         typer.echo(text(found), nl=False)

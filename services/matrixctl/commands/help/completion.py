@@ -18,38 +18,38 @@ MOST = 200
 """More would be of no use in a shell."""
 
 
-def nouns(incomplete: str) -> list[str]:
-    from services.matrixctl.output.resource_kinds import NOUNS
+def complete_kinds(incomplete: str) -> list[str]:
+    from services.matrixctl.output.resource_kinds import LISTED_KINDS
 
-    return [noun.name for noun in NOUNS if noun.name.startswith(incomplete)]
+    return [noun.name for noun in LISTED_KINDS if noun.name.startswith(incomplete)]
 
 
-def explainable(incomplete: str) -> list[str]:
+def complete_words(incomplete: str) -> list[str]:
     """Kinds and reasons, and after a dot the fields of a kind."""
     try:
         from services.matrixctl.explain import catalogue
 
         name, dot, path = incomplete.partition(".")
         if not dot:
-            every = [*nouns(""), *catalogue.custom_kinds(), *catalogue.words()]
+            every = [*complete_kinds(""), *catalogue.custom_kinds(), *catalogue.words()]
             return [word for word in every if word.lower().startswith(incomplete.lower())]
-        kind = catalogue.kind_of(name)
+        kind = catalogue.lookup_kind(name)
         if kind is None:
             return []
         above, _, last = path.rpartition(".")
-        inside = catalogue.field_of(kind, above).inside if above else (*kind.fields, *kind.settable)
+        inside = catalogue.lookup_field(kind, above).inside if above else (*kind.fields, *kind.settable)
         names = dict.fromkeys(each.name for each in inside if each.name.startswith(last))
         return [f"{name}.{above}.{each}" if above else f"{name}.{each}" for each in names]
     except Exception:
         return []
 
 
-def resources(context: typer.Context, incomplete: str) -> list[str]:
+def complete_resources(context: typer.Context, incomplete: str) -> list[str]:
     """Names of the noun before it, as in `get nodes sn0-c`."""
-    return of(str(context.params.get("noun") or ""))(context, incomplete)
+    return names_of(str(context.params.get("noun") or ""))(context, incomplete)
 
 
-def of(noun: str) -> Callable[[typer.Context, str], list[str]]:
+def names_of(noun: str) -> Callable[[typer.Context, str], list[str]]:
     """A completion of the names of one kind."""
 
     def complete(context: typer.Context, incomplete: str) -> list[str]:
@@ -64,15 +64,15 @@ def of(noun: str) -> Callable[[typer.Context, str], list[str]]:
 
 def _names(state: Path, noun: str, incomplete: str) -> Iterator[str]:
     from services.matrixctl.clients.api_client import ApiClient
-    from services.matrixctl.clients.collections import served
-    from services.matrixctl.output.resource_kinds import noun_of
+    from services.matrixctl.clients.collections import serving_services
+    from services.matrixctl.output.resource_kinds import find_kind
     from services.matrixctl.output.screen import full_name
     from services.matrixctl.supervisor.state_folder import StateFolder
 
-    kind = noun_of(noun)
+    kind = find_kind(noun)
     client = ApiClient.of(StateFolder(state))
     client.deadline_wall_s = DEADLINE_WALL_S
-    for service in served(client, kind):
+    for service in serving_services(client, kind):
         page: dict[str, Any] = client.call(service, "GET", kind.path, params={"pageSize": 1000})
         named = (full_name(view) for view in page["items"] if view.get("name"))
         yield from (name for name in named if name.startswith(incomplete))

@@ -217,7 +217,7 @@ EXAMPLES: dict[str, tuple[str, ...]] = {
 """Keyed by the command without `matrixctl`; the text after `#` explains it."""
 
 
-def help_of(words: str, text: str) -> str:
+def help_with_examples(words: str, text: str) -> str:
     """A command's help, followed by its examples."""
     lines = [f"    matrixctl {each}" for each in EXAMPLES.get(words, ())]
     return "\n".join([text.rstrip(), "", "Examples:", *lines]) if lines else text

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.help.completion import explainable
-from services.matrixctl.commands.options import Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.resource_kinds import NOUNS
-from services.matrixctl.output.screen import Form, say, text
+from services.matrixctl.commands.help.completion import complete_words
+from services.matrixctl.commands.options import Output, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.resource_kinds import LISTED_KINDS
+from services.matrixctl.output.screen import OutputFormat, echo, escape_markup
 
 if TYPE_CHECKING:
     from services.matrixctl.explain.catalogue import Field, Kind, Word
@@ -22,10 +22,12 @@ if TYPE_CHECKING:
 def explain(
     word: Annotated[
         str | None,
-        typer.Argument(help="A kind, a field of a kind, a reason, a condition or a state.", autocompletion=explainable),
+        typer.Argument(
+            help="A kind, a field of a kind, a reason, a condition or a state.", autocompletion=complete_words
+        ),
     ] = None,
     recursive: Annotated[bool, typer.Option("--recursive", help="Include nested fields.")] = False,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Explain a kind, a field, a reason, a condition type or a state, and what to do about it.
 
@@ -37,34 +39,34 @@ def explain(
         _all(output)
         return
     name, _, path = word.partition(".")
-    kind = catalogue.kind_of(name)
+    kind = catalogue.lookup_kind(name)
     # A word spelt exactly like a reason, such as Preempted, is not taken for a kind.
-    meant = None if path or (kind is not None and name not in catalogue.words()) else catalogue.word_of(name)
+    meant = None if path or (kind is not None and name not in catalogue.words()) else catalogue.lookup_word(name)
     if meant is not None and (kind is None or kind.name != name):
-        if not printed(_word_document(meant), output):
-            _say_word(meant)
+        if not print_for_programs(_word_document(meant), output):
+            _print_word(meant)
     elif kind is None:
-        raise catalogue.nothing(name)
+        raise catalogue.unknown_word_error(name)
     elif path:
-        found = catalogue.field_of(kind, path)
-        if not printed(asdict(found), output):
-            _say_field(kind, path, found, recursive)
-    elif not printed(asdict(kind), output):
-        _say_kind(kind, recursive)
+        found = catalogue.lookup_field(kind, path)
+        if not print_for_programs(asdict(found), output):
+            _print_field(kind, path, found, recursive)
+    elif not print_for_programs(asdict(kind), output):
+        _print_kind(kind, recursive)
 
 
-def _all(output: Form) -> None:
+def _all(output: OutputFormat) -> None:
     from matrixcommon.model.reasons import reasons
     from services.matrixctl.explain.catalogue import CONDITIONS, custom_kinds, rest_kind
 
     rows = [
-        *({"word": noun.name, "what": "kind", "means": rest_kind(noun).means} for noun in NOUNS),
+        *({"word": noun.name, "what": "kind", "means": rest_kind(noun).means} for noun in LISTED_KINDS),
         *({"word": kind.name, "what": "Kubernetes kind", "means": kind.means} for kind in custom_kinds().values()),
         *({"word": name, "what": "condition", "means": means} for name, means in CONDITIONS.items()),
         *({"word": each.name, "what": f"reason ({each.group})", "means": each.means} for each in reasons().values()),
     ]
-    if not printed({"items": rows}, output):
-        listing("word, what, means", rows)
+    if not print_for_programs({"items": rows}, output):
+        print_table("word, what, means", rows)
 
 
 def _word_document(word: Word) -> dict[str, Any]:
@@ -78,40 +80,40 @@ def _word_document(word: Word) -> dict[str, Any]:
     }
 
 
-def _say_word(word: Word) -> None:
+def _print_word(word: Word) -> None:
     if word.reason is not None:
-        say(f"[bold]{word.name}[/], a reason ({word.reason.group}): {text(word.reason.means)}")
+        echo(f"[bold]{word.name}[/], a reason ({word.reason.group}): {escape_markup(word.reason.means)}")
         if word.reason.do:
-            say(f"  what to do: {text(word.reason.do)}")
+            echo(f"  what to do: {escape_markup(word.reason.do)}")
     if word.condition:
-        say(f"[bold]{word.name}[/], a type of conditions: {text(word.condition)}")
+        echo(f"[bold]{word.name}[/], a type of conditions: {escape_markup(word.condition)}")
     for kind, state in word.states:
         late = f" (stuck after {state.deadline_s:g} emulated s)" if state.deadline_s else ""
-        say(f"[bold]{word.name}[/], a state of {kind}: {text(state.sentence)}{late}")
+        echo(f"[bold]{word.name}[/], a state of {kind}: {escape_markup(state.sentence)}{late}")
 
 
-def _say_kind(kind: Kind, recursive: bool) -> None:
-    say(f"[bold]{kind.name}[/]: {text(kind.means)}")
-    say(f"  {text(kind.where)}; also {', '.join(kind.aliases)}")
+def _print_kind(kind: Kind, recursive: bool) -> None:
+    echo(f"[bold]{kind.name}[/]: {escape_markup(kind.means)}")
+    echo(f"  {escape_markup(kind.where)}; also {', '.join(kind.aliases)}")
     if kind.states:
-        say("\n[bold]states[/]")
-        listing("name, sentence, stuck after (s):deadline_s", [asdict(state) for state in kind.states])
+        echo("\n[bold]states[/]")
+        print_table("name, sentence, stuck after (s):deadline_s", [asdict(state) for state in kind.states])
     for title, fields in (("fields", kind.fields), ("what may be set", kind.settable)):
         if fields:
-            say(f"\n[bold]{title}[/]")
-            _say_fields(fields, recursive, 1)
+            echo(f"\n[bold]{title}[/]")
+            _print_fields(fields, recursive, 1)
 
 
-def _say_field(kind: Kind, path: str, field: Field, recursive: bool) -> None:
-    say(f"[bold]{kind.name}.{path}[/] <{text(field.type)}>: {text(field.means)}")
+def _print_field(kind: Kind, path: str, field: Field, recursive: bool) -> None:
+    echo(f"[bold]{kind.name}.{path}[/] <{escape_markup(field.type)}>: {escape_markup(field.means)}")
     if field.inside:
-        say("\n[bold]fields[/]")
-        _say_fields(field.inside, recursive, 1)
+        echo("\n[bold]fields[/]")
+        _print_fields(field.inside, recursive, 1)
 
 
-def _say_fields(fields: tuple[Field, ...], recursive: bool, depth: int) -> None:
+def _print_fields(fields: tuple[Field, ...], recursive: bool, depth: int) -> None:
     for each in fields:
         required = ", required" if each.required else ""
-        say(f"{'  ' * depth}[cyan]{each.name}[/] <{text(each.type)}{required}>  {text(each.means)}")
+        echo(f"{'  ' * depth}[cyan]{each.name}[/] <{escape_markup(each.type)}{required}>  {escape_markup(each.means)}")
         if recursive:
-            _say_fields(each.inside, recursive, depth + 1)
+            _print_fields(each.inside, recursive, depth + 1)

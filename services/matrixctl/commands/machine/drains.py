@@ -8,33 +8,33 @@ import typer
 
 from matrixcommon.api.client import at
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OfProject, OnStack, Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+from services.matrixctl.commands.help.completion import names_of
+from services.matrixctl.commands.options import Output, ProjectOptions, StackOptions, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import EXIT_REFUSED, OutputFormat, echo
 
 group("drain", "Take links or switches out of service for maintenance, make before break, or put them back.")
 
 Parts = list[str] | None
-Name = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of("drains"))]
+Name = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=names_of("drains"))]
 
 
 @command("what-if")
 def what_if(
-    stack: OfProject,
+    stack: ProjectOptions,
     fail: Annotated[
         Parts, typer.Option(help="Link, switch, node, cabinet, sub-plane or plane to assume failed.")
     ] = None,
     drain: Annotated[Parts, typer.Option(help="One to assume drained.")] = None,
     repair: Annotated[Parts, typer.Option(help="One to assume repaired and in use.")] = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show which floors and routes a failure, a drain or a repair would change, without changing anything. Exit code 1
     if a floor would break.
     """
     body = {"fail": fail or [], "drain": drain or [], "repair": repair or []}
     answer = stack.client.call("link", "POST", "/v1/what-ifs", body=body)
-    if not printed(answer, output):
+    if not print_for_programs(answer, output):
         show(answer)
     if not answer["floorsHold"]:
         raise typer.Exit(EXIT_REFUSED)
@@ -42,25 +42,25 @@ def what_if(
 
 def show(answer: dict[str, Any]) -> None:
     """Print the answer of a what-if."""
-    say("[green]every floor holds[/]" if answer["floorsHold"] else "[red]floors would break[/]")
-    listing(
+    echo("[green]every floor holds[/]" if answer["floorsHold"] else "[red]floors would break[/]")
+    print_table(
         "plane, ports:portsChanged, rerouted:slicesRerouted, broken:floorsBroken, floors before:floorsBeforeGbps, "
         "after:floorsAfterGbps, pairs cut:pairsCut, overfull:linksOverfull, unprotected:protectionsLost",
         answer["planes"],
     )
     if answer["slices"]:
-        listing(
+        print_table(
             "slice, plane, class:qosClass, GB/s per NPU:keptBeforeGbpsPerNpu, after:keptAfterGbpsPerNpu, rerouted, "
             "pairs cut:pairsCut, protection lost:protectionLost",
             answer["slices"],
         )
     else:
-        say("no slice is affected")
+        echo("no slice is affected")
 
 
 @command("drain put")
 def put(
-    stack: OnStack,
+    stack: StackOptions,
     name: Name,
     elements: Annotated[list[str], typer.Argument(help="Links, switches, a node's uplinks (sn0-c03-n2.ub-p3), ...")],
     reason: Annotated[str, typer.Option(help="Reason; shown with the drain.")] = "",
@@ -76,11 +76,11 @@ def put(
     if view.get("whatIf"):
         show(view["whatIf"])
         return
-    say(f"{name} is {view['state']}: {view['ports']} ports; {view['message']}")
+    echo(f"{name} is {view['state']}: {view['ports']} ports; {view['message']}")
 
 
 @command("drain delete")
-def delete(stack: OnStack, name: Name) -> None:
+def delete(stack: StackOptions, name: Name) -> None:
     """Delete a drain, which puts its elements back in service."""
     stack.client.call("link", "DELETE", at("drains", name))
-    say(f"{name} is gone; its elements are in service again")
+    echo(f"{name} is gone; its elements are in service again")

@@ -11,25 +11,27 @@ import typer
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcommon.model.quantities import counted
-from services.matrixctl.clients.input_files import mapping_in
+from services.matrixctl.clients.input_files import read_mapping
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OnStack
-from services.matrixctl.output.screen import say
+from services.matrixctl.commands.help.completion import names_of
+from services.matrixctl.commands.options import StackOptions
+from services.matrixctl.output.screen import echo
 
 group("domain", "Close a cabinet or a supernode to new allocations, or open it again. Running work continues.")
 group("supernode", "Add a supernode to the machine, or remove one.")
 group("node", "Verify, service, quarantine, retire or recover nodes; cordon and uncordon them.")
 group("npu", "Bring back an NPU that was separated because of faults.")
 
-Domain = Annotated[str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).", autocompletion=of("domains"))]
+Domain = Annotated[
+    str, typer.Argument(help="A cabinet (sn0-c03) or a supernode (sn0).", autocompletion=names_of("domains"))
+]
 Reason = Annotated[str, typer.Option(help="Reason; shown with the domain or node.")]
 SupernodeWord = Annotated[str, typer.Argument(help="sn0, sn1 and so on.")]
 
 
 @command("domain close")
 def domain_close(
-    stack: OnStack,
+    stack: StackOptions,
     name: Domain,
     drain: Annotated[
         bool, typer.Option("--drain", help="Mark it as draining: holders should leave, but are not moved.")
@@ -41,19 +43,19 @@ def domain_close(
     view = stack.client.call("resource", "POST", at("domains", name, ":close"), body={"reason": reason}, params=params)
     current = view.get("allocations", [])
     remaining = f"still placed there: {', '.join(current)}" if current else "nothing is placed there"
-    say(f"{name} is {view['state']}; {remaining}")
+    echo(f"{name} is {view['state']}; {remaining}")
 
 
 @command("domain open")
-def domain_open(stack: OnStack, name: Domain, reason: Reason = "") -> None:
+def domain_open(stack: StackOptions, name: Domain, reason: Reason = "") -> None:
     """Open a domain to new allocations again."""
     view = stack.client.call("resource", "POST", at("domains", name, ":open"), body={"reason": reason})
-    say(f"{name} is {view['state']}")
+    echo(f"{name} is {view['state']}")
 
 
 @command("supernode add")
 def supernode_add(
-    stack: OnStack,
+    stack: StackOptions,
     name: SupernodeWord,
     spec: Annotated[
         Path | None, typer.Option("--filename", "-f", help="Its machine file, in the format of cloudmatrix384.yaml.")
@@ -74,7 +76,7 @@ def supernode_add(
         matrixctl supernode add sn1 --file drawn.json   another supernode, wired like that
         matrixctl supernode add sn0 --file drawn.json   the same cabinets, other cables: a new version
     """
-    body: dict[str, Any] = {"spec": mapping_in(spec)} if spec else {}
+    body: dict[str, Any] = {"spec": read_mapping(spec)} if spec else {}
     if file is not None:
         from matrixresource.topology.graph_document import packed, read_file
 
@@ -84,11 +86,11 @@ def supernode_add(
     if up:
         stack.client.call("agents", "PUT", at("supernodes", name))
     waits = "its nodes start one after another" if up else "its nodes wait for their hardware"
-    say(f"{name} has {counted(view['nodes'], 'node')} and {counted(view['npus'], 'NPU')}; {waits}")
+    echo(f"{name} has {counted(view['nodes'], 'node')} and {counted(view['npus'], 'NPU')}; {waits}")
 
 
 @command("supernode remove")
-def supernode_remove(stack: OnStack, name: SupernodeWord) -> None:
+def supernode_remove(stack: StackOptions, name: SupernodeWord) -> None:
     """Remove a supernode from the inventory and stop its emulated cabinets. Refused while anything is allocated
     there."""
     stack.client.call("resource", "DELETE", at("supernodes", name))
@@ -97,65 +99,65 @@ def supernode_remove(stack: OnStack, name: SupernodeWord) -> None:
         left = "its cabinets are stopped"
     except (Conflict, NotFound) as kept:
         left = f"no cabinets were stopped: {kept.message}"
-    say(f"{name} is removed from the inventory; {left}")
+    echo(f"{name} is removed from the inventory; {left}")
 
 
-NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).", autocompletion=of("nodes"))]
+NodeWord = Annotated[str, typer.Argument(help="A node (sn0-c03-n2).", autocompletion=names_of("nodes"))]
 Force = Annotated[bool, typer.Option("--force", help="Even if somebody holds it, who then loses it.")]
 
 
 @command("node cordon")
-def node_cordon(stack: OnStack, name: NodeWord) -> None:
+def node_cordon(stack: StackOptions, name: NodeWord) -> None:
     """Cordon a node against new allocations; running work continues. Cordons by others, such as `kubectl cordon`, are
     kept separately."""
     _cordon(stack, name, "cordon")
 
 
 @command("node uncordon")
-def node_uncordon(stack: OnStack, name: NodeWord) -> None:
+def node_uncordon(stack: StackOptions, name: NodeWord) -> None:
     """Lift this cordon; cordons by others stay."""
     _cordon(stack, name, "uncordon")
 
 
-def _cordon(stack: OnStack, name: str, verb: str) -> None:
+def _cordon(stack: StackOptions, name: str, verb: str) -> None:
     view = stack.client.call("resource", "POST", at("nodes", name, f":{verb}"))
     by = view.get("cordonedBy", [])
-    say(f"{name} is {'cordoned by ' + ', '.join(by) if by else 'not cordoned'}")
+    echo(f"{name} is {'cordoned by ' + ', '.join(by) if by else 'not cordoned'}")
 
 
 @command("node enrol")
-def node_enrol(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+def node_enrol(stack: StackOptions, name: NodeWord, reason: Reason = "") -> None:
     """Bring a retired node back; it is verified, and becomes Available if it passes."""
     _node_verb(stack, name, "enrol", reason)
 
 
 @command("node verify")
-def node_verify(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+def node_verify(stack: StackOptions, name: NodeWord, reason: Reason = "") -> None:
     """Take a node out of service and have its agent test it; then it is Manageable. `node clean` returns it."""
     _node_verb(stack, name, "verify", reason)
 
 
 @command("node inspect")
-def node_inspect(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+def node_inspect(stack: StackOptions, name: NodeWord, reason: Reason = "") -> None:
     """Take a node out of service and have its agent report its inventory again; then it is Manageable."""
     _node_verb(stack, name, "inspect", reason)
 
 
 @command("node clean")
-def node_clean(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+def node_clean(stack: StackOptions, name: NodeWord, reason: Reason = "") -> None:
     """Clean a node that is Manageable; then it is Available."""
     _node_verb(stack, name, "clean", reason)
 
 
 @command("node service")
-def node_service(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+def node_service(stack: StackOptions, name: NodeWord, reason: Reason = "") -> None:
     """Take a node out for servicing. Its holder moves away first; until then it is Draining."""
     _node_verb(stack, name, "service", reason)
 
 
 @command("node update")
 def node_update(
-    stack: OnStack,
+    stack: StackOptions,
     name: NodeWord,
     firmware: Annotated[str, typer.Option(help="Firmware version to write, such as emulated-2.")],
     reason: Reason = "",
@@ -165,7 +167,7 @@ def node_update(
 
 
 @command("node quarantine")
-def node_quarantine(stack: OnStack, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
+def node_quarantine(stack: StackOptions, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
     """Quarantine a node at once, until `node recover` checks it.
 
     Refused while it is held. With --force the holder loses it and any data that exists only there; an instance replaces
@@ -175,13 +177,13 @@ def node_quarantine(stack: OnStack, name: NodeWord, reason: Reason = "", force: 
 
 
 @command("node recover")
-def node_recover(stack: OnStack, name: NodeWord, reason: Reason = "") -> None:
+def node_recover(stack: StackOptions, name: NodeWord, reason: Reason = "") -> None:
     """Return a node that is Quarantined, Servicing or Manageable: Available once its agent's check has passed."""
     _node_verb(stack, name, "recover", reason)
 
 
 @command("node retire")
-def node_retire(stack: OnStack, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
+def node_retire(stack: StackOptions, name: NodeWord, reason: Reason = "", force: Force = False) -> None:
     """Retire a node from the capacity for good; its record is kept.
 
     Refused while it is held. With --force the holder loses it and any data that exists only there; an instance replaces
@@ -191,17 +193,17 @@ def node_retire(stack: OnStack, name: NodeWord, reason: Reason = "", force: Forc
 
 
 def _node_verb(
-    stack: OnStack, name: str, verb: str, reason: str, force: bool = False, firmware: str | None = None
+    stack: StackOptions, name: str, verb: str, reason: str, force: bool = False, firmware: str | None = None
 ) -> None:
     body = {"reason": reason, "force": force} | ({"firmware": firmware} if firmware else {})
     view = stack.client.call("resource", "POST", at("nodes", name, f":{verb}"), body=body)
     why = view.get("stateMessage")
-    say(f"{name} is {view['state']}{f': {why}' if why else ''}")
+    echo(f"{name} is {view['state']}{f': {why}' if why else ''}")
 
 
 @command("npu release")
-def npu_release(stack: OnStack, name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")]) -> None:
+def npu_release(stack: StackOptions, name: Annotated[str, typer.Argument(help="An NPU (sn0-c03-n2-npu5).")]) -> None:
     """Bring back an NPU that was separated because of frequent faults; a fault it still has keeps it out."""
     view = stack.client.call("resource", "POST", at("npus", name, ":release"))
     left = ", ".join(fault["code"] for fault in view.get("faults", []))
-    say(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")
+    echo(f"{name} is {view['health']}{f'; it still has {left}' if left else ''}")

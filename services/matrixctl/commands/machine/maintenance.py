@@ -10,17 +10,17 @@ import typer
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted
-from services.matrixctl.clients.input_files import mapping_in
+from services.matrixctl.clients.input_files import read_mapping
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OnStack, Output, lasting_s, printed
+from services.matrixctl.commands.help.completion import names_of
+from services.matrixctl.commands.options import Output, StackOptions, parse_seconds, print_for_programs
 from services.matrixctl.commands.reading.get import show
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.resource_kinds import noun_of
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
-from services.matrixctl.output.waiting import Progress, awaited
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.resource_kinds import find_kind
+from services.matrixctl.output.screen import EXIT_REFUSED, OutputFormat, echo
+from services.matrixctl.output.waiting import Progress, wait_for_state
 
-OVER = ("Completed", "Failed", "Aborted", "Expired")
+FINAL_STATES = ("Completed", "Failed", "Aborted", "Expired")
 COLLECTION = "maintenances"
 FEW_UNITS = 8
 """Maximum number of units that every answer lists."""
@@ -29,8 +29,8 @@ group("maintenance", "Service a node, cabinet, switch or supernode while instanc
 
 group("budget", "Limit how many nodes maintenances may take out at once, for which actions and when.")
 
-Name = Annotated[str, typer.Argument(help="The maintenance's name.", autocompletion=of("maintenances"))]
-BudgetName = Annotated[str, typer.Argument(help="The budget's name.", autocompletion=of("disruption-budgets"))]
+Name = Annotated[str, typer.Argument(help="The maintenance's name.", autocompletion=names_of("maintenances"))]
+BudgetName = Annotated[str, typer.Argument(help="The budget's name.", autocompletion=names_of("disruption-budgets"))]
 Watch = Annotated[
     bool, typer.Option("--watch", "-w", help="Wait until it is over, with progress; exit code 1 unless it completed.")
 ]
@@ -39,7 +39,7 @@ Part = str | None
 
 @command("maintenance create")
 def create(
-    stack: OnStack,
+    stack: StackOptions,
     name: Name,
     file: Annotated[Path | None, typer.Option("--filename", "-f", help="The maintenance, as YAML.")] = None,
     node: Annotated[Part, typer.Option(help="A node (sn0-c03-n2).")] = None,
@@ -64,7 +64,7 @@ def create(
     reason: Annotated[str, typer.Option(help="Reason; shown in notices and on the nodes.")] = "",
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be serviced.")] = False,
     watch: Watch = False,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Announce a maintenance, and carry it out when its time comes.
 
@@ -74,7 +74,7 @@ def create(
     maintenance create fw --supernode sn0 --firmware emulated-2 --max-unavailable 4 --watch
     maintenance create fw -f examples/maintenance-firmware.yaml        the same from a file
     """
-    body = {} if file is None else mapping_in(file)
+    body = {} if file is None else read_mapping(file)
     parts = {"node": node, "cabinet": cabinet, "switch": switch, "supernode": supernode}
     target = {kind: part for kind, part in parts.items() if part is not None}
     if not target and "target" not in body:
@@ -95,12 +95,12 @@ def create(
     body = body | {key: value for key, value in given.items() if value not in (None, "", {})}
     params = {"validateOnly": "true"} if dry_run else None
     view = stack.client.call("compute", "PUT", at(COLLECTION, name), body=body, params=params)
-    _shown(stack.client, view, watch and not dry_run, output, whole=dry_run)
+    _show_or_wait(stack.client, view, watch and not dry_run, output, whole=dry_run)
 
 
 @command("budget set")
 def budget_set(
-    stack: OnStack,
+    stack: StackOptions,
     name: BudgetName,
     nodes: Annotated[str, typer.Option(help="Nodes that may be out: 3, or 10% of the supernode's; 0 allows none.")],
     supernode: Annotated[Part, typer.Option(help="Supernode it applies to (default: each).")] = None,
@@ -121,75 +121,75 @@ def budget_set(
         "supernode": supernode,
         "reasons": reason or None,
         "schedule": schedule,
-        "durationS": None if lasts is None else lasting_s(lasts),
+        "durationS": None if lasts is None else parse_seconds(lasts),
     }
     body = {key: value for key, value in given.items() if value is not None}
     view = stack.client.call("compute", "PUT", at("disruption-budgets", name), body=body)
     when = f"from {view['schedule']} for {view['durationS']:g} s" if view.get("schedule") else "always"
     share = str(view["nodes"]).endswith("%")
     nodes = f"{view['nodes']} of the nodes" if share else counted(view["nodes"], "node")
-    say(f"{', '.join(view['reasons'])}: at most {nodes} may be out, {when}")
+    echo(f"{', '.join(view['reasons'])}: at most {nodes} may be out, {when}")
 
 
 @command("budget delete")
-def budget_delete(stack: OnStack, name: BudgetName) -> None:
+def budget_delete(stack: StackOptions, name: BudgetName) -> None:
     """Delete a disruption budget."""
     stack.client.call("compute", "DELETE", at("disruption-budgets", name))
-    say(f"disruption budget {name} is gone")
+    echo(f"disruption budget {name} is gone")
 
 
 @command("maintenance list")
-def list_all(stack: OnStack, output: Output = Form.TABLE) -> None:
+def list_all(stack: StackOptions, output: Output = OutputFormat.TABLE) -> None:
     """List all maintenances and their progress."""
-    show(noun_of("maintenances"), stack.client.list("compute", f"/v1/{COLLECTION}"), output, single=False)
+    show(find_kind("maintenances"), stack.client.list("compute", f"/v1/{COLLECTION}"), output, single=False)
 
 
 @command("maintenance show")
-def show_one(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
+def show_one(stack: StackOptions, name: Name, watch: Watch = False, output: Output = OutputFormat.TABLE) -> None:
     """Show a maintenance with each of its nodes and what it waits for."""
-    _shown(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output, whole=True)
+    _show_or_wait(stack.client, stack.client.call("compute", "GET", at(COLLECTION, name)), watch, output, whole=True)
 
 
 @command("maintenance pause")
-def pause(stack: OnStack, name: Name, output: Output = Form.TABLE) -> None:
+def pause(stack: StackOptions, name: Name, output: Output = OutputFormat.TABLE) -> None:
     """Start nothing more; work in progress is finished."""
-    _ask(stack.client, name, "pause", False, output)
+    _post_verb(stack.client, name, "pause", False, output)
 
 
 @command("maintenance resume")
-def resume(stack: OnStack, name: Name, watch: Watch = False, output: Output = Form.TABLE) -> None:
+def resume(stack: StackOptions, name: Name, watch: Watch = False, output: Output = OutputFormat.TABLE) -> None:
     """Resume a paused maintenance."""
-    _ask(stack.client, name, "resume", watch, output)
+    _post_verb(stack.client, name, "resume", watch, output)
 
 
 @command("maintenance abort")
 def abort(
-    stack: OnStack,
+    stack: StackOptions,
     name: Name,
     wait: Annotated[bool, typer.Option("--wait", help="Wait until work in progress is rolled back.")] = False,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Roll back work in progress, lift the maintenance's cordons, and end it. Finished work stays in place."""
     view = stack.client.call("compute", "POST", at(COLLECTION, name, ":abort"))
-    _show(_awaited(stack.client, name) if wait else view, output)
+    _show(_wait_until_done(stack.client, name) if wait else view, output)
 
 
-def _ask(client: Any, name: str, verb: str, watch: bool, output: Form) -> None:
-    _shown(client, client.call("compute", "POST", at(COLLECTION, name, f":{verb}")), watch, output)
+def _post_verb(client: Any, name: str, verb: str, watch: bool, output: OutputFormat) -> None:
+    _show_or_wait(client, client.call("compute", "POST", at(COLLECTION, name, f":{verb}")), watch, output)
 
 
-def _shown(client: Any, view: dict[str, Any], watch: bool, output: Form, whole: bool = False) -> None:
+def _show_or_wait(client: Any, view: dict[str, Any], watch: bool, output: OutputFormat, whole: bool = False) -> None:
     """Show the maintenance; with `watch`, once it is over, and exit with 1 unless it completed."""
     if watch:
-        view = _awaited(client, view["name"])
+        view = _wait_until_done(client, view["name"])
     _show(view, output, whole)
     if watch and view["state"] != "Completed":
         raise typer.Exit(EXIT_REFUSED)
 
 
-def _awaited(client: Any, name: str) -> dict[str, Any]:
+def _wait_until_done(client: Any, name: str) -> dict[str, Any]:
     """Wait until the maintenance is over."""
-    return awaited(client, "compute", at(COLLECTION, name), OVER, _progress)
+    return wait_for_state(client, "compute", at(COLLECTION, name), FINAL_STATES, _progress)
 
 
 def _progress(view: dict[str, Any]) -> Progress:
@@ -197,16 +197,16 @@ def _progress(view: dict[str, Any]) -> Progress:
     return Progress(counts["done"] + counts["failed"] + counts["skipped"], counts["total"], text, text)
 
 
-def _show(view: dict[str, Any], output: Form, whole: bool = False) -> None:
+def _show(view: dict[str, Any], output: OutputFormat, whole: bool = False) -> None:
     """Print the maintenance. If it has many units, they are listed only with `whole`."""
-    if printed(view, output):
+    if print_for_programs(view, output):
         return
     target = " ".join(next((kind, str(part)) for kind, part in view["target"].items() if part))
     what = f"firmware {view['firmware']}" if view.get("firmware") else "service"
-    say(f"{view['name']} is {view['state']}: {what} of {target}; {view.get('message') or 'it is announced'}")
+    echo(f"{view['name']} is {view['state']}: {what} of {target}; {view.get('message') or 'it is announced'}")
     if view.get("instances"):
-        say(f"affected: {', '.join(view['instances'])}")
+        echo(f"affected: {', '.join(view['instances'])}")
     if whole or len(view["units"]) <= FEW_UNITS:
-        listing("name, state, instances, firmware, before:firmwareBefore, reason, message", view["units"])
+        print_table("name, state, instances, firmware, before:firmwareBefore, reason, message", view["units"])
     else:
-        say(f"see each of the {len(view['units'])} with `matrixctl maintenance show {view['name']}`")
+        echo(f"see each of the {len(view['units'])} with `matrixctl maintenance show {view['name']}`")

@@ -15,9 +15,9 @@ from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import EXIT_REFUSED, Form, say
+from services.matrixctl.commands.options import Output, StackOptions, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import EXIT_REFUSED, OutputFormat, echo
 
 if TYPE_CHECKING:
     import networkx as nx
@@ -28,11 +28,11 @@ Part = Annotated[str, typer.Argument(help="A die, NPU, node, cabinet or switch (
 
 
 @dataclass
-class OfGraph(OnStack):
+class OfGraph(StackOptions):
     """Which graph to query, and the output format."""
 
     file: Annotated[Path | None, typer.Option("--file", help="Query a drawing instead of the running stack.")] = None
-    output: Output = Form.TABLE
+    output: Output = OutputFormat.TABLE
 
     def graph(self, part: str) -> nx.MultiGraph:
         """The graph of the file, or of the part's supernode in the stack as it is now."""
@@ -60,7 +60,7 @@ def _queries() -> ModuleType:
     return graph_queries
 
 
-def _model(stack: OnStack, supernode: str, form: str) -> Any:
+def _model(stack: StackOptions, supernode: str, form: str) -> Any:
     params = {"level": "model", "format": form}
     return stack.client.fetch("resource", at("supernodes", supernode, "/topology"), params)
 
@@ -73,11 +73,11 @@ def path(of: OnPlane, a: Part, b: Part) -> None:
     matrixctl topology path sn0-c03-n2-npu5-die1 sn0-l2p3-k11    a die to an L2 switch
     """
     found = _queries().path(of.graph(a), a, b, of.plane)
-    if printed(vars(found), of.output):
+    if print_for_programs(vars(found), of.output):
         return
     for part, link in zip(found.parts, [*found.links, ""], strict=True):
-        say(part + (f"\n  | {link}" if link else ""))
-    say(
+        echo(part + (f"\n  | {link}" if link else ""))
+    echo(
         f"{found.ways} paths have this length; the links of this one take {found.latency_us:g} us one way, "
         f"the slowest carries {found.gbps:g} GB/s each way"
     )
@@ -91,9 +91,9 @@ def neighbours(of: OnPlane, name: Part) -> None:
     matrixctl topology neighbours sn0-c03-n2 --plane rdma what a node's parts connect to
     """
     found = _queries().neighbours(of.graph(name), name, of.plane)
-    if printed({"items": [vars(each) for each in found]}, of.output):
+    if print_for_programs({"items": [vars(each) for each in found]}, of.output):
         return
-    listing("name, kind, plane, GB/s:gbps, link", [vars(each) | {"link": _first(each.links)} for each in found])
+    print_table("name, kind, plane, GB/s:gbps, link", [vars(each) | {"link": _first(each.links)} for each in found])
 
 
 @command("topology cut")
@@ -120,10 +120,10 @@ def bisection(
     _show_cut(found, f"from one half of {supernode} to the other", of.output)
 
 
-def _show_cut(found: Any, where: str, output: Form) -> None:
-    if printed(vars(found), output):
+def _show_cut(found: Any, where: str, output: OutputFormat) -> None:
+    if print_for_programs(vars(found), output):
         return
-    say(f"{found.gbps:g} GB/s each way {where}, over {counted(len(found.links), 'link')}: {_first(found.links)}")
+    echo(f"{found.gbps:g} GB/s each way {where}, over {counted(len(found.links), 'link')}: {_first(found.links)}")
 
 
 def _first(links: list[str]) -> str:
@@ -132,7 +132,7 @@ def _first(links: list[str]) -> str:
 
 @command("topology export")
 def export(
-    stack: OnStack,
+    stack: StackOptions,
     supernode: Annotated[str, typer.Argument(help="sn0, sn1 and so on.")] = "sn0",
     form: Annotated[str, typer.Option("--format", help="json (node-link) or graphml.")] = "json",
 ) -> None:
@@ -149,7 +149,7 @@ def export(
 
 @command("topology check")
 def check(
-    file: Annotated[Path, typer.Argument(help="Node-link JSON or GraphML.")], output: Output = Form.TABLE
+    file: Annotated[Path, typer.Argument(help="Node-link JSON or GraphML.")], output: Output = OutputFormat.TABLE
 ) -> None:
     """Check a drawn supernode; print a sentence for each fault. Exit code 1 if there is any.
 
@@ -165,21 +165,21 @@ def check(
     compiled = None if found else compiled_drawing(drawing, spec)
     wired = [] if compiled is None else compiled.document()["drawn"]
     answer = {"faults": [{"where": each.where, "sentence": each.sentence} for each in found], "deviations": wired}
-    if printed(answer, output):
+    if print_for_programs(answer, output):
         pass
     elif compiled is None:
         for each in found:
-            say(each.sentence)
+            echo(each.sentence)
     else:
         others = f"{counted(len(wired), 'part')} deviating from the regular wiring" if wired else "regular wiring"
         nodes, links = counted(len(compiled.nodes), "node"), counted(len(compiled.link_named), "link")
-        say(f"{file} can be imported: {nodes}, {links}, {others}")
+        echo(f"{file} can be imported: {nodes}, {links}, {others}")
     if found:
         raise typer.Exit(EXIT_REFUSED)
 
 
 @command("topology list")
-def machines(output: Output = Form.TABLE) -> None:
+def machines(output: Output = OutputFormat.TABLE) -> None:
     """List the built-in machines that a stack can be started as: `matrixctl up --topology NAME`."""
     from matrixresource.machines import built_in
     from matrixresource.topology.loading import load_spec
@@ -200,15 +200,15 @@ def machines(output: Output = Form.TABLE) -> None:
                 "assumed": f"{marks.count('ASSUMED')} of {len(marks)} figures",
             }
         )
-    if not printed({"items": found}, output):
+    if not print_for_programs({"items": found}, output):
         columns = "name, model, NPUs:npus, nodes, cabinets, UB GB/s:ubGbpsPerNpu, RDMA GB/s:rdmaGbpsPerNpu, assumed"
-        listing(columns, found)
+        print_table(columns, found)
 
 
 @command("topology show")
 def machine(
     name: Annotated[str, typer.Argument(help="A machine of `matrixctl topology list`, or a machine file (YAML).")],
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Show every figure of a machine, with its source and how certain it is.
 
@@ -221,5 +221,5 @@ def machine(
         {"figure": each.path, "value": each.value, "mark": each.mark, "sources": list(each.sources), "note": each.note}
         for each in load_spec(name).figures
     ]
-    if not printed({"items": found}, output):
-        listing("figure, value, mark, note", found)
+    if not print_for_programs({"items": found}, output):
+        print_table("figure, value, mark, note", found)

@@ -10,9 +10,9 @@ from typing import Annotated, Any
 import typer
 
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import Form, console, say, table
+from services.matrixctl.commands.options import Output, StackOptions, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import OutputFormat, console, echo, table
 from services.matrixctl.output.waiting import PATIENCE_WALL_S
 
 group("top", "Show utilisation of the machine and traffic on the fabric.")
@@ -28,7 +28,7 @@ Light = Annotated[bool, typer.Option("--light", help="Colours for a light backgr
 
 @command("top")
 def top(
-    stack: OnStack,
+    stack: StackOptions,
     once: Once = False,
     ascii: Ascii = False,
     light: Light = False,
@@ -39,7 +39,7 @@ def top(
     `top capacity`, `top links`, `top slices` and `top fabric` print tables of figures.
     """
     from services.matrixctl.top.drawing import ascii_only, is_light
-    from services.matrixctl.top.drawing import once as drawn
+    from services.matrixctl.top.drawing import render_once as drawn
     from services.matrixctl.top.source import StackSource
 
     source = StackSource(stack.client)
@@ -55,22 +55,22 @@ def top(
 
 
 @command("top capacity")
-def top_capacity(stack: OnStack, output: Output = Form.TABLE) -> None:
+def top_capacity(stack: StackOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show what is free and held in each cabinet, and the largest free blocks."""
     view = stack.client.call("resource", "GET", "/v1/capacity")
-    if printed(view, output):
+    if print_for_programs(view, output):
         return
     largest, scattered = view["largestBlock"], view["fragmentation"]
-    say(
+    echo(
         f"{view['nodesFree']} of {view['nodes']} nodes free ({view['npusFree']:g} NPUs), "
         f"{view['utilisation']:.0%} of the NPUs in use, {view['spares']} spares"
     )
-    say(
+    echo(
         f"largest block: {largest['cabinet']} nodes in a cabinet, {largest['supernode']} in a supernode; "
         f"fragmentation {scattered['cabinet']:.0%} and {scattered['supernode']:.0%}"
     )
-    domains = [*view["cabinets"], *(view["supernodes"] if output is Form.WIDE else [])]
-    listing(
+    domains = [*view["cabinets"], *(view["supernodes"] if output is OutputFormat.WIDE else [])]
+    print_table(
         "domain, state, nodes, up, free, allocated, spares, kept, used, largest block:largestBlock",
         [domain | {"used": f"{domain['utilisation']:.0%}"} for domain in domains],
     )
@@ -81,7 +81,7 @@ RATES = ("sentGbps", "receivedGbps", "droppedGbps", "capacityGbps", "headroomGbp
 
 
 @dataclass
-class TopOptions(OnStack):
+class TopOptions(StackOptions):
     """Selection, order and format of the busiest."""
 
     number: Annotated[
@@ -90,7 +90,7 @@ class TopOptions(OnStack):
     order_by: Annotated[str | None, typer.Option(help="e.g. 'droppedGbps desc' (default: the busiest first).")] = None
     filter: Annotated[str | None, typer.Option(help="e.g. 'plane=rdma'")] = None
     watch: Annotated[bool, typer.Option("--watch", "-w", help="Keep running and print again on changes.")] = False
-    output: Output = Form.TABLE
+    output: Output = OutputFormat.TABLE
 
 
 @command("top links")
@@ -130,11 +130,11 @@ def _top(by: str, top: TopOptions) -> None:
         time.sleep(WATCH_PERIOD_WALL_S)
 
 
-def _print(view: dict[str, Any], form: Form) -> None:
-    if printed(view, form):
+def _print(view: dict[str, Any], form: OutputFormat) -> None:
+    if print_for_programs(view, form):
         return
     if not view["items"]:
-        say("there is no traffic; `matrixctl traffic put` offers a load")
+        echo("there is no traffic; `matrixctl traffic put` offers a load")
         return
     rows = [
         [

@@ -11,13 +11,13 @@ import typer
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.options import OnStack
-from services.matrixctl.output.screen import NotRunning, progress, say
+from services.matrixctl.commands.options import StackOptions
+from services.matrixctl.output.screen import NotRunning, echo, progress
 
 
 @command("bundle")
 def bundle(
-    stack: OnStack,
+    stack: StackOptions,
     file: Annotated[
         Path | None,
         typer.Option("--file", help="File to write (default: cloudmatrix-DATE.tar.gz in the current folder)."),
@@ -48,6 +48,6 @@ def bundle(
 
         made = Bundle(folder, int(log_mib * (1 << 20)), tell)
         members = made.write(target)
-    say(f"{target}: {counted(members, 'file')}, {target.stat().st_size / (1 << 20):.1f} MiB")
+    echo(f"{target}: {counted(members, 'file')}, {target.stat().st_size / (1 << 20):.1f} MiB")
     for name, why in made.missing.items():
-        say(f"  without {name}: {why}")
+        echo(f"  without {name}: {why}")

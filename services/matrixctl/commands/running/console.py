@@ -10,12 +10,12 @@ import typer
 
 from services.matrixctl.clients.console_link import console_link
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.options import OnStack
+from services.matrixctl.commands.options import StackOptions
 
 
 @command("console")
 def console(
-    stack: OnStack,
+    stack: StackOptions,
     browser: Annotated[bool, typer.Option(help="Open a browser, if there is one.")] = True,
 ) -> None:
     """Print a login link to the web console, and open it in a browser.

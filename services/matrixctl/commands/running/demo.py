@@ -21,6 +21,6 @@ def demo(
     failover: apply, serve, lose a node, heal, cut cables, scale, delete, leave nothing behind. autoscale: the load
     triples and falls, nodes follow, no request is lost.
     """
-    from services.matrixctl.demo.run import STORIES, run_demo
+    from services.matrixctl.demo.run import DEMOS, run_demo
 
-    raise typer.Exit(run_demo(STORIES[story], state, keep))
+    raise typer.Exit(run_demo(DEMOS[story], state, keep))

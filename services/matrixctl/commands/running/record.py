@@ -11,8 +11,8 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted, duration_text
 from matrixcommon.model.resource_model import build_all
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OnStack
-from services.matrixctl.output.screen import EXIT_REFUSED, progress, say, text
+from services.matrixctl.commands.options import StackOptions
+from services.matrixctl.output.screen import EXIT_REFUSED, echo, escape_markup, progress
 
 if TYPE_CHECKING:
     from services.recordings.comparison import Difference
@@ -22,17 +22,19 @@ group("record", "Record what users request from a running stack, for `replay`.")
 
 
 @command("record start")
-def record_start(stack: OnStack) -> None:
+def record_start(stack: StackOptions) -> None:
     """Start recording: take a snapshot, then record every user request to a service or to Kubernetes."""
     from services.matrixctl.snapshots.recorder import start_recording
 
-    taken = start_recording(stack.folder)
-    say(f"recording (the stack was stopped for {taken.stopped_wall_s:.2f} s); end it with `matrixctl record stop FILE`")
+    result = start_recording(stack.folder)
+    echo(
+        f"recording (the stack was stopped for {result.stopped_wall_s:.2f} s); end it with `matrixctl record stop FILE`"
+    )
 
 
 @command("record stop")
 def record_stop(
-    stack: OnStack, file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write the recording to.")]
+    stack: StackOptions, file: Annotated[Path, typer.Argument(metavar="FILE", help="File to write the recording to.")]
 ) -> None:
     """Stop recording, and write the snapshot, the requests and the events to a file that only its owner may read."""
     from services.matrixctl.snapshots.recorder import stop_recording
@@ -41,7 +43,7 @@ def record_stop(
     if not target.parent.is_dir():
         raise InvalidField(f"there is no directory {target.parent}", field="FILE")
     recording = stop_recording(stack.folder, target)
-    say(
+    echo(
         f"{file}: {counted(len(recording.actions), 'request')} and {counted(len(recording.events), 'event')} in "
         f"{duration_text(recording.about.length_s)} of emulated time"
     )
@@ -78,19 +80,19 @@ def replay(
 
         difference, when = replayed(file), ""
     else:
-        difference, when = _on_processes(file, state, recording, keep)
+        difference, when = _replay_on_processes(file, state, recording, keep)
     if difference is not None:
-        say(f"[red]the replay differs{when}[/]\n{text(difference)}")
+        echo(f"[red]the replay differs{when}[/]\n{escape_markup(difference)}")
         raise typer.Exit(EXIT_REFUSED)
     exact = recording.about.exact and state is None
     kind = "the same events, each at the same time" if exact else "each object went through the same states"
-    say(
+    echo(
         f"{kind}: {counted(len(recording.actions), 'request')}, {counted(len(recording.events), 'event')}, "
         f"{duration_text(recording.about.length_s)} of emulated time"
     )
 
 
-def _on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> tuple[Difference | None, str]:
+def _replay_on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> tuple[Difference | None, str]:
     """The first difference, and when it was observed."""
     from services.matrixctl.replays.process_replay import replay
     from services.matrixctl.supervisor.state_folder import StateFolder
@@ -98,13 +100,13 @@ def _on_processes(file: Path, state: Path, recording: Recording, keep: bool) -> 
     length_s = recording.about.length_s
     with progress() as bar:
 
-        def tell(at_s: float, asked: str) -> None:
+        def report_progress(at_s: float, asked: str) -> None:
             if bar is not None:
                 bar(round(min(at_s, length_s)), round(length_s), asked or "emulated seconds")
             elif asked:
-                say(f"  {duration_text(at_s):>8}  {text(asked)}")
+                echo(f"  {duration_text(at_s):>8}  {escape_markup(asked)}")
 
-        outcome = replay(file, StateFolder(state), tell, keep)
+        outcome = replay(file, StateFolder(state), report_progress, keep)
     if keep:
-        say(f"the stack keeps running; stop it with `matrixctl down --state {state}`")
+        echo(f"the stack keeps running; stop it with `matrixctl down --state {state}`")
     return outcome.difference, f", observed after {duration_text(outcome.at_s)}"

@@ -11,9 +11,9 @@ import typer
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted, timestamp
 from services.matrixctl.commands.command import command
-from services.matrixctl.commands.options import OnStack, Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import Form, say, size_text
+from services.matrixctl.commands.options import Output, StackOptions, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import OutputFormat, echo, format_size
 
 if TYPE_CHECKING:
     from services.matrixctl.supervisor.state_folder import StateFolder
@@ -24,12 +24,12 @@ SHOW = "show"
 
 @command("snapshot")
 def snapshot(
-    stack: OnStack,
+    stack: StackOptions,
     what: Annotated[
         str, typer.Argument(metavar="FILE|show", help="File to write; `show FILE` describes an existing one.")
     ],
     file: Annotated[Path | None, typer.Argument(metavar="FILE", help="The snapshot to show.")] = None,
-    output: Output = Form.TABLE,
+    output: Output = OutputFormat.TABLE,
 ) -> None:
     """Write the state of the stack into one file, or show the contents of such a file.
 
@@ -46,24 +46,26 @@ def snapshot(
         raise InvalidField(f"give one file; to describe one: matrixctl snapshot show {file}", field="FILE")
     from services.matrixctl.snapshots.snapshot import take_snapshot
 
-    taken = take_snapshot(stack.folder, Path(what))
-    if printed(_document(Path(what), taken.manifest), output):
+    result = take_snapshot(stack.folder, Path(what))
+    if print_for_programs(_document(Path(what), result.manifest), output):
         return
-    databases = counted(len(taken.manifest.databases), "database")
-    say(
-        f"{what}: {databases}, {size_text(Path(what).expanduser().stat().st_size)}, "
-        f"in {taken.took_wall_s:.1f} s, {taken.stopped_wall_s:.2f} s of them stopped"
+    databases = counted(len(result.manifest.databases), "database")
+    echo(
+        f"{what}: {databases}, {format_size(Path(what).expanduser().stat().st_size)}, "
+        f"in {result.took_wall_s:.1f} s, {result.stopped_wall_s:.2f} s of them stopped"
     )
 
 
-def _show(file: Path, output: Form) -> None:
+def _show(file: Path, output: OutputFormat) -> None:
     from services.snapshots.archive import read_manifest
 
     document = _document(file, read_manifest(file))
-    if printed(document, output):
+    if print_for_programs(document, output):
         return
-    listing("name, size, schema:revision", [row | {"size": size_text(row["bytes"])} for row in document["databases"]])
-    say(
+    print_table(
+        "name, size, schema:revision", [row | {"size": format_size(row["bytes"])} for row in document["databases"]]
+    )
+    echo(
         f"\ntaken at {document['takenAt']} by version {document['version']}, emulated time "
         f"{document['emulatedTime']}, time scale {document['timeScale']:g}, "
         f"seed {'none' if document['seed'] is None else document['seed']}, of {', '.join(document['processes'])}"
@@ -88,7 +90,7 @@ def _document(file: Path, manifest: Any) -> dict[str, Any]:
 
 @command("restore")
 def restore(
-    stack: OnStack,
+    stack: StackOptions,
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The snapshot to restore.")],
     stopped: Annotated[bool, typer.Option("--stopped", help="Leave the stack stopped.")] = False,
     discard: Annotated[bool, typer.Option("--discard", help="Keep no snapshot of the replaced state.")] = False,
@@ -99,22 +101,22 @@ def restore(
     Tokens, keys and kubeconfig of the folder stay; a new folder creates its own.
     """
     from services.matrixctl.snapshots.snapshot import REPLACED
-    from services.matrixctl.snapshots.snapshot import restore as put_back
+    from services.matrixctl.snapshots.snapshot import restore as restore_state
 
     began = time.monotonic()
     before = (stack.folder.path / REPLACED).stat().st_mtime_ns if (stack.folder.path / REPLACED).exists() else 0
-    manifest, request = put_back(stack.folder, file, keep=not discard)
+    manifest, request = restore_state(stack.folder, file, keep=not discard)
     replaced = stack.folder.path / REPLACED
     if replaced.exists() and replaced.stat().st_mtime_ns != before:
-        say(f"the replaced state is kept in {replaced}")
+        echo(f"the replaced state is kept in {replaced}")
     if not stopped:
         _start(stack.folder, request)
-    say(f"restored to {timestamp(manifest.emulated_s)} of emulated time, in {time.monotonic() - began:.1f} s")
+    echo(f"restored to {timestamp(manifest.emulated_s)} of emulated time, in {time.monotonic() - began:.1f} s")
 
 
 @command("reset")
 def reset(
-    stack: OnStack,
+    stack: StackOptions,
     to: Annotated[Path | None, typer.Option("--to", help="Snapshot to start from; by default, empty.")] = None,
 ) -> None:
     """Delete the state of the stack and start empty, or from a snapshot, for example between tests.
@@ -128,7 +130,7 @@ def reset(
     request = snapshots.reset(stack.folder) if to is None else snapshots.restore(stack.folder, to, keep=False)[1]
     if running:
         _start(stack.folder, request)
-    say(f"reset to {'an empty state' if to is None else to} in {time.monotonic() - began:.1f} s")
+    echo(f"reset to {'an empty state' if to is None else to} in {time.monotonic() - began:.1f} s")
 
 
 def _start(folder: StateFolder, request: StackRequest) -> None:

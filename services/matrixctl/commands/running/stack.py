@@ -16,9 +16,9 @@ from matrixcommon.model.errors import Conflict, InvalidField, MatrixError
 from matrixcommon.model.hardware_names import RESOURCE_NAME
 from matrixcommon.model.quantities import LATEST_S, timestamp
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import DEFAULT_STATE, OnStack, Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, Form, NotRunning, say, size_text
+from services.matrixctl.commands.options import DEFAULT_STATE, Output, StackOptions, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_UNREACHABLE, NotRunning, OutputFormat, echo, format_size
 from services.matrixctl.supervisor.state_folder import LOOPBACK, Unreadable
 from services.matrixctl.supervisor.up import (
     choose_processes,
@@ -38,7 +38,7 @@ group("token", "Bearer tokens of this stack.")
 
 @command("up")
 def up(
-    stack: OnStack,
+    stack: StackOptions,
     time_scale: Annotated[
         float | None,
         typer.Option(help="Emulated seconds per second (default: as this state folder last ran; 1 for a new one)."),
@@ -95,9 +95,9 @@ def up(
     processes = choose_processes(only)
     request = StackRequest(processes, time_scale, seed, database, topology=machine, host=host or LOOPBACK).to_json()
     if folder.supervisor() is not None:
-        say(f"already running in {folder.path}; `matrixctl down` stops it")
+        echo(f"already running in {folder.path}; `matrixctl down` stops it")
         _refuse_other_settings(folder, time_scale, only, {"seed": seed, "database": database or None, "host": host})
-        show_status(folder, Form.TABLE)
+        show_status(folder, OutputFormat.TABLE)
         return
     if foreground:
         folder.prepare()
@@ -152,22 +152,22 @@ def _refuse_other_settings(
 def show_where(folder: Any) -> None:
     """Print what a user needs next."""
     stack = folder.read()
-    say(f"\nUp at time scale {stack.time.scale:g}. State folder: {folder.path}.")
+    echo(f"\nUp at time scale {stack.time.scale:g}. State folder: {folder.path}.")
     flag = "" if folder.path == DEFAULT_STATE.expanduser().absolute() else f" --state {folder.path}"
     if "kube" in stack.children:
-        say(f"  export KUBECONFIG={folder.kubeconfig}     then: kubectl get nodes")
+        echo(f"  export KUBECONFIG={folder.kubeconfig}     then: kubectl get nodes")
     if "console" in stack.children:
-        say(f"  matrixctl console{flag}")
-    say(f"  matrixctl get nodes{flag}")
-    say(
+        echo(f"  matrixctl console{flag}")
+    echo(f"  matrixctl get nodes{flag}")
+    echo(
         f"Services and matrixctl show emulated time, now {timestamp(stack.time.emulated(time.time()))}; "
         "kubectl shows wall time."
     )
-    say(f"  matrixctl down{flag}")
+    echo(f"  matrixctl down{flag}")
 
 
 @command("down")
-def down(stack: OnStack) -> None:
+def down(stack: StackOptions) -> None:
     """Stop all processes of the stack. Its data stays in the state folder."""
     folder = stack.folder
     with suppress(Unreadable):
@@ -175,11 +175,11 @@ def down(stack: OnStack) -> None:
         if current is not None and current.contained:
             raise NotRunning(f"the stack in {folder.path} runs in containers; stop them with `docker compose down`")
     ended = stop_stack(folder)
-    say(f"stopped {', '.join(ended)}" if ended else f"nothing runs in {folder.path}")
+    echo(f"stopped {', '.join(ended)}" if ended else f"nothing runs in {folder.path}")
 
 
 @command("status")
-def status(stack: OnStack, output: Output = Form.TABLE) -> None:
+def status(stack: StackOptions, output: Output = OutputFormat.TABLE) -> None:
     """Show each process with pid, address, readiness, restarts and memory.
 
     Exit code 0 if all are ready, 1 if any is not, 3 if nothing runs.
@@ -187,31 +187,31 @@ def status(stack: OnStack, output: Output = Form.TABLE) -> None:
     raise typer.Exit(show_status(stack.folder, output))
 
 
-def show_status(folder: Any, form: Form) -> int:
+def show_status(folder: Any, form: OutputFormat) -> int:
     report = stack_report(folder)
     current = report.document()
-    if printed(current, form):
+    if print_for_programs(current, form):
         pass
     elif report.stack is not None and report.stack.contained:
         raise NotRunning(f"the stack in {folder.path} runs in containers; see them with `docker compose ps`")
     elif not report.running:
         raise NotRunning(f"no stack runs in {folder.path}; start one with `matrixctl up --state {folder.path}`")
     elif report.stack is None:
-        say("the supervisor is still starting; try again")
+        echo("the supervisor is still starting; try again")
     else:
         state = {"name": "supervisor", "state": "Ready" if report.supervisor else "Stopped", "restarts": 0}
         rows = [*current["processes"], current["supervisor"] | state]
-        listing(
-            PROCESS_COLUMNS + (PROCESS_COLUMNS_WIDE if form is Form.WIDE else ""),
-            [row | {"memory": {kind: size_text(size) for kind, size in row["memory"].items()}} for row in rows],
+        print_table(
+            PROCESS_COLUMNS + (PROCESS_COLUMNS_WIDE if form is OutputFormat.WIDE else ""),
+            [row | {"memory": {kind: format_size(size) for kind, size in row["memory"].items()}} for row in rows],
         )
-        say(
+        echo(
             f"\ntime scale {current['timeScale']:g}, emulated time {current['emulatedTime']}, "
-            f"memory {size_text(current['memory']['pss'])} counting shared pages once "
-            f"({size_text(current['memory']['rss'])} counting them in every process)"
+            f"memory {format_size(current['memory']['pss'])} counting shared pages once "
+            f"({format_size(current['memory']['rss'])} counting them in every process)"
         )
         if report.supervisor is None:
-            say(
+            echo(
                 f"[red]the supervisor is not running[/]; `matrixctl up --state {folder.path}` starts one that adopts "
                 "the processes, `matrixctl down` stops them"
             )
@@ -219,7 +219,7 @@ def show_status(folder: Any, form: Form) -> int:
 
 
 @command("kubeconfig")
-def kubeconfig(stack: OnStack) -> None:
+def kubeconfig(stack: StackOptions) -> None:
     """Print the path of the kubeconfig: export KUBECONFIG=$(matrixctl kubeconfig)."""
     folder = stack.folder
     if not folder.kubeconfig.exists():
@@ -229,7 +229,7 @@ def kubeconfig(stack: OnStack) -> None:
 
 @command("token create")
 def token_create(
-    stack: OnStack,
+    stack: StackOptions,
     name: Annotated[str, typer.Argument(help="Name of the token's owner.")],
     role: Annotated[str, typer.Option(help="viewer, editor, admin, agent, or user (of the model endpoint)")] = "viewer",
     project: Annotated[str, typer.Option(help="Project of the token; * for all projects.")] = "default",
@@ -252,11 +252,11 @@ def token_create(
             )
     if (role == "agent") != bool(node):
         raise InvalidField("--node is required for role agent, and not allowed for other roles", field="--node")
-    expires_at = _moment_in(expires) if expires else None
+    expires_at = _expiry_wall_s(expires) if expires else None
     print(create_token(_tokens(stack), name, project, role, node, expires_at))
 
 
-def _tokens(stack: OnStack) -> Path:
+def _tokens(stack: StackOptions) -> Path:
     """The stack's token file. Raises NotRunning if there never was a stack here."""
     folder = stack.folder
     if not folder.tokens.exists():
@@ -264,7 +264,7 @@ def _tokens(stack: OnStack) -> Path:
     return folder.tokens
 
 
-def _moment_in(text: str) -> float:
+def _expiry_wall_s(text: str) -> float:
     """The wall-clock time after a duration such as 90s, 15m, 12h or 30d."""
     units = {"s": 1, "m": 60, "h": 3600, "d": 86400}
     found = re.fullmatch(r"([0-9]{1,15})([smhd])", text)
@@ -278,7 +278,7 @@ def _moment_in(text: str) -> float:
 
 @command("token revoke")
 def token_revoke(
-    stack: OnStack,
+    stack: StackOptions,
     which: Annotated[
         str, typer.Argument(help="Its name, or the first characters of its digest as shown by `token list`.")
     ],
@@ -287,21 +287,21 @@ def token_revoke(
     from services.chassis.access import revoke_token
 
     revoked = revoke_token(_tokens(stack), which)
-    say(f"revoked {', '.join(each[:12] for each in revoked)}")
+    echo(f"revoked {', '.join(each[:12] for each in revoked)}")
 
 
 @command("token list")
-def token_list(stack: OnStack, output: Output = Form.TABLE) -> None:
+def token_list(stack: StackOptions, output: Output = OutputFormat.TABLE) -> None:
     """List tokens by owner. Only their digests are stored, never the tokens themselves."""
     from services.chassis.access import read_tokens
 
     current = read_tokens(_tokens(stack))
     items = [value | {"digest": key[:12]} for key, value in current.items()]
-    if not printed({"items": items}, output):
+    if not print_for_programs({"items": items}, output):
         # Earlier versions created tokens that expire after the latest representable time.
         ends = [timestamp(min(item["expires_at"], LATEST_S)) if item.get("expires_at") else "never" for item in items]
         rows = [item | {"expires": end} for item, end in zip(items, ends, strict=True)]
-        listing("name, project, role, nodes, expires, digest", rows)
+        print_table("name, project, role, nodes, expires, digest", rows)
 
 
 @command("version")

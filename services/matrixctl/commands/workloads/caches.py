@@ -13,35 +13,35 @@ from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import counted
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import Form, in_words, say
+from services.matrixctl.commands.help.completion import names_of
+from services.matrixctl.commands.options import Output, ProjectOptions, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import OutputFormat, echo, file_error_message
 
 group("cache", "Context and model caches of deployments. `describe deployment NAME` shows their memory.")
 
-Deployment = Annotated[str, typer.Argument(help="Name of the deployment.", autocompletion=of("deployments"))]
+Deployment = Annotated[str, typer.Argument(help="Name of the deployment.", autocompletion=names_of("deployments"))]
 
 BLOCKS_AT_ONCE = 8_000
 """Blocks per request; the body stays well below 1 MiB."""
 
 
 @command("cache models")
-def cache_models(stack: OfProject, name: Deployment, output: Output = Form.TABLE) -> None:
+def cache_models(stack: ProjectOptions, name: Deployment, output: Output = OutputFormat.TABLE) -> None:
     """List the models in the pool, where their weights are, and how long each takes to load onto the dies."""
     view = stack.client.call("infer", "GET", at("deployments", name, "/model-cache"))
-    if printed(view, output):
+    if print_for_programs(view, output):
         return
-    say(
+    echo(
         f"{view['usedGb']:.0f} of {view['memoryGb']:.0f} GB of memory on {view['nodes']} nodes, "
         f"{view['ssdUsedGb']:.0f} of {view['ssdGb']:.0f} GB of SSD"
     )
-    listing("model, served, GB:gb, tier, load s:loadS, switch s:switchS, start s:startS", view["models"])
+    print_table("model, served, GB:gb, tier, load s:loadS, switch s:switchS, start s:startS", view["models"])
 
 
 @command("cache export")
 def cache_export(
-    stack: OfProject,
+    stack: ProjectOptions,
     name: Deployment,
     file: Annotated[Path, typer.Argument(help="File to write, as JSON.", dir_okay=False)],
 ) -> None:
@@ -53,12 +53,12 @@ def cache_export(
         "blocks": [block for page in pages for block in page["blocks"]],
     }
     file.write_text(json.dumps(whole) + "\n", "utf-8")
-    say(f"wrote {counted(len(whole['blocks']), 'block')} of {name} into {file}")
+    echo(f"wrote {counted(len(whole['blocks']), 'block')} of {name} into {file}")
 
 
 @command("cache warm")
 def cache_warm(
-    stack: OfProject,
+    stack: ProjectOptions,
     name: Deployment,
     file: Annotated[Path, typer.Argument(help="A file written by `cache export`.", dir_okay=False)],
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show what would be loaded.")] = False,
@@ -72,13 +72,13 @@ def cache_warm(
         view = stack.client.call("infer", "POST", at("deployments", name, ":warm"), params=params, body=body)
         sums = {what: count + view[what] for what, count in sums.items()}
     would = "would start" if dry_run else "starts"
-    say(
+    echo(
         f"{name} {would} with {sums['taken']} of {len(blocks)} blocks; {sums['known']} were already there, "
         f"{sums['elsewhere']} are on other nodes, {sums['noRoom']} do not fit"
     )
 
 
-def _pages(stack: OfProject, name: str) -> Iterator[dict[str, Any]]:
+def _pages(stack: ProjectOptions, name: str) -> Iterator[dict[str, Any]]:
     token: str | None = None
     while True:
         params = {"pageSize": str(BLOCKS_AT_ONCE)} | ({"pageToken": token} if token else {})
@@ -92,7 +92,9 @@ def _read(file: Path) -> dict[str, Any]:
     try:
         whole = json.loads(file.read_text("utf-8"))
     except (OSError, ValueError) as wrong:
-        raise InvalidField(f"{file} is not an export of a context cache: {in_words(wrong)}", field="FILE") from wrong
+        raise InvalidField(
+            f"{file} is not an export of a context cache: {file_error_message(wrong)}", field="FILE"
+        ) from wrong
     if not isinstance(whole, dict) or not {"model", "blockTokens", "blocks"} <= whole.keys():
         raise InvalidField(
             f"{file} is not an export of a context cache: it needs model, blockTokens, blocks", field="FILE"

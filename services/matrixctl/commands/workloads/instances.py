@@ -9,12 +9,12 @@ from typing import Annotated, Any
 import typer
 
 from matrixcommon.api.client import at
-from services.matrixctl.clients.collections import owner, served
+from services.matrixctl.clients.collections import find_service, serving_services
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.help.completion import of
-from services.matrixctl.commands.options import Lease, OfProject, OnStack, lasting_s
-from services.matrixctl.output.resource_kinds import noun_of
-from services.matrixctl.output.screen import say
+from services.matrixctl.commands.help.completion import names_of
+from services.matrixctl.commands.options import Lease, ProjectOptions, StackOptions, parse_seconds
+from services.matrixctl.output.resource_kinds import find_kind
+from services.matrixctl.output.screen import echo
 
 group("instance", "Verbs on instances beyond apply and delete. `get instances` lists all.")
 group(
@@ -23,24 +23,24 @@ group(
     "lists all, `describe operation NAME` shows the steps of one.",
 )
 
-Instance = Annotated[str, typer.Argument(help="Name of the instance.", autocompletion=of("instances"))]
-Operation = Annotated[str, typer.Argument(help="Name of the operation.", autocompletion=of("operations"))]
+Instance = Annotated[str, typer.Argument(help="Name of the instance.", autocompletion=names_of("instances"))]
+Operation = Annotated[str, typer.Argument(help="Name of the operation.", autocompletion=names_of("operations"))]
 Service = Annotated[str | None, typer.Option("--service", help="Only of this service: compute, link or resource.")]
-DrainName = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=of("workflow-drains"))]
+DrainName = Annotated[str, typer.Argument(help="The drain's name.", autocompletion=names_of("workflow-drains"))]
 POWERS = {"stop": "Off", "start": "On"}
 """The `power` that a CloudMatrixInstance has to set for each verb."""
 
 
 @command("instance renew")
-def instance_renew(stack: OfProject, name: Instance, lease: Lease) -> None:
+def instance_renew(stack: ProjectOptions, name: Instance, lease: Lease) -> None:
     """Restart an instance's lease; the instance is deleted when the lease expires."""
-    body = {"leaseS": lasting_s(lease, "--lease")}
+    body = {"leaseS": parse_seconds(lease, "--lease")}
     view = stack.client.call("compute", "POST", at("instances", name, ":renew"), body=body)
-    say(f"{name} is held until {view['expiresAt']}")
+    echo(f"{name} is held until {view['expiresAt']}")
 
 
 @command("instance stop")
-def instance_stop(stack: OfProject, name: Instance) -> None:
+def instance_stop(stack: ProjectOptions, name: Instance) -> None:
     """Power an instance's nodes off, keeping them and their guaranteed bandwidth; `instance start` boots them again.
 
     If a CloudMatrixInstance owns the instance, set its power there instead:
@@ -50,21 +50,21 @@ def instance_stop(stack: OfProject, name: Instance) -> None:
 
 
 @command("instance start")
-def instance_start(stack: OfProject, name: Instance) -> None:
+def instance_start(stack: ProjectOptions, name: Instance) -> None:
     """Power the nodes of a stopped instance on; nodes that broke meanwhile are replaced."""
     _instance_verb(stack, name, "start")
 
 
 @command("instance restart")
-def instance_restart(stack: OfProject, name: Instance) -> None:
+def instance_restart(stack: ProjectOptions, name: Instance) -> None:
     """Power-cycle the nodes of an instance, which must be Active."""
     _instance_verb(stack, name, "restart")
 
 
-def _instance_verb(stack: OfProject, name: str, verb: str) -> None:
+def _instance_verb(stack: ProjectOptions, name: str, verb: str) -> None:
     view = stack.client.call("compute", "POST", at("instances", name, f":{verb}"))
     follow = f"; follow it with `matrixctl get operations {view['operation']} --watch`" if view.get("operation") else ""
-    say(f"{name} is {view['state']}{follow}")
+    echo(f"{name} is {view['state']}{follow}")
     if verb in POWERS:
         patch = f" --type merge -p '{json.dumps({'spec': {'power': POWERS[verb]}})}'"
         warn_of_owner(view, "controls its power; change that instead", "patch", patch)
@@ -80,29 +80,29 @@ def warn_of_owner(view: dict[str, Any], what: str, verb: str, more: str = "") ->
 
 
 @command("instance retry")
-def instance_retry(stack: OfProject, name: Instance) -> None:
+def instance_retry(stack: ProjectOptions, name: Instance) -> None:
     """Retry now what was refused, without waiting for the next automatic attempt; also for a Failed instance."""
     view = stack.client.call("compute", "POST", at("instances", name, ":retry"))
-    say(f"{name} is {view['state']}")
+    echo(f"{name} is {view['state']}")
 
 
 @command("operation cancel")
-def operation_cancel(stack: OfProject, name: Operation) -> None:
+def operation_cancel(stack: ProjectOptions, name: Operation) -> None:
     """Cancel an operation and undo what it has done; refused once it is past its commit step."""
-    view = _asked(stack, name, "cancel")
-    say(f"{name} is {view['state']}: {view['message']}")
+    view = _post_verb(stack, name, "cancel")
+    echo(f"{name} is {view['state']}: {view['message']}")
 
 
 @command("operation resume")
-def operation_resume(stack: OfProject, name: Operation) -> None:
+def operation_resume(stack: ProjectOptions, name: Operation) -> None:
     """Resume a stuck operation. `describe operation NAME` shows its steps and the last message of each."""
-    view = _asked(stack, name, "resume")
-    say(f"{name} is {view['state']} at {view['step']}")
+    view = _post_verb(stack, name, "resume")
+    echo(f"{name} is {view['state']} at {view['step']}")
 
 
 @command("operation abandon")
 def operation_abandon(
-    stack: OfProject,
+    stack: ProjectOptions,
     name: Operation,
     reason: Annotated[str, typer.Option("--reason", help="Reason; kept with the operation.")],
 ) -> None:
@@ -111,18 +111,18 @@ def operation_abandon(
     Prefer `operation cancel`, which undoes, unless it is refused. The instance's conditions show what is wrong
     afterwards; `instance retry`, another shape, or deletion fixes it.
     """
-    view = _asked(stack, name, "abandon", {"reason": reason})
-    say(f"{name} is {view['state']}: {view['message']}")
+    view = _post_verb(stack, name, "abandon", {"reason": reason})
+    echo(f"{name} is {view['state']}: {view['message']}")
 
 
-def _asked(stack: OfProject, name: str, verb: str, body: Any = None) -> dict[str, Any]:
-    service = owner(stack.client, noun_of("operations"), name)
+def _post_verb(stack: ProjectOptions, name: str, verb: str, body: Any = None) -> dict[str, Any]:
+    service = find_service(stack.client, find_kind("operations"), name)
     return stack.client.call(service, "POST", at("operations", name, f":{verb}"), body=body)
 
 
 @command("operation drain")
 def operation_drain(
-    stack: OnStack,
+    stack: StackOptions,
     name: DrainName,
     service: Service = None,
     reason: Annotated[str, typer.Option(help="Reason; shown with the drain.")] = "",
@@ -138,16 +138,16 @@ def operation_drain(
     for each in _services(stack, service):
         body = {"reason": reason, "graceSeconds": grace_s}
         view = stack.client.call(each, "PUT", at("workflow-drains", name), body=body)
-        say(f"{each}: {name} is {view['state']}")
+        echo(f"{each}: {name} is {view['state']}")
 
 
 @command("operation undrain")
-def operation_undrain(stack: OnStack, name: DrainName, service: Service = None) -> None:
+def operation_undrain(stack: StackOptions, name: DrainName, service: Service = None) -> None:
     """End a drain: stopped operations continue where they were, and waiting ones start."""
     for each in _services(stack, service):
         stack.client.call(each, "DELETE", at("workflow-drains", name))
-        say(f"{each}: {name} is gone")
+        echo(f"{each}: {name} is gone")
 
 
-def _services(stack: OnStack, service: str | None) -> list[str]:
-    return [service] if service else served(stack.client, noun_of("workflow-drains"))
+def _services(stack: StackOptions, service: str | None) -> list[str]:
+    return [service] if service else serving_services(stack.client, find_kind("workflow-drains"))

@@ -8,16 +8,16 @@ import typer
 
 from matrixcommon.api.client import at
 from services.matrixctl.commands.command import command, group
-from services.matrixctl.commands.options import OfProject, Output, printed
-from services.matrixctl.output.columns import listing
-from services.matrixctl.output.screen import Form, say
+from services.matrixctl.commands.options import Output, ProjectOptions, print_for_programs
+from services.matrixctl.output.columns import print_table
+from services.matrixctl.output.screen import OutputFormat, echo
 
 group("traffic", "Load on the emulated ports, as workloads send it.")
 
 
 @command("traffic put")
 def traffic_put(
-    stack: OfProject,
+    stack: ProjectOptions,
     name: Annotated[str, typer.Argument(help="Name of the load.")],
     gbps: Annotated[float, typer.Option(help="GB/s offered by every NPU of every member.")],
     slice: Annotated[str | None, typer.Option(help="Slice to send on.")] = None,
@@ -34,27 +34,27 @@ def traffic_put(
     view = stack.client.call("agents", "PUT", at("traffic", name), body=body)
     if not view["members"]:
         of = f"instance {instance!r} on {plane}" if instance else f"slice {slice!r}"
-        return say(f"no member of {of} can send yet; the load starts when one can (`matrixctl get slices`)")
-    say(
+        return echo(f"no member of {of} can send yet; the load starts when one can (`matrixctl get slices`)")
+    echo(
         f"{view['members']} members offer {view['offeredGbps']:,.0f} GB/s; {view['sentGbps']:,.0f} get through"
         + (f", {view['droppedGbps']:,.1f} are dropped" if view["droppedGbps"] else "")
     )
 
 
 @command("traffic list")
-def traffic_list(stack: OfProject, output: Output = Form.TABLE) -> None:
+def traffic_list(stack: ProjectOptions, output: Output = OutputFormat.TABLE) -> None:
     """List the loads, and how much of each gets through."""
     items = stack.client.list("agents", "/v1/traffic")
-    if printed({"items": items}, output):
+    if print_for_programs({"items": items}, output):
         return
-    listing(
+    print_table(
         "name, pattern:load.pattern, slices, members, offered GB/s:offeredGbps, sent:sentGbps, dropped:droppedGbps",
         items,
     )
 
 
 @command("traffic remove")
-def traffic_remove(stack: OfProject, name: Annotated[str, typer.Argument(help="Name of the load.")]) -> None:
+def traffic_remove(stack: ProjectOptions, name: Annotated[str, typer.Argument(help="Name of the load.")]) -> None:
     """Remove a load."""
     stack.client.call("agents", "DELETE", at("traffic", name))
-    say(f"load {name} removed")
+    echo(f"load {name} removed")

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from services.matrixctl.bundle.collect import Bundle
-from services.matrixctl.bundle.redaction import HIDDEN, Redactor, secrets_of
+from services.matrixctl.bundle.redaction import REPLACEMENT, Redactor, find_secrets
 from services.matrixctl.supervisor.state_folder import StateFolder
 from tests.services.matrixctl.conftest import Bench
 from tests.services.matrixctl.inprocess import ran
@@ -39,7 +39,7 @@ def plant(folder: StateFolder) -> set[str]:
     )
     folder.kubeconfig.write_text(KUBECONFIG)
     (folder.path / "database-passwords").write_text(json.dumps({"link": "pass-word-of-link"}))
-    secrets = secrets_of(folder.path)
+    secrets = find_secrets(folder.path)
     lines = [f'{{"event": "called", "header": "Bearer {secret}"}}' for secret in sorted(secrets) if "\n" not in secret]
     foreign = "Authorization: Bearer abcdefgh12345678 postgresql://me:hunter22@host/db\n"
     (folder.logs / "alpha.log").write_text("\n".join(lines) + "\n" + KEY + foreign)
@@ -63,7 +63,7 @@ def test_no_token_key_or_password_of_a_running_stack_is_in_it(
     for secret in (*secrets, "hunter22", "abcdefgh12345678", "PRIVATE KEY"):
         assert secret not in text
     assert json.loads(members["manifest.json"])["secretsHidden"] >= len(secrets) - 1
-    assert HIDDEN in members["logs/alpha.log"]
+    assert REPLACEMENT in members["logs/alpha.log"]
     assert json.loads(members["status.json"])["running"] is True
     assert json.loads(members["versions.json"])["packages"]["pydantic"]
     assert [each["name"] for each in json.loads(members["stack.json"])["processes"]] == ["alpha", "beta"]
@@ -98,7 +98,7 @@ def test_no_stack_and_no_such_folder_are_refused_and_nothing_is_written(
 def test_what_looks_like_a_secret_is_hidden_wherever_it_came_from() -> None:
     redactor = Redactor(set())
     text = "cm_0123456789abcdefghij eyJhbGciOiJFUzI1NiJ9.eyJzdWIiOiJzYSJ9.c2ln 'password': 'geheim' plain text"
-    assert redactor.clean(text) == f"{HIDDEN} {HIDDEN} 'password': '{HIDDEN}' plain text"
+    assert redactor.redact(text) == f"{REPLACEMENT} {REPLACEMENT} 'password': '{REPLACEMENT}' plain text"
     assert redactor.found == 3
 
 
@@ -116,7 +116,7 @@ def test_a_damaged_file_hinders_no_report_and_lets_no_secret_out(
     assert (code, err) == (0, "")
     members = content(tmp_path / "b.tar.gz")
     assert "logs/alpha.log" in members
-    assert (members["logs/alpha.log"] == f"{HIDDEN}\n") == (name not in ("stack.json", "clock.json"))
+    assert (members["logs/alpha.log"] == f"{REPLACEMENT}\n") == (name not in ("stack.json", "clock.json"))
 
 
 def test_a_bundle_that_cannot_be_written_leaves_no_half_of_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -16,7 +16,7 @@ import pytest
 from matrixcommon.emulation.stack_clock import read_timeline, write_timeline
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.timeline import Timeline
-from services.matrixctl.commands.options import duration_s, instant_s, lasting_s
+from services.matrixctl.commands.options import parse_duration_s, parse_instant_s, parse_seconds
 from services.matrixctl.commands.running.clock import _follow
 from services.matrixctl.supervisor.state_folder import StateFolder
 from tests.services.matrixctl.conftest import Bench, eventually
@@ -108,7 +108,7 @@ def test_an_interrupted_run_goes_on_at_the_speed_it_had(
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("services.matrixctl.commands.running.clock._follow", interrupted)
+    monkeypatch.setattr("services.matrixctl.commands.running.clock._show_progress", interrupted)
     code, _, _ = ctl("for", "5d", "--speed", "6")
     assert code == 130
     speeds = [each.speed for each in read_timeline(bench.folder.clock_file).changes]
@@ -158,12 +158,12 @@ def test_who_waits_goes_by_the_clock_as_others_change_it(tmp_path: Path) -> None
 
 def test_a_time_of_day_is_the_next_one_and_durations_add_up() -> None:
     now = datetime.fromisoformat("2026-11-24T13:30:00+00:00").timestamp()
-    at = partial(instant_s, now_s=lambda: now, field="WHEN")
+    at = partial(parse_instant_s, now_s=lambda: now, field="WHEN")
     assert at("14:00") - now == 1800
     assert at("13:30") - now == 86400
     assert at("2026-11-24T13:30:01Z") - now == 1
     assert at("2026-11-24T13:30:01") - now == 1
     assert at("+1h30m") - now == 5400
-    assert duration_s("1h30m", "DURATION") == 5400
-    assert duration_s("0.5d", "DURATION") == 43200
-    assert (lasting_s("4h"), lasting_s("14400"), lasting_s("0.5")) == (14400, 14400, 0.5)
+    assert parse_duration_s("1h30m", "DURATION") == 5400
+    assert parse_duration_s("0.5d", "DURATION") == 43200
+    assert (parse_seconds("4h"), parse_seconds("14400"), parse_seconds("0.5")) == (14400, 14400, 0.5)

@@ -21,7 +21,7 @@ from tests.services.matrixctl.inprocess import reached
 
 def asked(noun: str, incomplete: str, state: Path | None = None) -> list[str]:
     context: Any = SimpleNamespace(params={"noun": noun, "state": state})
-    return completion.resources(context, incomplete)
+    return completion.complete_resources(context, incomplete)
 
 
 def test_names_of_the_running_stack_are_offered(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -67,14 +67,14 @@ def test_a_service_that_does_not_answer_is_not_waited_for_longer_than_its_deadli
 
 
 def test_words_that_can_be_explained_and_fields_inside_kinds_are_offered() -> None:
-    assert "InsufficientCapacity" in completion.explainable("insuff")
-    assert "instances" in completion.explainable("inst")
-    assert completion.explainable("instances.readyN") == ["instances.readyNodes"]
-    assert completion.explainable("instances.conditions.re") == ["instances.conditions.reason"]
-    assert completion.explainable("no.such") == []
+    assert "InsufficientCapacity" in completion.complete_words("insuff")
+    assert "instances" in completion.complete_words("inst")
+    assert completion.complete_words("instances.readyN") == ["instances.readyNodes"]
+    assert completion.complete_words("instances.conditions.re") == ["instances.conditions.reason"]
+    assert completion.complete_words("no.such") == []
 
 
 def test_kinds_scenarios_and_faults_are_offered() -> None:
-    assert completion.nouns("scenario") == ["scenarios", "scenario-runs"]
+    assert completion.complete_kinds("scenario") == ["scenarios", "scenario-runs"]
     assert "node-down" in completion.fault_kinds("node")
     assert "node-loses-power" in completion.scenarios("node-l")

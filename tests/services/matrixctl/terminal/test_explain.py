@@ -7,8 +7,8 @@ import json
 import pytest
 
 from matrixcommon.model.reasons import reasons
-from services.matrixctl.explain.catalogue import MACHINES, Field, custom_kinds, kind_of, kinds, machine_of, words
-from services.matrixctl.output.resource_kinds import NOUNS
+from services.matrixctl.explain.catalogue import MACHINES, Field, custom_kinds, kinds, lookup_kind, machine_of, words
+from services.matrixctl.output.resource_kinds import LISTED_KINDS
 from tests.services.matrixctl.inprocess import ran
 
 
@@ -20,9 +20,9 @@ def every(fields: tuple[Field, ...], path: str = "") -> dict[str, Field]:
     return found
 
 
-@pytest.mark.parametrize("noun", [noun.name for noun in NOUNS])
+@pytest.mark.parametrize("noun", [noun.name for noun in LISTED_KINDS])
 def test_every_noun_of_get_is_explained(noun: str) -> None:
-    kind = kind_of(noun)
+    kind = lookup_kind(noun)
     assert kind is not None
     assert kind.means
     assert bool(kind.states) == (noun in MACHINES)

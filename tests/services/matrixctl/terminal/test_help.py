@@ -12,7 +12,7 @@ import typer
 
 from services.matrixctl.commands.help.examples import EXAMPLES
 from services.matrixctl.main import app
-from services.matrixctl.output.screen import Form
+from services.matrixctl.output.screen import OutputFormat
 from tests.services.matrixctl.inprocess import ran
 
 ROOT = typer.main.get_command(app())
@@ -102,8 +102,8 @@ def test_an_example_that_is_not_understood_is_found() -> None:
 def test_what_lists_or_shows_has_one_style_of_output(path: str) -> None:
     output = next(each for each in ALL[path].params if "--output" in each.opts)
     assert output.opts == ["--output", "-o"]
-    assert output.type_descriptor.annotation is Form
-    assert [form.value for form in Form] == ["table", "wide", "json", "yaml", "name"]
+    assert output.type_descriptor.annotation is OutputFormat
+    assert [form.value for form in OutputFormat] == ["table", "wide", "json", "yaml", "name"]
 
 
 def test_names_alone_are_printed_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:

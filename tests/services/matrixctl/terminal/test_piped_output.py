@@ -34,7 +34,7 @@ def test_a_wide_table_keeps_its_columns(capsys: pytest.CaptureFixture[str]) -> N
 
 def test_a_long_sentence_is_one_line(capsys: pytest.CaptureFixture[str]) -> None:
     sentence = " ".join(["sn0-c00-n0,"] * 100)
-    screen.say(sentence)
+    screen.echo(sentence)
     assert capsys.readouterr().out == f"{sentence}\n"
 
 
@@ -53,7 +53,7 @@ def test_a_name_with_brackets_is_shown_as_it_is(
 
 
 def test_what_is_marked_is_marked_and_what_was_escaped_is_whole(capsys: pytest.CaptureFixture[str]) -> None:
-    screen.say(f"[bold]name[/]: [red]bad[/] {screen.text('[red] [x] [/x]')} [y]")
+    screen.echo(f"[bold]name[/]: [red]bad[/] {screen.escape_markup('[red] [x] [/x]')} [y]")
     assert capsys.readouterr().out == "name: bad [red] [x] [/x] [y]\n"
 
 

@@ -22,7 +22,7 @@ from services.matrixctl.top.snapshot import (
     Mark,
     Node,
     Snapshot,
-    lettered,
+    assign_letters,
     node_mark,
     node_of,
 )
@@ -77,12 +77,12 @@ class Given:
             raise self.refusal
         return self.snapshot
 
-    def listed(self, word: str) -> tuple[str, list[str], drawing.Rows]:
+    def list_kind(self, word: str) -> tuple[str, list[str], drawing.Rows]:
         if word != "no":
             raise NotFound(f"there is no {word!r}")
         return "nodes", ["name", "state"], [(node.name, (node.name, node.state)) for node in self.snapshot.nodes]
 
-    def described(self, word: str, name: str) -> str:
+    def describe(self, word: str, name: str) -> str:
         return f"kind: {word}\nname: {name}\n"
 
 
@@ -165,10 +165,10 @@ async def test_a_small_terminal_shows_the_worst_of_each_node_and_follows_its_siz
 
 
 def test_printed_once_in_ascii_it_is_pure_ascii_and_says_the_same() -> None:
-    text = "\n".join(line.plain for line in drawing.once(machine(), 80, ascii=True)) + "\n"
+    text = "\n".join(line.plain for line in drawing.render_once(machine(), 80, ascii=True)) + "\n"
     assert text == ONCE
     assert text.isascii()
-    assert all(cell_len(line) <= 40 for line in map(str, drawing.once(machine(), 40, ascii=True)))
+    assert all(cell_len(line) <= 40 for line in map(str, drawing.render_once(machine(), 40, ascii=True)))
 
 
 async def test_the_screen_itself_is_ascii_where_it_must_be() -> None:
@@ -292,10 +292,10 @@ def test_ascii_is_for_terminals_that_cannot_show_more(environ: dict[str, str], e
 
 
 def test_a_letter_stays_with_its_holder_and_is_given_again_when_that_is_gone() -> None:
-    first = lettered({"a", "b"}, {})
+    first = assign_letters({"a", "b"}, {})
     assert first == {"a": "A", "b": "B"}
-    assert lettered({"b", "c"}, first) == {"b": "B", "c": "A"}
-    many = lettered({f"i{number:03}" for number in range(60)}, {})
+    assert assign_letters({"b", "c"}, first) == {"b": "B", "c": "A"}
+    many = assign_letters({f"i{number:03}" for number in range(60)}, {})
     assert list(many.values()).count("*") == 60 - len(set(many.values())) + 1
 
 

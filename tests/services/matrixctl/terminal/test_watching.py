@@ -40,7 +40,7 @@ class Watched:
 
 
 def reached(monkeypatch: pytest.MonkeyPatch, there: Watched) -> None:
-    monkeypatch.setattr(get, "FOLLOW_AGAIN_WALL_S", 0.0)
+    monkeypatch.setattr(get, "RETRY_PERIOD_WALL_S", 0.0)
     monkeypatch.setattr(api_client.ApiClient, "of", lambda folder, project=None: there)
 
 
@@ -149,7 +149,7 @@ def test_the_busiest_are_watched_while_their_service_is_started_again(
         status, body = next(answers)
         return httpx.Response(status, json=body)
 
-    monkeypatch.setattr(api_client, "ASK_AGAIN_WALL_S", 0.0)
+    monkeypatch.setattr(api_client, "RETRY_PERIOD_WALL_S", 0.0)
     monkeypatch.setattr(top, "WATCH_PERIOD_WALL_S", 0.0)
     inprocess.reached(
         monkeypatch, {"link": httpx.Client(transport=httpx.MockTransport(answer), base_url="http://link")}

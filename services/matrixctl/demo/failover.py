@@ -14,14 +14,14 @@ from typing import Any
 
 from matrixcommon.model.errors import Unavailable
 from matrixcommon.model.quantities import duration_text
-from services.matrixctl.demo import sharing, telling
+from services.matrixctl.demo import shared_steps, sharing
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
 from services.matrixctl.demo.losses import CABINET_FAULT, SWITCH_FAULT, lose_a_cabinet, lose_a_switch
-from services.matrixctl.demo.story import Step, StepFailed, check, until
-from services.matrixctl.demo.telling import PATIENCE_WALL_S, Story, Telling
-from services.matrixctl.output.columns import dig
-from services.matrixctl.output.screen import say
+from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, Demo, DemoRun
+from services.matrixctl.demo.step_runner import Step, StepFailed, check, wait_until
+from services.matrixctl.output.columns import value_at
+from services.matrixctl.output.screen import echo
 
 NAME = "deepseek-r1"
 SCALED_TO = 20
@@ -38,7 +38,7 @@ FAULT = "demo-node-down"
 
 
 @dataclass
-class Demo(Telling):
+class FailoverRun(DemoRun):
     """One run of the failover demo, with the state that its steps share."""
 
     lost: str = ""
@@ -53,17 +53,17 @@ class Demo(Telling):
 # --- the steps
 
 
-def chat(demo: Demo) -> None:
+def chat(demo: FailoverRun) -> None:
     """Stream a few completions through the OpenAI client."""
-    say("   [dim]the text is synthetic; its timing is not[/]")
-    telling.serve(demo)
+    echo("   [dim]the text is synthetic; its timing is not[/]")
+    shared_steps.serve(demo)
     import openai
 
     client = openai.OpenAI(
-        base_url=demo.reach.url("infer") + "/v1", api_key=demo.reach.folder.admin_token(), timeout=30.0, max_retries=3
+        base_url=demo.client.url("infer") + "/v1", api_key=demo.client.folder.admin_token(), timeout=30.0, max_retries=3
     )
     for prompt in PROMPTS:
-        until("an answer", partial(_ask, client, prompt), PATIENCE_WALL_S)
+        wait_until("an answer", partial(_ask, client, prompt), PATIENCE_WALL_S)
 
 
 def _ask(client: Any, prompt: str) -> bool:
@@ -85,40 +85,41 @@ def _ask(client: Any, prompt: str) -> bool:
     except (openai.APIError, httpx.HTTPError) as broken:
         raise Unavailable(f"the endpoint broke off: {broken}") from broken
     check(bool(text.strip()), f"the answer to {prompt!r} was empty")
-    say(f"   [bold]>[/] {prompt}\n     {' '.join(text.split())[:100]}")
+    echo(f"   [bold]>[/] {prompt}\n     {' '.join(text.split())[:100]}")
     all_s = time.monotonic() - began
-    say(f"     [dim]first token after {first_s or 0:.2f} s of wall time, last after {all_s:.2f} s[/]")
+    echo(f"     [dim]first token after {first_s or 0:.2f} s of wall time, last after {all_s:.2f} s[/]")
     return True
 
 
-def put_under_load(demo: Demo) -> None:
+def put_under_load(demo: FailoverRun) -> None:
     demo.put_load(REQUESTS_PER_S)
     demo.gauge.start()
     seen = demo.gauge.throughput
-    demo.steady_tokens_per_s = until("throughput settles", seen.steady, PATIENCE_WALL_S, progress=seen.text)
-    say(f"   {demo.steady_tokens_per_s:,.0f} tokens per emulated second on {dig(demo.instance(), 'spec.nodes')} nodes")
+    demo.steady_tokens_per_s = wait_until("throughput settles", seen.steady, PATIENCE_WALL_S, progress=seen.text)
+    nodes = value_at(demo.instance(), "spec.nodes")
+    echo(f"   {demo.steady_tokens_per_s:,.0f} tokens per emulated second on {nodes} nodes")
 
 
-def lose_a_node(demo: Demo) -> None:
-    roles = demo.reach.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
+def lose_a_node(demo: FailoverRun) -> None:
+    roles = demo.client.call("infer", "GET", f"/v1/deployments/{NAME}")["roles"]
     decoding = sorted(node for node, role in roles.items() if role == "decode")
     demo.lost = decoding[len(decoding) // 2]  # what it carried is felt at once
     demo.break_hardware(FAULT, "node-down", demo.lost)
     demo.lost_at = demo.gauge.mark("x", "power lost")
-    say(f"   {demo.lost} is powered off; the control plane is not told")
+    echo(f"   {demo.lost} is powered off; the control plane is not told")
 
     def noticed() -> str | None:
-        node = demo.reach.call("resource", "GET", f"/v1/nodes/{demo.lost}")
+        node = demo.client.call("resource", "GET", f"/v1/nodes/{demo.lost}")
         return node["agent"] if node["agent"] in ("Stale", "Lost") else None
 
     began = time.monotonic()
-    seen = until("its agent falls silent", noticed, PATIENCE_WALL_S)
-    say(f"   {time.monotonic() - began:.1f} s later the node's agent is {seen}")
+    seen = wait_until("its agent falls silent", noticed, PATIENCE_WALL_S)
+    echo(f"   {time.monotonic() - began:.1f} s later the node's agent is {seen}")
 
 
-def heal(demo: Demo) -> None:
+def heal(demo: FailoverRun) -> None:
     """Wait until the spare has replaced the member and throughput has recovered."""
-    desired = dig(demo.instance(), "spec.nodes")
+    desired = value_at(demo.instance(), "spec.nodes")
     seen_states: list[str] = []
 
     def replaced() -> bool:
@@ -130,8 +131,8 @@ def heal(demo: Demo) -> None:
         names = [member["node"] for member in demo.members()]
         return bool(names) and demo.lost not in names and demo.active(desired)
 
-    until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
-    say(f"   states seen: {' > '.join(seen_states)}; {demo.lost} is no longer a member")
+    wait_until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
+    echo(f"   states seen: {' > '.join(seen_states)}; {demo.lost} is no longer a member")
 
     seen = demo.gauge.throughput
 
@@ -139,8 +140,8 @@ def heal(demo: Demo) -> None:
         now = seen.steady()
         return now if now is not None and now >= STEADY_SHARE * demo.steady_tokens_per_s else None
 
-    now = until("throughput recovers", recovered, PATIENCE_WALL_S, progress=seen.text)
-    least = seen.least_since(demo.lost_at)
+    now = wait_until("throughput recovers", recovered, PATIENCE_WALL_S, progress=seen.text)
+    least = seen.min_since(demo.lost_at)
     check(
         least < DIPPED_SHARE * demo.steady_tokens_per_s,
         f"a node was lost, but throughput never fell below {least:,.0f} tokens/s: the measurement is suspect",
@@ -151,22 +152,22 @@ def heal(demo: Demo) -> None:
         [(mark.at, mark.letter) for mark in marks],
         unit=f"{duration_text(samples[-1][0] - samples[0][0])} of emulated time",
     ):
-        say("   " + line)
-    say("   tokens per emulated second;  " + ",  ".join(f"{mark.letter}: {mark.text}" for mark in marks))
-    say(f"   {demo.steady_tokens_per_s:,.0f} before, {least:,.0f} at the worst, {now:,.0f} now")
+        echo("   " + line)
+    echo("   tokens per emulated second;  " + ",  ".join(f"{mark.letter}: {mark.text}" for mark in marks))
+    echo(f"   {demo.steady_tokens_per_s:,.0f} before, {least:,.0f} at the worst, {now:,.0f} now")
 
 
-def scale(demo: Demo) -> None:
-    demo.run_and_say(demo.cluster.scale(NAME, SCALED_TO))
-    until("scaling", lambda: demo.active(SCALED_TO), PATIENCE_WALL_S, progress=demo.progress)
-    current = demo.reach.call("resource", "GET", f"/v1/allocations/{NAME}")
+def scale(demo: FailoverRun) -> None:
+    demo.run_command(demo.cluster.scale(NAME, SCALED_TO))
+    wait_until("scaling", lambda: demo.active(SCALED_TO), PATIENCE_WALL_S, progress=demo.progress)
+    current = demo.client.call("resource", "GET", f"/v1/allocations/{NAME}")
     check(current["nodes"] == SCALED_TO, f"the allocation has {current['nodes']} nodes")
-    say(f"   {SCALED_TO} nodes, {current['npus']} NPUs")
+    echo(f"   {SCALED_TO} nodes, {current['npus']} NPUs")
 
 
 STEPS: tuple[Step, ...] = (
-    Step("apply", "Request a supernode instance with DeepSeek-R1 on it", telling.apply),
-    Step("active", "Nodes, planes and spare are reserved together; agents start the nodes", telling.become_active),
+    Step("apply", "Request a supernode instance with DeepSeek-R1 on it", shared_steps.apply),
+    Step("active", "Nodes, planes and spare are reserved together; agents start the nodes", shared_steps.become_active),
     Step("chat", "Talk to the model through the OpenAI client", chat),
     Step("load", "Put it under load", put_under_load),
     Step("lose", "A node loses power", lose_a_node),
@@ -178,16 +179,16 @@ STEPS: tuple[Step, ...] = (
     Step("plan", "Plan a request that does not fit", sharing.plan),
     Step("priority", "A request of higher priority preempts a guest, which waits and returns", sharing.preempt),
     Step("close", "A cabinet is closed, and its tenant moves out", sharing.close_cabinet),
-    Step("delete", "Delete everything", telling.delete),
-    Step("nothing-left", "Prove that nothing is left", telling.nothing_left),
+    Step("delete", "Delete everything", shared_steps.delete),
+    Step("nothing-left", "Prove that nothing is left", shared_steps.check_nothing_left),
 )
 
-FAILOVER = Story(
+FAILOVER = Demo(
     "failover",
     "failover: apply, serve, lose a node, a cabinet and a switch, heal, cut cables, scale, delete",
     "deepseek-r1.yaml",
     STEPS,
-    lambda reach, cluster, manifest: Demo(reach, cluster, manifest, NAME),
+    lambda client, cluster, manifest: FailoverRun(client, cluster, manifest, NAME),
     time_scale=60.0,
 )
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True)
-class Noun:
+class ListedKind:
     """One collection. `wide` columns follow the others with `-o wide`; a `whole` collection serves no single
     resources."""
 

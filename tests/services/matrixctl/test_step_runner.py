@@ -4,13 +4,13 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, Unavailable
 from services.matrixctl.demo.chart import chart
-from services.matrixctl.demo.story import Step, StepFailed, check, tell, until
+from services.matrixctl.demo.step_runner import Step, StepFailed, check, run_steps, wait_until
 
 
 def test_a_story_that_holds_is_timed_to_its_end() -> None:
     reported: list[str] = []
-    steps = [Step("one", "First", lambda telling: telling.append("one")), Step("two", "Then", lambda telling: None)]
-    outcome = tell(steps, reported)
+    steps = [Step("one", "First", lambda run: run.append("one")), Step("two", "Then", lambda run: None)]
+    outcome = run_steps(steps, reported)
     assert outcome.ok
     assert list(outcome.took_wall_s) == ["one", "two"]
     assert reported == ["one"]
@@ -18,17 +18,17 @@ def test_a_story_that_holds_is_timed_to_its_end() -> None:
 
 @pytest.mark.parametrize("wrong", [StepFailed("seen this"), Conflict("seen this", field="x")])
 def test_a_story_stops_at_the_step_that_fails(wrong: Exception) -> None:
-    def fails(telling: object) -> None:
+    def fails(run: object) -> None:
         raise wrong
 
-    outcome = tell([Step("one", "First", fails), Step("two", "Never", lambda telling: 1 / 0)], None)
+    outcome = run_steps([Step("one", "First", fails), Step("two", "Never", lambda run: 1 / 0)], None)
     assert outcome.failed == "one"
     assert "seen this" in outcome.seen
     assert "two" not in outcome.took_wall_s
 
 
 def test_until_asks_again_while_a_service_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.matrixctl.demo.story.LOOK_PERIOD_WALL_S", 0.0)
+    monkeypatch.setattr("services.matrixctl.demo.step_runner.POLL_PERIOD_WALL_S", 0.0)
     answers = iter([Unavailable("starting"), None, False, 0])
 
     def question() -> int | None:
@@ -37,12 +37,12 @@ def test_until_asks_again_while_a_service_is_away(monkeypatch: pytest.MonkeyPatc
             raise answer
         return answer
 
-    assert until("waiting", question, 5.0) == 0
+    assert wait_until("waiting", question, 5.0) == 0
 
 
 def test_until_says_what_it_last_saw() -> None:
     with pytest.raises(StepFailed, match="3 of 4 there"):
-        until("all there", lambda: None, 0.0, progress=lambda: "3 of 4 there")
+        wait_until("all there", lambda: None, 0.0, progress=lambda: "3 of 4 there")
     with pytest.raises(StepFailed, match="odd"):
         check(False, "odd")
 

@@ -9,13 +9,13 @@ import pytest
 from rich.console import Console
 
 from matrixcompute.autoscaling.policy import draining_text
-from services.matrixctl.demo.autoscale import STEPS, Autoscaling, count, grow, meet_the_objective, shrink
-from services.matrixctl.demo.gauge import DRAINING, Mark, Sample, changes_of_direction
-from services.matrixctl.demo.in_container import LEFT_OUT
+from services.matrixctl.demo.autoscale import STEPS, AutoscaleRun, count, grow, meet_the_objective, shrink
+from services.matrixctl.demo.gauge import DRAIN_MESSAGE, Mark, Sample, changes_of_direction
+from services.matrixctl.demo.in_container import SKIPPED_STEPS
+from services.matrixctl.demo.live_charts import LiveCharts, clock_text, render_charts
 from services.matrixctl.demo.node_hours import node_hours
-from services.matrixctl.demo.picture import Picture, clock_text, picture
-from services.matrixctl.demo.run import STORIES
-from services.matrixctl.demo.story import StepFailed, until
+from services.matrixctl.demo.run import DEMOS
+from services.matrixctl.demo.step_runner import StepFailed, wait_until
 
 
 @pytest.mark.parametrize(
@@ -28,27 +28,27 @@ def test_growing_and_shrinking_once_is_one_change_of_direction(sizes: list[int],
 
 def test_the_picture_shows_every_figure_and_says_what_its_marks_mean() -> None:
     samples = [Sample(1000.0 + at, load_per_s=8.0 + at, desired=6, ready=6, allocated=6) for at in range(0, 120, 5)]
-    lines = picture(samples, [Mark(1060.0, "s", "autoscaler: New size: 12")], width=40)
+    lines = render_charts(samples, [Mark(1060.0, "s", "autoscaler: New size: 12")], width=40)
     for figure in ("load", "nodes", "first token", "output token"):
         assert any(figure in line for line in lines)
     assert lines[-1].endswith("s    1:00  autoscaler: New size: 12")
-    assert picture([], []) == []
+    assert render_charts([], []) == []
     assert clock_text(-3.0).strip() == "0:00"
 
 
 def test_on_a_terminal_the_picture_grows_and_elsewhere_there_are_lines(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("services.matrixctl.demo.story.LOOK_PERIOD_WALL_S", 0.0)
+    monkeypatch.setattr("services.matrixctl.demo.step_runner.POLL_PERIOD_WALL_S", 0.0)
     for terminal in (True, False):
         written = io.StringIO()
         console = Console(force_terminal=terminal, width=120, file=written)
-        monkeypatch.setattr("services.matrixctl.demo.picture.console", lambda shown=console: shown)
+        monkeypatch.setattr("services.matrixctl.demo.live_charts.console", lambda shown=console: shown)
         monkeypatch.setattr("services.matrixctl.output.screen.console", lambda shown=console: shown)
         gauge = Seen([Sample(1000.0, load_per_s=9.0, desired=4, ready=4, allocated=4)])
-        drawn = Picture(gauge)  # type: ignore[arg-type]
+        drawn = LiveCharts(gauge)  # type: ignore[arg-type]
         drawn.show()
         try:
-            until("the objective holds", lambda: True, 1.0, shown_by=drawn)
-            until("nodes start", iter([None, True]).__next__, 5.0, progress=lambda: "9 of 10", shown_by=drawn)
+            wait_until("the objective holds", lambda: True, 1.0, display=drawn)
+            wait_until("nodes start", iter([None, True]).__next__, 5.0, progress=lambda: "9 of 10", display=drawn)
         finally:
             drawn.hide()
         assert ("nodes active" in written.getvalue()) == terminal
@@ -68,8 +68,8 @@ def test_node_hours_beside_a_fixed_pool_and_a_plan_that_knew_the_load() -> None:
 
 
 def test_containers_leave_out_only_steps_there_are() -> None:
-    for name, left_out in LEFT_OUT.items():
-        assert set(left_out) < {step.name for step in STORIES[name].steps}
+    for name, left_out in SKIPPED_STEPS.items():
+        assert set(left_out) < {step.name for step in DEMOS[name].steps}
     assert {"grow", "objective", "shrink", "count", "nothing-left"} < {step.name for step in STEPS}
 
 
@@ -116,12 +116,12 @@ class Quiet:
         pass
 
 
-class Scripted(Autoscaling):
-    """A telling whose world is written down: every wait is over at once."""
+class Scripted(AutoscaleRun):
+    """A run whose world is written down: every wait is over at once."""
 
     def __post_init__(self) -> None:
         self.gauge: Any = None
-        self.picture: Any = Quiet()
+        self.charts: Any = Quiet()
         self.counted: list[dict[str, Any]] = [COUNTS]
 
     def until(self, what: str, holds: Any, patience_s: float) -> Any:
@@ -241,6 +241,6 @@ def test_a_second_change_of_direction_or_an_empty_drain_fails_the_story() -> Non
 
 @pytest.mark.parametrize("requests", [1, 12])
 def test_the_demo_reads_how_many_requests_drain_in_the_operators_words(requests: int) -> None:
-    found = DRAINING.match(draining_text(requests, "sn0-c00-n0"))
+    found = DRAIN_MESSAGE.match(draining_text(requests, "sn0-c00-n0"))
     assert found is not None
     assert int(found[1]) == requests

@@ -6,11 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcommon.model.errors import InvalidField
-from services.matrixctl.output.noun import Noun
+from services.matrixctl.output.listed_kind import ListedKind
 
 
-def asked_again(kind: Noun, fields: dict[str, Any], shown_now: Callable[[str], dict[str, Any]]) -> dict[str, Any]:
-    """Return the fields without the read-only ones, such as the state. `shown_now` reads a path below the resource's
+def request_from_view(
+    kind: ListedKind, fields: dict[str, Any], read_current: Callable[[str], dict[str, Any]]
+) -> dict[str, Any]:
+    """Return the fields without the read-only ones, such as the state. `read_current` reads a path below the resource's
     own. Raises InvalidField for a change to a field that is derived from the request."""
     from services.matrixctl.explain.catalogue import rest_kind
 
@@ -19,14 +21,14 @@ def asked_again(kind: Noun, fields: dict[str, Any], shown_now: Callable[[str], d
     shown = {each.name for each in declared.fields} if asked else set[str]()
     is_view = not fields.keys() <= asked and bool(fields.get("etag"))
     if is_view and kind.request_beside and isinstance(fields.get("request"), dict):
-        return _in_request(kind, fields, shown_now(""), asked)
+        return _request_of_view(kind, fields, read_current(""), asked)
     body = {name: value for name, value in fields.items() if name in asked or name not in shown}
     if is_view and kind.content:
-        body = {name: value for name, value in shown_now(kind.content).items() if name in asked} | body
+        body = {name: value for name, value in read_current(kind.content).items() if name in asked} | body
     return body
 
 
-def _in_request(kind: Noun, fields: dict[str, Any], now: dict[str, Any], asked: set[str]) -> dict[str, Any]:
+def _request_of_view(kind: ListedKind, fields: dict[str, Any], now: dict[str, Any], asked: set[str]) -> dict[str, Any]:
     """The request from a view that holds it in a field of its own."""
     beside = {name: fields[name] for name in kind.request_beside if name in fields}
     for name in sorted(asked & fields.keys() - beside.keys()):

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Any, TypeVar
 
 from matrixcommon.model.errors import MatrixError, Unavailable
-from services.matrixctl.output.screen import console, one_line, say
+from services.matrixctl.output.screen import console, echo, one_line
 
 T = TypeVar("T")
 
-LOOK_PERIOD_WALL_S = 0.25
+POLL_PERIOD_WALL_S = 0.25
 
 
 class StepFailed(Exception):
@@ -46,14 +46,14 @@ class Outcome:
         return self.failed is None
 
 
-def tell(steps: Sequence[Step], telling: Any) -> Outcome:
+def run_steps(steps: Sequence[Step], run: Any) -> Outcome:
     """Run every step in order, up to the first that fails."""
     outcome = Outcome()
     for number, step in enumerate(steps, 1):
-        say(f"\n[bold cyan]{number}/{len(steps)} {step.title}[/]")
+        echo(f"\n[bold cyan]{number}/{len(steps)} {step.title}[/]")
         began = time.monotonic()
         try:
-            step.action(telling)
+            step.action(run)
         except StepFailed as failure:
             outcome.failed, outcome.seen = step.name, str(failure)
         except MatrixError as refused:
@@ -61,42 +61,42 @@ def tell(steps: Sequence[Step], telling: Any) -> Outcome:
         outcome.took_wall_s[step.name] = time.monotonic() - began
         if not outcome.ok:
             return outcome
-        say(f"   [dim]{outcome.took_wall_s[step.name]:.1f} s[/]")
+        echo(f"   [dim]{outcome.took_wall_s[step.name]:.1f} s[/]")
     return outcome
 
 
-def until(
+def wait_until(
     what: str,
-    question: Callable[[], T | None],
+    condition: Callable[[], T | None],
     patience_wall_s: float,
     *,
     progress: Callable[[], str] = lambda: "",
-    away: tuple[type[MatrixError], ...] = (Unavailable,),
-    shown_by: Any = None,
+    retry_on: tuple[type[MatrixError], ...] = (Unavailable,),
+    display: Any = None,
 ) -> T:
     """Poll until the answer is neither None nor False, and return it. Raises StepFailed with the last progress on
     timeout.
 
-    Requests to a service that is briefly down (it may be restarting) are retried. Meanwhile `shown_by` or, on a
+    Requests to a service that is briefly down (it may be restarting) are retried. Meanwhile `display` or, on a
     terminal, a spinner shows the progress.
     """
     end = time.monotonic() + patience_wall_s
-    with nullcontext(shown_by) if shown_by or not console().is_terminal else console().status(what) as screen:
+    with nullcontext(display) if display or not console().is_terminal else console().status(what) as screen:
         while True:
             shown = missing = ""
             try:
-                answer = question()
+                answer = condition()
                 if answer is not None and answer is not False:
                     return answer
                 shown = progress()
-            except away as gone:
+            except retry_on as gone:
                 missing = one_line(gone)
             if screen is not None:
                 screen.update(f"{what}  [dim]{shown or missing}[/]")
             if time.monotonic() > end:
                 seen = shown or missing or "nothing"
                 raise StepFailed(f"{what}: not within {patience_wall_s:g} s; last seen: {seen}")
-            time.sleep(LOOK_PERIOD_WALL_S)
+            time.sleep(POLL_PERIOD_WALL_S)
 
 
 def check(holds: bool, seen: str) -> None:

@@ -14,8 +14,8 @@ import typer
 from matrixcommon.api.client import at
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import checked_resource_name
-from services.matrixctl.commands.experiments.parameters import check_writable, written
-from services.matrixctl.commands.options import OfProject
+from services.matrixctl.commands.experiments.parameters import check_writable, write_output
+from services.matrixctl.commands.options import ProjectOptions
 
 if TYPE_CHECKING:
     from infer_workload.reports.html import Plot
@@ -25,7 +25,7 @@ POINTS_MAX, LINES_MAX = 400, 24
 
 
 @dataclass(frozen=True)
-class Findings:
+class KeptReport:
     """A report that may be kept: its title, the document that -o json prints, its plots, and its HTML page."""
 
     experiment: str
@@ -42,23 +42,25 @@ class Findings:
             "document": self.document, "html": self.page,
             "plots": [
                 {"title": plot.title, "x": plot.x, "y": plot.y,
-                 "lines": {name: thinned(points) for name, points in list(plot.lines.items())[:LINES_MAX]}}
+                 "lines": {name: thin_points(points) for name, points in list(plot.lines.items())[:LINES_MAX]}}
                 for plot in self.plots
             ],
         }  # fmt: skip
 
 
-def tabled(
+def table_report(
     experiment: str, title: str, made: Mapping[str, Any], document: Mapping[str, Any], columns: Sequence[str],
     rows: Sequence[Sequence[object]], plots: Sequence[Plot],
-) -> Findings:  # fmt: skip
+) -> KeptReport:  # fmt: skip
     """A report that is a table with plots. `made`: the command that reproduces it, and digests of its input."""
     from infer_workload.reports.html import table_page
 
-    return Findings(experiment, title, made["command"], document, table_page(title, made, columns, rows, plots), plots)
+    return KeptReport(
+        experiment, title, made["command"], document, table_page(title, made, columns, rows, plots), plots
+    )
 
 
-def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:
+def thin_points(points: Sequence[tuple[float, float]]) -> list[list[float]]:
     """At most `POINTS_MAX` finite points, evenly chosen, including the first and the last."""
     known = [[x, y] for x, y in points if isfinite(x) and isfinite(y)]
     if len(known) <= POINTS_MAX:
@@ -68,7 +70,7 @@ def thinned(points: Sequence[tuple[float, float]]) -> list[list[float]]:
 
 
 @dataclass
-class Keeping(OfProject):
+class KeepOptions(ProjectOptions):
     """Whether and where a report is kept."""
 
     keep: Annotated[
@@ -86,14 +88,14 @@ class Keeping(OfProject):
             checked_resource_name(self.keep, "--keep")
             self.client.call("infer", "GET", "/v1/reports", params={"pageSize": "1"})
 
-    def store(self, make: Callable[[], Findings], html: Path | None = None) -> None:
+    def store(self, make: Callable[[], KeptReport], html: Path | None = None) -> None:
         """Write the page to `html` and keep the report, each if requested; otherwise `make` is not called."""
         if html is None and self.keep is None:
             return
-        findings = make()
-        written(html, findings.page, "--html")
+        kept_report = make()
+        write_output(html, kept_report.page, "--html")
         if self.keep is not None:
-            self.client.call("infer", "PUT", at("reports", self.keep), body=findings.request())
+            self.client.call("infer", "PUT", at("reports", self.keep), body=kept_report.request())
             print(
                 f"kept as {self.keep}; see `matrixctl get reports`, or the console's page Experiments", file=sys.stderr
             )

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from matrixcommon.model.quantities import duration_text
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.gauge import Gauge, Mark, Sample
-from services.matrixctl.output.screen import console, say
+from services.matrixctl.output.screen import console, echo
 
 if TYPE_CHECKING:
     from rich.live import Live
@@ -21,7 +21,7 @@ ROWS = (
 )
 
 
-def picture(samples: list[Sample], marks: list[Mark], *, width: int = 72, height: int = 3) -> list[str]:
+def render_charts(samples: list[Sample], marks: list[Mark], *, width: int = 72, height: int = 3) -> list[str]:
     """Stack the charts over one time axis, with the letters of marks below, and a legend."""
     if not samples:
         return []
@@ -47,7 +47,7 @@ def clock_text(seconds: float) -> str:
     return f"{whole // 60:3d}:{whole % 60:02d}"
 
 
-class Picture:
+class LiveCharts:
     """Drawn while shown; `update` sets the line that says what it waits for."""
 
     def __init__(self, gauge: Gauge) -> None:
@@ -71,23 +71,23 @@ class Picture:
     def update(self, status: str) -> None:
         self._status = status
         if not console().is_terminal:
-            self._say_news()
+            self._print_new()
 
-    def _say_news(self) -> None:
+    def _print_new(self) -> None:
         """Print a line per minute, and one for each mark."""
         samples, marks = self._gauge.samples(), self._gauge.marks()
         if not samples:
             return
         first, last = samples[0].at, samples[-1]
         for mark in marks[self._printed_marks :]:
-            say(f"   {clock_text(mark.at - first)}  [bold]{mark.letter}[/] {mark.text}")
+            echo(f"   {clock_text(mark.at - first)}  [bold]{mark.letter}[/] {mark.text}")
         self._printed_marks = len(marks)
         if last.at - self._printed_at >= PLAIN_EVERY_S:
             self._printed_at = last.at
-            say(f"   {clock_text(last.at - first)}    [dim]{last.text()}[/]")
+            echo(f"   {clock_text(last.at - first)}    [dim]{last.text()}[/]")
 
     def _rendered(self) -> Any:
         from rich.text import Text
 
-        lines = picture(self._gauge.samples(), self._gauge.marks()[-12:], width=max(20, console().width - 40))
+        lines = render_charts(self._gauge.samples(), self._gauge.marks()[-12:], width=max(20, console().width - 40))
         return Text("\n".join([*lines, f"   {self._gauge.last.text()}"])) + Text.from_markup(f"\n   {self._status}")
