@@ -7,9 +7,9 @@ import asyncio
 import looptime
 
 from matrixcommon.model.clock import Steady
-from services.testing.clocks import AtOnce, LoopClock
+from services.testing.clocks import InlineExecutor, LoopClock
 
-__all__ = ["NOOP_CYCLES", "AtOnce", "FixedClock", "LoopClock", "StandingClock", "virtual_loop"]
+__all__ = ["NOOP_CYCLES", "InlineExecutor", "FixedClock", "LoopClock", "StandingClock", "virtual_loop"]
 
 NOOP_CYCLES = 0
 """How often a loop of looptime goes round with nothing to do before its time passes. A loop asks to wait only once nobody

@@ -13,7 +13,7 @@ from sqlalchemy import create_engine, text
 from services.chassis.database import DatabaseEngine
 from services.chassis.leadership import Leadership
 from tests.matrixresource.topology.three_cabinets import three_cabinets
-from tests.stack import Seat, Stack
+from tests.stack import ServiceSlot, Stack
 
 
 class SmallStack(Stack):
@@ -35,7 +35,7 @@ def replica_of(service: str) -> str:
 class ByTurns(httpx.AsyncBaseTransport):
     """Hands each request to the next replica that is up, as a load balancer does."""
 
-    def __init__(self, seats: list[Seat]) -> None:
+    def __init__(self, seats: list[ServiceSlot]) -> None:
         self._seats = seats
         self._turn = count()
 
@@ -56,12 +56,12 @@ class ReplicatedStack(SmallStack):
         for service in self.replicated:
             self.services = (*self.services[: at(service) + 1], replica_of(service), *self.services[at(service) + 1 :])
 
-    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+    def transport_to(self, name: str) -> httpx.AsyncBaseTransport:
         if name not in self.replicated:
-            return super().way_to(name)
+            return super().transport_to(name)
         if name not in self._balanced:
-            seat = self.seats[replica_of(name)] = Seat()
-            self._balanced[name] = ByTurns([self.seats[name], seat])
+            seat = self.slots[replica_of(name)] = ServiceSlot()
+            self._balanced[name] = ByTurns([self.slots[name], seat])
         return self._balanced[name]
 
     def database_of(self, name: str) -> DatabaseEngine:
@@ -70,12 +70,12 @@ class ReplicatedStack(SmallStack):
         database.shared = service in self.replicated
         return database
 
-    def _build(self, name: str, seat: Seat) -> Any:
+    def _build(self, name: str, seat: ServiceSlot) -> Any:
         return super()._build(name.removesuffix("-replica"), seat)
 
     def replicas(self, service: str) -> dict[str, Leadership]:
         """Those of a service that are up, by their seats."""
-        seats = {name: self.seats[name] for name in (service, replica_of(service))}
+        seats = {name: self.slots[name] for name in (service, replica_of(service))}
         return {name: seat.transport.app.state.leadership for name, seat in seats.items() if seat.life is not None}
 
 

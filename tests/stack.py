@@ -14,12 +14,12 @@ from matrixresource.agent.hardware import InjectedFault
 from matrixresource.contract.allocations import DEPLOYMENT_LABEL
 from matrixresource.nodes.states import NODE_STATES
 from services.testing.clocks import EPOCH_S
-from services.testing.stack import AGENTS, SERVICES, InProcessStack, Seat
+from services.testing.stack import AGENTS, SERVICES, InProcessStack, ServiceSlot
 from tests.matrixcompute.client import WholeComputeClient
 from tests.matrixlink.client import WholeLinkClient
 from tests.matrixresource.client import WholeResourceClient
 
-__all__ = ["AGENTS", "EPOCH_S", "SERVICES", "Seat", "Stack"]
+__all__ = ["AGENTS", "EPOCH_S", "SERVICES", "ServiceSlot", "Stack"]
 
 LEGAL = NODE_STATES.moves
 
@@ -116,7 +116,7 @@ class Stack(InProcessStack):
 
     def node_moves(self) -> set[tuple[str, str]]:
         """The moves between states that nodes made, as far as the journal reaches back; each is in the table."""
-        database = self.seats["resource"].database
+        database = self.slots["resource"].database
         assert database is not None
         with database.engine.connect() as connection:
             rows = connection.execute(text("SELECT name, body FROM changes WHERE kind = 'node' ORDER BY rv")).all()

@@ -42,11 +42,15 @@ def build(
     settings: ConsoleSettings, clock: Clock, transports: dict[str, httpx.AsyncBaseTransport] | None = None
 ) -> Starlette:
     """The application. `transports` replace the network in tests, by service."""
-    ways = transports or {}
-    own = {name: http_client(url, settings.token, ways.get(name)) for name, url in settings.urls().items()}
-    users = {name: http_client(url, "", ways.get(name), None) for name, url in settings.urls().items()}
-    collector = Collector(own, clock)
-    return create_console(Tokens(settings.tokens), users, collector, Broadcast(collector))
+    transports_by_service = transports or {}
+    own_clients = {
+        name: http_client(url, settings.token, transports_by_service.get(name)) for name, url in settings.urls().items()
+    }
+    user_clients = {
+        name: http_client(url, "", transports_by_service.get(name), None) for name, url in settings.urls().items()
+    }
+    collector = Collector(own_clients, clock)
+    return create_console(Tokens(settings.tokens), user_clients, collector, Broadcast(collector))
 
 
 def main(argv: Sequence[str] | None = None) -> None:

@@ -14,8 +14,8 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import InvalidField, Unavailable
 from matrixresource.client import ResourceClient
 
-BELIEVED_S = 5.0
-BELIEFS_MAX = 10_000
+CACHED_S = 5.0
+CACHED_MAX = 10_000
 
 
 class ReservedNodes:
@@ -24,7 +24,7 @@ class ReservedNodes:
     def __init__(self, resource: ResourceClient, clock: Clock) -> None:
         self._resource = resource
         self._clock = clock
-        self._believed: dict[str, tuple[float, frozenset[str]]] = {}
+        self._cache: dict[str, tuple[float, frozenset[str]]] = {}
         self.counters: Counter[str] = Counter()
 
     async def present(self) -> frozenset[str]:
@@ -33,8 +33,8 @@ class ReservedNodes:
 
     async def check(self, allocation: str, members: Sequence[str]) -> None:
         """Raise InvalidField if the allocation does not exist or a member is not a node of it."""
-        at, nodes = self._believed.get(allocation, (0.0, frozenset()))
-        if self._clock.now() - at < BELIEVED_S and nodes.issuperset(members):
+        at, nodes = self._cache.get(allocation, (0.0, frozenset()))
+        if self._clock.now() - at < CACHED_S and nodes.issuperset(members):
             return
         try:
             self.counters["asked"] += 1
@@ -45,9 +45,9 @@ class ReservedNodes:
         if found is None:
             raise InvalidField(f"allocation {allocation[:80]!r} does not exist", field="allocation")
         nodes = frozenset(member.node for member in found.members)
-        if len(self._believed) >= BELIEFS_MAX:
-            self._believed.clear()
-        self._believed[allocation] = (self._clock.now(), nodes)
+        if len(self._cache) >= CACHED_MAX:
+            self._cache.clear()
+        self._cache[allocation] = (self._clock.now(), nodes)
         for place, member in enumerate(members):
             if member not in nodes:
                 raise InvalidField(f"{member} is not a node of allocation {allocation}", field=f"members[{place}]")

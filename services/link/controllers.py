@@ -1,7 +1,7 @@
 """The background work of MatrixLink by subject: dependencies, periods, and the events that wake it early.
 
 Each subject holds the objects that its routes call, and lists what runs for it: `periodics` on a period or when nudged,
-`tasks` forever; `led` ones run only in the leading replica.
+`tasks` forever; `leader_watchers` ones run only in the leading replica.
 """
 
 from __future__ import annotations
@@ -74,17 +74,15 @@ class CommunicatorControllers:
 
     def __init__(self, slice_controller: SliceController, fabric: Fabric, clock: Clock) -> None:
         self.service = Communicators(slice_controller.store, fabric, clock)
-        self._following = Periodic(
-            "communicators", self.service.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5
-        )
+        self._watcher = Periodic("communicators", self.service.watch, clock, period_s=HEALTH_PERIOD_S, floor_wall_s=0.5)
 
     @property
     def periodics(self) -> list[Periodic]:
-        return [self._following]
+        return [self._watcher]
 
     def ports_changed(self) -> None:
         self.service.synchronise()
-        self._following.nudge()
+        self._watcher.nudge()
 
 
 class ReportControllers:
@@ -163,5 +161,5 @@ class DrainControllers:
         self.drains = Drains(elements, self.runner)
 
     @property
-    def led(self) -> list[Periodic]:
+    def leader_watchers(self) -> list[Periodic]:
         return [self.resumption]

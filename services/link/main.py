@@ -155,7 +155,7 @@ def build(
             *(followers.tasks if followers else ()),
         ],
         leadership=Leadership("link", records, fences, clock, lease_wall_s=settings.leader_lease),
-        leader_watchers=drains.led,
+        leader_watchers=drains.leader_watchers,
         leader_tasks=[drains.runner.run, partial(follow_replicas, records, drains.resumption.nudge)],
         on_stop=database.close,
     )
@@ -166,9 +166,9 @@ def _fabric(names: Sequence[str], spec: SupernodeSpec, store: LinkStore) -> Fabr
     fabric = Fabric(Supernode(name, spec) for name in names)
     with store.reading() as session:
         for name, document in store.wirings(session).items():
-            learnt = supernode_of(name, document)
-            if learnt.spec.fingerprint == spec.fingerprint:
-                fabric.set_topology(learnt)
+            stored = supernode_of(name, document)
+            if stored.spec.fingerprint == spec.fingerprint:
+                fabric.set_topology(stored)
     return fabric
 
 

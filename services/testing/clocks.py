@@ -37,7 +37,7 @@ class LoopClock(Steady):
         return wall_s * max(1.0, self._time_scale)
 
 
-class AtOnce(Executor):
+class InlineExecutor(Executor):
     """An executor that runs each submitted call immediately in the caller's thread: with a real thread, virtual time
     would run on while it works."""
 

@@ -44,13 +44,13 @@ from services.testing.durations import seconds
 from services.testing.operator import Operator
 from services.testing.prepared import Prepared
 from services.testing.recorder import Recorder
-from services.testing.resources import Resource, served
+from services.testing.resources import Resource, find_served
 
 TIME_SCALE = 120.0
 """As in `matrixctl up --time-scale`: reports and leases are that much less frequent than on the real machine, so that
 an hour of 48 nodes costs about a second. A dead node is detected within ten emulated minutes; with 1, within one."""
 WITHIN = "1h"
-LOOK_S_MIN, LOOK_S_MAX = 1.0, 15.0
+POLL_S_MIN, POLL_S_MAX = 1.0, 15.0
 """Bounds of the interval between checks of a condition, which grows with the time already waited."""
 
 
@@ -78,7 +78,7 @@ class VirtualClock:
             passed_s = self.now() - began
             if passed_s >= within_s:
                 raise AssertionError(f"not met within {within}: {message or 'the condition'}\n{self._world.report()}")
-            await self._world.recorder.sleep(min(max(LOOK_S_MIN, passed_s / 20), LOOK_S_MAX, within_s - passed_s))
+            await self._world.recorder.sleep(min(max(POLL_S_MIN, passed_s / 20), POLL_S_MAX, within_s - passed_s))
         return self.now() - began
 
 
@@ -103,18 +103,18 @@ class CloudMatrix:
 
     async def _begin(self, snapshot: str | Path | Prepared | None) -> None:
         start_from = _state_of(snapshot)
-        with _not_collecting():
+        with _without_collection():
             async with AsyncExitStack() as life:
                 if not gc.get_freeze_count():  # otherwise the caller has frozen the collector beyond this world's life
-                    life.callback(_thaw)
-                folder = Path(tempfile.mkdtemp(prefix="cloudmatrix-", dir=_memory()))
+                    life.callback(_unfreeze_heap)
+                folder = Path(tempfile.mkdtemp(prefix="cloudmatrix-", dir=_memory_folder()))
                 life.callback(shutil.rmtree, folder, ignore_errors=True)
                 self.stack = Cluster(
                     folder, self.seed, time_scale=self.time_scale, start_from=start_from, cached=start_from is None
                 )
                 await life.enter_async_context(self.stack)
                 operator = asyncio.create_task(Operator(self.stack).run(), name="operator")
-                life.push_async_callback(_ended, operator)
+                life.push_async_callback(_cancel, operator)
                 self.recorder = Recorder(self.stack)
                 self.http = {name: self._client(name) for name in self.stack.services}
                 self.kubernetes_http = self._client("kube")
@@ -125,12 +125,12 @@ class CloudMatrix:
         """A client for the test, so that its requests can be told from those between services."""
         if name == "kube":
             headers = {"Authorization": f"Bearer {ADMIN}"}
-            return httpx.AsyncClient(base_url="http://kube", transport=self.way_to(name), headers=headers)
-        return http_client(f"http://{name}", transport=self.way_to(name))
+            return httpx.AsyncClient(base_url="http://kube", transport=self.transport_to(name), headers=headers)
+        return http_client(f"http://{name}", transport=self.transport_to(name))
 
-    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+    def transport_to(self, name: str) -> httpx.AsyncBaseTransport:
         """Return the transport of a test's requests to a service, or to `kube`."""
-        return self.recorder.way_to(name)
+        return self.recorder.transport_to(name)
 
     # -- Kubernetes ----------------------------------------------------------------------------------------------
 
@@ -138,14 +138,14 @@ class CloudMatrix:
         """Server-side apply a manifest file, manifest text, or one manifest as a dict. Return the resulting objects.
         Raises InvalidField, or the API's error."""
         return [
-            await self.kubernetes.apply(*self._addressed(document))
+            await self.kubernetes.apply(*self._kind_and_object(document))
             for document in ([dict(manifest)] if isinstance(manifest, Mapping) else _documents(manifest))
         ]
 
     async def delete(self, kind: str, name: str, namespace: str = "default") -> None:
         """Request the object's deletion. It disappears once its finalizers are removed, which takes emulated time.
         Raises NotFound."""
-        resource = served(self.stack.kube_api, kind)
+        resource = find_served(self.stack.kube_api, kind)
         found = Kind(resource.api_version, resource.kind, resource.plural, resource.namespaced)
         answer = await self.kubernetes_http.delete(found.path(namespace, name))
         if answer.status_code == 404:
@@ -155,23 +155,23 @@ class CloudMatrix:
     def get(self, kind: str, name: str, namespace: str = "default") -> dict[str, Any] | None:
         """Return the object, or None if it does not exist. `kind` is any name that kubectl accepts: `cmi`, `pods`,
         `Deployment`."""
-        return Resource(self.stack.kube_api, served(self.stack.kube_api, kind), name, namespace).find()
+        return Resource(self.stack.kube_api, find_served(self.stack.kube_api, kind), name, namespace).find()
 
     def objects(self, kind: str, namespace: str | None = None) -> list[dict[str, Any]]:
         """Return all objects of that kind, in that namespace or in all."""
-        resource = served(self.stack.kube_api, kind)
+        resource = find_served(self.stack.kube_api, kind)
         records = self.stack.kube_api.store.objects_of(resource.storage)
         return [record.obj for record in records if namespace in (None, record.key[1])]
 
     def resource(self, kind: str, name: str, namespace: str = "default") -> Resource:
         """Return a handle that reads the object's current state on every access."""
-        return Resource(self.stack.kube_api, served(self.stack.kube_api, kind), name, namespace)
+        return Resource(self.stack.kube_api, find_served(self.stack.kube_api, kind), name, namespace)
 
     def cmi(self, name: str, namespace: str = "default") -> Resource:
         """Return a handle for a CloudMatrixInstance."""
         return self.resource("cloudmatrixinstances", name, namespace)
 
-    def _addressed(self, document: dict[str, Any]) -> tuple[Kind, dict[str, Any]]:
+    def _kind_and_object(self, document: dict[str, Any]) -> tuple[Kind, dict[str, Any]]:
         version, kind = str(document.get("apiVersion", "")), str(document.get("kind", ""))
         resource = self.stack.kube_api.core.registry.by_kind(version, kind)
         if resource is None:
@@ -222,7 +222,7 @@ class CloudMatrix:
         """Write all requests to this world since it started, and the resulting events, to a file for `replay` or
         `matrixctl replay`."""
         recording = self.recorder.recording(self.seed, self.time_scale)
-        prepared.write(Path(file), self.recorder.began_with, self.seed)
+        prepared.write(Path(file), self.recorder.initial_state, self.seed)
         add_to_snapshot(Path(file), recording)
         return recording
 
@@ -249,21 +249,21 @@ class CloudMatrix:
         return "\n".join(lines) or "  no instances and no events"
 
 
-WORLDS_A_COLLECTION = 8
+WORLDS_PER_COLLECTION = 8
 _thawed = count(1)
 
 
-def _thaw() -> None:
+def _unfreeze_heap() -> None:
     """Release the frozen objects of a world that has ended. The collector never visits frozen objects, so each world
     would stay in memory (some 20 MB). A full collection takes as long as starting a world, so it runs once in
     several."""
     gc.unfreeze()
-    if next(_thawed) % WORLDS_A_COLLECTION == 0:
+    if next(_thawed) % WORLDS_PER_COLLECTION == 0:
         gc.collect()
 
 
 @contextmanager
-def _not_collecting() -> Iterator[None]:
+def _without_collection() -> Iterator[None]:
     """Disable the garbage collector and freeze what is created here until the world has ended: visiting these
     long-lived objects repeatedly would take half of the start and a tenth of the time after it."""
     collecting = gc.isenabled()
@@ -277,7 +277,7 @@ def _not_collecting() -> Iterator[None]:
             gc.enable()
 
 
-async def _ended(task: asyncio.Task[None]) -> None:
+async def _cancel(task: asyncio.Task[None]) -> None:
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
@@ -317,6 +317,6 @@ def _state_of(snapshot: str | Path | Prepared | None) -> Prepared | None:
     return state
 
 
-def _memory() -> str | None:
+def _memory_folder() -> str | None:
     """Return an in-memory folder if the system has one: a test's databases need not survive a reboot."""
     return "/dev/shm" if Path("/dev/shm").is_dir() else None

@@ -24,7 +24,7 @@ from services.catalogue import BY_NAME, PROCESSES
 
 TIME_SCALE = 600.0
 READY_PATIENCE_WALL_S = 120.0
-LOOK_PERIOD_WALL_S = 0.1
+POLL_PERIOD_WALL_S = 0.1
 STATE = "/state"
 LOCAL = ("127.0.0.1", "localhost")
 
@@ -51,14 +51,14 @@ class CloudMatrixContainer(DockerContainer):
     def start(self) -> Self:
         super().start()
         until = time.monotonic() + READY_PATIENCE_WALL_S
-        while waiting := self._waiting():
+        while waiting := self._unready_processes():
             if time.monotonic() > until:
                 self.stop()
                 raise TimeoutError(f"not ready after {READY_PATIENCE_WALL_S:g} s: {', '.join(waiting)}")
-            time.sleep(LOOK_PERIOD_WALL_S)
+            time.sleep(POLL_PERIOD_WALL_S)
         return self
 
-    def _waiting(self) -> list[str]:
+    def _unready_processes(self) -> list[str]:
         """Return the processes that are not ready."""
         found = []
         with httpx.Client(verify=False, timeout=2.0, trust_env=False) as http:  # readiness is not confidential
@@ -80,7 +80,7 @@ class CloudMatrixContainer(DockerContainer):
 
     def get_kubeconfig(self) -> str:
         """Return the administrator's kubeconfig, with the server's address as seen from outside the container."""
-        return readdressed(self._read("kubeconfig"), self.get_url("kube"))
+        return with_server_url(self._read("kubeconfig"), self.get_url("kube"))
 
     def get_token(self) -> str:
         """Return an administrator's bearer token for the services."""
@@ -110,7 +110,7 @@ class CloudMatrixContainer(DockerContainer):
         return output.decode()
 
 
-def readdressed(kubeconfig: str, url: str) -> str:
+def with_server_url(kubeconfig: str, url: str) -> str:
     """Return the kubeconfig with another server URL. If its host is not this one, the certificate is still verified
     against `localhost`."""
     document = yaml.safe_load(kubeconfig)

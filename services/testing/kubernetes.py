@@ -22,7 +22,7 @@ from services.matrixctl.clients.kubernetes import Cluster
 
 READY_PATIENCE_WALL_S = 30.0
 STOP_PATIENCE_WALL_S = 5.0
-LOOK_PERIOD_WALL_S = 0.01
+POLL_PERIOD_WALL_S = 0.01
 
 
 class KubernetesApi:
@@ -57,7 +57,7 @@ class KubernetesApi:
                 lines = log.read_text(errors="replace").strip().splitlines()
                 self.stop()
                 raise InternalError(f"the Kubernetes API did not start: {lines[-1] if lines else 'its log is empty'}")
-            time.sleep(LOOK_PERIOD_WALL_S)
+            time.sleep(POLL_PERIOD_WALL_S)
 
     def _answers(self) -> bool:
         """Whether the server is ready. It writes the whole kubeconfig when it can accept its first connection."""

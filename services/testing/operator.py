@@ -53,7 +53,7 @@ class Operator:
         listeners.append(self._changed)
         try:
             watchers = (self._resources, self._measures, self._mirrors, self._scheduler)
-            await run_background(watchers, [partial(follow, stream, heard) for stream, heard in self._followed()])
+            await run_background(watchers, [partial(follow, stream, heard) for stream, heard in self._watches()])
         finally:
             listeners.remove(self._changed)
 
@@ -66,7 +66,7 @@ class Operator:
         elif resource == NODE.plural and change.type == "MODIFIED":
             self._mirrors.nudge()
 
-    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], EventHandler], ...]:
+    def _watches(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], EventHandler], ...]:
         cluster, resources = self._cluster, nudge_on_event(self._resources.nudge)
         slices = Collection(cluster.http["link"], "slices")
         return (

@@ -57,7 +57,7 @@ class Prepared:
     seconds: float
     names: Mapping[str, str] = field(default_factory=dict)
 
-    def lay_down(self, folder: Path) -> None:
+    def write_to(self, folder: Path) -> None:
         for name, content in self.files.items():
             (folder / name).write_bytes(content)
 
@@ -121,7 +121,7 @@ def write(file: Path, state: Prepared, seed: int | None) -> Manifest:
     """Write the state as a snapshot, from which a stack of real processes can be restored too."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        state.lay_down(folder)
+        state.write_to(folder)
         names = list(archive.database_names(folder))
         manifest = Manifest(
             version=version(),

@@ -18,7 +18,7 @@ class Recorder:
     def __init__(self, stack: Cluster) -> None:
         self._stack = stack
         self.began_s = stack.clock.now()
-        self.began_with = stack.before()
+        self.initial_state = stack.initial_state()
         self.since = revisions(stack.folder)
         self.actions: list[Action] = []
 
@@ -27,12 +27,12 @@ class Recorder:
         self.actions.append(Action(at_s=self.now_s(), sleep_s=seconds))
         await asyncio.sleep(seconds)
 
-    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+    def transport_to(self, name: str) -> httpx.AsyncBaseTransport:
         """Return a transport to a service, or to `kube`, that records requests which may change state."""
-        inner = self._stack.kube_http._transport if name == "kube" else self._stack.way_to(name)
-        return _Noting(self, name, inner)
+        inner = self._stack.kube_http._transport if name == "kube" else self._stack.transport_to(name)
+        return _RecordingTransport(self, name, inner)
 
-    def note(self, service: str, request: httpx.Request, at_s: float, status: int) -> None:
+    def record(self, service: str, request: httpx.Request, at_s: float, status: int) -> None:
         headers = {key: request.headers[key] for key in RECORDED_HEADERS if key in request.headers}
         path, body = request.url.raw_path.decode(), request.content.decode("latin-1")
         self.actions.append(
@@ -57,7 +57,7 @@ class Recorder:
         return self._stack.clock.now() - self.began_s
 
 
-class _Noting(httpx.AsyncBaseTransport):
+class _RecordingTransport(httpx.AsyncBaseTransport):
     def __init__(self, recorder: Recorder, service: str, inner: httpx.AsyncBaseTransport) -> None:
         self._recorder, self._service, self._inner = recorder, service, inner
 
@@ -65,5 +65,5 @@ class _Noting(httpx.AsyncBaseTransport):
         at_s = self._recorder.now_s()
         answer = await self._inner.handle_async_request(request)
         if request.method in MUTATING_METHODS:
-            self._recorder.note(self._service, request, at_s, answer.status_code)
+            self._recorder.record(self._service, request, at_s, answer.status_code)
         return answer

@@ -18,10 +18,10 @@ from services.recordings.recording import Action
 from services.testing.cloudmatrix import CloudMatrix
 from services.testing.virtual_time import run_in_virtual_time
 
-LATER_S_MAX = 600.0
+LATENESS_S_MAX = 600.0
 """How much later than in the recording of real processes an event may occur here; emulated seconds. The order in which
 leases and periods expire differs, and a recording ends whenever it is stopped."""
-LOOK_PERIOD_S = 10.0
+POLL_PERIOD_S = 10.0
 
 
 async def replay(file: Path) -> Difference | None:
@@ -36,18 +36,18 @@ async def replay(file: Path) -> Difference | None:
         for action in recorded.actions:
             if not about.exact:
                 await world.recorder.sleep(max(0.0, action.at_s - world.recorder.now_s()))
-            await _again(world, action)
+            await _repeat(world, action)
         if about.exact:
             return compare_exactly(recorded.events, events_since(world.stack.folder, world.recorder.since))
         await world.recorder.sleep(max(0.0, about.length_s - world.recorder.now_s()))
         while True:
             found = compare_states(recorded.events, events_since(world.stack.folder, world.recorder.since))
-            if found is None or found.replayed is not None or world.recorder.now_s() > about.length_s + LATER_S_MAX:
+            if found is None or found.replayed is not None or world.recorder.now_s() > about.length_s + LATENESS_S_MAX:
                 return found
-            await world.recorder.sleep(LOOK_PERIOD_S)
+            await world.recorder.sleep(POLL_PERIOD_S)
 
 
-async def _again(world: CloudMatrix, action: Action) -> httpx.Response | None:
+async def _repeat(world: CloudMatrix, action: Action) -> httpx.Response | None:
     if action.sleep_s is not None:
         await world.recorder.sleep(action.sleep_s)
         return None
@@ -57,7 +57,7 @@ async def _again(world: CloudMatrix, action: Action) -> httpx.Response | None:
     )
 
 
-def replayed(file: Path) -> Difference | None:
+def replay_synchronously(file: Path) -> Difference | None:
     """`replay` for a caller without an event loop."""
     found: Difference | None = run_in_virtual_time(lambda: replay(file))
     return found

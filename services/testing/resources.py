@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.registry import resource as registry
 from matrixcontainer.kubeapi.server import KubeApi
 
 
-def served(api: KubeApi, word: str) -> registry.Resource:
+def find_served(api: KubeApi, word: str) -> registry.Resource:
     """Resolve a resource type as kubectl does: by plural, singular, short name or kind, with or without `.group`.
     Raises InvalidField."""
     wanted, _, group = word.lower().partition(".")

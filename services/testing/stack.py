@@ -32,16 +32,16 @@ from services.node_agent.fleet.store import FleetStore
 from services.resource import main as resource_main
 from services.testing import validators
 from services.testing.asgi import StreamingASGITransport
-from services.testing.clocks import EPOCH_S, AtOnce, LoopClock
+from services.testing.clocks import EPOCH_S, InlineExecutor, LoopClock
 from services.testing.prepared import Prepared, databases_in, prepared
-from services.testing.statements import sharing_statements
+from services.testing.statements import share_statements
 
 SERVICES = ("resource", "link", "compute", "agents")
 AGENTS = ("resource", "link")
 """The kinds of agents on each node."""
 
 
-class Seat:
+class ServiceSlot:
     """One service's slot in the stack: its transport, and its current life if it is running."""
 
     def __init__(self) -> None:
@@ -92,10 +92,12 @@ class InProcessStack:
         self.time_scale, self.start_from, self.cached = time_scale, start_from, cached
         self.epoch_s = EPOCH_S
         self.clock = LoopClock(self.epoch_s, time_scale)
-        self.seats = {name: Seat() for name in self.services}
-        self.http = {name: http_client(f"http://{name}", admin, transport=self.way_to(name)) for name in self.services}
+        self.slots = {name: ServiceSlot() for name in self.services}
+        self.http = {
+            name: http_client(f"http://{name}", admin, transport=self.transport_to(name)) for name in self.services
+        }
         self.agents_http = {
-            name: http_client(f"http://{name}", agent, transport=self.way_to(name)) for name in self.services
+            name: http_client(f"http://{name}", agent, transport=self.transport_to(name)) for name in self.services
         }
         self.resource = self.resource_client(self.http["resource"])
         self.link = self.link_client(self.http["link"])
@@ -103,21 +105,21 @@ class InProcessStack:
         self.fleet: Fleet | None = None
         self.memory: FleetStore | None = None
 
-    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
+    def transport_to(self, name: str) -> httpx.AsyncBaseTransport:
         """Return the transport of requests to a service."""
-        return self.seats[name].transport
+        return self.slots[name].transport
 
     async def __aenter__(self) -> InProcessStack:
         if not self.from_nothing:
-            self.continue_from_copy()
+            self.copy_initial_state()
         for name in self.services:
             await self.start(name)
         if self.start_from is None:
             await self.until(self._enrolled, "every node is available")
-        await self.until(self._heard, "every agent has reported in this life")
+        await self.until(self._all_reported, "every agent has reported in this life")
         return self
 
-    def before(self) -> Prepared:
+    def initial_state(self) -> Prepared:
         """Return the state that this stack continues from: `start_from`, or that of a stack with these services and
         this seed once its nodes were enrolled."""
         kind = type(self)
@@ -128,10 +130,10 @@ class InProcessStack:
             cached=self.cached,
         )
 
-    def continue_from_copy(self) -> None:
-        """Write `before()` into the folder and let the clock continue from there."""
-        before = self.before()
-        before.lay_down(self.folder)
+    def copy_initial_state(self) -> None:
+        """Write `initial_state()` into the folder and let the clock continue from there."""
+        before = self.initial_state()
+        before.write_to(self.folder)
         self.epoch_s = EPOCH_S + before.seconds - asyncio.get_running_loop().time()
         self.clock = LoopClock(self.epoch_s, self.time_scale)
 
@@ -159,7 +161,7 @@ class InProcessStack:
     async def _enrolled(self) -> bool:
         return all(node.state == "Available" for node in await self.resource.nodes())
 
-    async def _heard(self) -> bool:
+    async def _all_reported(self) -> bool:
         """Whether every agent of a responsive node has reported. Broken nodes do not report."""
         assert self.fleet is not None
         responsive = [name for name, node in self.fleet.nodes.items() if node.responsive]
@@ -169,25 +171,25 @@ class InProcessStack:
 
     async def start(self, name: str) -> None:
         """Start this service on its database."""
-        seat = self.seats[name]
-        app = self._build(name, seat)
-        seat.life = AsyncExitStack()
-        await seat.life.enter_async_context(app.router.lifespan_context(app))
-        seat.transport.app = app
-        seat.transport.down = False
+        slot = self.slots[name]
+        app = self._build(name, slot)
+        slot.life = AsyncExitStack()
+        await slot.life.enter_async_context(app.router.lifespan_context(app))
+        slot.transport.app = app
+        slot.transport.down = False
 
     async def kill(self, name: str) -> None:
         """Stop it immediately: open requests and watches are cut off, and nothing is reported."""
-        seat = self.seats[name]
-        seat.transport.down = True
-        seat.transport.cut()
-        if seat.life is not None:
-            await seat.life.aclose()
-            seat.life = None
+        slot = self.slots[name]
+        slot.transport.down = True
+        slot.transport.cut()
+        if slot.life is not None:
+            await slot.life.aclose()
+            slot.life = None
 
-    async def kill_quietly(self, name: str) -> None:
+    async def stop_background_tasks(self, name: str) -> None:
         """Stop a service's background tasks while it still answers requests."""
-        life, self.seats[name].life = self.seats[name].life, None
+        life, self.slots[name].life = self.slots[name].life, None
         if life is not None:
             await life.aclose()
 
@@ -195,7 +197,7 @@ class InProcessStack:
         await self.kill(name)
         await self.start(name)
 
-    def _build(self, name: str, seat: Seat) -> Any:
+    def _build(self, name: str, slot: ServiceSlot) -> Any:
         clock, more = self.clock_of(name), self.settings.get(name, {})
         common: dict[str, Any] = {"state": self.folder, "tokens": self.tokens}
         if name == "agents":
@@ -204,27 +206,27 @@ class InProcessStack:
             self.memory = self.memory or FleetStore(self.folder / "agents.db")
             self.fleet = agents_main.build_fleet(of_agents, clock, self.memory, *clients)
             return agents_main.build(self.fleet, of_agents)
-        seat.database = self.database_of(name)
+        slot.database = self.database_of(name)
         if name == "resource":
-            seat.database.migrate(resource_main.MIGRATIONS)
+            slot.database.migrate(resource_main.MIGRATIONS)
             drawn: dict[str, Any] = {"topology": self.topology, "spec": self.spec}
             of_resource = resource_main.ResourceSettings(**common, **drawn, **more)
-            return resource_main.build(of_resource, clock, seat.database, executor=AtOnce())
+            return resource_main.build(of_resource, clock, slot.database, executor=InlineExecutor())
         if name == "link":
-            seat.database.migrate(link_main.MIGRATIONS)
+            slot.database.migrate(link_main.MIGRATIONS)
             of_link = link_main.LinkSettings(spec=self.spec, **common, **more)
-            return link_main.build(of_link, clock, seat.database, self.resource)
+            return link_main.build(of_link, clock, slot.database, self.resource)
         if name == "infer":
-            seat.database.migrate(infer_main.MIGRATIONS)
+            slot.database.migrate(infer_main.MIGRATIONS)
             of_infer = infer_main.InferSettings(seed=self.seed, **common, **more)
             hardware = infer_main.HardwareOverHttp(self.http["agents"])
-            return infer_main.build(of_infer, clock, seat.database, self.link, hardware, self.resource)
-        seat.database.migrate(compute_main.MIGRATIONS)
+            return infer_main.build(of_infer, clock, slot.database, self.link, hardware, self.resource)
+        slot.database.migrate(compute_main.MIGRATIONS)
         neighbours = ControlPlane(self.http["resource"], self.link)
         of_compute = compute_main.ComputeSettings(token=self.admin, **common, **more)
         asked = {each: self.http[each] for each in ("resource", "link", "agents")}
         inference = Inference(self.http["infer"]) if "infer" in self.http else None
-        return compute_main.build(of_compute, clock, seat.database, neighbours, inference, asked)
+        return compute_main.build(of_compute, clock, slot.database, neighbours, inference, asked)
 
     def clock_of(self, name: str) -> LoopClock:
         """Return a service's clock."""
@@ -232,7 +234,7 @@ class InProcessStack:
 
     def database_of(self, name: str) -> DatabaseEngine:
         """Return a service's database."""
-        return sharing_statements(DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}"))
+        return share_statements(DatabaseEngine(f"sqlite:///{self.folder / f'{name}.db'}"))
 
     # -- waiting -------------------------------------------------------------------------------------------------
 

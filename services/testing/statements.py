@@ -19,7 +19,7 @@ _dialects: dict[str, Dialect] = {}
 _compiled: LRUCache[Any, Any] = LRUCache(COMPILED_MAX)
 
 
-def sharing_statements(database: DatabaseEngine) -> DatabaseEngine:
+def share_statements(database: DatabaseEngine) -> DatabaseEngine:
     """Let the database use the shared cache of compiled statements, and return it. To be called before the first
     connection. Statements are cached per dialect object, so the databases share that as well."""
     engine = database.engine

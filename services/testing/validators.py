@@ -64,30 +64,30 @@ def _parameter(*, param_name: str, annotation: Any, value: Any, path_param_names
     return details
 
 
-_worked_out: dict[tuple[Any, ...], tuple[Any, Any]] = {}
+_memo: dict[tuple[Any, ...], tuple[Any, Any]] = {}
 """What FastAPI derives from a parameter's declaration at each request, stored with that declaration."""
 
 
-def _once(work_out: Callable[..., Any]) -> Callable[..., Any]:
+def _memoised(compute: Callable[..., Any]) -> Callable[..., Any]:
     def memoised(of: Any, **how: Any) -> Any:
-        key = (work_out, id(of), *how.items())
-        if (found := _worked_out.get(key)) is None:
-            found = _worked_out[key] = of, work_out(of, **how)
+        key = (compute, id(of), *how.items())
+        if (found := _memo.get(key)) is None:
+            found = _memo[key] = of, compute(of, **how)
         return found[1]
 
     return memoised
 
 
-_place_of = routing._extract_endpoint_context
-_places: dict[CodeType, Any] = {}
+_original_endpoint_context = routing._extract_endpoint_context
+_endpoint_contexts: dict[CodeType, Any] = {}
 
 
-def _place(call: Callable[..., Any]) -> Any:
+def _endpoint_context(call: Callable[..., Any]) -> Any:
     """Return a function's source location, which FastAPI looks up for every endpoint."""
     if not isinstance(call, FunctionType):
-        return _place_of(call)
-    if (found := _places.get(call.__code__)) is None:
-        found = _places[call.__code__] = _place_of(call)
+        return _original_endpoint_context(call)
+    if (found := _endpoint_contexts.get(call.__code__)) is None:
+        found = _endpoint_contexts[call.__code__] = _original_endpoint_context(call)
     return found.copy()
 
 
@@ -96,17 +96,17 @@ def install() -> None:
     if utils.analyze_param is _parameter:
         return
     for name in ("_get_param_model", "_get_param_aliases", "field_annotation_is_sequence"):
-        setattr(utils, name, _once(getattr(utils, name)))
+        setattr(utils, name, _memoised(getattr(utils, name)))
     utils.analyze_param = _parameter
     v2.TypeAdapter = _adapter  # type: ignore[assignment,misc]
     utils._get_signature = _signature
-    routing._extract_endpoint_context = _place  # type: ignore[assignment]
+    routing._extract_endpoint_context = _endpoint_context  # type: ignore[assignment]
 
 
 def release() -> None:
     """Clear the caches once a stack has ended. FastAPI caches for thousands of functions whether they are coroutines;
     through these functions every ended service would stay in memory and be visited by each garbage collection."""
-    _worked_out.clear()
+    _memo.clear()
     for remembered in vars(models).values():
         if hasattr(remembered, "cache_clear"):
             remembered.cache_clear()

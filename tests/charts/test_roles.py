@@ -13,7 +13,7 @@ from services.chassis.http import http_client
 from tests.charts.rendered import CHART
 from tests.matrixlink.client import WholeLinkClient
 from tests.matrixresource.client import WholeResourceClient
-from tests.stack import Seat, Stack
+from tests.stack import ServiceSlot, Stack
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(300)]
 
@@ -28,12 +28,12 @@ def principals() -> dict[str, dict[str, str]]:
 class ChartStack(Stack):
     """Each process shows the token that the chart has for it."""
 
-    def _build(self, name: str, seat: Seat) -> Any:
+    def _build(self, name: str, seat: ServiceSlot) -> Any:
         if self.tokens is None or name not in principals():
             return super()._build(name, seat)
         token = self.token(**principals()[name])
         mine = {
-            each: http_client(f"http://{each}", token, transport=seat.transport) for each, seat in self.seats.items()
+            each: http_client(f"http://{each}", token, transport=seat.transport) for each, seat in self.slots.items()
         }
         kept = self.http, self.agents_http, self.resource, self.link
         self.http = self.agents_http = mine

@@ -104,7 +104,7 @@ async def leftover_of_another_release(stack: Stack) -> None:
     await stack.apply("two", 4)
     await stack.until(lambda: _provisioning(stack, "two"), "two is on its way", within_s=600)
     await stack.kill("compute")
-    database = stack.seats["compute"].database
+    database = stack.slots["compute"].database
     assert database is not None
     with database.sessions.begin() as session:
         for row in session.query(OperationRow).filter_by(target="two"):

@@ -88,9 +88,9 @@ async def _recorded(stack: Stack) -> Recorded:
     token = create_token(stack.tokens, "console", "*", "viewer")
     settings = console.ConsoleSettings(tokens=stack.tokens, token=token)
     http = {
-        name: console.http_client(url, token, stack.seats[name].transport)
+        name: console.http_client(url, token, stack.slots[name].transport)
         for name, url in settings.urls().items()
-        if name in stack.seats
+        if name in stack.slots
     }
     found = Recorded()
     for service, path in ASKED:

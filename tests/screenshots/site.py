@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from threading import Event, Thread
 
-from services.console.gateway.static_files import INDEX, site
+from services.console.gateway.static_files import INDEX, load_files
 from tests.screenshots.machine import Recorded
 
 WHO = {"name": "admin", "project": "default", "role": "admin", "everywhere": True, "version": "0"}
@@ -33,7 +33,7 @@ def served(recorded: Recorded) -> Iterator[str]:
                 else:
                     self._answer("application/json", json.dumps(found).encode())
             else:
-                file = site().get(path) or site()[INDEX]
+                file = load_files().get(path) or load_files()[INDEX]
                 self._answer(file.kind, file.plain)
 
         def _answer(self, kind: str, body: bytes) -> None:

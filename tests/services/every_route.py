@@ -233,7 +233,7 @@ def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Req
     """A request to every route of the running services. Fails for one that nobody has written a body for."""
     found = []
     for service in stack.services:
-        for method, path, takes in routes_of(stack.seats[service].transport.app):
+        for method, path, takes in routes_of(stack.slots[service].transport.app):
             rule = RULES[service].find(method, path)
             assert rule is not None, f"{service}: there is no access rule for {method} {path}"
             key = (service, method, rule.path)
@@ -251,7 +251,7 @@ def every_request(stack: Stack, names: dict[str, str] | None = None) -> list[Req
 
 def takes_header(stack: Stack, request: Request, header: str) -> bool:
     """Whether the route that answers this request declares a header."""
-    for route in api_routes(stack.seats[request.service].transport.app):
+    for route in api_routes(stack.slots[request.service].transport.app):
         rule = RULES[request.service].find(request.rule.method, route.path)
         if rule is request.rule and request.rule.method in (route.methods or ()):
             return header in {each.alias for each in route.dependant.header_params}
@@ -280,7 +280,7 @@ async def ask(
     asked = {**request.query, **query}
     if token is None:
         client = httpx.AsyncClient(
-            transport=stack.seats[request.service].transport, base_url=f"http://{request.service}"
+            transport=stack.slots[request.service].transport, base_url=f"http://{request.service}"
         )
         headers.pop("Authorization")
     return await client.request(request.rule.method, request.path, params=asked, headers=headers, content=content)
@@ -289,7 +289,7 @@ async def ask(
 def remembered(stack: Stack) -> dict[str, Any]:
     """All that the services have written down, and what the fleet was told."""
     found: dict[str, Any] = {}
-    for name, seat in stack.seats.items():
+    for name, seat in stack.slots.items():
         if seat.database is None:
             continue
         with seat.database.engine.connect() as connection:

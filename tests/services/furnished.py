@@ -98,8 +98,8 @@ async def continued(stack: Stack) -> dict[str, str]:
     for key in INSTANCES:
         await stack.active(key)
     await settles(stack, "infer", "/v1/deployments/chat", "Serving", {"project": MARK})
-    await stack.kill_quietly("agents")
-    return dict(stack.before().names)
+    await stack.stop_background_tasks("agents")
+    return dict(stack.initial_state().names)
 
 
 @asynccontextmanager

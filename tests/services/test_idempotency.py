@@ -34,7 +34,7 @@ async def crowded(stack: Stack) -> None:
 
     await stack.until(clean, "what was let go of is clean")
     for service in ("agents", "compute"):
-        await stack.kill_quietly(service)
+        await stack.stop_background_tasks(service)
 
 
 async def test_a_key_sent_twice_makes_one_thing(tmp_path):

@@ -134,11 +134,11 @@ class Life:
 
     def seats(self, service: str) -> list[str]:
         """Where its replicas run."""
-        return [each for each in (service, replica_of(service)) if each in self.stack.seats]
+        return [each for each in (service, replica_of(service)) if each in self.stack.slots]
 
     def _lives(self, service: str) -> bool:
         """Whether every request to it comes to its end."""
-        return not {*self.seats(service)} & {*self.down, *self.ending}
+        return not {*self.slots(service)} & {*self.down, *self.ending}
 
     def _may_fail(self, service: str) -> bool:
         """Whether an answer of 500 may be one of its last words."""
@@ -213,7 +213,7 @@ class Life:
             Database._wake = wake  # type: ignore[method-assign]
 
     def _commits(self, seat: str, records: Database) -> bool:
-        database = self.stack.seats[seat].database
+        database = self.stack.slots[seat].database
         return database is not None and records._sessions is database.sessions
 
     # -- steps ---------------------------------------------------------------------------------------------------
@@ -240,7 +240,7 @@ class Life:
         self.before = self.lists if "quotas" in self.lists.of else self.before
 
     async def look(self) -> None:
-        services = [name for name in SERVICES if not {*self.seats(name)} <= {*self.down, *self.ending}]
+        services = [name for name in SERVICES if not {*self.slots(name)} <= {*self.down, *self.ending}]
         try:
             self.lists = await fetch(self.stack.http, services)
         except (MatrixError, ValueError):

@@ -57,7 +57,7 @@ async def kill_after_a_commit(life: Life, service: str, commits: int) -> None:
 
 
 def seat(life: Life, service: str) -> str:
-    return service if service in life.stack.seats else service.removesuffix("-replica")
+    return service if service in life.stack.slots else service.removesuffix("-replica")
 
 
 @action(wait_s=sampled_from([30, 120, 600]))

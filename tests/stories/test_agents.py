@@ -22,7 +22,7 @@ NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
 
 
 def tables(stack: Stack) -> ResourceStore:
-    database = stack.seats["resource"].database
+    database = stack.slots["resource"].database
     assert database is not None
     return ResourceStore(Database(database.sessions, Base.metadata, stack.clock))
 

@@ -219,7 +219,7 @@ def collections(cluster: Cluster) -> list[tuple[str, str]]:
 
 
 def lists(cluster: Cluster, service: str, path: str) -> bool:
-    app: Any = cluster.seats[service].transport.app
+    app: Any = cluster.slots[service].transport.app
     asked = app.openapi()["paths"].get(path, {}).get("get", {}).get("parameters", [])
     needed = {each["name"] for each in asked if each.get("required")}
     return not needed and any(each["name"] == "pageToken" for each in asked)

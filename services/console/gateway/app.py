@@ -59,7 +59,7 @@ HEADERS = {
 
 
 def create_console(
-    tokens: Tokens, users: dict[str, Any], known: Collector, broadcast: Broadcast, links: LoginLinks | None = None
+    tokens: Tokens, users: dict[str, Any], collector: Collector, broadcast: Broadcast, links: LoginLinks | None = None
 ) -> Starlette:
     """The application. `users`: an httpx client per service, without a token of its own."""
     gateway = Gateway(tokens, broadcast, links or LoginLinks())
@@ -67,30 +67,30 @@ def create_console(
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
-        running = [asyncio.create_task(supervise(work)) for work in (*known.tasks(), broadcast.run)]
+        running = [asyncio.create_task(supervise(work)) for work in (*collector.tasks(), broadcast.run)]
         yield
         for task in running:
             task.cancel()
         await asyncio.gather(*running, return_exceptions=True)
 
-    everything = ["GET", "POST", "PUT", "PATCH", "DELETE"]
+    methods = ["GET", "POST", "PUT", "PATCH", "DELETE"]
     routes = [
-        Route("/healthz", _plain(lambda request: PlainTextResponse("ok"))),
-        Route("/readyz", _plain(_ready)),
-        Route("/metrics", _plain(gateway.metrics)),
-        Route("/whoami", _plain(gateway.whoami)),
-        Route("/login-links", _caught(gateway.make_link), methods=["POST"]),
-        Route("/login-links:redeem", _caught(gateway.redeem_link), methods=["POST"]),
-        Route("/live", _plain(gateway.live)),
-        Route("/api/{service}/{rest:path}", _caught(proxy.answer), methods=everything),
-        Route("/api/{service}", _caught(proxy.answer), methods=everything),
-        Route("/", _plain(static_files.answer)),
-        Route("/{path:path}", _plain(static_files.answer)),
+        Route("/healthz", _sync_endpoint(lambda request: PlainTextResponse("ok"))),
+        Route("/readyz", _sync_endpoint(_ready)),
+        Route("/metrics", _sync_endpoint(gateway.metrics)),
+        Route("/whoami", _sync_endpoint(gateway.whoami)),
+        Route("/login-links", _with_problem_documents(gateway.make_link), methods=["POST"]),
+        Route("/login-links:redeem", _with_problem_documents(gateway.redeem_link), methods=["POST"]),
+        Route("/live", _sync_endpoint(gateway.live)),
+        Route("/api/{service}/{rest:path}", _with_problem_documents(proxy.relay), methods=methods),
+        Route("/api/{service}", _with_problem_documents(proxy.relay), methods=methods),
+        Route("/", _sync_endpoint(static_files.serve_file)),
+        Route("/{path:path}", _sync_endpoint(static_files.serve_file)),
     ]
-    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(Guarded)])
+    return Starlette(routes=routes, lifespan=lifespan, middleware=[Middleware(SecurityHeaders)])
 
 
-class Guarded:
+class SecurityHeaders:
     """Middleware that adds security headers to every answer, so that a browser does no more than the page needs."""
 
     def __init__(self, app: ASGIApp) -> None:
@@ -138,11 +138,11 @@ class Gateway:
         self._viewer(request)
         refuse_parameters(request.query_params)
         token = request.headers.get("authorization", "").partition(" ")[2].strip()
-        return JSONResponse({"code": self._links.leave(token)}, 201)
+        return JSONResponse({"code": self._links.deposit(token)}, 201)
 
     async def redeem_link(self, request: Request) -> Response:
         refuse_parameters(request.query_params)
-        code = (await _document(request)).get("code")
+        code = (await _read_document(request)).get("code")
         if not isinstance(code, str):
             raise Malformed('send {"code": "..."}', field="code")
         return JSONResponse({"token": self._links.redeem(code)})
@@ -171,7 +171,7 @@ class Gateway:
             yield frame
 
 
-async def _document(request: Request) -> dict[str, Any]:
+async def _read_document(request: Request) -> dict[str, Any]:
     """A small JSON object. Raises Malformed, TooLarge."""
     text = b""
     async for chunk in request.stream():
@@ -192,22 +192,24 @@ def _ready(request: Request) -> Response:
     return JSONResponse({"ready": True, "waitingFor": None}, headers={"X-Process-Id": str(os.getpid())})
 
 
-def _plain(answer: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
-    async def answering(request: Request) -> Response:
-        return answer(request)
+def _sync_endpoint(endpoint_function: Callable[[Request], Response]) -> Callable[[Request], Awaitable[Response]]:
+    async def endpoint(request: Request) -> Response:
+        return endpoint_function(request)
 
-    return _caught(answering)
+    return _with_problem_documents(endpoint)
 
 
-def _caught(answer: Callable[[Request], Awaitable[Response]]) -> Callable[[Request], Awaitable[Response]]:
+def _with_problem_documents(
+    endpoint_function: Callable[[Request], Awaitable[Response]],
+) -> Callable[[Request], Awaitable[Response]]:
     """Answer errors as problem documents."""
 
-    async def answering(request: Request) -> Response:
+    async def endpoint(request: Request) -> Response:
         try:
-            return await answer(request)
+            return await endpoint_function(request)
         except MatrixError as refused:
             return problem_response(refused, request.url.path)
         except ClientDisconnect:
             return problem_response(InternalError("the browser disconnected"), request.url.path)
 
-    return answering
+    return endpoint

@@ -19,32 +19,32 @@ LINKS_MAX = 100
 
 
 @dataclass(frozen=True)
-class _Left:
+class _PendingLogin:
     token: str
     until: float
 
 
 class LoginLinks:
-    def __init__(self, wall: Callable[[], float] = time.monotonic) -> None:
-        self._wall = wall
-        self._left: dict[str, _Left] = {}
+    def __init__(self, wall_clock: Callable[[], float] = time.monotonic) -> None:
+        self._wall = wall_clock
+        self._pending: dict[str, _PendingLogin] = {}
 
-    def leave(self, token: str) -> str:
+    def deposit(self, token: str) -> str:
         """Deposit a token and return its code. Raises Unavailable if too many links are unused."""
         now = self._wall()
-        self._left = {code: left for code, left in self._left.items() if left.until > now}
-        if len(self._left) >= LINKS_MAX:
+        self._pending = {code: pending for code, pending in self._pending.items() if pending.until > now}
+        if len(self._pending) >= LINKS_MAX:
             raise Unavailable("too many unused login links", retry_after_s=LINK_WALL_S)
         code = secrets.token_urlsafe(32)
-        self._left[_digest(code)] = _Left(token, now + LINK_WALL_S)
+        self._pending[_digest(code)] = _PendingLogin(token, now + LINK_WALL_S)
         return code
 
     def redeem(self, code: str) -> str:
         """The token, once. Raises NotFound."""
-        left = self._left.pop(_digest(code), None)
-        if left is None or left.until <= self._wall():
+        pending = self._pending.pop(_digest(code), None)
+        if pending is None or pending.until <= self._wall():
             raise NotFound("this link has been used or is older than a minute; `matrixctl console` makes a new one")
-        return left.token
+        return pending.token
 
 
 def _digest(code: str) -> str:

@@ -12,7 +12,7 @@ from services.chassis.relayed_bodies import RelayedBodies
 
 ANSWER_PATIENCE_WALL_S = 65.0
 """Longer than an operation's `:wait`, and than the longest silence of a watch."""
-PASSED_IN = (
+REQUEST_HEADERS = (
     "authorization",
     "content-type",
     "accept",
@@ -22,7 +22,7 @@ PASSED_IN = (
     "traceparent",
     "x-request-id",
 )
-PASSED_OUT = ("content-type", "etag", "retry-after", "location", "x-request-id", "traceparent")
+RESPONSE_HEADERS = ("content-type", "etag", "retry-after", "location", "x-request-id", "traceparent")
 
 
 class Proxy:
@@ -32,14 +32,14 @@ class Proxy:
         self._services = services
         self._bodies = RelayedBodies()
 
-    async def answer(self, request: Request) -> Response:
+    async def relay(self, request: Request) -> Response:
         """Relay a request and stream the service's answer. Raises NotFound, TooLarge, Unavailable."""
         name = request.path_params["service"]
         http = self._services.get(name)
         if http is None:
             raise NotFound(f"unknown service {name[:40]!r}; known are {', '.join(self._services)}")
         url = self._url(request, name)
-        headers = {key: request.headers[key] for key in PASSED_IN if key in request.headers}
+        headers = {key: request.headers[key] for key in REQUEST_HEADERS if key in request.headers}
         async with self._bodies.read(request) as body:
             asked = http.build_request(
                 request.method, url, headers=headers, content=body, timeout=ANSWER_PATIENCE_WALL_S
@@ -48,7 +48,7 @@ class Proxy:
                 found = await http.send(asked, stream=True)
             except httpx.HTTPError as wrong:
                 raise Unavailable(f"{name} does not answer ({type(wrong).__name__})") from wrong
-        passed = {key: found.headers[key] for key in PASSED_OUT if key in found.headers}
+        passed = {key: found.headers[key] for key in RESPONSE_HEADERS if key in found.headers}
         return StreamingResponse(
             found.aiter_bytes(), found.status_code, passed | {"Cache-Control": "no-store"},
             background=BackgroundTask(found.aclose),

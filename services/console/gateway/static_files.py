@@ -28,11 +28,11 @@ class File:
     kind: str
     etag: str
     plain: bytes
-    squeezed: bytes
+    gzipped: bytes
 
 
 @cache
-def site() -> dict[str, File]:
+def load_files() -> dict[str, File]:
     """The files by path, such as `views/overview.js`."""
     found: dict[str, File] = {}
 
@@ -40,26 +40,26 @@ def site() -> dict[str, File]:
         for each in folder.iterdir():
             if each.is_dir():
                 walk(each, f"{prefix}{each.name}/")
-            elif (ending := each.name.rpartition(".")[2]) in TYPES:
+            elif (extension := each.name.rpartition(".")[2]) in TYPES:
                 text = each.read_bytes()
                 etag = f'"{hashlib.sha256(text).hexdigest()[:20]}"'
-                found[prefix + each.name] = File(TYPES[ending], etag, text, gzip.compress(text, 9, mtime=0))
+                found[prefix + each.name] = File(TYPES[extension], etag, text, gzip.compress(text, 9, mtime=0))
 
     walk(files("services.console").joinpath("web"), "")
     return found
 
 
-def answer(request: Request) -> Response:
+def serve_file(request: Request) -> Response:
     """A file of the page; for any other path without a dot, the page itself, which routes by path. Raises NotFound."""
     path = request.path_params.get("path", "")
-    file = site().get(path)
+    file = load_files().get(path)
     if file is None and "." not in path.rpartition("/")[2]:
-        file = site()[INDEX]
+        file = load_files()[INDEX]
     if file is None:
         raise NotFound(f"the console has no file {path[:100]!r}")
     headers = {"ETag": file.etag, "Cache-Control": "no-cache", "Vary": "Accept-Encoding"}
     if request.headers.get("if-none-match") == file.etag:
         return Response(status_code=304, headers=headers)
     if "gzip" in request.headers.get("accept-encoding", ""):
-        return Response(file.squeezed, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
+        return Response(file.gzipped, headers=headers | {"Content-Encoding": "gzip"}, media_type=file.kind)
     return Response(file.plain, headers=headers, media_type=file.kind)

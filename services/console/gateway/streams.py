@@ -17,7 +17,7 @@ from matrixcommon.api.authorization import ANYONE, Principal
 from matrixcommon.model.errors import TooManyRequests, Unavailable
 
 STREAMS_MAX = 200
-STREAMS_EACH_MAX = 20
+STREAMS_PER_TOKEN_MAX = 20
 RETRY_AFTER_S = 10.0
 
 Caller = tuple[str, str]
@@ -31,17 +31,17 @@ class Streams:
 
     def admit(self, principal: Principal) -> None:
         """Raise TooManyRequests if the caller has its maximum of streams, Unavailable if all are taken."""
-        if principal is not ANYONE and self._open[_caller(principal)] >= STREAMS_EACH_MAX:
+        if principal is not ANYONE and self._open[_caller(principal)] >= STREAMS_PER_TOKEN_MAX:
             raise TooManyRequests(
-                f"{principal.name} has {STREAMS_EACH_MAX} open streams, the maximum per token: close the console in "
-                "another browser, or use your own token",
+                f"{principal.name} has {STREAMS_PER_TOKEN_MAX} open streams, the maximum per token: close the console "
+                "in another browser, or use your own token",
                 retry_after_s=RETRY_AFTER_S,
             )
         if self._open.total() >= STREAMS_MAX:
             raise Unavailable(f"{STREAMS_MAX} streams are open, which is the maximum", retry_after_s=RETRY_AFTER_S)
 
     @contextmanager
-    def reading(self, principal: Principal) -> Iterator[None]:
+    def counted(self, principal: Principal) -> Iterator[None]:
         caller = _caller(principal)
         self._open[caller] += 1
         try:
@@ -60,7 +60,7 @@ class CountedStream(StreamingResponse):
         self._streams, self._principal = streams, principal
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        with self._streams.reading(self._principal):
+        with self._streams.counted(self._principal):
             await super().__call__(scope, receive, send)
 
 

@@ -13,20 +13,20 @@ from typing import Any
 import orjson
 
 from services.console.live.collector import Collector
-from services.console.live.merge_patch import difference
+from services.console.live.merge_patch import merge_patch
 from services.console.live.picture import Picture
 
 FRAME_WALL_S = 0.2
 """The interval between frames: 5 Hz."""
-SILENCE_WALL_S = 10.0
+KEEPALIVE_WALL_S = 10.0
 """The longest silence of a stream, so that a reader can tell a quiet machine from a dead gateway."""
 
 
 class Channel:
     """The frames of one audience."""
 
-    def __init__(self, known: Collector, audience: str) -> None:
-        self._picture = Picture(known, audience)
+    def __init__(self, collector: Collector, audience: str) -> None:
+        self._picture = Picture(collector, audience)
         self.sequence = 0
         self.readers = 0
         self._document: dict[str, Any] = {}
@@ -36,7 +36,7 @@ class Channel:
     def draw(self) -> bool:
         """Make a new frame if the picture has changed. Return whether it has."""
         document = self._picture.document()
-        patch = difference(self._document, document)
+        patch = merge_patch(self._document, document)
         if not patch and self.sequence:
             return False
         self._document, self._whole = document, None
@@ -44,7 +44,7 @@ class Channel:
         self._patch = _frame("patch", self.sequence, {"patch": patch})
         return True
 
-    def after(self, seen: int) -> bytes:
+    def message_since(self, seen: int) -> bytes:
         """The message that brings a reader from frame `seen` (0: none) to the newest one."""
         if seen and seen == self.sequence - 1:
             return self._patch
@@ -60,19 +60,19 @@ def _frame(event: str, sequence: int, data: dict[str, Any]) -> bytes:
 class Broadcast:
     """The channels that have readers."""
 
-    def __init__(self, known: Collector) -> None:
-        self._known = known
+    def __init__(self, collector: Collector) -> None:
+        self._collector = collector
         self._channels: dict[str, Channel] = {}
         self._dirty = asyncio.Event()
         self._published = asyncio.Event()
         """Set when the next frame is published; each frame has its own event."""
         self.frames = 0
         self.skipped = 0
-        known.changed = self._dirty.set
+        collector.changed = self._dirty.set
 
     @property
-    def known(self) -> Collector:
-        return self._known
+    def collector(self) -> Collector:
+        return self._collector
 
     @property
     def readers(self) -> int:
@@ -92,7 +92,7 @@ class Broadcast:
 
     async def frames_for(self, audience: str) -> AsyncIterator[bytes]:
         """The stream of one reader: the whole picture, then patches; a comment after a long silence."""
-        channel = self._channels.setdefault(audience, Channel(self._known, audience))
+        channel = self._channels.setdefault(audience, Channel(self._collector, audience))
         channel.readers += 1
         if not channel.sequence:
             channel.draw()
@@ -102,19 +102,19 @@ class Broadcast:
                 if channel.sequence != seen:
                     if seen and channel.sequence > seen + 1:
                         self.skipped += channel.sequence - seen - 1
-                    frame, seen = channel.after(seen), channel.sequence
+                    frame, seen = channel.message_since(seen), channel.sequence
                     yield frame
-                elif not await self._another(channel, seen):
+                elif not await self._wait_for_frame(channel, seen):
                     yield b": nothing new\n\n"
         finally:
             channel.readers -= 1
             if not channel.readers:
                 self._channels.pop(audience, None)
 
-    async def _another(self, channel: Channel, seen: int) -> bool:
+    async def _wait_for_frame(self, channel: Channel, seen: int) -> bool:
         """Wait for another frame. Return False if there was none within the longest silence."""
         try:
-            async with asyncio.timeout(SILENCE_WALL_S):
+            async with asyncio.timeout(KEEPALIVE_WALL_S):
                 while channel.sequence == seen:
                     await self._published.wait()
         except TimeoutError:

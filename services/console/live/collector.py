@@ -65,25 +65,25 @@ class Collector:
         self.allocations: Mirror[Holding] = Mirror(http["resource"], "allocations", holding, self._hardware_changed)
         self.instances: Mirror[InstanceState] = Mirror(http["compute"], "instances", instance_state, self._changed)
         self.events = {
-            name: Mirror(http[name], "events", _event_of(name), self._changed, EVENTS_KEPT)
+            name: Mirror(http[name], "events", _event_reader(name), self._changed, EVENTS_KEPT)
             for name in ("compute", "resource", "link")
         }
         self.capacity: dict[str, Any] = {}
         self.planes: list[dict[str, Any]] = []
-        self.pace = _pace(clock)
-        self._answers: dict[str, bool] = {}
+        self.clock_reading = _clock_reading(clock)
+        self._answering: dict[str, bool] = {}
         self._capacity_due = asyncio.Event()
-        self.asked_version = 0
+        self.polled_version = 0
         """Grows with every change of `capacity` and `planes`."""
 
     def _changed(self) -> None:
         self.changed()
 
-    def learn(self, *, capacity: dict[str, Any] | None = None, planes: list[dict[str, Any]] | None = None) -> None:
+    def update(self, *, capacity: dict[str, Any] | None = None, planes: list[dict[str, Any]] | None = None) -> None:
         """Replace what was known by a new answer."""
         self.capacity = self.capacity if capacity is None else capacity
         self.planes = self.planes if planes is None else planes
-        self.asked_version += 1
+        self.polled_version += 1
         self.changed()
 
     def _hardware_changed(self) -> None:
@@ -95,11 +95,11 @@ class Collector:
         """Whether each service answers. Watches alone do not show it, as those of a hanging service stay open for a
         minute."""
         return {
-            "resource": self.nodes.reachable and self._answers.get("resource", True),
-            "link": self._answers.get("link", False),
-            "compute": self.instances.reachable and self._answers.get("compute", True),
-            "infer": self._answers.get("infer", False),
-            "agents": self._answers.get("agents", False),
+            "resource": self.nodes.reachable and self._answering.get("resource", True),
+            "link": self._answering.get("link", False),
+            "compute": self.instances.reachable and self._answering.get("compute", True),
+            "infer": self._answering.get("infer", False),
+            "agents": self._answering.get("agents", False),
         }
 
     def tasks(self) -> list[Callable[[], Awaitable[None]]]:
@@ -117,36 +117,36 @@ class Collector:
         while True:
             await self._capacity_due.wait()
             self._capacity_due.clear()
-            found = await self._ask("resource", "/v1/capacity")
+            found = await self._fetch("resource", "/v1/capacity")
             if found is None:
                 self._capacity_due.set()  # retry, as no other change may come for long
             elif found != self.capacity:
-                self.learn(capacity=found)
+                self.update(capacity=found)
             await asyncio.sleep(CAPACITY_REST_WALL_S)
 
     async def _follow_planes(self) -> None:
         while True:
-            found = await self._ask("link", "/v1/planes")
+            found = await self._fetch("link", "/v1/planes")
             if found is not None and found["items"] != self.planes:
-                self.learn(planes=found["items"])
+                self.update(planes=found["items"])
             await asyncio.sleep(PLANES_PERIOD_WALL_S)
 
     async def _probe(self) -> None:
         while True:
             for name in self._http:
-                answers = await self._answers_at(name)
-                if answers != self._answers.get(name):
-                    self._answers[name] = answers
+                answers = await self._is_answering(name)
+                if answers != self._answering.get(name):
+                    self._answering[name] = answers
                     self.changed()
             await asyncio.sleep(PROBE_PERIOD_WALL_S)
 
-    async def _answers_at(self, service: str) -> bool:
+    async def _is_answering(self, service: str) -> bool:
         try:
             return (await self._http[service].get("/healthz", timeout=2.0)).is_success
         except httpx.HTTPError:
             return False
 
-    async def _ask(self, service: str, path: str) -> dict[str, Any] | None:
+    async def _fetch(self, service: str, path: str) -> dict[str, Any] | None:
         """The service's answer; None if it does not answer."""
         try:
             return await call(self._http[service], "GET", path)
@@ -155,12 +155,12 @@ class Collector:
 
     async def _follow_clock(self) -> None:
         while True:
-            self.pace = _pace(self.clock)
+            self.clock_reading = _clock_reading(self.clock)
             self.changed()
             await self.clock.changed()
 
 
-def _pace(clock: Clock) -> dict[str, float]:
+def _clock_reading(clock: Clock) -> dict[str, float]:
     """The relation of emulated to wall time, for the page to continue by itself: both clocks at one moment, and the
     scale."""
     return {"scale": clock.scale, "wall": time.time(), "emulated": clock.now()}
@@ -191,7 +191,7 @@ def _trouble(conditions: dict[str, dict[str, Any]]) -> str:
     return ""
 
 
-def _event_of(source: str) -> Callable[[dict[str, Any]], Event]:
+def _event_reader(source: str) -> Callable[[dict[str, Any]], Event]:
     def event(view: dict[str, Any]) -> Event:
         about = view.get("instance") or view.get("about") or ""
         project = view.get("project") or ""

@@ -25,8 +25,8 @@ from services.console.live.hardware import (
     letters,
 )
 
-WORD = {FREE: "free", ALLOCATED: "held", SPARE: "spare", CHANGING: "changing", OUT: "out", DEGRADED: "degraded"}
-WORD[FAULTY] = "faulty"
+LETTER_WORDS = {FREE: "free", ALLOCATED: "held", SPARE: "spare", CHANGING: "changing", OUT: "out", DEGRADED: "degraded"}
+LETTER_WORDS[FAULTY] = "faulty"
 
 Nodes = dict[tuple[str, str], NodeState]
 Changed = list[tuple[tuple[str, str], NodeState]]
@@ -34,7 +34,7 @@ Part = tuple[str, tuple[int, ...] | None, bool]
 """A part of a node: its holder, its NPUs (None: all), and whether it is a spare."""
 
 
-def sees(audience: str, project: str) -> bool:
+def may_see(audience: str, project: str) -> bool:
     return audience in (EVERY_PROJECT, project)
 
 
@@ -51,9 +51,9 @@ class Drawing:
     """The drawing for one audience. `supernodes` by name: cabinets with their nodes, a letter for each NPU, and holders
     by node (one name, or one per NPU if it is shared). `counts`: numbers of NPUs by the word of their letter."""
 
-    def __init__(self, known: Collector, audience: str) -> None:
-        self._known, self._audience = known, audience
-        self._seen: tuple[int, int] | None = None
+    def __init__(self, collector: Collector, audience: str) -> None:
+        self._collector, self._audience = collector, audience
+        self._drawn_versions: tuple[int, int] | None = None
         """The drawn versions of nodes and allocations."""
         self._holders: dict[str, list[Part]] = {}
         self._drawn: dict[tuple[str, str], _Drawn] = {}
@@ -62,47 +62,52 @@ class Drawing:
 
     @property
     def counts(self) -> dict[str, int]:
-        return {"npus": self._tally.total(), **{word: self._tally[letter] for letter, word in WORD.items()}}
+        return {"npus": self._tally.total(), **{word: self._tally[letter] for letter, word in LETTER_WORDS.items()}}
 
-    def follow(self) -> None:
+    def refresh(self) -> None:
         """Redraw what has changed."""
-        nodes = self._known.nodes.items
-        seen, self._seen = self._seen, (self._known.nodes.version, self._known.allocations.version)
-        if seen == self._seen:
+        nodes = self._collector.nodes.items
+        before, self._drawn_versions = (
+            self._drawn_versions,
+            (self._collector.nodes.version, self._collector.allocations.version),
+        )
+        if before == self._drawn_versions:
             return
         changed = self._changed_nodes(nodes)
-        if seen is None or seen[1] != self._seen[1]:
-            self._holders = _holders(self._known, self._audience)
-            changed += self._changed_hands(nodes)
-        if len(nodes) != len(self._drawn) or any(self._elsewhere(key, state) for key, state in changed):
-            self._begin(nodes)
+        if before is None or before[1] != self._drawn_versions[1]:
+            self._holders = _holders(self._collector, self._audience)
+            changed += self._nodes_with_changed_holders(nodes)
+        if len(nodes) != len(self._drawn) or any(self._has_moved(key, state) for key, state in changed):
+            self._reset(nodes)
             changed = [*nodes.items()]
-        fresh: dict[str, Any] = {}
+        redrawn: dict[str, Any] = {}
         for key, state in changed:
-            self._draw(key, state, self._holders.get(key[1], []), fresh)
-        if fresh:
-            self.supernodes = self.supernodes | fresh
+            self._draw(key, state, self._holders.get(key[1], []), redrawn)
+        if redrawn:
+            self.supernodes = self.supernodes | redrawn
 
     def _changed_nodes(self, nodes: Nodes) -> Changed:
         """Nodes whose state has changed since they were drawn, or that were not drawn."""
         drawn = self._drawn
-        return [each for each in nodes.items() if (of := drawn.get(each[0])) is None or of.state is not each[1]]
+        return [
+            each for each in nodes.items() if (previous := drawn.get(each[0])) is None or previous.state is not each[1]
+        ]
 
-    def _changed_hands(self, nodes: Nodes) -> Changed:
+    def _nodes_with_changed_holders(self, nodes: Nodes) -> Changed:
         """Nodes whose holders have changed since they were drawn."""
         drawn, holders = self._drawn, self._holders
         return [
             each
             for each in nodes.items()
-            if (of := drawn.get(each[0])) is not None and of.parts != holders.get(each[0][1], [])
+            if (previous := drawn.get(each[0])) is not None and previous.parts != holders.get(each[0][1], [])
         ]
 
-    def _elsewhere(self, key: tuple[str, str], state: NodeState) -> bool:
+    def _has_moved(self, key: tuple[str, str], state: NodeState) -> bool:
         """Whether the node is not drawn, or in another place."""
         drawn = self._drawn.get(key)
         return drawn is None or (drawn.state.supernode, drawn.state.cabinet) != (state.supernode, state.cabinet)
 
-    def _begin(self, nodes: Nodes) -> None:
+    def _reset(self, nodes: Nodes) -> None:
         """Start over: cabinets and their nodes in order of name, nothing drawn."""
         self._drawn.clear()
         self._tally.clear()
@@ -112,13 +117,13 @@ class Drawing:
             shown["cabinets"].setdefault(state.cabinet, []).append(node)
             shown["states"][node] = ""
 
-    def _draw(self, key: tuple[str, str], state: NodeState, parts: list[Part], fresh: dict[str, Any]) -> None:
+    def _draw(self, key: tuple[str, str], state: NodeState, parts: list[Part], redrawn: dict[str, Any]) -> None:
         """Draw one node into a copy of its supernode, so that the frame before stays as it is."""
         node, before = key[1], self._drawn.get(key)
-        shown = fresh.get(state.supernode)
+        shown = redrawn.get(state.supernode)
         if shown is None:
             old = self.supernodes[state.supernode]
-            shown = fresh[state.supernode] = {
+            shown = redrawn[state.supernode] = {
                 "cabinets": old["cabinets"],
                 "states": old["states"].copy(),
                 "holders": old["holders"].copy(),
@@ -144,11 +149,11 @@ def _letters(state: NodeState, parts: list[Part]) -> str:
     return "".join(each)
 
 
-def _holders(known: Collector, audience: str) -> dict[str, list[Part]]:
+def _holders(collector: Collector, audience: str) -> dict[str, list[Part]]:
     found: dict[str, list[Part]] = defaultdict(list)
-    allocations: dict[tuple[str, str], Holding] = known.allocations.items
+    allocations: dict[tuple[str, str], Holding] = collector.allocations.items
     for (project, name), allocation in allocations.items():
-        shown = f"{project}/{name}" if sees(audience, project) else TAKEN
+        shown = f"{project}/{name}" if may_see(audience, project) else TAKEN
         for node, npus in allocation.nodes:
             found[node].append((shown, npus, node in allocation.spares))
     return found

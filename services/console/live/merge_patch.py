@@ -5,18 +5,18 @@ from __future__ import annotations
 from typing import Any
 
 
-def difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+def merge_patch(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
     """The patch from `before` to `after`; empty if they are equal. Documents contain no nulls."""
     patch: dict[str, Any] = dict.fromkeys(sorted(before.keys() - after.keys()))
     for key, value in after.items():
         old = before.get(key)
         if old is value or old == value:
             continue
-        patch[key] = difference(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+        patch[key] = merge_patch(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
     return patch
 
 
-def merged(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+def apply_merge_patch(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     """`target` with the patch applied; `target` itself is not changed."""
     found = dict(target)
     for key, value in patch.items():
@@ -24,7 +24,7 @@ def merged(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
             found.pop(key, None)
         elif isinstance(value, dict):
             old = found.get(key)
-            found[key] = merged(old if isinstance(old, dict) else {}, value)
+            found[key] = apply_merge_patch(old if isinstance(old, dict) else {}, value)
         else:
             found[key] = value
     return found

@@ -1,7 +1,7 @@
 """A mirror of one collection of a service, kept up to date by a watch.
 
-It stores the result of `keep` for each resource, and calls `changed` when that changes. While the service is down, the
-last known state stays, and `reachable` is False.
+It stores the result of `convert` for each resource, and calls `changed` when that changes. While the service is down,
+the last known state stays, and `reachable` is False.
 """
 
 from __future__ import annotations
@@ -32,12 +32,18 @@ class Mirror(Generic[T]):
         self,
         http: httpx.AsyncClient,
         collection: str,
-        keep: Callable[[dict[str, Any]], T],
+        convert: Callable[[dict[str, Any]], T],
         changed: Callable[[], None],
         limit: int = 0,
     ) -> None:
         """`limit`: keep only the latest so many of each project (for events)."""
-        self._http, self._path, self._keep, self._changed, self._limit = http, f"/v1/{collection}", keep, changed, limit
+        self._http, self._path, self._convert, self._changed, self._limit = (
+            http,
+            f"/v1/{collection}",
+            convert,
+            changed,
+            limit,
+        )
         self.items: dict[tuple[str, str], T] = {}
         self._recent: dict[str, deque[tuple[str, str]]] = {}
         """With a limit, the keys of each project in order of arrival. They are counted per project, or a busy project
@@ -57,7 +63,7 @@ class Mirror(Generic[T]):
                 if refused.message != self._refusal:  # a service that is down is retried twice a second but logged once
                     log.info("watch ended", extra={"path": self._path, "why": refused.message})
                 self._refusal = refused.message
-            self._reach(False)
+            self._set_reachable(False)
             await asyncio.sleep(RETRY_WALL_S)
 
     async def _follow(self) -> None:
@@ -73,7 +79,7 @@ class Mirror(Generic[T]):
             elif event.type == "DELETED":
                 self._set(items, event.view, None, quiet=whole is not None)
             else:
-                self._set(items, event.view, self._keep(event.view), quiet=whole is not None)
+                self._set(items, event.view, self._convert(event.view), quiet=whole is not None)
 
     def _set(self, items: dict[tuple[str, str], T], view: dict[str, Any], value: T | None, quiet: bool) -> None:
         key = (view.get("project") or "", view["name"])
@@ -86,7 +92,7 @@ class Mirror(Generic[T]):
         else:
             items[key] = value
         if not quiet:
-            self._tell()
+            self._notify()
 
     def _keep_recent(self, items: dict[tuple[str, str], T], key: tuple[str, str], gone: bool) -> None:
         """Make room for `key` within its project's limit."""
@@ -104,14 +110,14 @@ class Mirror(Generic[T]):
         self._refusal = ""
         if whole != self.items:
             self.items = whole
-            self._tell()
-        self._reach(True)
+            self._notify()
+        self._set_reachable(True)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self.version += 1
         self._changed()
 
-    def _reach(self, now: bool) -> None:
+    def _set_reachable(self, now: bool) -> None:
         if now != self.reachable:
             self.reachable = now
             self._changed()

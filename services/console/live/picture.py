@@ -13,7 +13,7 @@ from typing import Any
 
 from matrixcommon.model.quantities import counted
 from services.console.live.collector import Collector, Event, InstanceState
-from services.console.live.drawing import Drawing, sees
+from services.console.live.drawing import Drawing, may_see
 
 EVENTS_SHOWN = 40
 FIELDS = {of: tuple(field.name for field in fields(of)) for of in (InstanceState, Event)}
@@ -23,36 +23,36 @@ class Picture:
     """The part of the collected state that one audience may see. Parts from unchanged sources are the same object in
     consecutive documents, so that computing the difference can skip them."""
 
-    def __init__(self, known: Collector, audience: str) -> None:
-        self._known, self._audience = known, audience
-        self._drawing = Drawing(known, audience)
-        self._kept: dict[str, tuple[Any, Any]] = {}
+    def __init__(self, collector: Collector, audience: str) -> None:
+        self._collector, self._audience = collector, audience
+        self._drawing = Drawing(collector, audience)
+        self._cached_parts: dict[str, tuple[Any, Any]] = {}
 
     def document(self) -> dict[str, Any]:
         """Return the current document."""
-        known, drawing = self._known, self._drawing
-        drawing.follow()
-        services, asked, instances = known.services, known.asked_version, known.instances.version
-        looked_at = (*services.values(), asked, known.nodes.version, instances)
-        events = tuple(mirror.version for mirror in known.events.values())
+        collector, drawing = self._collector, self._drawing
+        drawing.refresh()
+        services, polled_version, instances = collector.services, collector.polled_version, collector.instances.version
+        alert_sources = (*services.values(), polled_version, collector.nodes.version, instances)
+        events = tuple(mirror.version for mirror in collector.events.values())
         return {
-            "time": known.pace,
+            "time": collector.clock_reading,
             "services": services,
-            "capacity": self._part("capacity", asked, _capacity),
+            "capacity": self._part("capacity", polled_version, _capacity),
             "counts": drawing.counts,
-            "planes": self._part("planes", asked, _planes),
+            "planes": self._part("planes", polled_version, _planes),
             "supernodes": drawing.supernodes,
             "instances": self._part("instances", instances, _instances),
-            "alerts": self._part("alerts", looked_at, _alerts),
+            "alerts": self._part("alerts", alert_sources, _alerts),
             "events": self._part("events", events, _events),
         }
 
     def _part(self, name: str, source: Any, make: Callable[[Collector, str], dict[str, Any]]) -> dict[str, Any]:
         """Return a part of the document, rebuilt only if its source has changed."""
-        kept = self._kept.get(name)
-        if kept is None or kept[0] != source:
-            kept = self._kept[name] = source, make(self._known, self._audience)
-        return kept[1]
+        cached = self._cached_parts.get(name)
+        if cached is None or cached[0] != source:
+            cached = self._cached_parts[name] = source, make(self._collector, self._audience)
+        return cached[1]
 
 
 def _as_document(record: InstanceState | Event) -> dict[str, Any]:
@@ -64,63 +64,63 @@ def _key(project: str, name: str) -> str:
     return f"{project}/{name}"
 
 
-def _planes(known: Collector, audience: str) -> dict[str, Any]:
-    return {each["name"]: {"down": each["linksDown"], "degraded": each["linksDegraded"]} for each in known.planes}
+def _planes(collector: Collector, audience: str) -> dict[str, Any]:
+    return {each["name"]: {"down": each["linksDown"], "degraded": each["linksDegraded"]} for each in collector.planes}
 
 
-def _instances(known: Collector, audience: str) -> dict[str, Any]:
+def _instances(collector: Collector, audience: str) -> dict[str, Any]:
     return {
         _key(project, name): {"project": project, "name": name, **_as_document(state)}
-        for (project, name), state in sorted(known.instances.items.items())
-        if sees(audience, project)
+        for (project, name), state in sorted(collector.instances.items.items())
+        if may_see(audience, project)
     }
 
 
-def _capacity(known: Collector, audience: str) -> dict[str, Any]:
+def _capacity(collector: Collector, audience: str) -> dict[str, Any]:
     """Return the largest block of free nodes in one cabinet, in one supernode, in all, and by supernode."""
-    if not known.capacity:
+    if not collector.capacity:
         return {}
     return {
-        "largestBlock": known.capacity["largestBlock"],
-        "supernodes": {each["domain"]: each["largestBlock"] for each in known.capacity["supernodes"]},
+        "largestBlock": collector.capacity["largestBlock"],
+        "supernodes": {each["domain"]: each["largestBlock"] for each in collector.capacity["supernodes"]},
         "closed": {
             each["domain"]: each["state"]
-            for each in (*known.capacity["supernodes"], *known.capacity["cabinets"])
+            for each in (*collector.capacity["supernodes"], *collector.capacity["cabinets"])
             if each["state"] != "Open"
         },
     }
 
 
-def _alerts(known: Collector, audience: str) -> dict[str, Any]:
+def _alerts(collector: Collector, audience: str) -> dict[str, Any]:
     """Return what needs attention, by subject."""
     found: dict[str, Any] = {}
-    for service, answers in known.services.items():
+    for service, answers in collector.services.items():
         if not answers:
             found[f"service {service}"] = {"kind": "service", "name": service, "message": "it does not answer"}
-    for (_, name), node in known.nodes.items.items():
+    for (_, name), node in collector.nodes.items.items():
         if node.alert:
             found[f"node {name}"] = {"kind": "node", "name": name, "message": node.alert, "since": node.since}
-    for plane in known.planes:
+    for plane in collector.planes:
         if plane["linksDown"] or plane["linksDegraded"]:
             counts = {"down": plane["linksDown"], "degraded": plane["linksDegraded"]}
             message = ", ".join(f"{counted(count, 'link')} {state}" for state, count in counts.items() if count)
             found[f"plane {plane['name']}"] = {"kind": "plane", "name": plane["name"], "message": message}
-    for (project, name), instance in known.instances.items.items():
-        if instance.trouble and sees(audience, project):
+    for (project, name), instance in collector.instances.items.items():
+        if instance.trouble and may_see(audience, project):
             key = _key(project, name)
             alert = {"kind": "instance", "name": key, "message": instance.trouble, "since": instance.since}
             found[f"instance {key}"] = alert
     return found
 
 
-def _events(known: Collector, audience: str) -> dict[str, Any]:
+def _events(collector: Collector, audience: str) -> dict[str, Any]:
     """Return the newest events by a unique name. Texts of physical events may name a holder, so only EVERY_PROJECT gets
     them."""
     seen: list[tuple[str, Event]] = [
         (f"{source}/{name}", event)
-        for source, mirror in known.events.items()
+        for source, mirror in collector.events.items()
         for (_, name), event in mirror.items.items()
-        if sees(audience, event.project)
+        if may_see(audience, event.project)
     ]
     seen.sort(key=lambda each: (each[1].at, each[0]), reverse=True)
     return {name: _as_document(event) for name, event in seen[:EVENTS_SHOWN]}

@@ -7,7 +7,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixresource.client import ResourceClient
 from services.chassis.database import DatabaseEngine
 from services.link import main as link
-from services.link.allocations import BELIEVED_S, ReservedNodes
+from services.link.allocations import CACHED_S, ReservedNodes
 from services.resource.main import MIGRATIONS, ResourceSettings, build
 from tests.clocks import FixedClock
 from tests.matrixlink.client import WholeLinkClient
@@ -61,7 +61,7 @@ async def test_what_was_found_is_believed_for_a_while_and_never_refused_on(reser
     await port.check("a", nodes)
     await port.check("a", nodes[:1])
     assert port.counters["asked"] == 1
-    clock.at += BELIEVED_S + 1
+    clock.at += CACHED_S + 1
     way.away = True
     await port.check("a", nodes)
     await port.check("a", ["sn0-c11-n3"])

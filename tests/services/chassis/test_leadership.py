@@ -139,7 +139,7 @@ async def test_a_service_refuses_whom_another_has_followed(tmp_path: Path) -> No
         await stack.restart("resource")
         assert (await ask("c", old)).status_code == 409, "it remembers across its own death"
         assert (await http.get("/v1/allocations", headers={HEADER: "5"})).json()["reason"] == "Malformed"
-        editor = http_client("http://resource", stack.token("editor", project="red"), stack.way_to("resource"))
+        editor = http_client("http://resource", stack.token("editor", project="red"), stack.transport_to("resource"))
         answer = await editor.get("/v1/allocations", headers={HEADER: new.token})
         assert (answer.status_code, answer.json()["reason"]) == (403, Forbidden.__name__)
         names = sorted(each.name for each in await stack.resource.allocations())
@@ -152,13 +152,13 @@ async def test_what_a_service_asks_to_answer_a_leader_is_asked_in_its_own_name(t
         await stack.apply("one", 2)
         await stack.active("one", 2)
         seen: list[str | None] = []
-        asked = stack.way_to("resource").handle_async_request
+        asked = stack.transport_to("resource").handle_async_request
 
         async def noted(request: httpx.Request) -> httpx.Response:
             seen.append(request.headers.get(HEADER))
             return await asked(request)
 
-        stack.way_to("resource").handle_async_request = noted  # type: ignore[method-assign]
+        stack.transport_to("resource").handle_async_request = noted  # type: ignore[method-assign]
         body = {
             "allocation": "one",
             "instance": "one",
@@ -197,7 +197,7 @@ async def test_a_policy_that_a_standby_was_asked_for_is_decided_by_at_once(tmp_p
 async def ask_standby(stack: ReplicatedStack, method: str, path: str, body: Any) -> httpx.Response:
     """Of two MatrixComputes, the one that does not lead."""
     for seat in ("compute", "compute-replica"):
-        http = httpx.AsyncClient(transport=stack.seats[seat].transport, base_url="http://compute")
+        http = httpx.AsyncClient(transport=stack.slots[seat].transport, base_url="http://compute")
         if "\ncloudmatrix_leads 0.0\n" in (await http.get("/metrics")).text:
             return await http.request(method, path, json=body)
     raise AssertionError("both lead")

@@ -13,7 +13,7 @@ import pytest
 
 from services.chassis.access import create_token
 from services.console import main as console_main
-from services.console.live.merge_patch import merged
+from services.console.live.merge_patch import apply_merge_patch
 from services.testing.asgi import StreamingASGITransport
 from tests.clocks import LoopClock
 from tests.stack import Stack
@@ -29,7 +29,7 @@ class Desk:
         away = StreamingASGITransport(None)
         away.down = True
         settings = console_main.ConsoleSettings(tokens=tokens, token=self.token("viewer", project="*"))
-        ways = {name: seat.transport for name, seat in stack.seats.items()} if stack else {}
+        ways = {name: seat.transport for name, seat in stack.slots.items()} if stack else {}
         self.app = console_main.build(
             settings, stack.clock if stack else LoopClock(0.0), {name: ways.get(name, away) for name in settings.urls()}
         )
@@ -72,7 +72,7 @@ class Frames:
         if kind == "whole":
             self.picture = data["picture"]
         elif kind == "patch":
-            self.picture = merged(self.picture, data["patch"])
+            self.picture = apply_merge_patch(self.picture, data["patch"])
         self.sequence = data.get("sequence", self.sequence)
         return kind, data
 

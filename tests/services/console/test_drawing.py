@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from matrixcommon.api.authorization import EVERY_PROJECT
 from services.console.live.drawing import Drawing
 from services.console.live.hardware import CHANGING, FREE, OUT, Holding, NodeState
-from services.console.live.merge_patch import difference, merged
+from services.console.live.merge_patch import apply_merge_patch, merge_patch
 
 NODES = [f"sn{at // 4}-c{at // 2 % 2}-n{at % 2}" for at in range(8)]
 
@@ -49,40 +49,40 @@ changes = st.lists(
 @given(frames=st.lists(changes, max_size=8), audience=st.sampled_from([EVERY_PROJECT, "red", "blue"]))
 @settings(max_examples=200, deadline=None)
 def test_what_is_kept_shows_what_drawing_all_of_it_would(frames, audience):
-    known = SimpleNamespace(
+    collector = SimpleNamespace(
         nodes=SimpleNamespace(items={}, version=0), allocations=SimpleNamespace(items={}, version=0)
     )
-    kept, before = Drawing(known, audience), {}
+    kept, before = Drawing(collector, audience), {}
     for frame in frames:
         for kind, name, value in frame:
-            mirror, project = (known.nodes, "") if kind == "node" else (known.allocations, "red")
+            mirror, project = (collector.nodes, "") if kind == "node" else (collector.allocations, "red")
             if value is None:
                 mirror.items.pop((project, name), None)
             else:
                 mirror.items[project, name] = value
             mirror.version += 1
         shown, as_it_was = kept.supernodes, copy.deepcopy(kept.supernodes)
-        kept.follow()
-        anew = Drawing(known, audience)
-        anew.follow()
+        kept.refresh()
+        anew = Drawing(collector, audience)
+        anew.refresh()
         assert kept.supernodes == anew.supernodes
         assert kept.counts == anew.counts
         assert shown == as_it_was, "the frame before still shows what it showed"
-        before = merged(before, difference(before, {"supernodes": kept.supernodes}))
+        before = apply_merge_patch(before, merge_patch(before, {"supernodes": kept.supernodes}))
         assert before.get("supernodes", {}) == anew.supernodes
 
 
 def test_a_change_of_one_node_leaves_the_rest_the_same_object():
     states = {("", node): NodeState(node[:3], node[4:6], 8, FREE, frozenset(), "", "") for node in NODES}
-    known = SimpleNamespace(
+    collector = SimpleNamespace(
         nodes=SimpleNamespace(items=states, version=0), allocations=SimpleNamespace(items={}, version=0)
     )
-    drawing = Drawing(known, EVERY_PROJECT)
-    drawing.follow()
+    drawing = Drawing(collector, EVERY_PROJECT)
+    drawing.refresh()
     before = drawing.supernodes
     states["", NODES[0]] = NodeState("sn0", "c0", 8, OUT, frozenset(), "", "")
-    known.nodes.version += 1
-    drawing.follow()
+    collector.nodes.version += 1
+    drawing.refresh()
     assert drawing.supernodes["sn1"] is before["sn1"]
     assert drawing.supernodes["sn0"]["cabinets"] is before["sn0"]["cabinets"]
-    assert difference(before, drawing.supernodes) == {"sn0": {"states": {NODES[0]: OUT * 8}}}
+    assert merge_patch(before, drawing.supernodes) == {"sn0": {"states": {NODES[0]: OUT * 8}}}

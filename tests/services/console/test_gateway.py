@@ -10,7 +10,7 @@ import pytest
 
 from matrixcommon.model.errors import NotFound, Unavailable
 from services.console.gateway.logins import LINK_WALL_S, LINKS_MAX, LoginLinks
-from services.console.gateway.static_files import site
+from services.console.gateway.static_files import load_files
 
 pytestmark = [pytest.mark.looptime, pytest.mark.timeout(120)]
 WEB = Path(__file__).resolve().parents[3] / "services" / "console" / "web"
@@ -31,7 +31,7 @@ async def test_the_page_is_for_everybody_and_says_what_a_browser_may_do(alone):
 
 
 def test_pages_hold_no_script_or_style_of_their_own_and_ask_nobody_else():
-    for name in site():
+    for name in load_files():
         text = (WEB / name).read_text()
         assert not re.search(r"innerHTML|outerHTML|insertAdjacentHTML|document\.write|\beval\(|new Function", text), (
             name
@@ -47,7 +47,7 @@ def test_every_file_of_the_page_is_in_the_wheel_and_has_a_type():
     packed = {file for pattern in patterns for file in WEB.parent.glob(pattern) if file.is_file()}
     there = {file for file in WEB.rglob("*") if file.is_file()}
     assert packed == there
-    assert {str(file.relative_to(WEB)) for file in there} == set(site())
+    assert {str(file.relative_to(WEB)) for file in there} == set(load_files())
 
 
 async def test_a_service_is_asked_with_its_users_own_rights(a_desk):
@@ -107,14 +107,14 @@ async def test_a_link_logs_in_once(alone):
 def test_a_link_is_good_for_a_minute_and_there_are_only_so_many():
     now = [0.0]
     links = LoginLinks(lambda: now[0])
-    code = links.leave("cm_token")
+    code = links.deposit("cm_token")
     now[0] = LINK_WALL_S + 1
     with pytest.raises(NotFound, match="older than a minute"):
         links.redeem(code)
     for _ in range(LINKS_MAX):
-        links.leave("cm_token")
+        links.deposit("cm_token")
     with pytest.raises(Unavailable, match="too many"):
-        links.leave("cm_token")
+        links.deposit("cm_token")
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/whoami"), ("GET", "/live"), ("POST", "/login-links")])

@@ -122,7 +122,7 @@ async def test_nobody_has_more_than_a_share_of_the_streams(alone):
     """Whoever opens them at once, and whatever becomes of them; the others are not kept from theirs."""
     mine, yours = alone.token("viewer", project="red"), alone.token("editor", project="red")
     async with AsyncExitStack() as open_ones:
-        taken = [await open_ones.enter_async_context(alone.live(mine)) for _ in range(streams.STREAMS_EACH_MAX)]
+        taken = [await open_ones.enter_async_context(alone.live(mine)) for _ in range(streams.STREAMS_PER_TOKEN_MAX)]
         assert {each.answer.status_code for each in taken} == {200}
         refused = await alone.client(mine).get("/live")
         assert (refused.status_code, refused.headers["retry-after"]) == (429, "10")
@@ -139,7 +139,7 @@ async def test_nobody_has_more_than_a_share_of_the_streams(alone):
     async with asyncio.timeout(60):  # those that are over count no more, once the console has heard of it
         while not await admitted():
             await asyncio.sleep(0.1)
-    assert streams.STREAMS_EACH_MAX * 5 <= streams.STREAMS_MAX
+    assert streams.STREAMS_PER_TOKEN_MAX * 5 <= streams.STREAMS_MAX
 
 
 async def test_without_tokens_there_is_nobody_to_share_with():
@@ -147,25 +147,25 @@ async def test_without_tokens_there_is_nobody_to_share_with():
     way = StreamingASGITransport(desk)
     browser = httpx.AsyncClient(base_url="http://console", transport=way, timeout=None)
     async with AsyncExitStack() as open_ones:
-        for _ in range(streams.STREAMS_EACH_MAX + 1):
+        for _ in range(streams.STREAMS_PER_TOKEN_MAX + 1):
             answer = await open_ones.enter_async_context(browser.stream("GET", "/live"))
             assert answer.status_code == 200
 
 
 async def test_a_slow_reader_skips_frames_and_gets_the_newest_picture():
     """It holds no queue: what it missed is not kept for it."""
-    known = Collector(dict.fromkeys(("resource", "link", "compute", "infer", "agents")), clock=_Clock())
-    sender = broadcast.Broadcast(known)
+    collector = Collector(dict.fromkeys(("resource", "link", "compute", "infer", "agents")), clock=_Clock())
+    sender = broadcast.Broadcast(collector)
     running = asyncio.create_task(sender.run())
     reader = sender.frames_for("*")
     assert (await anext(reader)).startswith(b"event: whole\nid: 1\n")
     for number in range(5):
-        known.learn(capacity=_capacity(number))
+        collector.update(capacity=_capacity(number))
         await asyncio.sleep(broadcast.FRAME_WALL_S * 2)
     late = await anext(reader)
     assert late.startswith(b"event: whole\nid: 6\n")
     assert b'"all":4' in late
-    known.learn(capacity=_capacity(9))
+    collector.update(capacity=_capacity(9))
     assert (await anext(reader)).startswith(b"event: patch\nid: 7\n")
     assert (sender.skipped, sender.frames) == (4, 6)
     await reader.aclose()
@@ -174,13 +174,13 @@ async def test_a_slow_reader_skips_frames_and_gets_the_newest_picture():
 
 
 async def test_changes_are_merged_to_five_frames_a_second():
-    known = Collector(dict.fromkeys(("resource", "link", "compute", "infer", "agents")), clock=_Clock())
-    sender = broadcast.Broadcast(known)
+    collector = Collector(dict.fromkeys(("resource", "link", "compute", "infer", "agents")), clock=_Clock())
+    sender = broadcast.Broadcast(collector)
     running = asyncio.create_task(sender.run())
     reader = sender.frames_for("*")
     await anext(reader)
     for number in range(200):
-        known.learn(capacity=_capacity(number + 1))
+        collector.update(capacity=_capacity(number + 1))
         await asyncio.sleep(0.01)
     assert 9 <= sender.frames <= 11
     await reader.aclose()

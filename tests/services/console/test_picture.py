@@ -14,7 +14,7 @@ from services.console.live.picture import Picture
 SERVICES = ("resource", "link", "compute", "infer", "agents")
 
 
-def known() -> Collector:
+def collector() -> Collector:
     clock = SimpleNamespace(scale=1.0, now=lambda: 0.0)
     return Collector(dict.fromkeys(SERVICES), clock)
 
@@ -46,23 +46,23 @@ changes = st.one_of(
 )
 
 
-def change(known: Collector, kind: str, name: str, value: object) -> None:
-    mirrors = {"node": known.nodes, "instance": known.instances, "event": known.events["compute"]}
+def change(collector: Collector, kind: str, name: str, value: object) -> None:
+    mirrors = {"node": collector.nodes, "instance": collector.instances, "event": collector.events["compute"]}
     if kind in mirrors:
         mirrors[kind]._set(mirrors[kind].items, view("red" if kind == "instance" else "", name), value, quiet=False)
     elif kind == "reach":
-        known.nodes._reach(bool(value))
+        collector.nodes._set_reachable(bool(value))
     elif kind == "planes":
-        known.learn(planes=[{"name": "ub", "linksDown": value, "linksDegraded": 0}])
+        collector.update(planes=[{"name": "ub", "linksDown": value, "linksDegraded": 0}])
     else:
         domains = [{"domain": "sn0", "state": value, "largestBlock": 4}]
-        known.learn(capacity={"largestBlock": {"all": 4}, "supernodes": domains, "cabinets": []})
+        collector.update(capacity={"largestBlock": {"all": 4}, "supernodes": domains, "cabinets": []})
 
 
 @given(frames=st.lists(st.lists(changes, max_size=4), max_size=8), audience=st.sampled_from(["*", "red", "blue"]))
 @settings(max_examples=200, deadline=None)
 def test_what_is_kept_shows_what_drawing_all_of_it_would(frames, audience):
-    of = known()
+    of = collector()
     kept = Picture(of, audience)
     for frame in frames:
         for each in frame:
@@ -71,7 +71,7 @@ def test_what_is_kept_shows_what_drawing_all_of_it_would(frames, audience):
 
 
 def test_what_did_not_change_is_the_same_object():
-    of = known()
+    of = collector()
     change(of, "instance", "a", instance(""))
     kept = Picture(of, "*")
     before = kept.document()

@@ -60,7 +60,7 @@ class Walk:
         self.runner.close()
 
     def operations(self, service: str) -> list[Any]:
-        schema = schemathesis.openapi.from_dict(self.stack.seats[service].transport.app.openapi())
+        schema = schemathesis.openapi.from_dict(self.stack.slots[service].transport.app.openapi())
         found = [each.ok() for each in schema.get_all_operations()]
         return sorted(found, key=lambda each: (ORDER.index(each.method), each.path))
 
@@ -110,7 +110,7 @@ class Walk:
             yield f"{answer.status_code}"
         if answer.status_code in WRONG and not refused_field(answer):
             yield f"{answer.status_code} without a field"
-        answers = self.stack.seats[service].transport.app.openapi()["paths"][operation.path][operation.method][
+        answers = self.stack.slots[service].transport.app.openapi()["paths"][operation.path][operation.method][
             "responses"
         ]
         described = answers.get(str(answer.status_code), answers["default"]).get("content", {})

@@ -43,7 +43,7 @@ def test_the_same_events_come_again(tmp_path: Path) -> None:
     before = replaying.run_in_virtual_time(record)
     assert {event.kind for event in before.events} >= {"instance", "allocation", "slice", "node", "operation"}
     assert len(before.events) > 100
-    assert replaying.replayed(file) is None
+    assert replaying.replay_synchronously(file) is None
 
     # The same requests with another in between are another course of events, and it is said from where on.
     changed = before.model_copy(update={"events": before.events[:-1]})

@@ -12,13 +12,13 @@ from typing import Any
 
 import pytest
 
-from services.testing.cloudmatrix import WORLDS_A_COLLECTION
+from services.testing.cloudmatrix import WORLDS_PER_COLLECTION
 from tests.stack import Stack
 
 
 async def services_of_a_stack(folder: Path) -> list[weakref.ref[Any]]:
     async with Stack(folder) as stack:
-        return [weakref.ref(seat.transport.app) for seat in stack.seats.values()]
+        return [weakref.ref(seat.transport.app) for seat in stack.slots.values()]
 
 
 @pytest.mark.looptime
@@ -35,9 +35,9 @@ import pytest
 
 ended = []
 
-@pytest.mark.parametrize("run", range({WORLDS_A_COLLECTION} + 1))
+@pytest.mark.parametrize("run", range({WORLDS_PER_COLLECTION} + 1))
 async def test_world(cloudmatrix, run):
-    if run == {WORLDS_A_COLLECTION}:
+    if run == {WORLDS_PER_COLLECTION}:
         assert len([stack for stack in ended if stack() is not None]) <= 1, "the fixture still has the last one"
     ended.append(weakref.ref(cloudmatrix.stack))
 """
@@ -50,4 +50,4 @@ def test_worlds_of_a_session_are_forgotten_after_some(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "pytest", "-q"]
     done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    assert f"{WORLDS_A_COLLECTION + 1} passed" in done.stdout
+    assert f"{WORLDS_PER_COLLECTION + 1} passed" in done.stdout

@@ -9,7 +9,7 @@ from sqlalchemy import Column, Integer, MetaData, Table, select
 from sqlalchemy.sql.compiler import SQLCompiler
 
 from services.chassis.database import DatabaseEngine
-from services.testing.statements import sharing_statements
+from services.testing.statements import share_statements
 
 THINGS = Table("things", MetaData(), Column("number", Integer, primary_key=True))
 
@@ -25,7 +25,7 @@ def test_another_engine_compiles_nothing_again(tmp_path: Path, monkeypatch: pyte
     monkeypatch.setattr(SQLCompiler, "__init__", counted)
     found = []
     for number in (1, 2):
-        database = sharing_statements(DatabaseEngine(f"sqlite:///{tmp_path / f'{number}.db'}"))
+        database = share_statements(DatabaseEngine(f"sqlite:///{tmp_path / f'{number}.db'}"))
         THINGS.metadata.create_all(database.engine)
         before = len(compiled)
         with database.sessions() as session:

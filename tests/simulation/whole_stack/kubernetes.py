@@ -70,15 +70,15 @@ class Operator:
     """What the operator's process does, for as long as its `life` lasts. `scaled`: somebody has ScalingPolicies."""
 
     def __init__(
-        self, way_to: Callable[[str], httpx.AsyncBaseTransport], now: Callable[[], float], scaled: bool = False
+        self, transport_to: Callable[[str], httpx.AsyncBaseTransport], now: Callable[[], float], scaled: bool = False
     ) -> None:
-        self._kube = kube_client(way_to("kube"))
-        compute = ComputeClient(http_client("http://compute", transport=way_to("compute")))
+        self._kube = kube_client(transport_to("kube"))
+        compute = ComputeClient(http_client("http://compute", transport=transport_to("compute")))
         self._reconcilers = reconcilers_for(
             self._kube,
             compute,
-            Inference(http_client("http://infer", transport=way_to("infer"))),
-            FaultsOverHttp(http_client("http://agents", transport=way_to("agents"))),
+            Inference(http_client("http://infer", transport=transport_to("infer"))),
+            FaultsOverHttp(http_client("http://agents", transport=transport_to("agents"))),
             now,
             "http://infer/v1",
         )

@@ -72,7 +72,7 @@ class SimulatedLife(Life):
         self._hash = hashlib.sha256()
         network = Network(Random(f"{seed}:network"), CALM, self.happened)
         network.stray, network.taken_up = self._stray, self._taken_up
-        self._kube = kube_client(network.way_to("kube"))
+        self._kube = kube_client(network.transport_to("kube"))
         super().__init__(
             lambda folder: SimulatedStack(folder, 1, network=network, replicated=replicated, scaled=scaled)
         )

@@ -79,7 +79,7 @@ class Network:
         """Called when a process takes up a request of a user's; what it returns is called once the process is done
         with it, which can be long after the user gave up: a process that stands still answers when it goes on."""
 
-    def way_to(self, service: str) -> httpx.AsyncBaseTransport:
+    def transport_to(self, service: str) -> httpx.AsyncBaseTransport:
         return _Way(self, service)
 
     # -- partitions ----------------------------------------------------------------------------------------------

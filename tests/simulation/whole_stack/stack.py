@@ -34,7 +34,7 @@ from tests.simulation.whole_stack.loop import PROCESS, VirtualLoop
 from tests.simulation.whole_stack.network import CALM, Network, Process
 from tests.simulation.whole_stack.served import ServedModels
 from tests.small_stack import SmallStack, replica_of
-from tests.stack import EPOCH_S, Seat
+from tests.stack import EPOCH_S, ServiceSlot
 
 QUICKER = 8.0
 """Stages of nodes take so much less time: what is waited for is not what goes wrong."""
@@ -96,20 +96,20 @@ class SimulatedStack(SmallStack):
         self.scaled = scaled
         self.outside = (*([SERVED] if scaled else []), *OUTSIDE)
         self.services = (*self.services, *self.outside)
-        self.seats |= {name: Seat() for name in self.outside}
+        self.slots |= {name: ServiceSlot() for name in self.outside}
         if scaled:
-            self.http[SERVED] = http_client(f"http://{SERVED}", transport=self.way_to(SERVED))
+            self.http[SERVED] = http_client(f"http://{SERVED}", transport=self.transport_to(SERVED))
         self._replicated = replicated
         for service in replicated:
             at = self.services.index(service) + 1
             self.services = (*self.services[:at], replica_of(service), *self.services[at:])
-            self.seats[replica_of(service)] = Seat()
+            self.slots[replica_of(service)] = ServiceSlot()
         self._processes = {name: Process(name) for name in self.services}
         for name, process in self._processes.items():
             self.network.processes.setdefault(service_of(name), []).append(process)
 
-    def way_to(self, name: str) -> httpx.AsyncBaseTransport:
-        return self.network.way_to(name)
+    def transport_to(self, name: str) -> httpx.AsyncBaseTransport:
+        return self.network.transport_to(name)
 
     def copied(self) -> Prepared:
         """What every life begins with."""
@@ -117,7 +117,7 @@ class SimulatedStack(SmallStack):
 
     def continue_from_copy(self) -> None:
         before = self.copied()
-        before.lay_down(self.folder)
+        before.write_to(self.folder)
         self.clock = LoopClock(EPOCH_S + before.seconds)
         self.on_copied()
 
@@ -130,11 +130,11 @@ class SimulatedStack(SmallStack):
         database.shared = service_of(name) in self._replicated
         return database
 
-    def _build(self, name: str, seat: Seat) -> Any:
+    def _build(self, name: str, seat: ServiceSlot) -> Any:
         if name == "kube":
             return Kubernetes(self.folder / "kube.db", self.clock_of(name).now, self.seed)
         if name == "operator":
-            return Operator(self.way_to, self.clock_of(name).now, self.scaled)
+            return Operator(self.transport_to, self.clock_of(name).now, self.scaled)
         if name == SERVED:
             self.served.now = self.clock_of(name).now
             return self.served
@@ -151,7 +151,7 @@ class SimulatedStack(SmallStack):
         await asyncio.get_running_loop().create_task(self._start(name), context=context)
 
     async def _start(self, name: str) -> None:
-        seat, process = self.seats[name], self._processes[name]
+        seat, process = self.slots[name], self._processes[name]
         built = self._build(name, seat)
         seat.life = AsyncExitStack()
         if name in self.outside:
@@ -164,7 +164,7 @@ class SimulatedStack(SmallStack):
 
     def stop_writing(self, name: str) -> None:
         """From now on nothing that this process does has any effect."""
-        seat, process = self.seats[name], self._processes[name]
+        seat, process = self.slots[name], self._processes[name]
         process.up = False
         process.life += 1
         if seat.database is not None:
@@ -172,7 +172,7 @@ class SimulatedStack(SmallStack):
                 event.listen(seat.database.engine, asked, _refuse)
 
     async def kill(self, name: str) -> None:
-        seat, process = self.seats[name], self._processes[name]
+        seat, process = self.slots[name], self._processes[name]
         self.stop_writing(name)
         loop = asyncio.get_running_loop()
         if isinstance(loop, VirtualLoop):

@@ -201,7 +201,7 @@ async def nothing_is_left(stack: Stack) -> str:
     await ended(stack, "resource")
     state: str = (await stack.get("resource", "/v1/defragmentations/p")).json()["state"]
     assert state in OVER
-    database = stack.seats["resource"].database
+    database = stack.slots["resource"].database
     assert database is not None
     with database.sessions() as session:
         assert not list(session.scalars(select(NodeRow.name).where(NodeRow.reserved_for_plan.is_not(None))))

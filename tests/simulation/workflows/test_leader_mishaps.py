@@ -141,7 +141,7 @@ class LeaderMishaps:
         seat = self._seat()
         leadership = self.stack.replicas(self.service)[seat]
         renew, leadership._renew = leadership._renew, lambda generation, lost: None  # type: ignore[method-assign]
-        resumption = self.stack.seats[seat].transport.app.state.watchers["workflow-resumption"]
+        resumption = self.stack.slots[seat].transport.app.state.watchers["workflow-resumption"]
         resumption.step = asyncio.Event().wait
         try:
             await self._other_leads(self.stack, seat, at)

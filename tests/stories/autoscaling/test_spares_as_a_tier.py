@@ -83,7 +83,7 @@ async def test_a_policy_that_counts_on_spares_grows_out_of_them_and_learns_how_l
 
 def waited(stack: Stack) -> NodeWaits:
     """How long the instance waited for its new members, as its policy is told."""
-    database = stack.seats["compute"].database
+    database = stack.slots["compute"].database
     assert database is not None
     with database.sessions() as session:
         return NodeWaits.of(session.query(InstanceRow).one().node_waits)

@@ -225,7 +225,7 @@ async def test_an_operation_that_no_release_at_hand_resumes_is_listed_as_stuck_a
         operation = await at_step(stack, "one", "await_ready")
         assert (await stack.get("compute", "/v1/stuck")).json()["items"] == []
         await stack.kill("compute")
-        with stack.seats["compute"].database.sessions.begin() as session:
+        with stack.slots["compute"].database.sessions.begin() as session:
             session.get(OperationRow, operation["name"]).verb = "of-another-release"
         await stack.start("compute")
 

@@ -35,7 +35,7 @@ class InProcess:
     async def process(self, name: str) -> ProcessView:
         if name not in SERVICES:
             raise NotFound(f"there is no process named {name!r}", field="name")
-        running = not self.stack.seats[name].transport.down
+        running = not self.stack.slots[name].transport.down
         return ProcessView(name=name, running=running, restarted=False, writable=True, stalled=False)
 
     async def faults(self) -> list[ProcessFaultView]:
@@ -55,11 +55,11 @@ class InProcess:
         if name not in self.injected and not validate_only:
             self.injected[name] = view
             self.struck.append(name)
-            self.stack.seats[body.target].transport.down = True
+            self.stack.slots[body.target].transport.down = True
         return view
 
     async def clear(self, name: str) -> None:
-        self.stack.seats[self.injected.pop(name).target].transport.down = False
+        self.stack.slots[self.injected.pop(name).target].transport.down = False
 
 
 def pausing(service: str = "resource", fault: str = "service-paused") -> dict[str, Any]:
@@ -137,7 +137,7 @@ async def test_what_matrixcompute_leaves_when_it_dies_its_next_life_undoes(tmp_p
         view = await completed(stack, "freeze")
         assert view["verdict"] == "INVALID"
         assert (own.struck, own.injected) == (own.struck[:1], {})
-        assert not stack.seats["resource"].transport.down
+        assert not stack.slots["resource"].transport.down
         await stack.check()
 
 

@@ -67,7 +67,7 @@ async def test_a_library_scenario_runs_over_rest_and_a_kill_in_the_middle_leaves
 async def hidden_from_others(stack: Stack, run: str) -> None:
     """A viewer of another project reads what the run showed, without the names of instances; and runs nothing."""
     headers = {"Authorization": f"Bearer {stack.token('viewer', 'red')}"}
-    there = httpx.AsyncClient(transport=stack.way_to("compute"), base_url="http://compute", headers=headers)
+    there = httpx.AsyncClient(transport=stack.transport_to("compute"), base_url="http://compute", headers=headers)
     view = (await there.get(f"/v1/scenario-runs/{run}")).json()
     assert view["verdict"] == "PASS"
     assert "scenario-demo" not in str(view)

@@ -76,9 +76,9 @@ def replay(
     recording = read_recording(file)
     if state is None:
         build_all()  # the replay builds the services in this process
-        from services.testing.replaying import replayed
+        from services.testing.replaying import replay_synchronously
 
-        difference, when = replayed(file), ""
+        difference, when = replay_synchronously(file), ""
     else:
         difference, when = _replay_on_processes(file, state, recording, keep)
     if difference is not None:
