@@ -22,14 +22,14 @@ const ROUTES = [
 /** @param {string} path @returns {{load: () => Promise<View>, params: string[], section: string}} */
 export function match(path) {
   for (const [pattern, section, load] of ROUTES) {
-    const params = decoded(pattern.exec(path));
+    const params = decodeParts(pattern.exec(path));
     if (params) return { load, section, params };
   }
   return { load: () => import("./views/missing.js"), params: [path], section: "" };
 }
 
 /** The decoded parts of a path that a pattern matched; null without a match, or if they cannot be decoded. @param {RegExpExecArray | null} found */
-function decoded(found) {
+function decodeParts(found) {
   try {
     return found && found.slice(1).map(decodeURIComponent);
   } catch {

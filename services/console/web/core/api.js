@@ -1,8 +1,8 @@
 // @ts-check
-// Requests to the services, through the gateway, with the user's token. A refusal is a Refused with the service's reason.
+// Requests to the services, through the gateway, with the user's token. A refusal is a RequestError with the service's reason.
 import { token } from "./session.js";
 
-export class Refused extends Error {
+export class RequestError extends Error {
   /** @param {any} problem @param {number} status */
   constructor(problem, status) {
     super(problem.detail ?? `HTTP ${status}`);
@@ -18,23 +18,23 @@ export async function call(method, path, body, signal) {
   /** @type {Record<string, string>} */
   const headers = token() ? { Authorization: `Bearer ${token()}` } : {};
   if (body !== undefined) headers["Content-Type"] = "application/json";
-  if (method === "POST") headers["Idempotency-Key"] = fresh();
+  if (method === "POST") headers["Idempotency-Key"] = uniqueKey();
   let answer;
   try {
     answer = await fetch(`/api/${path}`, { method, headers, body: body === undefined ? undefined : JSON.stringify(body), signal });
   } catch (wrong) {
     if (signal?.aborted) throw wrong;
-    throw new Refused({ detail: "the console's gateway does not answer; retrying", reason: "Unavailable" }, 503);
+    throw new RequestError({ detail: "the console's gateway does not answer; retrying", reason: "Unavailable" }, 503);
   }
   const text = await answer.text();
   let found = {};
   try { found = text ? JSON.parse(text) : {}; } catch { found = { detail: text.slice(0, 200) }; }
-  if (!answer.ok) throw new Refused(found, answer.status);
+  if (!answer.ok) throw new RequestError(found, answer.status);
   return /** @type {any} */ (found);
 }
 
 /** A unique key. Not by crypto.randomUUID, which over plain HTTP browsers offer only for localhost. */
-const fresh = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
+const uniqueKey = () => Array.from(crypto.getRandomValues(new Uint8Array(16)), (byte) => byte.toString(16).padStart(2, "0")).join("");
 
 /** @param {string} path @param {AbortSignal} [signal] */
 export const get = (path, signal) => call("GET", path, undefined, signal);
@@ -52,7 +52,7 @@ export async function list(path, signal) {
 }
 
 /** The name of a key `project/name`, with its project as a query. @param {string} collection @param {string} key @param {string} [part] */
-export function at(collection, key, part = "") {
+export function resourcePath(collection, key, part = "") {
   const [project, name] = key.includes("/") ? key.split("/") : ["default", key];
   return `${collection}/${encodeURIComponent(name)}${part}?project=${encodeURIComponent(project)}`;
 }

@@ -1,12 +1,12 @@
 // @ts-check
 // The live picture in this tab: the newest one, the state of the connection, and the frames of the last ten minutes.
 import { follow } from "./stream.js";
-import { merged } from "./merge.js";
+import { applyMergePatch } from "./merge.js";
 
-const KEPT_MS = 10 * 60 * 1000;
+const FRAMES_KEPT_MS = 10 * 60 * 1000;
 const FRAMES_MAX = 3000;
 /** A clock difference to the gateway that is ignored, as it may be network delay. */
-const AHEAD_S = 1;
+const CLOCK_AHEAD_IGNORED_S = 1;
 
 /** @typedef {{at: number, picture: any}} Frame */
 
@@ -25,7 +25,7 @@ class Live extends EventTarget {
   #stop = () => {};
   #drawing = false;
   /** How far the browser's clock is ahead of the gateway's, seconds. */
-  #ahead = 0;
+  #clockAhead = 0;
 
   /** The picture to draw: that of the slider's moment, or the newest. */
   get picture() {
@@ -40,7 +40,7 @@ class Live extends EventTarget {
   /** Emulated seconds since the epoch, now or at the slider's moment. */
   get emulated() {
     if (!this.time) return null;
-    const wall = (this.shown ? this.shown.at : Date.now()) / 1000 - this.#ahead;
+    const wall = (this.shown ? this.shown.at : Date.now()) / 1000 - this.#clockAhead;
     return this.time.emulated + (wall - this.time.wall) * this.time.scale;
   }
 
@@ -64,13 +64,13 @@ class Live extends EventTarget {
     const port = this.#worker();
     if (port) {
       const listening = new AbortController();
-      port.addEventListener("message", (/** @type {MessageEvent} */ { data }) => this.#take(data), { signal: listening.signal });
+      port.addEventListener("message", (/** @type {MessageEvent} */ { data }) => this.#receive(data), { signal: listening.signal });
       port.postMessage({ type: "follow", token });
       this.#stop = () => { listening.abort(); port.postMessage({ type: "leave", logout: true }); };
       addEventListener("pagehide", () => port.postMessage({ type: "leave" }), { signal: listening.signal });
       // A browser may keep a page that was left in its cache and show it again unchanged.
       addEventListener("pageshow", ({ persisted }) => { if (persisted) port.postMessage({ type: "follow", token }); }, { signal: listening.signal });
-    } else this.#stop = follow(token, (message) => this.#take(message));
+    } else this.#stop = follow(token, (message) => this.#receive(message));
   }
 
   /** Stop following and forget everything, as another user may log in next in this tab. */
@@ -100,14 +100,14 @@ class Live extends EventTarget {
   }
 
   /** @param {{type: string, data?: any}} message */
-  #take({ type, data }) {
+  #receive({ type, data }) {
     if (type === "whole") {
       this.newest = data.picture;
     } else if (type === "patch") {
       if (!this.newest) return;
-      this.newest = merged(this.newest, data.patch);
+      this.newest = applyMergePatch(this.newest, data.patch);
     } else if (type === "now") {
-      this.#ahead = Math.abs(data.ahead) > AHEAD_S ? data.ahead : 0;
+      this.#clockAhead = Math.abs(data.ahead) > CLOCK_AHEAD_IGNORED_S ? data.ahead : 0;
       return this.#draw();
     } else if (type === "away" || type === "end") {
       this.state = type === "end" ? "ended" : this.newest ? "away" : "connecting";
@@ -116,7 +116,7 @@ class Live extends EventTarget {
     this.state = "live";
     const now = Date.now();
     this.frames.push({ at: now, picture: this.newest });
-    const stale = this.frames.findIndex((frame) => frame.at >= now - KEPT_MS);
+    const stale = this.frames.findIndex((frame) => frame.at >= now - FRAMES_KEPT_MS);
     if (stale > 0) this.frames.splice(0, stale);
     if (this.frames.length > FRAMES_MAX) this.frames.splice(0, this.frames.length - FRAMES_MAX);
     this.#draw();

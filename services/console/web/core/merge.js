@@ -3,12 +3,12 @@
 // identity what need not be drawn again.
 
 /** @param {any} target @param {any} patch @returns {any} */
-export function merged(target, patch) {
+export function applyMergePatch(target, patch) {
   if (patch === null || typeof patch !== "object" || Array.isArray(patch)) return patch;
   const found = { ...(target && typeof target === "object" ? target : {}) };
   for (const [key, value] of Object.entries(patch)) {
     if (value === null) delete found[key];
-    else found[key] = merged(found[key], value);
+    else found[key] = applyMergePatch(found[key], value);
   }
   return found;
 }

@@ -2,19 +2,19 @@
 // Navigation: the path selects the page (routes.js), the query its state. All state worth a link is in the address.
 
 /** @type {(moved?: boolean) => void} */
-let opening = () => {};
+let openPage = () => {};
 /** The path and query of the page that is open. */
-let here = "";
+let currentAddress = "";
 const address = () => location.pathname + location.search;
 
 /** @param {(moved?: boolean) => void} open */
 export function onNavigate(open) {
-  opening = open;
-  here = address();
+  openPage = open;
+  currentAddress = address();
   addEventListener("popstate", () => {
     // A fragment of the same page, such as the skip link: the page stays as it is.
-    if (address() === here) return location.hash ? reveal(location.hash) : undefined;
-    here = address();
+    if (address() === currentAddress) return location.hash ? scrollToPart(location.hash) : undefined;
+    currentAddress = address();
     open();
   });
   document.addEventListener("click", (event) => {
@@ -22,7 +22,7 @@ export function onNavigate(open) {
     if (!(anchor instanceof HTMLAnchorElement) || event.defaultPrevented || event.button || event.ctrlKey || event.metaKey || event.shiftKey) return;
     if (anchor.origin !== location.origin || anchor.target || anchor.getAttribute("href")?.startsWith("#")) return;
     event.preventDefault();
-    if (anchor.hash && anchor.pathname === location.pathname && !anchor.search) reveal(anchor.hash);
+    if (anchor.hash && anchor.pathname === location.pathname && !anchor.search) scrollToPart(anchor.hash);
     else navigate(anchor.pathname + anchor.search + anchor.hash);
   });
 }
@@ -30,12 +30,12 @@ export function onNavigate(open) {
 /** Go to an address of this console. @param {string} to */
 export function navigate(to) {
   history.pushState(null, "", to);
-  here = address();
-  opening();
+  currentAddress = address();
+  openPage();
 }
 
 /** Scroll to a part of the page and focus it. @param {string} hash `#` and the id of the part */
-export function reveal(hash) {
+export function scrollToPart(hash) {
   const part = document.getElementById(hash.slice(1));
   if (!part) return;
   part.focus({ preventScroll: true });
@@ -54,5 +54,5 @@ export function setQuery(changes) {
   }
   const text = query.toString();
   history.replaceState(null, "", location.pathname + (text ? `?${text}` : ""));
-  here = address();
+  currentAddress = address();
 }

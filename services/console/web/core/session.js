@@ -10,7 +10,7 @@ let current = null;
 /** Who is logged in; null before. */
 export const session = () => current;
 export const token = () => current?.token ?? "";
-export const stored = () => sessionStorage.getItem(KEY);
+export const storedToken = () => sessionStorage.getItem(KEY);
 
 /** Whether the user may change resources of a project, and whether also those shared by all. */
 export const isEditor = () => current?.role === "editor" || current?.role === "admin";

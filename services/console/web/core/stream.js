@@ -2,44 +2,44 @@
 // The live stream over fetch, because EventSource cannot send a token. It reconnects by itself, forever; after every
 // break it begins with the whole picture.
 
-const FIRST_WAIT_MS = 300;
-const LONGEST_WAIT_MS = 3000;
+const RETRY_MS_MIN = 300;
+const RETRY_MS_MAX = 3000;
 /** The gateway sends something at least every ten seconds; after this long the connection counts as dead. */
 const SILENCE_MS = 25000;
 
 /**
  * @param {string} token
- * @param {(message: {type: string, data?: any}) => void} heard `now`, `whole`, `patch`, `away` (trying again), `end` (refused)
+ * @param {(message: {type: string, data?: any}) => void} onMessage `now`, `whole`, `patch`, `away` (trying again), `end` (refused)
  * @returns {() => void} ends it
  */
-export function follow(token, heard) {
-  const ending = new AbortController();
-  void run(token, heard, ending.signal);
-  return () => ending.abort();
+export function follow(token, onMessage) {
+  const ended = new AbortController();
+  void run(token, onMessage, ended.signal);
+  return () => ended.abort();
 }
 
-/** @param {string} token @param {(message: {type: string, data?: any}) => void} heard @param {AbortSignal} ending */
-async function run(token, heard, ending) {
-  let wait = FIRST_WAIT_MS;
-  while (!ending.aborted) {
+/** @param {string} token @param {(message: {type: string, data?: any}) => void} onMessage @param {AbortSignal} ended */
+async function run(token, onMessage, ended) {
+  let wait = RETRY_MS_MIN;
+  while (!ended.aborted) {
     try {
-      const refused = await once(token, (message) => { wait = FIRST_WAIT_MS; heard(message); }, ending);
-      if (refused) return heard({ type: "end", data: refused });
+      const refused = await connectOnce(token, (message) => { wait = RETRY_MS_MIN; onMessage(message); }, ended);
+      if (refused) return onMessage({ type: "end", data: refused });
     } catch {
       // the gateway does not answer
     }
-    if (ending.aborted) return;
-    heard({ type: "away" });
+    if (ended.aborted) return;
+    onMessage({ type: "away" });
     await new Promise((done) => setTimeout(done, wait));
-    wait = Math.min(wait * 1.6, LONGEST_WAIT_MS);
+    wait = Math.min(wait * 1.6, RETRY_MS_MAX);
   }
 }
 
-/** Run one connection until it ends. Returns the problem if it was refused. @param {string} token @param {(message: any) => void} heard @param {AbortSignal} ending */
-async function once(token, heard, ending) {
+/** Run one connection until it ends. Returns the problem if it was refused. @param {string} token @param {(message: any) => void} onMessage @param {AbortSignal} ended */
+async function connectOnce(token, onMessage, ended) {
   const silence = new AbortController();
   const stop = () => silence.abort();
-  ending.addEventListener("abort", stop);
+  ended.addEventListener("abort", stop);
   let timer = setTimeout(stop, SILENCE_MS);
   try {
     const headers = token ? { Authorization: `Bearer ${token}` } : undefined;
@@ -59,12 +59,12 @@ async function once(token, heard, ending) {
         text = text.slice(end + 2);
         if (message?.type === "end") return message.data;
         if (message?.type === "now") message.data.ahead = Date.now() / 1000 - message.data.wall;
-        if (message) heard(message);
+        if (message) onMessage(message);
       }
     }
   } finally {
     clearTimeout(timer);
-    ending.removeEventListener("abort", stop);
+    ended.removeEventListener("abort", stop);
   }
 }
 

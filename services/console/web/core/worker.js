@@ -1,7 +1,7 @@
 // @ts-check
 // One stream for all tabs: over HTTP/1.1 a browser opens six connections to a host, and a seventh tab would hang.
 import { follow } from "./stream.js";
-import { merged } from "./merge.js";
+import { applyMergePatch } from "./merge.js";
 
 /** @typedef {{stop: () => void, ports: Set<MessagePort>, picture: any, sequence: number, away: boolean, now: any}} Shared */
 /** @type {Map<string, Shared>} by token: tabs may be logged in as different people */
@@ -25,7 +25,7 @@ function join(token, port) {
   if (!shared) {
     shared = { stop: () => {}, ports: new Set(), picture: null, sequence: 0, away: false, now: null };
     streams.set(token, shared);
-    shared.stop = follow(token, (message) => pass(token, message));
+    shared.stop = follow(token, (message) => forward(token, message));
   }
   shared.ports.add(port);
   if (shared.now) port.postMessage(shared.now);
@@ -47,7 +47,7 @@ function leave(port, logout) {
 }
 
 /** @param {string} token @param {{type: string, data?: any}} message */
-function pass(token, message) {
+function forward(token, message) {
   const shared = streams.get(token);
   if (!shared) return;
   shared.away = message.type === "away";
@@ -55,7 +55,7 @@ function pass(token, message) {
   if (message.type === "whole") {
     shared.picture = message.data.picture;
   }
-  if (message.type === "patch") shared.picture = merged(shared.picture, message.data.patch);
+  if (message.type === "patch") shared.picture = applyMergePatch(shared.picture, message.data.patch);
   if (message.data?.sequence) shared.sequence = message.data.sequence;
   if (message.type === "end") {
     streams.delete(token);

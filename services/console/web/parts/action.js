@@ -1,6 +1,6 @@
 // @ts-check
 // Actions: a button that explains why it is disabled, a confirmation with the equivalent command, and the result.
-import { h, fill, say } from "./dom.js";
+import { h, fill, setText } from "./dom.js";
 import { isAdmin, isEditor } from "../core/session.js";
 
 /** The equivalent command, with a button to copy it. @param {string} text */
@@ -10,22 +10,22 @@ export function command(text) {
     // Over plain HTTP from another host there is no clipboard, and a browser may refuse it: then the text is selected.
     const copied = await navigator.clipboard?.writeText(code.textContent ?? "").then(() => true, () => false);
     if (!copied) getSelection()?.selectAllChildren(code);
-    say(copy, copied ? "Copied" : "Selected: press Ctrl+C");
-    setTimeout(() => say(copy, "Copy"), 1500);
+    setText(copy, copied ? "Copied" : "Selected: press Ctrl+C");
+    setTimeout(() => setText(copy, "Copy"), 1500);
   } }, "Copy");
   const element = h("div", { class: "command" }, code, copy);
-  element.set = (/** @type {string} */ now) => say(code, now);
+  element.set = (/** @type {string} */ now) => setText(code, now);
   return element;
 }
 
 /** A word quoted for a shell, as an address may have come from anyone. @param {string} word */
-export const quoted = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
+export const shellQuote = (word) => (/^[\w@%+=:,./-]+$/.test(word) ? word : `'${word.replaceAll("'", "'\\''")}'`);
 
 export const notEditor = () => (isEditor() ? "" : "Requires an editor of the project");
 export const notAdmin = () => (isAdmin() ? "" : "Requires an admin: it affects all projects");
 
 /** Why the value of a field cannot be sent, "" if it can: an empty number would be sent as 0. @param {...HTMLInputElement} inputs */
-export function unfit(...inputs) {
+export function invalidInput(...inputs) {
   const found = inputs.find((input) => !input.checkValidity());
   return found ? `${found.labels?.[0]?.textContent ?? found.name}: ${found.validationMessage}` : "";
 }
@@ -42,13 +42,13 @@ export function action(describe) {
   why.id = id;
   element.frame = () => {
     const { label, off, danger } = describe();
-    say(button, label);
+    setText(button, label);
     button.classList.toggle("danger", Boolean(danger));
     // When disabled it can still be reached by Tab, so that screen readers read the reason.
     button.setAttribute("aria-disabled", String(Boolean(off)));
     if (off) button.setAttribute("aria-describedby", id);
     else button.removeAttribute("aria-describedby");
-    say(why, off ?? "");
+    setText(why, off ?? "");
     why.hidden = !off;
   };
   button.addEventListener("click", () => { const what = describe(); if (!what.off) confirm(what); });
@@ -63,13 +63,13 @@ function confirm(what) {
   const dialog = h("dialog", { aria: { label: what.label } }, h("form", { method: "dialog", onsubmit: async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
     go.disabled = true;
-    say(problem, "");
+    setText(problem, "");
     try {
       const answer = await what.run();
       dialog.close();
       what.done?.(answer);
     } catch (wrong) {
-      say(problem, /** @type {Error} */ (wrong).message);
+      setText(problem, /** @type {Error} */ (wrong).message);
       go.disabled = false;
     }
   } }, h("h2", {}, what.label), h("p", {}, what.does), h("div", { class: "stack" }, h("span", { class: "muted" }, "The same from a terminal"), command(what.command)), problem,
@@ -81,6 +81,6 @@ function confirm(what) {
 }
 
 /** Put a short message into a live region. @param {HTMLElement} where @param {...any} message */
-export function tell(where, ...message) {
+export function showMessage(where, ...message) {
   fill(where, message);
 }

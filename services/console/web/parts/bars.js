@@ -1,7 +1,7 @@
 // @ts-check
 // A workflow as bars: a row for each step, its undo in the same row, retries marked, idle periods folded.
-import { h, fill, say } from "./dom.js";
-import { between, duration } from "./format.js";
+import { h, fill, setText } from "./dom.js";
+import { secondsBetween, duration } from "./format.js";
 
 /** A period without any step that is longer than this, and than a tenth of the whole, is folded. */
 const IDLE_S = 60;
@@ -62,12 +62,12 @@ function row(step, scale, now) {
     retry.style.left = `${Math.max(0, Math.min(94, scale.place(Date.parse(ended))))}%`;
     track.append(retry);
   }
-  const took = step.startedAt ? duration(between(step.startedAt, ended)) : "";
+  const took = step.startedAt ? duration(secondsBetween(step.startedAt, ended)) : "";
   const state = undone ? "undone" : step.state === "Failed" ? "failed" : step.finishedAt ? took : step.startedAt ? `${took} so far` : "waits";
   track.setAttribute("role", "img");
   track.setAttribute("aria-label", `${words(step.name)}: ${state}${step.attempts > 1 ? `, ${step.attempts} attempts` : ""}${step.message ? `, ${step.message}` : ""}`);
   if (step.message) track.title = step.message;
   const end = h("span", { class: "took" });
-  say(end, state);
+  setText(end, state);
   return h("div", { class: "bar-row" }, h("span", {}, words(step.name)), track, end);
 }

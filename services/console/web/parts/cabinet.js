@@ -1,7 +1,7 @@
 // @ts-check
 // A cabinet: four nodes of eight NPUs. The fill shows the state, the outline the holder, and a mark the state without colour.
-import { h, say, set, link } from "./dom.js";
-import { STATES, hue, inOrder, short } from "./format.js";
+import { h, setText, set, link } from "./dom.js";
+import { STATES, hue, compareNames, short } from "./format.js";
 import { navigate } from "../core/router.js";
 
 /** The rack of a supernode: one stop for Tab, arrow keys from NPU to NPU. */
@@ -37,7 +37,7 @@ class Rack extends HTMLElement {
   #build(supernode) {
     this.#cabinets = supernode.cabinets;
     this.#rows.clear();
-    const cabinets = Object.entries(supernode.cabinets).sort(([one], [other]) => inOrder(one, other)).map(([name, nodes]) => {
+    const cabinets = Object.entries(supernode.cabinets).sort(([one], [other]) => compareNames(one, other)).map(([name, nodes]) => {
       const total = h("span", { class: "total" });
       const rows = nodes.map((/** @type {string} */ node) => {
         const row = nodeRow(node);
@@ -49,7 +49,7 @@ class Rack extends HTMLElement {
       element.frame = (/** @type {any} */ current, /** @type {Record<string, string>} */ closed) => {
         const letters = nodes.map((/** @type {string} */ node) => current.states[node] ?? "").join("");
         const free = letters.split("f").length - 1;
-        say(total, closed[name] ? `${closed[name].toLowerCase()} · ${free} free` : `${free} of ${letters.length} free`);
+        setText(total, closed[name] ? `${closed[name].toLowerCase()} · ${free} free` : `${free} of ${letters.length} free`);
         element.classList.toggle("closed", Boolean(closed[name]));
       };
       return element;
@@ -93,7 +93,7 @@ function nodeRow(node) {
     shownHolder = held;
     const whole = typeof held === "string" ? held : "";
     const shared = Array.isArray(held) ? new Set(held.filter(Boolean)) : new Set();
-    say(holder, whole ? short(whole) : shared.size === 1 ? short([...shared][0]) : shared.size ? `${shared.size} share it` : "");
+    setText(holder, whole ? short(whole) : shared.size === 1 ? short([...shared][0]) : shared.size ? `${shared.size} share it` : "");
     set(box, "data-hue", whole ? hue(whole) : null);
     set(holder, "data-hue", whole ? hue(whole) : null);
     cells.forEach((cell, npu) => {
@@ -105,7 +105,7 @@ function nodeRow(node) {
       set(cell, "data-s", letter);
       set(cell, "data-hue", Array.isArray(held) && own ? hue(own) : null);
       set(cell, "aria-label", `${node} NPU ${npu}: ${word}${own ? `, ${short(own)}` : ""}`);
-      say(cell, mark);
+      setText(cell, mark);
     });
   };
   return row;

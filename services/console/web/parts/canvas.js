@@ -6,7 +6,7 @@ import { colours } from "./colours.js";
  * A cleared canvas in page units, by default of its present size.
  * @param {HTMLCanvasElement} canvas
  */
-export function cleared(canvas, width = canvas.clientWidth || 300, height = canvas.clientHeight || 140) {
+export function clearCanvas(canvas, width = canvas.clientWidth || 300, height = canvas.clientHeight || 140) {
   const ratio = Math.min(2, devicePixelRatio || 1);
   canvas.width = width * ratio;
   canvas.height = height * ratio;
@@ -23,7 +23,7 @@ export function cleared(canvas, width = canvas.clientWidth || 300, height = canv
  * Draw again whenever its size or the colour scheme changes. Returns a function that ends this.
  * @param {HTMLElement} element @param {() => void} draw
  */
-export function redrawn(element, draw) {
+export function onRedraw(element, draw) {
   const watching = new ResizeObserver(() => draw());
   watching.observe(element);
   const scheme = matchMedia("(prefers-color-scheme: dark)");

@@ -1,8 +1,8 @@
 // @ts-check
 // A line chart over time: the last minutes of one figure, with its newest value as text. Unknown values (null) leave a
 // gap in the line.
-import { h, say } from "./dom.js";
-import { cleared, redrawn } from "./canvas.js";
+import { h, setText } from "./dom.js";
+import { clearCanvas, onRedraw } from "./canvas.js";
 import { number } from "./format.js";
 
 /** @param {string} title @param {string} unit @param {number} [digits] */
@@ -16,12 +16,12 @@ export function lineChart(title, unit, digits = 0) {
   element.frame = (/** @type {(number | null)[]} */ now) => {
     points = now;
     const newest = points.at(-1) ?? undefined;
-    say(value, newest === undefined ? "no data yet" : `${number(newest, digits)} ${unit}`);
+    setText(value, newest === undefined ? "no data yet" : `${number(newest, digits)} ${unit}`);
     canvas.setAttribute("aria-label", newest === undefined ? `${title}: no data yet` : `${title}: ${number(newest, digits)} ${unit}, at most ${number(Math.max(...known()), digits)}`);
     draw();
   };
   function draw() {
-    const { context, width, height, palette } = cleared(canvas);
+    const { context, width, height, palette } = clearCanvas(canvas);
     const most = Math.max(...known(), 0) || 1;
     const fine = Math.max(digits, most < 2 ? 1 : 0); // otherwise 0.5 would be labelled 1
     for (const part of [0, 0.5, 1]) {
@@ -44,6 +44,6 @@ export function lineChart(title, unit, digits = 0) {
     });
     context.stroke();
   }
-  element.close = redrawn(canvas, draw);
+  element.close = onRedraw(canvas, draw);
   return element;
 }

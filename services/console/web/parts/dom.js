@@ -40,7 +40,7 @@ export function fill(element, ...children) {
 }
 
 /** Set the text if it differs. A sole text node is changed in place, which limits the layout work. @param {Node} node @param {string} text */
-export function say(node, text) {
+export function setText(node, text) {
   const only = node.firstChild;
   if (only instanceof Text && !only.nextSibling && text) {
     if (only.data !== text) only.data = text;
@@ -54,7 +54,7 @@ export function set(element, name, value) {
 }
 
 /** Set a property if it differs, as browsers treat any assignment as a change. @param {any} element @param {string} name @param {any} value */
-export function put(element, name, value) {
+export function setProperty(element, name, value) {
   if (element[name] !== value) element[name] = value;
 }
 

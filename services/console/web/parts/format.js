@@ -21,7 +21,7 @@ export const clock = (iso) => (iso ? `${iso.slice(0, 10) === today() ? "" : `${d
 export const today = () => (live.emulated === null ? "" : new Date(live.emulated * 1000).toISOString().slice(0, 10));
 
 /** Seconds between two ISO timestamps. @param {string} from @param {string} to */
-export const between = (from, to) => (Date.parse(to) - Date.parse(from)) / 1000;
+export const secondsBetween = (from, to) => (Date.parse(to) - Date.parse(from)) / 1000;
 
 /** @param {number} seconds */
 export function duration(seconds) {
@@ -47,7 +47,7 @@ export function number(value, digits = 0) {
 export const times = (value, factor) => (value === undefined || value === null ? null : value * factor);
 
 /** Natural order of names: sn2 before sn10. @param {string} one @param {string} other */
-export const inOrder = (one, other) => one.localeCompare(other, "en", { numeric: true });
+export const compareNames = (one, other) => one.localeCompare(other, "en", { numeric: true });
 
 /** One of eight outlines, always the same for a holder. @param {string} holder */
 export function hue(holder) {

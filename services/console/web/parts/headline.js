@@ -1,6 +1,6 @@
 // @ts-check
 // The headline of every page: free, held and faulty NPUs, the largest free block, alerts, and the time.
-import { h, say, set, put, link, plural } from "./dom.js";
+import { h, setText, set, setProperty, link, plural } from "./dom.js";
 import { moment, number } from "./format.js";
 
 export function headline() {
@@ -20,23 +20,23 @@ export function headline() {
 
   element.frame = (/** @type {any} */ picture, /** @type {number | null} */ emulated, /** @type {number} */ scale) => {
     const { counts, capacity } = picture;
-    say(freeValue, number(counts.free));
-    say(heldValue, number(counts.held));
-    say(spareValue, number(counts.spare));
-    say(faultyValue, number(counts.faulty));
-    say(limitedValue, number(counts.degraded + counts.out));
-    put(limited, "title", `${counts.degraded} degraded, ${counts.out} out of service`);
-    put(limited, "hidden", !(counts.degraded + counts.out));
+    setText(freeValue, number(counts.free));
+    setText(heldValue, number(counts.held));
+    setText(spareValue, number(counts.spare));
+    setText(faultyValue, number(counts.faulty));
+    setText(limitedValue, number(counts.degraded + counts.out));
+    setProperty(limited, "title", `${counts.degraded} degraded, ${counts.out} out of service`);
+    setProperty(limited, "hidden", !(counts.degraded + counts.out));
     const largest = capacity.largestBlock?.all;
-    say(block, largest === undefined ? "largest block –" : `largest block ${plural(largest, "node")}`);
-    put(block, "title", largest === undefined ? "" : `${capacity.largestBlock.cabinet} nodes in one cabinet, ${capacity.largestBlock.supernode} in one supernode, ${largest} in all`);
+    setText(block, largest === undefined ? "largest block –" : `largest block ${plural(largest, "node")}`);
+    setProperty(block, "title", largest === undefined ? "" : `${capacity.largestBlock.cabinet} nodes in one cabinet, ${capacity.largestBlock.supernode} in one supernode, ${largest} in all`);
     const count = Object.keys(picture.alerts).length;
-    say(alerts.firstChild, count ? plural(count, "alert") : "no alerts");
+    setText(alerts.firstChild, count ? plural(count, "alert") : "no alerts");
     set(alerts, "data-alerts", count ? "some" : "none");
     element.tick(emulated, scale);
   };
   element.tick = (/** @type {number | null} */ emulated, /** @type {number} */ scale) => {
-    if (emulated !== null) say(time, `${moment(emulated)} · ${scale < 0.001 ? "paused" : `${number(scale, scale < 10 && scale % 1 ? 1 : 0)}×`}`);
+    if (emulated !== null) setText(time, `${moment(emulated)} · ${scale < 0.001 ? "paused" : `${number(scale, scale < 10 && scale % 1 ? 1 : 0)}×`}`);
   };
   return element;
 }

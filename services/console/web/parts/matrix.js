@@ -1,7 +1,7 @@
 // @ts-check
 // A plane as a matrix on a canvas: a row for each node, a column for each port, and a cell that can be walked to by keys.
-import { h, say } from "./dom.js";
-import { cleared, redrawn } from "./canvas.js";
+import { h, setText } from "./dom.js";
+import { clearCanvas, onRedraw } from "./canvas.js";
 
 const HOW = "Point at a cell, or use the arrow keys.";
 const WORDS = { u: "up", d: "degraded", x: "down", o: "out of use" };
@@ -21,10 +21,10 @@ export function matrixCanvas(chosen) {
     const other = shown && (shown.plane !== matrix.plane || shown.supernode !== matrix.supernode);
     shown = matrix;
     if (other) at = { row: -1, column: -1 };
-    tell();
+    describeCell();
     draw();
   };
-  element.choose = (/** @type {number} */ row, /** @type {number} */ column) => { at = { row, column }; tell(); draw(); };
+  element.choose = (/** @type {number} */ row, /** @type {number} */ column) => { at = { row, column }; describeCell(); draw(); };
 
   function draw() {
     if (!shown) return;
@@ -39,7 +39,7 @@ export function matrixCanvas(chosen) {
     const y = Math.max(8, Math.min(14, x * 1.4));
     size = { x, y, left: 56, top: 4, gap: blocks ? 6 : 0 };
     const height = Math.ceil(size.top * 2 + rows * y + 11 * 3);
-    const { context, palette } = cleared(canvas, width, height);
+    const { context, palette } = clearCanvas(canvas, width, height);
     canvas.style.height = `${height}px`;
     context.font = "10px ui-monospace, monospace";
     context.textBaseline = "middle";
@@ -79,18 +79,18 @@ export function matrixCanvas(chosen) {
     const column = shown.ports.findIndex((/** @type {any} */ _, /** @type {number} */ each) => event.clientX - box.left < columnLeft(each) + size.x);
     return row < 0 || column < 0 || event.clientX - box.left < size.left ? null : { row, column };
   }
-  function tell() {
-    if (!shown || at.row < 0) return say(label, HOW);
+  function describeCell() {
+    if (!shown || at.row < 0) return setText(label, HOW);
     const { row, column } = at;
     const letter = /** @type {"u"} */ (shown.states[row][column]);
     const percent = shown.utilisation[row]?.[column];
-    say(label, `${shown.nodes[row]}.${shown.ports[column]}${shown.switches[column] ? ` → ${shown.switches[column]}` : ""}: ${WORDS[letter]}${percent === undefined ? "" : `, ${percent} % used`}`);
+    setText(label, `${shown.nodes[row]}.${shown.ports[column]}${shown.switches[column] ? ` → ${shown.switches[column]}` : ""}: ${WORDS[letter]}${percent === undefined ? "" : `, ${percent} % used`}`);
   }
   canvas.addEventListener("pointermove", (/** @type {PointerEvent} */ event) => {
     const cell = shown && under(event);
     if (!cell || (cell.row === at.row && cell.column === at.column)) return;
     at = cell;
-    tell();
+    describeCell();
     draw();
   });
   canvas.addEventListener("click", () => at.row >= 0 && chosen(at));
@@ -100,9 +100,9 @@ export function matrixCanvas(chosen) {
     if (down === undefined || !shown) return;
     event.preventDefault();
     at = { row: Math.max(0, Math.min(shown.nodes.length - 1, at.row + down)), column: Math.max(0, Math.min(shown.ports.length - 1, at.column + right)) };
-    tell();
+    describeCell();
     draw();
   });
-  element.close = redrawn(element, draw);
+  element.close = onRedraw(element, draw);
   return element;
 }

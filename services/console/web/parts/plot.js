@@ -1,7 +1,7 @@
 // @ts-check
 // Lines over a common axis on a canvas, with the names of the lines in words; each has a colour and a stroke of its own.
 import { h, fill } from "./dom.js";
-import { cleared, redrawn } from "./canvas.js";
+import { clearCanvas, onRedraw } from "./canvas.js";
 import { number } from "./format.js";
 
 const DASHES = [[], [6, 4], [2, 3], [10, 3, 2, 3]];
@@ -19,7 +19,7 @@ export function plot(title, x, y, lines) {
   if (!known.length) fill(names, h("li", {}, "no data"));
 
   function draw() {
-    const { context, width, height, palette } = cleared(canvas);
+    const { context, width, height, palette } = clearCanvas(canvas);
     const all = known.flatMap((line) => line.points);
     const first = Math.min(...all.map((point) => point[0]));
     const last = Math.max(...all.map((point) => point[0]));
@@ -52,7 +52,7 @@ export function plot(title, x, y, lines) {
     });
     context.setLineDash([]);
   }
-  element.close = redrawn(canvas, draw);
+  element.close = onRedraw(canvas, draw);
   return element;
 }
 

@@ -1,7 +1,7 @@
 // @ts-check
 // The last ten minutes, frame by frame: they are kept in this tab, so going back sends no requests.
 import { live } from "../core/live.js";
-import { h, say, set, put } from "./dom.js";
+import { h, setText, set, setProperty } from "./dom.js";
 import { duration } from "./format.js";
 
 export function timeSlider() {
@@ -24,14 +24,14 @@ export function timeSlider() {
   });
 
   function shown() {
-    put(range, "max", String(Math.max(0, live.frames.length - 1)));
-    if (playing) put(range, "value", range.max);
-    else if (live.shown) put(range, "value", String(Math.max(0, live.frames.indexOf(live.shown))));
+    setProperty(range, "max", String(Math.max(0, live.frames.length - 1)));
+    if (playing) setProperty(range, "value", range.max);
+    else if (live.shown) setProperty(range, "value", String(Math.max(0, live.frames.indexOf(live.shown))));
     const ago = live.shown ? (Date.now() - live.shown.at) / 1000 : 0;
     const text = live.shown ? `${duration(ago)} ago` : "live";
-    say(label, text);
+    setText(label, text);
     set(range, "aria-valuetext", text);
-    put(now, "disabled", playing);
+    setProperty(now, "disabled", playing);
   }
   element.frame = shown;
   return element;

@@ -1,6 +1,6 @@
 // @ts-check
 // State words with their tone, and conditions as a table.
-import { h, say, set } from "./dom.js";
+import { h, setText, set } from "./dom.js";
 import { table } from "./table.js";
 import { clock } from "./format.js";
 
@@ -19,19 +19,19 @@ export const tone = (word) => TONE.get(word) ?? "";
 /** @param {string} word */
 export function chip(word) {
   const element = h("span", { class: "chip-state", data: { tone: tone(word) } }, word);
-  element.update = (/** @type {string} */ now) => { say(element, now); set(element, "data-tone", tone(now)); };
+  element.update = (/** @type {string} */ now) => { setText(element, now); set(element, "data-tone", tone(now)); };
   return element;
 }
 
 /** Show a page whose resource was found. @param {HTMLElement} problem @param {HTMLElement} body @param {HTMLElement} state its chip */
-export function succeeded(problem, body, state) {
-  say(problem, "");
+export function showFound(problem, body, state) {
+  setText(problem, "");
   body.hidden = state.hidden = false;
 }
 
 /** Show an error; if the resource does not exist (any more), hide its buttons and tables. @param {any} wrong @param {HTMLElement} problem @param {HTMLElement} body */
-export function failed(wrong, problem, body) {
-  say(problem, wrong.message);
+export function showError(wrong, problem, body) {
+  setText(problem, wrong.message);
   if (wrong.status === 404) body.hidden = true;
 }
 

@@ -1,8 +1,8 @@
 // @ts-check
 // The four communication cabinets with their L2 chips, and how many of a chip's 48 cables are down or degraded.
-import { h, say, set, sync } from "./dom.js";
+import { h, setText, set, sync } from "./dom.js";
 import { navigate } from "../core/router.js";
-import { inOrder } from "./format.js";
+import { compareNames } from "./format.js";
 
 export function switchCabinets() {
   const element = h("div", { class: "switches" });
@@ -18,7 +18,7 @@ export function switchCabinets() {
       const cabinet = matrix.switchCabinets[column];
       cabinets.set(cabinet, [...(cabinets.get(cabinet) ?? []), { name, state, down, degraded, supernode: matrix.supernode, subPlane: matrix.subPlanes[column] }]);
     });
-    sync(element, [...cabinets].sort(([one], [other]) => inOrder(one, other)), ([name]) => name, cabinetOf);
+    sync(element, [...cabinets].sort(([one], [other]) => compareNames(one, other)), ([name]) => name, cabinetOf);
   };
   return element;
 }
@@ -31,7 +31,7 @@ function cabinetOf([name]) {
     h("header", {}, h("h3", {}, name.slice(name.indexOf("-") + 1)), total), chips);
   section.update = (/** @type {[string, any[]]} */ [, all]) => {
     const bad = all.filter((chip) => chip.state !== "u").length;
-    say(total, `${all.length} L2 chips${bad ? `, ${bad} not whole` : ""}`);
+    setText(total, `${all.length} L2 chips${bad ? `, ${bad} not whole` : ""}`);
     sync(chips, all, (chip) => chip.name, (chip) => {
       const cell = h("button", { class: "chip", onclick: () => navigate(`/fabric?supernode=${chip.supernode}&plane=ub&column=${chip.name}`) });
       cell.update = (/** @type {any} */ now) => {
@@ -39,7 +39,7 @@ function cabinetOf([name]) {
         const text = { u: "up", x: "down", o: "out of use", d: `${now.down} links down, ${now.degraded} degraded` }[/** @type {"u"} */ (now.state)];
         set(cell, "aria-label", `L2 chip ${now.name}: ${text}`);
         set(cell, "title", `${now.name}: ${text}`);
-        say(cell, { u: "", x: "×", o: "–", d: "!" }[/** @type {"u"} */ (now.state)] ?? "");
+        setText(cell, { u: "", x: "×", o: "–", d: "!" }[/** @type {"u"} */ (now.state)] ?? "");
       };
       return cell;
     });

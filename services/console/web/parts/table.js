@@ -1,6 +1,6 @@
 // @ts-check
 // A table that follows its rows: sortable columns, rows that stay the same elements.
-import { h, fill, say, set, sync } from "./dom.js";
+import { h, fill, setText, set, sync } from "./dom.js";
 import { today } from "./format.js";
 
 /**
@@ -43,7 +43,7 @@ export function table(caption, columns, key, options = {}) {
         columns.forEach((column, at) => {
           const made = column.cell(item);
           if (made instanceof Node || Array.isArray(made)) fill(cells[at], made);
-          else say(cells[at], String(made ?? ""));
+          else setText(cells[at], String(made ?? ""));
         });
       };
       return row;

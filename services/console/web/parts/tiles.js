@@ -1,15 +1,15 @@
 // @ts-check
 // All supernodes as small pictures, one of them selected: 48 nodes by 8 NPUs on a canvas each, with the free NPUs below.
-import { h, say, set, put, sync } from "./dom.js";
+import { h, setText, set, setProperty, sync } from "./dom.js";
 import { colours } from "./colours.js";
-import { inOrder } from "./format.js";
+import { compareNames } from "./format.js";
 
 /** @param {(name: string) => void} choose */
 export function supernodeTiles(choose) {
   const element = h("div", { class: "tiles", role: "group", aria: { label: "Supernodes" } });
   element.frame = (/** @type {any} */ picture, /** @type {string} */ chosen) => {
-    const all = Object.entries(picture.supernodes).sort(([one], [other]) => inOrder(one, other));
-    put(element, "hidden", all.length < 2);
+    const all = Object.entries(picture.supernodes).sort(([one], [other]) => compareNames(one, other));
+    setProperty(element, "hidden", all.length < 2);
     if (element.hidden) return;
     sync(element, all.map(([name, supernode]) => ({ name, supernode, chosen: name === chosen, block: picture.capacity.supernodes?.[name] })), ({ name }) => name, () => tile(choose));
   };
@@ -48,8 +48,8 @@ function tile(choose) {
     button.dataset.name = item.name;
     const count = letters.split("f").length - 1;
     const bad = letters.split(/[xd]/).length - 1;
-    say(name, item.name);
-    say(free, `${count} free${bad ? `, ${bad} !` : ""}`);
+    setText(name, item.name);
+    setText(free, `${count} free${bad ? `, ${bad} !` : ""}`);
     set(button, "aria-label", `Supernode ${item.name}: ${count} of ${letters.trim().length} NPUs free${bad ? `, ${bad} faulty or degraded` : ""}`);
     paint(canvas, letters, before, palette);
   };

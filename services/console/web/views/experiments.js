@@ -2,7 +2,7 @@
 // Reports of experiments: those stored in the stack, and any file with a report's JSON.
 import { list } from "../core/api.js";
 import { setQuery } from "../core/router.js";
-import { h, fill, link, say } from "../parts/dom.js";
+import { h, fill, link, setText } from "../parts/dom.js";
 import { command } from "../parts/action.js";
 import { findings } from "../parts/findings.js";
 import { table } from "../parts/table.js";
@@ -32,12 +32,12 @@ export function mount(root, page) {
   ], (each) => `${each.project}/${each.name}`, { empty: "No reports yet. Add --keep NAME to an experiment.", quiet: true });
   search.addEventListener("input", () => { wanted = search.value; setQuery({ search: wanted }); draw(); });
   const file = h("input", { type: "file", id: "report", accept: ".json,application/json", multiple: true, onchange: async () => {
-    say(problem, "");
+    setText(problem, "");
     for (const each of file.files ?? []) {
       try {
         opened.prepend(h("section", { class: "card stack" }, h("h2", {}, each.name), findings(each.name, JSON.parse(await each.text()))));
       } catch (wrong) {
-        say(problem, `${each.name} is not a report: ${/** @type {Error} */ (wrong).message}`);
+        setText(problem, `${each.name} is not a report: ${/** @type {Error} */ (wrong).message}`);
       }
     }
   } });
@@ -52,12 +52,12 @@ export function mount(root, page) {
     reports.frame(kept.filter((each) => words.every((/** @type {string} */ word) => `${each.name} ${each.experiment} ${each.title} ${each.project}`.toLowerCase().includes(word))));
   }
 
-  page.every(5000, async () => {
+  page.poll(5000, async () => {
     try {
       kept = await list("infer/v1/reports?orderBy=createdAt+desc", page.signal);
-      say(refused, "");
+      setText(refused, "");
     } catch (wrong) {
-      if (!page.signal.aborted) say(refused, /** @type {Error} */ (wrong).message);
+      if (!page.signal.aborted) setText(refused, /** @type {Error} */ (wrong).message);
     }
     draw();
   });

@@ -3,10 +3,10 @@
 import { get } from "../core/api.js";
 import { live } from "../core/live.js";
 import { navigate, setQuery } from "../core/router.js";
-import { h, fill, say, set, link, plural } from "../parts/dom.js";
+import { h, fill, setText, set, link, plural } from "../parts/dom.js";
 import { matrixCanvas } from "../parts/matrix.js";
 import { table } from "../parts/table.js";
-import { inOrder } from "../parts/format.js";
+import { compareNames } from "../parts/format.js";
 
 export const title = () => "Fabric";
 
@@ -49,10 +49,10 @@ export function mount(root, page) {
       const found = await get(asked, page.signal);
       if (asked !== address()) return; // another was chosen meanwhile
       matrix = found;
-      say(problem, "");
+      setText(problem, "");
       draw();
     } catch (wrong) {
-      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+      if (!page.signal.aborted) setText(problem, /** @type {Error} */ (wrong).message);
     }
   }
 
@@ -68,7 +68,7 @@ export function mount(root, page) {
     }
     const letters = matrix.states.join("");
     const count = (/** @type {string} */ letter) => letters.split(letter).length - 1;
-    say(summary, `${plural(letters.length, "link")}: ${count("u")} up${count("x") ? `, ${count("x")} down` : ""}${count("d") ? `, ${count("d")} degraded` : ""}${count("o") ? `, ${count("o")} out of use` : ""}`);
+    setText(summary, `${plural(letters.length, "link")}: ${count("u")} up${count("x") ? `, ${count("x")} down` : ""}${count("d") ? `, ${count("d")} degraded` : ""}${count("o") ? `, ${count("o")} out of use` : ""}`);
     const links = matrix.nodes.flatMap((/** @type {string} */ node, /** @type {number} */ row) => matrix.ports.map((/** @type {string} */ port, /** @type {number} */ at) => (
       { node, port, to: matrix.switches[at], subPlane: matrix.subPlanes[at], state: matrix.states[row][at], percent: matrix.utilisation[row]?.[at] })));
     const broken = links.filter((/** @type {any} */ each) => each.state !== "u");
@@ -76,11 +76,11 @@ export function mount(root, page) {
     rows.frame(all ? links : [...broken, ...busiest]);
   }
 
-  page.every(1000, look);
+  page.poll(1000, look);
   return {
     close: canvas.close,
     frame: (/** @type {any} */ picture) => {
-      const names = Object.keys(picture.supernodes).sort(inOrder);
+      const names = Object.keys(picture.supernodes).sort(compareNames);
       if (!picture.supernodes[supernode]) supernode = names[0] ?? "";
       if (pick.children.length !== names.length) fill(pick, names.map((each) => h("option", { value: each, selected: each === supernode }, each)));
     },

@@ -3,8 +3,8 @@
 import { call, get, list } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { live } from "../core/live.js";
-import { h, fill, say, link, sync } from "../parts/dom.js";
-import { action, command, notAdmin, notEditor, quoted } from "../parts/action.js";
+import { h, fill, setText, link, sync } from "../parts/dom.js";
+import { action, command, notAdmin, notEditor, shellQuote } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { table } from "../parts/table.js";
 import { clock, duration } from "../parts/format.js";
@@ -37,14 +37,14 @@ export function mount(root, page) {
   };
   const asCommand = () => {
     const own = nameOf(request());
-    return `matrixctl fault inject ${kind.value || "KIND"} ${quoted(target.value.trim() || "TARGET")}${words().map((/** @type {string} */ each) => ` -p ${quoted(each)}`).join("")}${own === usual() ? "" : ` --name ${own}`}`;
+    return `matrixctl fault inject ${kind.value || "KIND"} ${shellQuote(target.value.trim() || "TARGET")}${words().map((/** @type {string} */ each) => ` -p ${shellQuote(each)}`).join("")}${own === usual() ? "" : ` --name ${own}`}`;
   };
   const shownCommand = command(asCommand());
   const inject = action(() => ({
     label: "Inject", danger: true, off: notAdmin() || (!target.value.trim() ? "Enter a target" : words().every((/** @type {string} */ each) => /^[^=]+=./.test(each)) ? "" : "Parameters: name=value, separated by spaces"), command: asCommand(),
     does: `${target.value.trim()}: ${kinds[kind.value] ?? ""}. The control plane is not told: it has to detect it.`,
     run: () => call("PUT", `agents/v1/faults/${nameOf(request())}`, request()),
-    done: (made) => { say(told, `${made.kind} at ${made.target} has been injected; the reaction appears below.`); void look(); },
+    done: (made) => { setText(told, `${made.kind} at ${made.target} has been injected; the reaction appears below.`); void look(); },
   }));
   const injected = table("Injected", [
     { title: "Fault", cell: (each) => each.kind }, { title: "At", cell: (each) => (/-n\d+$/.test(each.target) ? link(`/nodes/${each.target}`, each.target) : each.target) },
@@ -70,7 +70,7 @@ export function mount(root, page) {
     h("section", { class: "card stack", aria: { labelledby: "scenarios" } }, h("h2", { id: "scenarios" }, "Scenarios"), scenarios), h("section", { class: "card" }, runs)));
   for (const input of [kind, target, parameters]) {
     input.addEventListener("input", () => {
-      say(means, kinds[kind.value] ?? "");
+      setText(means, kinds[kind.value] ?? "");
       shownCommand.set(asCommand());
       inject.frame();
       setQuery({ kind: kind.value, target: target.value, parameters: parameters.value });
@@ -88,14 +88,14 @@ export function mount(root, page) {
       list("compute/v1/scenario-runs", page.signal).then((made) => runs.frame(made.sort((a, b) => b.createdAt.localeCompare(a.createdAt)))),
     ]);
     const failed = outcomes.find((each) => each.status === "rejected");
-    if (!page.signal.aborted) say(problem, failed ? /** @type {PromiseRejectedResult} */ (failed).reason.message : "");
+    if (!page.signal.aborted) setText(problem, failed ? /** @type {PromiseRejectedResult} */ (failed).reason.message : "");
   }
 
   async function lookAtKinds() {
     kinds = await get("agents/v1/fault-kinds", page.signal);
     const chosen = page.query.get("kind") ?? "node-down";
     fill(kind, Object.keys(kinds).map((each) => h("option", { selected: each === chosen }, each)));
-    say(means, kinds[kind.value] ?? "");
+    setText(means, kinds[kind.value] ?? "");
     shownCommand.set(asCommand());
     inject.frame();
   }
@@ -116,9 +116,9 @@ export function mount(root, page) {
       h("div", { class: "stack" }, h("p", {}, scenario.explanation), h("p", { class: "muted" }, scenario.source), h("ul", { class: "feed" }, (scenario.expect ?? []).map((/** @type {any} */ each) => h("li", {}, h("span", { class: "mark" }, "→"), h("div", {}, each.name || each.metric || each.instance || "", each.within ? ` within ${each.within}` : "")))), run));
   }
 
-  page.every(1500, look);
-  page.once(lookAtKinds);
-  page.once(lookAtScenarios);
+  page.poll(1500, look);
+  page.retry(lookAtKinds);
+  page.retry(lookAtScenarios);
   return {
     frame: (/** @type {any} */ picture) => {
       const names = Object.values(picture.supernodes).flatMap((each) => Object.keys(each.states));

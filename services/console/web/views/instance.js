@@ -1,14 +1,14 @@
 // @ts-check
 // One instance: its members and conditions, its operations step by step, and the actions on it.
-import { at, call, get } from "../core/api.js";
+import { resourcePath, call, get } from "../core/api.js";
 import { live } from "../core/live.js";
 import { navigate, setQuery } from "../core/router.js";
-import { h, fill, say, link, sync } from "../parts/dom.js";
-import { chip, conditions, failed, succeeded } from "../parts/state.js";
+import { h, fill, setText, link, sync } from "../parts/dom.js";
+import { chip, conditions, showError, showFound } from "../parts/state.js";
 import { action, notEditor } from "../parts/action.js";
 import { workflowBars } from "../parts/bars.js";
 import { table } from "../parts/table.js";
-import { clock, duration, between, number } from "../parts/format.js";
+import { clock, duration, secondsBetween, number } from "../parts/format.js";
 
 export const title = (/** @type {string[]} */ [, name]) => `Instance ${name}`;
 
@@ -35,14 +35,14 @@ export function mount(root, page) {
     { title: "Ready", cell: (each) => (each.ready ? "yes" : "no") },
     { title: "Stage or fault", cell: (each) => each.fault || each.stage || each.message || "" },
   ], (each) => each.node + each.role, { empty: "It has no nodes." });
-  const pause = h("button", { onclick: () => { paused = !paused; say(pause, paused ? "Resume" : "Pause"); pause.setAttribute("aria-pressed", String(paused)); } }, "Pause");
+  const pause = h("button", { onclick: () => { paused = !paused; setText(pause, paused ? "Resume" : "Pause"); pause.setAttribute("aria-pressed", String(paused)); } }, "Pause");
   const operations = h("div", { class: "stack" });
   const none = h("p", { class: "muted" }, "No operations yet.");
 
   /** @param {string} label @param {string} verb @param {string} does @param {() => string} unless @param {boolean} [danger] */
   const verb = (label, verb, does, unless, danger) => action(() => ({
     label, does, danger, command: `matrixctl instance ${verb} ${name}${more}`, off: notEditor() || unless(),
-    run: () => call("POST", at("compute/v1/instances", key, `:${verb}`)), done: () => void look(),
+    run: () => call("POST", resourcePath("compute/v1/instances", key, `:${verb}`)), done: () => void look(),
   }));
   const is = (/** @type {string[]} */ ...states) => states.includes(instance?.state);
   const actions = [
@@ -54,7 +54,7 @@ export function mount(root, page) {
       label: "Delete", danger: true, off: notEditor() || (is("Deleting") ? "It is being deleted" : ""),
       does: instance?.labels?.["cloudmatrix.io/namespace"] ? "It belongs to a CloudMatrixInstance, which will create it again: delete that with kubectl instead." : "Its nodes and slices are released.",
       command: instance?.labels?.["cloudmatrix.io/namespace"] ? `kubectl delete cmi ${name} -n ${project}` : `matrixctl delete instance ${name}${more}`,
-      run: () => call("DELETE", at("compute/v1/instances", key)), done: () => navigate("/instances"),
+      run: () => call("DELETE", resourcePath("compute/v1/instances", key)), done: () => navigate("/instances"),
     })),
   ];
   const body = h("div", { class: "stack", hidden: true },
@@ -65,11 +65,11 @@ export function mount(root, page) {
 
   async function look() {
     try {
-      instance = await get(at("compute/v1/instances", key), page.signal);
+      instance = await get(resourcePath("compute/v1/instances", key), page.signal);
       if (!paused) await lookAtOperations();
-      succeeded(problem, body, state);
+      showFound(problem, body, state);
     } catch (wrong) {
-      if (!page.signal.aborted) failed(wrong, problem, body);
+      if (!page.signal.aborted) showError(wrong, problem, body);
       return;
     }
     state.update(instance.state);
@@ -103,14 +103,14 @@ export function mount(root, page) {
     item.update = (/** @type {any} */ now) => {
       status.update(now.state);
       const emulated = new Date((live.emulated ?? 0) * 1000).toISOString();
-      say(took, `${clock(now.startedAt)} · ${duration(between(now.startedAt, now.finishedAt ?? emulated))}`);
-      say(message, now.message ?? "");
+      setText(took, `${clock(now.startedAt)} · ${duration(secondsBetween(now.startedAt, now.finishedAt ?? emulated))}`);
+      setText(message, now.message ?? "");
       message.hidden = !now.message;
       bars.frame(now, emulated);
     };
     return item;
   }
-  page.every(1000, look);
+  page.poll(1000, look);
   return {};
 }
 

@@ -1,5 +1,5 @@
 // @ts-check
-import { h, say } from "../parts/dom.js";
+import { h, setText } from "../parts/dom.js";
 
 /** @param {(token: string) => Promise<void>} enter @param {string} why what went wrong before */
 export function loginForm(enter, why) {
@@ -7,11 +7,11 @@ export function loginForm(enter, why) {
   const problem = h("p", { class: "problem", role: "alert" }, why);
   const form = h("form", { class: "login", onsubmit: async (/** @type {SubmitEvent} */ event) => {
     event.preventDefault();
-    say(problem, "");
+    setText(problem, "");
     try {
       await enter(input.value.trim());
     } catch (wrong) {
-      say(problem, /** @type {Error} */ (wrong).message);
+      setText(problem, /** @type {Error} */ (wrong).message);
       input.select();
     }
   } },

@@ -1,8 +1,8 @@
 // @ts-check
 // One node: its NPUs and dies, its ports on every plane, its faults, its holder, and whether it accepts new allocations.
-import { at, call, get } from "../core/api.js";
-import { h, fill, say, set, link, sync } from "../parts/dom.js";
-import { chip, conditions, failed, succeeded, tone } from "../parts/state.js";
+import { resourcePath, call, get } from "../core/api.js";
+import { h, fill, setText, set, link, sync } from "../parts/dom.js";
+import { chip, conditions, showError, showFound, tone } from "../parts/state.js";
 import { action, notAdmin } from "../parts/action.js";
 import { table } from "../parts/table.js";
 import { clock, short, STATES } from "../parts/format.js";
@@ -59,10 +59,10 @@ export function mount(root, page) {
     try {
       node = await get(`resource/v1/nodes/${name}`, page.signal);
       const npus = (await get(`resource/v1/npus?filter=${encodeURIComponent(`node=${name}`)}`, page.signal)).items;
-      succeeded(problem, body, state);
+      showFound(problem, body, state);
       draw(npus);
     } catch (wrong) {
-      if (!page.signal.aborted) failed(wrong, problem, body);
+      if (!page.signal.aborted) showError(wrong, problem, body);
     }
   }
 
@@ -71,9 +71,9 @@ export function mount(root, page) {
     try {
       const matrices = await Promise.all(["ub", "rdma", "vpc"].map((plane) => get(`link/v1/planes/${plane}/matrix?supernode=${node.supernode}`, page.signal)));
       sync(ports, matrices.flatMap(rowsOf), (row) => row.name, () => portRow());
-      say(unseen, "");
+      setText(unseen, "");
     } catch (wrong) {
-      if (!page.signal.aborted) say(unseen, `${/** @type {Error} */ (wrong).message}${ports.firstChild ? "; showing the last known state" : ""}`);
+      if (!page.signal.aborted) setText(unseen, `${/** @type {Error} */ (wrong).message}${ports.firstChild ? "; showing the last known state" : ""}`);
     }
   }
 
@@ -109,7 +109,7 @@ export function mount(root, page) {
     faults.frame(node.faults);
     if (first) {
       first = false;
-      page.every(3000, lookAtPorts);
+      page.poll(3000, lookAtPorts);
       if (chosen) parts.children[Number(chosen)]?.scrollIntoView({ block: "nearest" });
     }
   }
@@ -122,12 +122,12 @@ export function mount(root, page) {
     const health = h("span", { class: "muted" });
     const card = h("article", { class: "part", aria: { label: `NPU ${number}`, ...(chosen === number ? { current: "true" } : {}) } }, h("header", {}, h("h3", {}, `NPU ${number}`), health), dies);
     card.update = (/** @type {any} */ now) => {
-      say(health, now.health === "Healthy" ? "" : now.health);
+      setText(health, now.health === "Healthy" ? "" : now.health);
       sync(dies, now.dies, (die) => String(die.die), () => {
         const text = h("span", {});
         const element = h("div", { class: "die" }, text);
         element.update = (/** @type {any} */ die) => {
-          say(text, `die ${die.die}: ${die.health === "Healthy" ? (die.schedulable ? "healthy" : "kept out") : die.health.toLowerCase()}`);
+          setText(text, `die ${die.die}: ${die.health === "Healthy" ? (die.schedulable ? "healthy" : "kept out") : die.health.toLowerCase()}`);
           set(element, "data-tone", die.health === "Healthy" ? (die.schedulable ? null : "warn") : tone(die.health));
         };
         return element;
@@ -136,7 +136,7 @@ export function mount(root, page) {
     return card;
   }
 
-  page.every(1500, look);
+  page.poll(1500, look);
   return {
     frame: (/** @type {any} */ picture) => {
       const held = picture.supernodes[name.slice(0, name.indexOf("-"))]?.holders[name];
@@ -156,7 +156,7 @@ function portRow() {
   const name = h("span", { class: "muted" });
   const row = h("div", { class: "port-row" }, name, cells);
   row.update = (/** @type {any} */ item) => {
-    say(name, item.name);
+    setText(name, item.name);
     const bad = item.cells.filter((/** @type {any} */ each) => each.state !== "u");
     cells.setAttribute("role", "img");
     cells.setAttribute("aria-label", `${item.name}: ${item.cells.length} ports, ${bad.length ? bad.map((/** @type {any} */ each) => `${each.port} ${STATES[each.state]?.[0] ?? each.state}`).join(", ") : "all up"}`);
@@ -166,7 +166,7 @@ function portRow() {
         set(cell, "data-s", each.state);
         cell.style.background = each.state === "u" ? `var(--heat-${!each.percent ? 0 : each.percent < 20 ? 1 : each.percent < 50 ? 2 : each.percent < 80 ? 3 : 4})` : "";
         set(cell, "title", `${each.port}${each.to ? ` → ${each.to}` : ""}${each.percent === undefined ? "" : `, ${each.percent} % used`}`);
-        say(cell, { u: "", d: "!", x: "×", o: "–" }[/** @type {"u"} */ (each.state)] ?? "");
+        setText(cell, { u: "", d: "!", x: "×", o: "–" }[/** @type {"u"} */ (each.state)] ?? "");
       };
       return cell;
     });

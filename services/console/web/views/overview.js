@@ -3,12 +3,12 @@
 import { live } from "../core/live.js";
 import { setQuery } from "../core/router.js";
 import { get } from "../core/api.js";
-import { h, fill, say, put, sync, link, plural } from "../parts/dom.js";
+import { h, fill, setText, setProperty, sync, link, plural } from "../parts/dom.js";
 import { legend } from "../parts/cabinet.js";
 import { supernodeTiles } from "../parts/tiles.js";
 import { switchCabinets } from "../parts/switches.js";
 import { timeSlider } from "../parts/slider.js";
-import { clock, inOrder, short } from "../parts/format.js";
+import { clock, compareNames, short } from "../parts/format.js";
 
 export const title = () => "Overview";
 
@@ -43,22 +43,22 @@ export function mount(root, page) {
     const matrix = asked && await get(`link/v1/planes/ub/matrix?supernode=${encodeURIComponent(asked)}`, page.signal);
     if (matrix && asked === chosen) switches.frame(matrix);
   }
-  page.every(10_000, look);
+  page.poll(10_000, look);
 
   /** @param {any} picture */
   function frame(picture) {
-    const names = Object.keys(picture.supernodes).sort(inOrder);
+    const names = Object.keys(picture.supernodes).sort(compareNames);
     if (!picture.supernodes[chosen]) chosen = names[0] ?? "";
     tiles.frame(picture, chosen);
     slider.frame();
-    put(present, "hidden", !live.shown);
+    setProperty(present, "hidden", !live.shown);
     const supernode = picture.supernodes[chosen];
-    say(heading, chosen ? `Supernode ${chosen}` : "No supernode yet");
+    setText(heading, chosen ? `Supernode ${chosen}` : "No supernode yet");
     if (supernode) {
       const letters = Object.values(supernode.states).join("");
       const free = letters.split("f").length - 1;
       const block = picture.capacity.supernodes?.[chosen];
-      say(summary, `${free} of ${letters.length} NPUs free${block === undefined ? "" : `, largest block ${plural(block, "node")}`}`);
+      setText(summary, `${free} of ${letters.length} NPUs free${block === undefined ? "" : `, largest block ${plural(block, "node")}`}`);
       rack.frame(supernode, picture.capacity.closed ?? {});
     }
     if (JSON.stringify(picture.planes) !== planes) {
@@ -66,11 +66,11 @@ export function mount(root, page) {
       void look().catch(() => {});
     }
     const found = Object.entries(picture.alerts);
-    put(quiet, "hidden", found.length > 0);
+    setProperty(quiet, "hidden", found.length > 0);
     sync(alerts, found, ([key]) => key, alertItem);
     const happened = Object.entries(picture.events).sort(([a, one], [b, other]) => other.at.localeCompare(one.at) || b.localeCompare(a)).slice(0, 30);
-    put(nothing, "hidden", happened.length > 0);
-    put(events, "hidden", !happened.length);
+    setProperty(nothing, "hidden", happened.length > 0);
+    setProperty(events, "hidden", !happened.length);
     sync(events, happened, ([key]) => key, eventItem);
   }
   return { frame, close: () => live.show(null) };
@@ -81,7 +81,7 @@ function alertItem([, alert]) {
   const where = { node: `/nodes/${alert.name}`, instance: `/instances/${alert.name}`, plane: `/fabric?plane=${alert.name}`, service: "" }[/** @type {string} */ (alert.kind)];
   const message = h("span", {});
   const item = h("li", {}, h("i", { class: "mark", aria: { hidden: true } }, "!"), h("div", {}, where ? link(where, short(alert.name)) : alert.name, " ", message));
-  item.update = (/** @type {[string, any]} */ [, current]) => say(message, current.message);
+  item.update = (/** @type {[string, any]} */ [, current]) => setText(message, current.message);
   return item;
 }
 
@@ -90,6 +90,6 @@ function eventItem([, event]) {
   const about = event.source === "compute" ? link(`/instances/${event.project}/${event.about}`, event.about) : event.about.match(/-n\d+$/) ? link(`/nodes/${event.about}`, event.about) : event.about;
   const time = h("time", { datetime: event.at, title: event.at });
   const item = h("li", { data: { kind: event.kind } }, time, h("div", {}, about, " ", h("b", {}, event.reason), " ", h("span", {}, event.message)));
-  item.update = () => say(time, clock(event.at));
+  item.update = () => setText(time, clock(event.at));
   return item;
 }

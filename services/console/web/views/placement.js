@@ -1,10 +1,10 @@
 // @ts-check
 // Plan before you create: where an instance would be placed and why, or what blocks it and what would help.
-import { at, call } from "../core/api.js";
+import { resourcePath, call } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
 import { session } from "../core/session.js";
-import { h, fill, say, link, plural } from "../parts/dom.js";
-import { action, command, notEditor, quoted } from "../parts/action.js";
+import { h, fill, setText, link, plural } from "../parts/dom.js";
+import { action, command, notEditor, shellQuote } from "../parts/action.js";
 import { table } from "../parts/table.js";
 
 export const title = () => "Placement";
@@ -42,8 +42,8 @@ export function mount(root, page) {
   const create = action(() => ({
     label: "Create it", does: `Creates ${name.value} with ${plural(Number(inputs.nodes.value), "node")}, committed together with all three planes or not at all. A CloudMatrixInstance applied with kubectl does the same.`,
     off: notEditor() || (!plan ? "Plan it first" : !plan.fits ? "It does not fit and would wait" : !name.checkValidity() || !name.value ? "Name: lowercase letters, digits and dashes" : ""),
-    command: `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${quoted(`${location.origin}/api/${at("compute/v1/instances", `${session()?.project}/${name.value}`)}`)} -d '${JSON.stringify(request())}'`,
-    run: () => call("PUT", at("compute/v1/instances", `${session()?.project}/${name.value}`), request()), done: () => navigate(`/instances/${session()?.project}/${name.value}`),
+    command: `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${shellQuote(`${location.origin}/api/${resourcePath("compute/v1/instances", `${session()?.project}/${name.value}`)}`)} -d '${JSON.stringify(request())}'`,
+    run: () => call("PUT", resourcePath("compute/v1/instances", `${session()?.project}/${name.value}`), request()), done: () => navigate(`/instances/${session()?.project}/${name.value}`),
   }));
   const form = h("form", { class: "card stack", onsubmit: (/** @type {Event} */ event) => { event.preventDefault(); void ask(); } },
     h("div", { class: "fields" }, field("nodes", "Nodes", inputs.nodes, "eight NPUs each"), field("spares", "Spares", inputs.spares, "replace lost nodes"), field("policy", "Policy", inputs.policy), field("level", "Over", inputs.level), field("required", "Required", inputs.required, "refuse rather than compromise"), field("priority", "Priority", inputs.priority), field("preempt", "May preempt", inputs.preempt)),
@@ -67,14 +67,14 @@ export function mount(root, page) {
       const found = await call("POST", "resource/v1/plans", wanted);
       if (mine !== asked) return;
       plan = found;
-      say(problem, "");
+      setText(problem, "");
       fill(result, h("div", { class: "card stack" }, plan.fits ? fits(plan, wanted.placement) : fitsNot(plan)));
     } catch (wrong) {
       if (mine !== asked) return;
       const refused = /** @type {any} */ (wrong);
       plan = null;
       fill(result);
-      say(problem, refused.field && !refused.message.startsWith(refused.field) ? `${refused.field}: ${refused.message}` : refused.message);
+      setText(problem, refused.field && !refused.message.startsWith(refused.field) ? `${refused.field}: ${refused.message}` : refused.message);
     }
     create.frame();
   }

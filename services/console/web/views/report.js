@@ -1,13 +1,13 @@
 // @ts-check
 // One stored report: the command that made it, its plots and figures, and its comparison with another.
-import { at, call, get, list } from "../core/api.js";
+import { resourcePath, call, get, list } from "../core/api.js";
 import { navigate, setQuery } from "../core/router.js";
-import { h, fill, link, say } from "../parts/dom.js";
+import { h, fill, link, setText } from "../parts/dom.js";
 import { action, command, notEditor } from "../parts/action.js";
 import { findings, text } from "../parts/findings.js";
 import { plot } from "../parts/plot.js";
 import { number } from "../parts/format.js";
-import { chip, failed, succeeded } from "../parts/state.js";
+import { chip, showError, showFound } from "../parts/state.js";
 import { table } from "../parts/table.js";
 
 export const title = (/** @type {string[]} */ [, name]) => `Report ${name}`;
@@ -29,27 +29,27 @@ export function mount(root, page) {
   const found = h("section", { class: "card stack" });
   /** @type {any[]} */
   let drawn = [];
-  const remove = action(() => ({ label: "Delete", danger: true, off: notEditor(), does: "It is deleted for the whole project.", command: `matrixctl report delete ${name}${project === "default" ? "" : ` --project ${project}`}`, run: () => call("DELETE", at("infer/v1/reports", key)), done: () => navigate("/experiments") }));
+  const remove = action(() => ({ label: "Delete", danger: true, off: notEditor(), does: "It is deleted for the whole project.", command: `matrixctl report delete ${name}${project === "default" ? "" : ` --project ${project}`}`, run: () => call("DELETE", resourcePath("infer/v1/reports", key)), done: () => navigate("/experiments") }));
   const body = h("div", { class: "stack", hidden: true },
     h("section", { class: "card stack" }, about, made, h("div", { class: "actions" }, download, remove), chooser), changes, h("h2", { class: "hidden" }, "Plots"), plots, found);
   fill(root, h("div", { class: "stack" }, h("div", { class: "heading" }, h("h1", {}, name), kind, link("/experiments", "All reports")), problem, body));
-  choice.addEventListener("change", () => { other = choice.value; setQuery({ with: other }); page.once(show); });
+  choice.addEventListener("change", () => { other = choice.value; setQuery({ with: other }); page.retry(show); });
 
   /** @type {any} the report's content, once it came */
   let own = null;
 
   async function show() {
     try {
-      own ??= await get(at("infer/v1/reports", key, "/content"), page.signal);
-      succeeded(problem, body, kind);
+      own ??= await get(resourcePath("infer/v1/reports", key, "/content"), page.signal);
+      showFound(problem, body, kind);
     } catch (wrong) {
-      failed(wrong, problem, body);
+      showError(wrong, problem, body);
       throw wrong;
     }
     const asked = other;
     try {
-      const beside = asked ? await get(at("infer/v1/reports", asked, "/content"), page.signal) : null;
-      const compared = asked ? await get(`${at("infer/v1/reports", key, "/comparison")}&with=${encodeURIComponent(asked)}`, page.signal) : null;
+      const beside = asked ? await get(resourcePath("infer/v1/reports", asked, "/content"), page.signal) : null;
+      const compared = asked ? await get(`${resourcePath("infer/v1/reports", key, "/comparison")}&with=${encodeURIComponent(asked)}`, page.signal) : null;
       if (asked !== other) return; // another was chosen meanwhile
       describe(own);
       fill(changes, compared ? comparison(compared) : null);
@@ -57,7 +57,7 @@ export function mount(root, page) {
       fill(found, h("h2", {}, "Found"), findings(name, own.document));
     } catch (wrong) {
       if (asked !== other) return;
-      say(problem, /** @type {Error} */ (wrong).message);
+      setText(problem, /** @type {Error} */ (wrong).message);
       fill(changes);
       throw wrong;
     }
@@ -65,7 +65,7 @@ export function mount(root, page) {
 
   /** @param {any} content */
   function describe(content) {
-    say(about, content.title);
+    setText(about, content.title);
     kind.update(content.experiment);
     fill(made, content.command ? command(content.command) : null);
     download.hidden = !content.html;
@@ -106,8 +106,8 @@ export function mount(root, page) {
     choice.value = other;
   }
 
-  page.once(show);
-  choices().catch((wrong) => { if (!page.signal.aborted) say(problem, wrong.message); });
+  page.retry(show);
+  choices().catch((wrong) => { if (!page.signal.aborted) setText(problem, wrong.message); });
   return { close: () => drawn.forEach((each) => each.close()) };
 }
 

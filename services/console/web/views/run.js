@@ -1,9 +1,9 @@
 // @ts-check
 // One run of a scenario: its phases, its log, its expectations, and the verdict.
 import { call, get } from "../core/api.js";
-import { h, fill, say, sync } from "../parts/dom.js";
+import { h, fill, setText, sync } from "../parts/dom.js";
 import { action, command, notAdmin } from "../parts/action.js";
-import { chip, failed, succeeded } from "../parts/state.js";
+import { chip, showError, showFound } from "../parts/state.js";
 import { table } from "../parts/table.js";
 import { clock, duration } from "../parts/format.js";
 
@@ -34,16 +34,16 @@ export function mount(root, page) {
   async function look() {
     try {
       run = await get(`compute/v1/scenario-runs/${name}`, page.signal);
-      succeeded(problem, body, state);
+      showFound(problem, body, state);
     } catch (wrong) {
-      if (!page.signal.aborted) failed(wrong, problem, body);
+      if (!page.signal.aborted) showError(wrong, problem, body);
       return;
     }
-    say(heading, run.title || run.scenario || name);
+    setText(heading, run.title || run.scenario || name);
     state.update(run.state);
-    say(verdict, run.verdict ? `Verdict: ${run.verdict}` : run.phase ? `Now: ${run.phase}` : "Queued");
+    setText(verdict, run.verdict ? `Verdict: ${run.verdict}` : run.phase ? `Now: ${run.phase}` : "Queued");
     verdict.className = `verdict ${run.verdict === "PASS" ? "good" : run.verdict ? "bad" : ""}`;
-    say(message, run.message ?? "");
+    setText(message, run.message ?? "");
     phases.frame(run.phases ?? []);
     outcomes.frame(run.expectations ?? []);
     stop.frame();
@@ -51,6 +51,6 @@ export function mount(root, page) {
     sync(entries, (run.entries ?? []).map((/** @type {any} */ each, /** @type {number} */ at) => ({ ...each, at })), (each) => String(each.at), (each) =>
       h("li", {}, h("time", {}, duration(each.atS)), h("span", { class: "mark", aria: { hidden: true } }, /fault|strike|inject/i.test(each.what) ? "×" : "·"), h("div", {}, h("b", {}, each.what), ` ${each.about} `, each.message)));
   }
-  page.every(1000, look);
+  page.poll(1000, look);
   return {};
 }

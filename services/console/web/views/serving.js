@@ -1,9 +1,9 @@
 // @ts-check
 // A served model right now: latencies, throughput, pools, cache, and the autoscaler's decisions with their reasons.
-import { at, call, get, list } from "../core/api.js";
+import { resourcePath, call, get, list } from "../core/api.js";
 import { setQuery } from "../core/router.js";
-import { h, fill, say, set, link, sync } from "../parts/dom.js";
-import { action, notEditor, quoted, unfit } from "../parts/action.js";
+import { h, fill, setText, set, link, sync } from "../parts/dom.js";
+import { action, notEditor, shellQuote, invalidInput } from "../parts/action.js";
 import { chip } from "../parts/state.js";
 import { lineChart } from "../parts/chart.js";
 import { table } from "../parts/table.js";
@@ -32,10 +32,10 @@ export function mount(root, page) {
   const rate = h("input", { type: "number", id: "rate", min: "0.1", step: "0.1", value: "20", required: true });
   const load = action(() => ({
     label: deployment?.load ? "Stop the load" : "Start load", danger: false,
-    off: notEditor() || (!deployment ? "There is no deployment" : deployment.load ? "" : unfit(rate)),
+    off: notEditor() || (!deployment ? "There is no deployment" : deployment.load ? "" : invalidInput(rate)),
     does: deployment?.load ? "The built-in load generator stops." : `The built-in load generator sends ${rate.value} requests per emulated second.`,
-    command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${quoted(`${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}`)}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${quoted(`${location.origin}/api/${at("infer/v1/deployments", chosen, "/load")}`)} -d '{"requestsPerSecond": ${rate.value}}'`,
-    run: () => call(deployment.load ? "DELETE" : "PUT", at("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
+    command: deployment?.load ? `curl -X DELETE -H "Authorization: Bearer $TOKEN" ${shellQuote(`${location.origin}/api/${resourcePath("infer/v1/deployments", chosen, "/load")}`)}` : `curl -X PUT -H "Authorization: Bearer $TOKEN" -H "Content-Type: application/json" ${shellQuote(`${location.origin}/api/${resourcePath("infer/v1/deployments", chosen, "/load")}`)} -d '{"requestsPerSecond": ${rate.value}}'`,
+    run: () => call(deployment.load ? "DELETE" : "PUT", resourcePath("infer/v1/deployments", chosen, "/load"), deployment.load ? undefined : { requestsPerSecond: Number(rate.value) }), done: () => void look(),
   }));
   rate.addEventListener("input", () => load.frame());
   const body = h("div", { class: "stack" }, figures, h("div", { class: "charts" }, Object.values(charts)),
@@ -69,15 +69,15 @@ export function mount(root, page) {
       pick.hidden = all.length < 2;
       deployment = all.find((each) => `${each.project}/${each.name}` === chosen) ?? null;
       const asked = chosen;
-      const statistics = deployment && await get(at("infer/v1/deployments", asked, "/statistics"), page.signal);
+      const statistics = deployment && await get(resourcePath("infer/v1/deployments", asked, "/statistics"), page.signal);
       if (asked !== chosen) return; // another was chosen meanwhile
       if (statistics) draw(statistics);
       const found = await list("compute/v1/scaling-policies", page.signal);
       if (!found.length) fill(policies, h("p", { class: "muted" }, "No scaling policies. To create one: ", h("code", {}, "kubectl apply -f examples/scaling-policy.yaml")));
       else sync(policies, found, (each) => `${each.project}/${each.name}`, policyItem);
-      say(problem, "");
+      setText(problem, "");
     } catch (wrong) {
-      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+      if (!page.signal.aborted) setText(problem, /** @type {Error} */ (wrong).message);
     }
     load.frame();
   }
@@ -96,7 +96,7 @@ export function mount(root, page) {
       const value = h("span", {});
       const unit = h("small", {});
       const element = h("div", {}, term, h("dd", {}, value, " ", unit));
-      element.update = (/** @type {[string, string, string]} */ [name, text, of]) => { say(term, name); say(value, text); say(unit, of); };
+      element.update = (/** @type {[string, string, string]} */ [name, text, of]) => { setText(term, name); setText(value, text); setText(unit, of); };
       return element;
     });
     const points = { tokens: now.tokensPerSecond, perNpu: now.tokensPerSecondPerNpu, ttft: times(now.ttft?.p90, 1000), tpot: times(now.tpot?.p90, 1000), cache: times(now.cacheHitRateTokens, 100), queue: now.waiting + now.queued };
@@ -110,7 +110,7 @@ export function mount(root, page) {
       ["Context cache", deployment.contextCache ? `over ${(deployment.cachePlane ?? (size.cachePlane || "–")).toUpperCase()}` : "off"], ["Endpoint", h("code", {}, deployment.endpoint)]].map(([term, value]) => [h("dt", {}, term), h("dd", {}, value)]));
   }
 
-  page.every(1000, look);
+  page.poll(1000, look);
   return { close: () => Object.values(charts).forEach((each) => each.close()) };
 }
 
@@ -124,8 +124,8 @@ function policyItem(policy) {
   ], (each) => each.at + each.reason + each.message, { empty: "It decided nothing yet." });
   const element = h("article", { class: "stack" }, heading, now, decisions);
   element.update = (/** @type {any} */ each) => {
-    say(heading, `${each.name}: ${each.scaleTargetRef.kind ?? ""} ${each.scaleTargetRef.name ?? ""}`);
-    say(now, `${each.currentReplicas} nodes now, ${each.desiredReplicas} wanted, between ${each.minReplicas} and ${each.maxReplicas}. ${each.message ?? ""}`);
+    setText(heading, `${each.name}: ${each.scaleTargetRef.kind ?? ""} ${each.scaleTargetRef.name ?? ""}`);
+    setText(now, `${each.currentReplicas} nodes now, ${each.desiredReplicas} wanted, between ${each.minReplicas} and ${each.maxReplicas}. ${each.message ?? ""}`);
     decisions.frame([...(each.decisions ?? [])].reverse());
   };
   return element;

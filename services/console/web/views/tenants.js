@@ -2,8 +2,8 @@
 // Projects: quota, resources held, and model usage of each.
 import { call, list } from "../core/api.js";
 import { live } from "../core/live.js";
-import { h, fill, say, set, link } from "../parts/dom.js";
-import { action, notAdmin, unfit } from "../parts/action.js";
+import { h, fill, setText, set, link } from "../parts/dom.js";
+import { action, notAdmin, invalidInput } from "../parts/action.js";
 import { table } from "../parts/table.js";
 import { number, short } from "../parts/format.js";
 
@@ -22,7 +22,7 @@ export function mount(root, page) {
   const project = h("input", { id: "project", pattern: "[a-z0-9](?:[a-z0-9\\-]*[a-z0-9])?", required: true, value: "default", autocomplete: "off" });
   const npus = h("input", { id: "quota", type: "number", min: "0", step: "1", value: "64", required: true });
   const quota = action(() => ({
-    label: "Set the quota", off: notAdmin() || (project.checkValidity() ? "" : "Project name: lowercase letters, digits and dashes") || unfit(npus), does: `${project.value} may have ${npus.value} NPUs, spares included. It keeps what it already has.`,
+    label: "Set the quota", off: notAdmin() || (project.checkValidity() ? "" : "Project name: lowercase letters, digits and dashes") || invalidInput(npus), does: `${project.value} may have ${npus.value} NPUs, spares included. It keeps what it already has.`,
     command: `matrixctl quota set ${project.value} --npus ${npus.value}`, run: () => call("PUT", `resource/v1/quotas/${project.value}`, { npus: Number(npus.value) }), done: () => void look(),
   }));
   for (const input of [project, npus]) input.addEventListener("input", () => quota.frame());
@@ -42,9 +42,9 @@ export function mount(root, page) {
       quotas = await list("resource/v1/quotas", page.signal);
       frame(live.picture);
       usage.frame(await list("infer/v1/usage", page.signal));
-      say(problem, "");
+      setText(problem, "");
     } catch (wrong) {
-      if (!page.signal.aborted) say(problem, /** @type {Error} */ (wrong).message);
+      if (!page.signal.aborted) setText(problem, /** @type {Error} */ (wrong).message);
     }
   }
 
@@ -58,7 +58,7 @@ export function mount(root, page) {
       return { project: name, instances: instances.map((/** @type {any} */ each) => ({ name: each.name })), npus: instances.reduce((/** @type {number} */ sum, /** @type {any} */ each) => sum + each.npus, 0), quota: limit?.npus, used: limit?.usedNpus };
     }));
   }
-  page.every(2000, look);
+  page.poll(2000, look);
   return { frame };
 }
 
