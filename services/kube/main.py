@@ -18,7 +18,7 @@ from services.kube.bootstrap_process import Child
 
 
 def main(argv: Sequence[str] | None = None) -> None:
-    gc.disable()  # nothing loaded now becomes garbage; `keep_what_is_there` turns the collector on again
+    gc.disable()  # nothing loaded now becomes garbage; `freeze_heap` turns the collector on again
     block_modules()
     child = Child(lambda: _prepare(argv))
     from services.kube.api_process import Kube  # loaded while the child works

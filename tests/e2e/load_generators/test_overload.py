@@ -21,7 +21,7 @@ from typing import Any
 import httpx
 import pytest
 
-from services.matrixctl.supervisor.process_memory import memory
+from services.matrixctl.supervisor.process_memory import process_memory
 from tests.e2e.load_generators.endpoint import Endpoint, endpoint
 
 SCALE = 5.0
@@ -92,7 +92,7 @@ def statistics(running: Endpoint) -> dict[str, Any]:
 
 
 def rss_mib(running: Endpoint) -> float:
-    rss = memory(running.engine.process.pid).rss
+    rss = process_memory(running.engine.process.pid).rss
     assert rss is not None
     return rss / 2**20
 

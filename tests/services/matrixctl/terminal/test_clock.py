@@ -17,7 +17,7 @@ from matrixcommon.emulation.stack_clock import read_timeline, write_timeline
 from matrixcommon.model.errors import Conflict
 from matrixcommon.model.timeline import Timeline
 from services.matrixctl.commands.options import parse_duration_s, parse_instant_s, parse_seconds
-from services.matrixctl.commands.running.clock import _follow
+from services.matrixctl.commands.running.clock import _show_progress
 from services.matrixctl.supervisor.state_folder import StateFolder
 from tests.services.matrixctl.conftest import Bench, eventually
 from tests.services.matrixctl.inprocess import ran
