@@ -33,7 +33,7 @@ def measure() -> Iterator[Figure]:
 def on(database: str, url: str) -> Iterator[Figure]:
     with running(ResourceProcess, url) as resource:
         with resource.client() as client:
-            resource.obey(client)
+            resource.report_fulfilled(client)
         asyncio.run(Load(resource).run(8, WARM_UP_SECONDS))
         for clients in (1, 8, 32, 64):
             load = Load(resource)
@@ -55,7 +55,7 @@ def filled(database: str, url: str) -> Iterator[Figure]:
     """Measure allocations without releases, and releases without allocations."""
     with running(ResourceProcess, url, "--supernodes", "8") as resource:
         with resource.client() as client:
-            resource.obey(client)
+            resource.report_fulfilled(client)
         count = FILLERS * EACH
         method = f"{FILLERS} clients, {count} of one NPU on 384 nodes, one after the other by each client"
         for verb, wanted, body in (("PUT", 200, FILLING), ("DELETE", 204, b"")):

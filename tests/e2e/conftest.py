@@ -48,7 +48,7 @@ class RealStack:
             pass
 
     @property
-    def reach(self) -> ApiClient:
+    def client(self) -> ApiClient:
         """As it is now: a process whose port another stack took while it was dead has another since."""
         return ApiClient.of(self.folder)
 
@@ -87,16 +87,16 @@ class RealStack:
 
     def members(self, name: str) -> list[str]:
         """Nodes of the instance, without its spares."""
-        current = self.reach.call("resource", "GET", f"/v1/allocations/{name}")
+        current = self.client.call("resource", "GET", f"/v1/allocations/{name}")
         return [member["node"] for member in current["members"] if member["role"] == "member"]
 
-    def broken_promises(self, allocated: Collection[str] = ()) -> list[str]:
+    def violated_invariants(self, allocated: Collection[str] = ()) -> list[str]:
         """What must never be: an NPU of two owners, a thing without an owner. `allocated`: allocations of somebody's own."""
-        listed = {item["name"]: item for item in self.reach.list("resource", "/v1/allocations")}
+        listed = {item["name"]: item for item in self.client.list("resource", "/v1/allocations")}
         # The memory of caches is the deployment's, and lies on nodes that its instance has.
         allocations = {name: each for name, each in listed.items() if DEPLOYMENT_LABEL not in each["labels"]}
-        instances = {item["name"] for item in self.reach.list("compute", "/v1/instances")}
-        slices = self.reach.list("link", "/v1/slices")
+        instances = {item["name"] for item in self.client.list("compute", "/v1/instances")}
+        slices = self.client.list("link", "/v1/slices")
         pods = self.cluster.items("/api/v1/namespaces/default/pods")
         infers = {item["metadata"]["name"] for item in self.cluster.items(CMINF)}
         wrong = []
@@ -108,7 +108,7 @@ class RealStack:
                 if member["role"] == "member":
                     workers[member["node"]] = name
         wrong += [f"{node} is held by {names}" for node, names in holders.items() if len(names) > 1]
-        for npu in self.reach.list("resource", "/v1/npus"):
+        for npu in self.client.list("resource", "/v1/npus"):
             by = workers.get(npu["node"])
             if npu.get("allocation") != by:
                 wrong.append(f"{npu['name']} says {npu.get('allocation')}, its node works for {by}")
@@ -124,12 +124,12 @@ class RealStack:
                 wrong.append(f"pod {pod['metadata']['name']} has no owner, of {owners}")
         return wrong
 
-    def every_node_free(self) -> bool:
+    def all_nodes_free(self) -> bool:
         """Nodes that came and went too often stay out until somebody has looked at them (decision 481), who does so here."""
-        nodes = self.reach.list("resource", "/v1/nodes")
+        nodes = self.client.list("resource", "/v1/nodes")
         for node in nodes:
             if (node["state"], node.get("stateReason")) == ("Quarantined", "Flapping"):
-                self.reach.call("resource", "POST", f"/v1/nodes/{node['name']}:recover")
+                self.client.call("resource", "POST", f"/v1/nodes/{node['name']}:recover")
         return all(node["state"] == "Available" for node in nodes)
 
     def kill(self, name: str) -> None:

@@ -13,8 +13,8 @@ class Owner(threading.Thread):
 
     def __init__(self, number: int, steps: int) -> None:
         super().__init__()
-        self.number, self.steps, self.chance = number, steps, Random(number)
-        self.heard = self.refused = 0
+        self.number, self.steps, self.random = number, steps, Random(number)
+        self.answers = self.refused = 0
         self.failure: BaseException | None = None
 
     def run(self) -> None:
@@ -29,7 +29,7 @@ class Owner(threading.Thread):
         """One request, for something of that name or for what is held already."""
 
 
-def all_ask(owners: Sequence[Owner]) -> None:
+def run_all(owners: Sequence[Owner]) -> None:
     """At once, to the end; none of them may break."""
     for owner in owners:
         owner.start()

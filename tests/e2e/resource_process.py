@@ -61,7 +61,7 @@ class ResourceProcess:
     def client(self) -> httpx.Client:
         return httpx.Client(base_url=self.url, timeout=30.0, trust_env=False)
 
-    def obey(self, client: httpx.Client) -> None:
+    def report_fulfilled(self, client: httpx.Client) -> None:
         """Every agent reports that its spec is fulfilled. The number of reports grows with the wall clock, so that
         several reporters and lives need not know of one another."""
         requests = client.get("/v1/assignments", params={"pageSize": 1000}).json()["items"]

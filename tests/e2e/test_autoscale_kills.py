@@ -20,31 +20,31 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(400)]
 
 DELAY_S = 900.0
 """What each promise in time may take longer: what died starts again, and an autoscaler waits its window anew."""
-LOOK_PERIOD_WALL_S = 0.05
+POLL_PERIOD_WALL_S = 0.05
 
 
-class Strike:
+class KillOnSample:
     """Kills a process once, as soon as a sample of the gauge says so."""
 
     def __init__(self, folder: StateFolder, victim: str, when: Callable[[Sample], bool]) -> None:
         self._folder, self._victim, self._when = folder, victim, when
-        self._over = threading.Event()
+        self._stopped = threading.Event()
         self.killed = 0
 
-    def around(self, step: Step) -> Step:
+    def wrapping(self, step: Step) -> Step:
         def action(run: AutoscaleRun) -> None:
-            thread = threading.Thread(target=self._lurk, args=(run,), daemon=True)
+            thread = threading.Thread(target=self._kill_when_due, args=(run,), daemon=True)
             thread.start()
             try:
                 step.action(run)
             finally:
-                self._over.set()
+                self._stopped.set()
                 thread.join()
 
         return replace(step, action=action)
 
-    def _lurk(self, run: AutoscaleRun) -> None:
-        while not self._over.wait(LOOK_PERIOD_WALL_S):
+    def _kill_when_due(self, run: AutoscaleRun) -> None:
+        while not self._stopped.wait(POLL_PERIOD_WALL_S):
             if self._when(run.gauge.last):
                 holder = self._folder.process_lock(self._victim).holder()
                 if holder is not None:
@@ -58,10 +58,10 @@ class Strike:
 def test_the_end_is_the_same_when_one_dies(victim: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     folder = StateFolder(tmp_path / "demo")
     strikes = {
-        "grow": Strike(folder, victim, lambda sample: sample.desired > sample.ready > 0),
-        "shrink": Strike(folder, victim, lambda sample: 0 < sample.desired < sample.ready),
+        "grow": KillOnSample(folder, victim, lambda sample: sample.desired > sample.ready > 0),
+        "shrink": KillOnSample(folder, victim, lambda sample: 0 < sample.desired < sample.ready),
     }
-    steps = tuple(strikes[step.name].around(step) if step.name in strikes else step for step in AUTOSCALE.steps)
+    steps = tuple(strikes[step.name].wrapping(step) if step.name in strikes else step for step in AUTOSCALE.steps)
     story = replace(
         AUTOSCALE,
         steps=steps,

@@ -169,7 +169,7 @@ def test_a_viewer_reads_and_may_not_change(ctl: Ctl) -> None:
 
     token = ctl("token", "create", "reader", "--role", "viewer").strip()
     headers = {"Authorization": f"Bearer {token}"}
-    url = ctl.stack.reach.url("compute") + "/v1/instances"
+    url = ctl.stack.client.url("compute") + "/v1/instances"
     assert httpx.get(url, headers=headers, trust_env=False).status_code == 200
     assert httpx.put(url + "/x", headers=headers, json={"nodes": 1}, trust_env=False).status_code == 403
     assert httpx.get(url, trust_env=False).status_code == 401

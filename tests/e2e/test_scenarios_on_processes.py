@@ -27,7 +27,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
 
 
 def run_of(stack: RealStack, name: str) -> dict[str, Any]:
-    found: dict[str, Any] = stack.reach.get("compute", f"/v1/scenario-runs/{name}")
+    found: dict[str, Any] = stack.client.get("compute", f"/v1/scenario-runs/{name}")
     return found
 
 
@@ -50,21 +50,21 @@ def on(service: str, scenario: str) -> dict[str, Any]:
 def test_services_are_struck_by_a_run_of_matrixcompute_and_all_is_undone(
     stack: RealStack, scenario: str, run: dict[str, Any]
 ) -> None:
-    stack.reach.call("compute", "PUT", f"/v1/scenario-runs/{scenario}", body=run)
+    stack.client.call("compute", "PUT", f"/v1/scenario-runs/{scenario}", body=run)
     eventually(lambda: run_of(stack, scenario)["state"] == "Completed", "it is over", RUN_WALL_S)
     view = run_of(stack, scenario)
     assert view["verdict"] == "PASS", json.dumps(view["entries"][-8:])
-    assert stack.reach.list("agents", "/v1/process-faults") == []
+    assert stack.client.list("agents", "/v1/process-faults") == []
     eventually(stack.all_ready, "every process is ready")
-    seen = {each["name"]: each for each in stack.reach.list("agents", "/v1/processes")}
+    seen = {each["name"]: each for each in stack.client.list("agents", "/v1/processes")}
     assert all(each["running"] and each["writable"] for each in seen.values())
 
 
 def test_matrixcompute_does_not_strike_itself_nor_the_agents_themselves(stack: RealStack) -> None:
     itself = {"scenario": "compute-killed-while-it-repairs"}
     with pytest.raises(InvalidField, match="plays this run") as refused:
-        stack.reach.call("compute", "PUT", "/v1/scenario-runs/itself", body=itself)
+        stack.client.call("compute", "PUT", "/v1/scenario-runs/itself", body=itself)
     assert refused.value.field == "scenario.method[1].target"
     striker = {"definition": on("agents", "resource-stands-still")}
     with pytest.raises(InvalidField, match="injects these faults itself"):
-        stack.reach.call("compute", "PUT", "/v1/scenario-runs/itself", body=striker)
+        stack.client.call("compute", "PUT", "/v1/scenario-runs/itself", body=striker)

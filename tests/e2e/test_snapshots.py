@@ -73,10 +73,10 @@ def emptied(stack: RealStack) -> bool:
     for path in left:
         stack.cluster.send("DELETE", path)
     for service, kind in (("agents", "faults"), ("compute", "instances")):
-        for each in stack.reach.list(service, f"/v1/{kind}"):
+        for each in stack.client.list(service, f"/v1/{kind}"):
             left.append(each["name"])
-            stack.reach.call(service, "DELETE", f"/v1/{kind}/{each['name']}")
-    return not left and stack.every_node_free()
+            stack.client.call(service, "DELETE", f"/v1/{kind}/{each['name']}")
+    return not left and stack.all_nodes_free()
 
 
 class Tenants(threading.Thread):
@@ -96,7 +96,7 @@ class Tenants(threading.Thread):
         while not self.ended.is_set():
             name, nodes = f"tenant-{turn % INSTANCES:02d}", 1 + (turn // INSTANCES) % 2
             try:
-                self.stack.reach.call("compute", "PUT", f"/v1/instances/{name}", body={"nodes": nodes})
+                self.stack.client.call("compute", "PUT", f"/v1/instances/{name}", body={"nodes": nodes})
                 self.acknowledged.setdefault(name, time.time())
             except (MatrixError, httpx.HTTPError) as refused:
                 self.refused.append(str(refused))
@@ -139,9 +139,9 @@ def bring_back(stack: RealStack, file: Path) -> float:
 
 
 def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp_path: Path) -> None:
-    stack.reach.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 2})
-    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
-    before = stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+    stack.client.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 2})
+    eventually(lambda: stack.client.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
+    before = stack.client.call("resource", "GET", "/v1/allocations/kept")["members"]
     file = tmp_path / "one.snapshot"
     take_snapshot(stack.folder, file)
     archive.extract(file, tmp_path / "unpacked")
@@ -156,7 +156,7 @@ def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp
     try:
         bring_back(other, file)
         other.up()
-        found = other.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+        found = other.client.call("resource", "GET", "/v1/allocations/kept")["members"]
         assert [member["node"] for member in found] == [member["node"] for member in before]
         assert other.folder.admin_token() != stack.folder.admin_token()
         assert other.stack().time.scale == stack.stack().time.scale
@@ -166,7 +166,7 @@ def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp
         for _ in watch_until_ready(other.folder, start_supervisor(other.folder, request.to_json()), PATIENCE_WALL_S):
             pass
         other.up()
-        assert other.reach.list("compute", "/v1/instances") == []
+        assert other.client.list("compute", "/v1/instances") == []
         assert request == request_of(other.stack())
     finally:
         stop_stack(other.folder)
@@ -191,8 +191,8 @@ def test_who_is_killed_while_all_stand_still_leaves_nobody_stopped(stack: RealSt
 
 
 def test_a_restore_that_was_cut_short_is_finished_by_the_next_start(stack: RealStack, tmp_path: Path) -> None:
-    stack.reach.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 1})
-    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
+    stack.client.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 1})
+    eventually(lambda: stack.client.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
     file = tmp_path / "one.snapshot"
     take_snapshot(stack.folder, file)
     reset(stack.folder)
@@ -201,7 +201,7 @@ def test_a_restore_that_was_cut_short_is_finished_by_the_next_start(stack: RealS
     (place / "placed").touch()
     (place / "link.db").replace(stack.folder.path / "link.db")  # as far as it had come
     stack.up()
-    assert [each["name"] for each in stack.reach.list("compute", "/v1/instances")] == ["kept"]
+    assert [each["name"] for each in stack.client.list("compute", "/v1/instances")] == ["kept"]
     assert not place.exists()
     with closing(sqlite3.connect(stack.folder.path / "link.db")) as database:
         assert database.execute("PRAGMA quick_check").fetchone() == ("ok",)
@@ -216,7 +216,7 @@ def test_a_recorded_incident_comes_out_the_same_in_virtual_time(stack: RealStack
     eventually(lambda: stack.active("llm"), "active")
     lost = stack.members("llm")[0]
     body = {"kind": "node-down", "target": lost, "parameters": {}}
-    eventually(lambda: stack.reach.call("agents", "PUT", "/v1/faults/lost", body=body), "broken")
+    eventually(lambda: stack.client.call("agents", "PUT", "/v1/faults/lost", body=body), "broken")
     eventually(lambda: lost not in stack.members("llm") and stack.active("llm"), "healed")
     file = tmp_path / "incident.recording"
     assert ran_for(stack, "record", "stop", str(file)) == 0
@@ -236,18 +236,18 @@ def test_a_recorded_incident_comes_out_the_same_in_virtual_time(stack: RealStack
 def test_a_recording_is_replayed_on_real_processes(stack: RealStack, tmp_path: Path) -> None:
     file, elsewhere = tmp_path / "incident.recording", tmp_path / "elsewhere"
     assert ran_for(stack, "record", "start") == 0
-    stack.reach.call("compute", "PUT", "/v1/instances/short", body={"nodes": 2})
-    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/short")["state"] == "Active", "active")
+    stack.client.call("compute", "PUT", "/v1/instances/short", body={"nodes": 2})
+    eventually(lambda: stack.client.call("compute", "GET", "/v1/instances/short")["state"] == "Active", "active")
     # The replay breaks it at the same moment, and shall have it Active by then on a machine that is busier.
     emulated_s = stack.stack().time.emulated
     calm_until = emulated_s(time.time()) + SLACK_S
     eventually(lambda: emulated_s(time.time()) > calm_until, "it serves for a while")
     lost = stack.members("short")[0]
     body = {"kind": "node-down", "target": lost, "parameters": {}}
-    eventually(lambda: stack.reach.call("agents", "PUT", "/v1/faults/lost", body=body), "broken")
+    eventually(lambda: stack.client.call("agents", "PUT", "/v1/faults/lost", body=body), "broken")
 
     def healed() -> bool:
-        state = stack.reach.call("compute", "GET", "/v1/instances/short")["state"]
+        state = stack.client.call("compute", "GET", "/v1/instances/short")["state"]
         return bool(lost not in stack.members("short") and state == "Active")
 
     eventually(healed, "healed")
@@ -294,7 +294,7 @@ def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_
         known = [name for name, at in busy.acknowledged.items() if at < began]
         eventually(stack.all_ready, "the stack went on")
     assert stat.S_IMODE(file.stat().st_mode) == 0o600
-    lost = [node["name"] for node in stack.reach.list("resource", "/v1/nodes") if node["agent"] == "Lost"]
+    lost = [node["name"] for node in stack.client.list("resource", "/v1/nodes") if node["agent"] == "Lost"]
     assert not lost, "leases ended by the standstill"
 
     kill_everything(stack)
@@ -306,14 +306,14 @@ def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_
     assert len(known) == INSTANCES
 
     def settled() -> bool:
-        instances = stack.reach.list("compute", "/v1/instances")
+        instances = stack.client.list("compute", "/v1/instances")
         return all(each["state"] == "Active" or each["state"] == "Pending" for each in instances)
 
     broken = audit(lists(stack), acknowledged=acknowledged)
     assert broken == []
     eventually(settled, "everybody settles", PATIENCE_WALL_S)
     eventually(lambda: not audit(lists(stack), settled=True, acknowledged=acknowledged), "settled", PATIENCE_WALL_S)
-    assert stack.broken_promises() == []
+    assert stack.violated_invariants() == []
     figures.requests, figures.errors = busy.asked, len(busy.refused)
     figures.more = (
         f"snapshot in {taken.took_wall_s:.2f} s, {taken.stopped_wall_s:.2f} s of them at a standstill, restored until "

@@ -77,36 +77,36 @@ def test_the_chain_holds_on_postgresql_across_kills(stack: RealStack, tmp_path: 
     converged(stack)
     eventually(lambda: stack.cluster.delete(manifest), "deletion asked")
     eventually(lambda: not stack.instance(name), "deleted")
-    eventually(lambda: not stack.reach.list("resource", "/v1/allocations"), "no allocation left")
+    eventually(lambda: not stack.client.list("resource", "/v1/allocations"), "no allocation left")
     converged(stack)
 
 
 def test_a_snapshot_of_it_is_restored_to_postgresql_and_to_files(stack: RealStack, tmp_path: Path) -> None:
-    stack.reach.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 2})
-    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
-    members = stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+    stack.client.call("compute", "PUT", "/v1/instances/kept", body={"nodes": 2})
+    eventually(lambda: stack.client.call("compute", "GET", "/v1/instances/kept")["state"] == "Active", "active")
+    members = stack.client.call("resource", "GET", "/v1/allocations/kept")["members"]
     file = tmp_path / "server.snapshot"
     assert set(take_snapshot(stack.folder, file).manifest.databases) == {process.name for process in PROCESSES} - {
         "operator",
         "console",
     }
 
-    stack.reach.call("compute", "PUT", "/v1/instances/later", body={"nodes": 1})
+    stack.client.call("compute", "PUT", "/v1/instances/later", body={"nodes": 1})
     _, request = restore(stack.folder, file)
     for _ in watch_until_ready(stack.folder, start_supervisor(stack.folder, request.to_json()), PATIENCE_WALL_S):
         pass
     stack.up()
-    assert [each["name"] for each in stack.reach.list("compute", "/v1/instances")] == ["kept"]
-    assert stack.reach.call("resource", "GET", "/v1/allocations/kept")["members"] == members
-    stack.reach.call("compute", "PUT", "/v1/instances/afterwards", body={"nodes": 1})
-    eventually(lambda: stack.reach.call("compute", "GET", "/v1/instances/afterwards")["state"] == "Active", "works on")
+    assert [each["name"] for each in stack.client.list("compute", "/v1/instances")] == ["kept"]
+    assert stack.client.call("resource", "GET", "/v1/allocations/kept")["members"] == members
+    stack.client.call("compute", "PUT", "/v1/instances/afterwards", body={"nodes": 1})
+    eventually(lambda: stack.client.call("compute", "GET", "/v1/instances/afterwards")["state"] == "Active", "works on")
     converged(stack)
 
     files = RealStack(tmp_path / "files")
     try:
         restore(files.folder, file)
         files.up()
-        found = files.reach.call("resource", "GET", "/v1/allocations/kept")["members"]
+        found = files.client.call("resource", "GET", "/v1/allocations/kept")["members"]
         assert [member["node"] for member in found] == [member["node"] for member in members]
         assert files.stack().database == ""
     finally:

@@ -46,14 +46,14 @@ def stopped(stack: RealStack, name: str) -> Iterator[None]:
 
 
 def nodes(stack: RealStack) -> list[dict[str, Any]]:
-    return stack.reach.list("resource", "/v1/nodes")
+    return stack.client.list("resource", "/v1/nodes")
 
 
 def all_are(stack: RealStack, **fields: Any) -> bool:
     return all(node[key] == value for node in nodes(stack) for key, value in fields.items())
 
 
-class Watched:
+class NodeWatch:
     """What nodes are shown as, for as long as it is watched."""
 
     def __init__(self, stack: RealStack) -> None:
@@ -67,7 +67,7 @@ class Watched:
         known = set()
         while True:
             try:
-                for _, node in self._stack.reach.watch("resource", "/v1/nodes", {}):
+                for _, node in self._stack.client.watch("resource", "/v1/nodes", {}):
                     known.add(node["name"])
                     self.seen.add((node["agent"], node["state"]))
                     if len(known) == 48:
@@ -79,10 +79,10 @@ class Watched:
 
 def test_a_pause_of_matrixresource_is_held_against_nobody(slow_stack: RealStack) -> None:
     eventually(lambda: all_are(slow_stack, agent="Connected", state="Available"), "the nodes are there")
-    watched = Watched(slow_stack)
+    watched = NodeWatch(slow_stack)
 
     def forgiven_s() -> float:
-        lines = slow_stack.reach.fetch("resource", "/metrics").text.splitlines()
+        lines = slow_stack.client.fetch("resource", "/metrics").text.splitlines()
         return float(
             next(
                 line.split()[1] for line in lines if line.startswith("matrixresource_leases_not_judged_seconds_total ")
@@ -93,11 +93,11 @@ def test_a_pause_of_matrixresource_is_held_against_nobody(slow_stack: RealStack)
         with stopped(slow_stack, "resource"):
             time.sleep(PAUSE_WALL_S)
         eventually(lambda: forgiven_s() > PAUSE_WALL_S * SCALE / 2, "the pause was seen")
-    slow_stack.reach.call("compute", "PUT", "/v1/instances/after", body={"nodes": 2})
-    active = lambda: slow_stack.reach.call("compute", "GET", "/v1/instances/after")["state"] == "Active"  # noqa: E731
+    slow_stack.client.call("compute", "PUT", "/v1/instances/after", body={"nodes": 2})
+    active = lambda: slow_stack.client.call("compute", "GET", "/v1/instances/after")["state"] == "Active"  # noqa: E731
     eventually(active, "everything works")
     assert not [each for each in watched.seen if "Lost" in each or "Quarantined" in each], watched.seen
-    slow_stack.reach.call("compute", "DELETE", "/v1/instances/after")
+    slow_stack.client.call("compute", "DELETE", "/v1/instances/after")
     eventually(lambda: all_are(slow_stack, agent="Connected", state="Available"), "it is given back")
 
 
@@ -106,7 +106,7 @@ def test_nodes_whose_process_stood_still_come_back_in_the_life_they_had(slow_sta
     before = {node["name"]: node["epoch"] for node in nodes(slow_stack)}
     with stopped(slow_stack, "agents"):
         eventually(lambda: all_are(slow_stack, agent="Lost", state="Quarantined"), "they are lost: nobody hears them")
-        watched = Watched(slow_stack)
+        watched = NodeWatch(slow_stack)
     eventually(lambda: all_are(slow_stack, agent="Connected", state="Available"), "they are back")
     assert {node["name"]: node["epoch"] for node in nodes(slow_stack)} == before
     states = {state for _, state in watched.seen}

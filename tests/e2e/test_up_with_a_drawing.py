@@ -12,7 +12,7 @@ from matrixresource.topology import Supernode
 from matrixresource.topology.observed_graph import node_link
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.up import stop_stack
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(120)]
 
@@ -37,10 +37,10 @@ def drawing(file: Path, without: str) -> Path:
 
 def test_the_supernode_is_as_it_was_drawn(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = drawing(tmp_path / "drawn.json", CABLE)
-    code, _, err = ran(capsys, "up", "--state", str(state), "--only", "resource", "--topology", str(file))
+    code, _, err = run_matrixctl(capsys, "up", "--state", str(state), "--only", "resource", "--topology", str(file))
     assert code == 0, err
     for part, far in ((L1, L2), (L2, L1)):
-        code, out, err = ran(capsys, "topology", "neighbours", part, "--state", str(state), "-o", "json")
+        code, out, err = run_matrixctl(capsys, "topology", "neighbours", part, "--state", str(state), "-o", "json")
         assert code == 0, err
         found = {each["name"] for each in json.loads(out)["items"]}
         assert far not in found
@@ -49,7 +49,7 @@ def test_the_supernode_is_as_it_was_drawn(state: Path, tmp_path: Path, capsys: p
 
 def test_a_faulty_drawing_starts_nothing(state: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = drawing(tmp_path / "drawn.json", L2)
-    code, _, err = ran(capsys, "up", "--state", str(state), "--only", "resource", "--topology", str(file))
+    code, _, err = run_matrixctl(capsys, "up", "--state", str(state), "--only", "resource", "--topology", str(file))
     assert code == 1
     assert f"{CABLE} dangles: it leads from {L1} to {L2}, which is not drawn" in err
     assert not state.exists()

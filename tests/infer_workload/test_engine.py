@@ -19,7 +19,7 @@ from infer_workload.layout.recovery import plan_change, plan_gain
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.model import load_model
 from infer_workload.traffic.generator import BadTrace, generate, read_trace
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 MODEL, HOLDING = load_model(), load_calibration()
 
@@ -331,14 +331,16 @@ def test_a_bad_trace_is_refused_with_its_line(tmp_path, text):
 
 
 def test_the_command_prints_a_report(capsys, tmp_path):
-    code, out, _ = ran(capsys, "experiment", "run", "--generate", "50", "--nodes", "4", "--no-cache", "--no-mtp")
+    code, out, _ = run_matrixctl(
+        capsys, "experiment", "run", "--generate", "50", "--nodes", "4", "--no-cache", "--no-mtp"
+    )
     assert code == 0
     assert "TTFT" in out
     assert "hit rate 0.0000" in out
-    assert ran(capsys, "experiment", "run", "--generate", "50", "--nodes", "1")[0] == 1
-    code, _, text = ran(capsys, "experiment", "run", "--generate", "50", "--prefill", "5")
+    assert run_matrixctl(capsys, "experiment", "run", "--generate", "50", "--nodes", "1")[0] == 1
+    code, _, text = run_matrixctl(capsys, "experiment", "run", "--generate", "50", "--prefill", "5")
     assert (code, "multiple of 8" in text) == (2, True)
-    assert ran(capsys, "experiment", "run", "--trace", str(tmp_path / "none.jsonl"))[0] == 2
+    assert run_matrixctl(capsys, "experiment", "run", "--trace", str(tmp_path / "none.jsonl"))[0] == 2
 
 
 @pytest.mark.parametrize(
@@ -352,7 +354,7 @@ def test_the_command_prints_a_report(capsys, tmp_path):
 )
 def test_a_line_that_is_no_request_is_told_in_words(capsys, tmp_path, line, shown):
     (tmp_path / "trace.jsonl").write_text(line + "\n")
-    code, _, err = ran(capsys, "experiment", "run", "--trace", str(tmp_path / "trace.jsonl"))
+    code, _, err = run_matrixctl(capsys, "experiment", "run", "--trace", str(tmp_path / "trace.jsonl"))
     assert (code, shown in err, "Error(" in err, "[field --trace]" in err) == (2, True, False, True), err
-    err = ran(capsys, "experiment", "run", "--trace", str(tmp_path))[2]
+    err = run_matrixctl(capsys, "experiment", "run", "--trace", str(tmp_path))[2]
     assert ("Is a directory" in err, "Errno" in err) == (True, False)

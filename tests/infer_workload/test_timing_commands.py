@@ -12,11 +12,11 @@ from infer_workload.layout.deployment import lay_out
 from infer_workload.timing.calibration import load_calibration
 from infer_workload.timing.data_files import names
 from infer_workload.timing.model import load_model
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 
 def test_operators_of_a_decode_step_in_one_stream_add_up_to_it(capsys):
-    code, out, _ = ran(capsys, "experiment", "operators", "--batch", "8", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "experiment", "operators", "--batch", "8", "-o", "json")
     found = json.loads(out)
     assert code == 0
     assert found["microbatches"] == 1
@@ -27,7 +27,7 @@ def test_operators_of_a_decode_step_in_one_stream_add_up_to_it(capsys):
 
 
 def test_two_streams_take_less_than_their_operators_together(capsys):
-    code, out, _ = ran(capsys, "experiment", "operators", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "experiment", "operators", "-o", "json")
     found = json.loads(out)
     assert code == 0
     assert found["summed_ms"] > found["step_ms"] > found["summed_ms"] / 2
@@ -39,10 +39,10 @@ def test_two_streams_take_less_than_their_operators_together(capsys):
 @pytest.mark.parametrize("phase", ["decode", "prefill"])
 def test_each_model_has_a_table_for_both_phases_on_each_machine(capsys, machine, model, phase):
     words = ("--machine", machine, "--model", model, "--phase", phase)
-    code, out, err = ran(capsys, "experiment", "operators", *words, "-o", "wide")
+    code, out, err = run_matrixctl(capsys, "experiment", "operators", *words, "-o", "wide")
     if (machine, model, phase) == ("atlas-800i-a2", "kimi-k2", "prefill"):
         assert (code, "on 16 dies the weights need 77 GB" in err) == (2, True)
-        code, out, _ = ran(capsys, "experiment", "operators", *words, "--ep", "32", "-o", "wide")
+        code, out, _ = run_matrixctl(capsys, "experiment", "operators", *words, "--ep", "32", "-o", "wide")
     assert code == 0
     assert "attention core" in out
     assert f"{phase} of {model} on" in out
@@ -84,7 +84,7 @@ def test_sources_are_those_of_the_machines_own_file():
     ],
 )
 def test_what_cannot_be_is_refused_with_the_field(capsys, words, named):
-    code, _, err = ran(capsys, "experiment", "operators", *words)
+    code, _, err = run_matrixctl(capsys, "experiment", "operators", *words)
     assert code == 2
     assert named in err
 
@@ -92,7 +92,7 @@ def test_what_cannot_be_is_refused_with_the_field(capsys, words, named):
 def test_a_model_file_of_ones_own_is_refused_with_its_field(capsys, tmp_path):
     path = tmp_path / "mine.yaml"
     path.write_text("name: mine\nlayers: {value: 0, source: x}\n")
-    code, _, err = ran(capsys, "experiment", "operators", "--model", str(path))
+    code, _, err = run_matrixctl(capsys, "experiment", "operators", "--model", str(path))
     assert code == 2
     assert "mine.yaml: attention: missing" in err
 
@@ -105,12 +105,12 @@ def test_a_machine_file_of_ones_own_is_used_or_refused_with_its_field(capsys, tm
     assert mine < usual
     wrong = tmp_path / "wrong.yaml"
     wrong.write_text(theirs.replace("hbm_gb: {value: 64.0", "hbm_gb: {value: none"))
-    code, _, err = ran(capsys, "experiment", "operators", "--machine", str(wrong))
+    code, _, err = run_matrixctl(capsys, "experiment", "operators", "--machine", str(wrong))
     assert (code, "wrong.yaml: hbm_gb: must be a number" in err, "[field --machine]" in err) == (2, True, True)
 
 
 def test_validate_prints_each_figure_with_its_interval(capsys):
-    code, out, _ = ran(capsys, "experiment", "validate")
+    code, out, _ = run_matrixctl(capsys, "experiment", "validate")
     assert code == 0
     assert "TPOT, 4096/256, batch 24" in out
     assert "90 % interval" in out
@@ -118,7 +118,7 @@ def test_validate_prints_each_figure_with_its_interval(capsys):
 
 
 def test_validate_as_a_document(capsys):
-    code, out, _ = ran(capsys, "experiment", "validate", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "experiment", "validate", "-o", "json")
     found = json.loads(out)
     assert code == 0
     assert {figure["role"] for figure in found["figures"]} == {"fitted", "predicted", "recalled"}

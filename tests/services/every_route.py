@@ -289,10 +289,10 @@ async def ask(
 def remembered(stack: Stack) -> dict[str, Any]:
     """All that the services have written down, and what the fleet was told."""
     found: dict[str, Any] = {}
-    for name, seat in stack.slots.items():
-        if seat.database is None:
+    for name, slot in stack.slots.items():
+        if slot.database is None:
             continue
-        with seat.database.engine.connect() as connection:
+        with slot.database.engine.connect() as connection:
             tables = connection.exec_driver_sql("SELECT name FROM sqlite_master WHERE type = 'table'").scalars().all()
             for table in tables:
                 rows = connection.exec_driver_sql(f'SELECT * FROM "{table}"').all()

@@ -24,14 +24,14 @@ from services.node_agent.access import ACCESS
 from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.main import all_routes
 from tests.clocks import FixedClock
-from tests.services.matrixctl.test_traffic import Cards
+from tests.services.matrixctl.test_traffic import InMemoryFleetStore
 
 NODE, OTHER = "sn0-c03-n2", "sn0-c04-n0"
 
 
-class Desk:
+class FleetServer:
     def __init__(self) -> None:
-        self.memory = Cards()
+        self.memory = InMemoryFleetStore()
         self.clock = FixedClock()
         self.fleet = Fleet([NodeName(NODE), NodeName(OTHER)], self.memory, self.clock, 1)
         self.http = TestClient(create_app("agents", "Emulated nodes", all_routes(self.fleet, Path("no-stack")), ACCESS))
@@ -42,8 +42,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk() -> Desk:
-    return Desk()
+def server() -> FleetServer:
+    return FleetServer()
 
 
 WELL = [
@@ -79,15 +79,19 @@ def test_every_kind_is_tried() -> None:
 
 
 @pytest.mark.parametrize(("kind", "target", "parameters"), WELL)
-def test_a_fault_is_put_kept_and_cleared(desk: Desk, kind: str, target: str, parameters: dict[str, Any]) -> None:
-    assert desk.put(kind, target, **parameters).status_code == 200
-    again = Fleet(list(desk.fleet.nodes), desk.memory, FixedClock(), 1)
-    seen = [(node.powered, node.agents_run, node.ports, node.silent, node.moved) for node in desk.fleet.nodes.values()]
+def test_a_fault_is_put_kept_and_cleared(
+    server: FleetServer, kind: str, target: str, parameters: dict[str, Any]
+) -> None:
+    assert server.put(kind, target, **parameters).status_code == 200
+    again = Fleet(list(server.fleet.nodes), server.memory, FixedClock(), 1)
+    seen = [
+        (node.powered, node.agents_run, node.ports, node.silent, node.moved) for node in server.fleet.nodes.values()
+    ]
     assert seen == [
         (node.powered, node.agents_run, node.ports, node.silent, node.moved) for node in again.nodes.values()
     ]
-    assert desk.http.delete(f"/v1/faults/{kind}").status_code == 204
-    assert all(node.sound and node.agents_run and not node.codes for node in desk.fleet.nodes.values())
+    assert server.http.delete(f"/v1/faults/{kind}").status_code == 204
+    assert all(node.sound and node.agents_run and not node.codes for node in server.fleet.nodes.values())
 
 
 @pytest.mark.parametrize(
@@ -122,51 +126,51 @@ def test_a_fault_is_put_kept_and_cleared(desk: Desk, kind: str, target: str, par
     ],
 )
 def test_what_does_not_fit_is_refused_by_its_field(
-    desk: Desk, kind: str, target: str, parameters: dict[str, Any], field: str
+    server: FleetServer, kind: str, target: str, parameters: dict[str, Any], field: str
 ) -> None:
-    answer = desk.put(kind, target, **parameters)
+    answer = server.put(kind, target, **parameters)
     assert answer.status_code in (404, 422)
     assert answer.json()["field"] == field
-    assert desk.fleet.faults == {}
+    assert server.fleet.faults == {}
 
 
-def test_a_chip_hurts_every_node(desk: Desk) -> None:
-    desk.put("switch-down", "sn0-l2p3-k11")
-    assert [node.ports for node in desk.fleet.nodes.values()] == [{"ub-p3-k11": 0.0}] * 2
+def test_a_chip_hurts_every_node(server: FleetServer) -> None:
+    server.put("switch-down", "sn0-l2p3-k11")
+    assert [node.ports for node in server.fleet.nodes.values()] == [{"ub-p3-k11": 0.0}] * 2
 
 
-async def test_faults_on_a_node_that_was_taken_away_end_and_keep_no_other_from_acting(desk: Desk) -> None:
+async def test_faults_on_a_node_that_was_taken_away_end_and_keep_no_other_from_acting(server: FleetServer) -> None:
     for name, node in (("gone", OTHER), ("stays", NODE)):
         parameters = {"port": "vpc", "periodS": 20}
-        desk.fleet.inject(InjectedFault(name=name, kind="link-flapping", target=node, parameters=parameters))
-    graph = Supernode("sn0", desk.fleet.spec).model_graph()
-    away = [Deviation("NodeAbsent", node) for node in Supernode("sn0", desk.fleet.spec).nodes() if node != NODE]
+        server.fleet.inject(InjectedFault(name=name, kind="link-flapping", target=node, parameters=parameters))
+    graph = Supernode("sn0", server.fleet.spec).model_graph()
+    away = [Deviation("NodeAbsent", node) for node in Supernode("sn0", server.fleet.spec).nodes() if node != NODE]
     drawn = node_link(apply_deviations(graph, away))
-    desk.fleet.rewire(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
-    assert list(desk.fleet.nodes) == [NODE]
-    flapping = asyncio.create_task(desk.fleet.background[0]())
+    server.fleet.rewire(Supernode("sn0", topology=compile_document(drawn, server.fleet.spec)))
+    assert list(server.fleet.nodes) == [NODE]
+    flapping = asyncio.create_task(server.fleet.background[0]())
     for _ in range(3):
         await asyncio.sleep(0)
-    desk.clock.at += 10
-    desk.fleet.inject(InjectedFault(name="more", kind="slow-node", target=NODE))  # the loop looks what is due
+    server.clock.at += 10
+    server.fleet.inject(InjectedFault(name="more", kind="slow-node", target=NODE))  # the loop looks what is due
     for _ in range(3):
         await asyncio.sleep(0)
     assert not flapping.done()
-    assert desk.fleet.nodes[NodeName(NODE)].ports == {}, "it rests"
+    assert server.fleet.nodes[NodeName(NODE)].ports == {}, "it rests"
     flapping.cancel()
-    assert desk.http.delete("/v1/faults/gone").status_code == 204
-    assert set(desk.fleet.faults) == {"stays", "more"}
+    assert server.http.delete("/v1/faults/gone").status_code == 204
+    assert set(server.fleet.faults) == {"stays", "more"}
 
 
-def test_what_the_graph_of_a_supernode_lacks_is_no_target(desk: Desk) -> None:
-    graph = Supernode("sn0", desk.fleet.spec).model_graph()
+def test_what_the_graph_of_a_supernode_lacks_is_no_target(server: FleetServer) -> None:
+    graph = Supernode("sn0", server.fleet.spec).model_graph()
     less = [
         Deviation("SwitchFailed", "sn0-l2p3-k11"),
         Deviation("NodeAbsent", OTHER),
         Deviation("CableDark", f"{NODE}.ub-p4-k00"),
     ]
     drawn = node_link(apply_deviations(graph, less))
-    desk.fleet.rewire(Supernode("sn0", topology=compile_document(drawn, desk.fleet.spec)))
+    server.fleet.rewire(Supernode("sn0", topology=compile_document(drawn, server.fleet.spec)))
     for kind, target, parameters, field in (
         ("switch-down", "sn0-l2p3-k11", {}, "target"),
         ("switch-silent", f"{OTHER}-l1p3", {}, "target"),
@@ -174,15 +178,15 @@ def test_what_the_graph_of_a_supernode_lacks_is_no_target(desk: Desk) -> None:
         ("cable-moved", NODE, {"port": "ub-p3-k11", "peer": "sn0-l2p3-k12"}, "parameters.port"),
         ("link-down", NODE, {"port": "ub-p4-k00"}, "parameters.port"),
     ):
-        answer = desk.put(kind, target, **parameters)
+        answer = server.put(kind, target, **parameters)
         assert (answer.status_code in (404, 422), answer.json().get("field")) == (True, field), answer.text
         assert "name one like sn0-l2p3-k11" not in answer.json()["detail"], "an example that is there"
-    assert desk.put("switch-down", "sn0-l2p3-k12").status_code == 200
-    assert desk.put("link-silent", NODE, port="ub-p3-*").status_code == 200
+    assert server.put("switch-down", "sn0-l2p3-k12").status_code == 200
+    assert server.put("link-silent", NODE, port="ub-p3-*").status_code == 200
 
 
 def test_a_die_that_no_npu_of_the_machine_has_is_no_target() -> None:
-    fleet = Fleet([NodeName(NODE)], Cards(), FixedClock(), 1, load_spec("atlas-800i-a2"))
+    fleet = Fleet([NodeName(NODE)], InMemoryFleetStore(), FixedClock(), 1, load_spec("atlas-800i-a2"))
     http = TestClient(create_app("agents", "Emulated nodes", all_routes(fleet, Path("no-stack")), ACCESS))
     body = {"kind": "hbm-fault", "target": NODE, "parameters": {"npu": 3, "die": 1}}
     assert http.put("/v1/faults/hbm", json=body).json()["field"] == "parameters.die"

@@ -15,7 +15,7 @@ from services.resource.main import build as build_resource
 from tests.clocks import StandingClock
 from tests.matrixlink.fleet import Stack
 from tests.matrixresource.test_defragmentations import Scattered
-from tests.services.matrixctl.inprocess import reached, say
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 
 @pytest.fixture
@@ -28,44 +28,47 @@ def here(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Scattered:
     link = build_link(LinkSettings(state=tmp_path), links.standing, links.database)
     resource = build_resource(ResourceSettings(state=tmp_path), StandingClock(machine.clock), machine.database)
     clients = {"link": TestClient(link), "resource": TestClient(resource)}
-    reached(monkeypatch, clients)
+    connect_matrixctl(monkeypatch, clients)
     assert clients["link"].put("/v1/drains/d1", json={"elements": ["sn0-l2p3-k11"]}).status_code == 200
     machine.approve()
     return machine
 
 
 def test_operations_of_all_services_are_one_table(here: Scattered, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = say(capsys, "get operations")
+    code, out, _ = run_line_normalised(capsys, "get operations")
     assert code == 0
     assert "link d1 drain-elements Running reroute_slices" in out
     assert "resource p defragment Running keep_room" in out
-    code, out, _ = say(capsys, "get operations -o json")
+    code, out, _ = run_line_normalised(capsys, "get operations -o json")
     names = {view["service"]: view["name"] for view in json.loads(out)["items"]}
     for service, name in names.items():
-        code, out, _ = say(capsys, f"describe operation {name}")
+        code, out, _ = run_line_normalised(capsys, f"describe operation {name}")
         assert (code, f"service: {service}" in out) == (0, True)
-        code, out, _ = say(capsys, f"operation cancel {name}")
+        code, out, _ = run_line_normalised(capsys, f"operation cancel {name}")
         assert (code, f"{name} is Undoing: Cancelled: " in out) == (0, True)
-    code, _, text = say(capsys, "operation cancel nobody")
+    code, _, text = run_line_normalised(capsys, "operation cancel nobody")
     assert (code, "NotFound" in text) == (1, True)
 
 
 def test_operations_are_drained_everywhere_or_of_one_service(
     here: Scattered, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = say(capsys, "operation drain upgrade --grace 60 --reason release-8")
+    code, out, _ = run_line_normalised(capsys, "operation drain upgrade --grace 60 --reason release-8")
     assert (code, out) == (0, "link: upgrade is Draining resource: upgrade is Draining")
-    code, out, _ = say(capsys, "get workflow-drains")
+    code, out, _ = run_line_normalised(capsys, "get workflow-drains")
     assert "upgrade link Draining 0 0 0 release-8" in out
-    assert say(capsys, "operation undrain upgrade --service link")[:2] == (0, "link: upgrade is gone")
-    code, out, _ = say(capsys, "get workflow-drains")
+    assert run_line_normalised(capsys, "operation undrain upgrade --service link")[:2] == (0, "link: upgrade is gone")
+    code, out, _ = run_line_normalised(capsys, "get workflow-drains")
     assert ("link" in out, "upgrade resource Draining" in out) == (False, True)
 
 
 def test_a_drain_is_deleted_wherever_it_is(here: Scattered, capsys: pytest.CaptureFixture[str]) -> None:
-    say(capsys, "operation drain upgrade")
-    say(capsys, "operation drain other --service resource")
-    assert say(capsys, "delete workflow-drains upgrade other")[:2] == (0, "upgrade is gone other is gone")
-    assert json.loads(say(capsys, "get workflow-drains -o json")[1]) == {"items": []}
-    code, _, err = say(capsys, "delete workflow-drains upgrade")
+    run_line_normalised(capsys, "operation drain upgrade")
+    run_line_normalised(capsys, "operation drain other --service resource")
+    assert run_line_normalised(capsys, "delete workflow-drains upgrade other")[:2] == (
+        0,
+        "upgrade is gone other is gone",
+    )
+    assert json.loads(run_line_normalised(capsys, "get workflow-drains -o json")[1]) == {"items": []}
+    code, _, err = run_line_normalised(capsys, "delete workflow-drains upgrade")
     assert (code, err.startswith("NotFound")) == (1, True)

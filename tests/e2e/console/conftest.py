@@ -49,10 +49,10 @@ def stack(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[R
     running = RealStack(tmp_path_factory.mktemp("console") / "state", scale=60.0)
     running.up()
     try:
-        wait_until("all nodes are there", lambda: _available(running.reach) == 48, 60.0)
-        running.reach.call("compute", "PUT", f"/v1/instances/{INSTANCE}", body={"nodes": 2, "spares": 1})
+        wait_until("all nodes are there", lambda: _available(running.client) == 48, 60.0)
+        running.client.call("compute", "PUT", f"/v1/instances/{INSTANCE}", body={"nodes": 2, "spares": 1})
         for name, body in REPORTS.items():
-            running.reach.call("infer", "PUT", f"/v1/reports/{name}", body=body)
+            running.client.call("infer", "PUT", f"/v1/reports/{name}", body=body)
         eventually(lambda: ready(running), "the instance is ready")
         yield running
     finally:
@@ -60,7 +60,7 @@ def stack(tmp_path_factory: pytest.TempPathFactory, chromium: Any) -> Iterator[R
 
 
 def ready(stack: RealStack) -> bool:
-    view = stack.reach.call("compute", "GET", f"/v1/instances/{INSTANCE}")
+    view = stack.client.call("compute", "GET", f"/v1/instances/{INSTANCE}")
     settled = any(each["type"] == "Progressing" and each["status"] == "False" for each in view["conditions"])
     return bool(view["state"] == "Active" and view["readyNodes"] == 2 and settled)
 
@@ -79,7 +79,7 @@ def open_page(stack: RealStack, chromium: Any, request: pytest.FixtureRequest) -
         page = context.new_page()
         page.set_default_timeout(SETTLE_MS)
         page.on("pageerror", lambda wrong: problems.append(str(wrong)))
-        page.goto(stack.reach.url("console") + path)
+        page.goto(stack.client.url("console") + path)
         page.get_by_role("group", name="State of the machine").get_by_text("largest block").wait_for()
         return page
 

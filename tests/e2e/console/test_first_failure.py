@@ -87,10 +87,10 @@ def test_a_newcomer_sees_a_node_die_and_an_instance_heal(open_page: Any, stack: 
     reader.press("Clear")
     reader.confirm("Clear")
     reader.sees("No fault is injected.")
-    page.goto(stack.reach.url("console"))
+    page.goto(stack.client.url("console"))
     page.get_by_role("region", name="Alerts").wait_for()
     alert.wait_for(state="detached", timeout=HEALS_MS)
-    page.goto(stack.reach.url("console") + "/instances/default/frail")
+    page.goto(stack.client.url("console") + "/instances/default/frail")
     page.get_by_role("region", name="Conditions").get_by_role("row", name=re.compile("SparesAvailable True")).wait_for(
         timeout=HEALS_MS
     )

@@ -159,8 +159,8 @@ def test_two_faults_of_a_kind_on_one_node_and_a_viewer_sees_both(open_page: Any,
     try:
         expect(guest.get_by_role("region", name="Injected").get_by_role("row")).to_have_count(4)
     finally:
-        for fault in stack.reach.list("agents", "/v1/faults"):
-            stack.reach.call("agents", "DELETE", f"/v1/faults/{fault['name']}")
+        for fault in stack.client.list("agents", "/v1/faults"):
+            stack.client.call("agents", "DELETE", f"/v1/faults/{fault['name']}")
 
 
 def test_a_fault_code_that_looks_like_a_number_is_sent_as_it_is_written(open_page: Any) -> None:
@@ -202,9 +202,9 @@ def test_the_past_is_left_with_its_page(open_page: Any, stack: RealStack) -> Non
     page = open_page("/")
     node = "sn0-c08-n1"
     page.get_by_label(f"{node} NPU 0: free").wait_for()
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:cordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:cordon")
     page.get_by_label(f"{node} NPU 0: out of service").wait_for()
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
     page.get_by_role("slider").focus()
     page.keyboard.press("Home")
     expect(page.locator("body")).to_have_class(re.compile("past"))
@@ -258,11 +258,11 @@ def test_each_port_of_a_plane_is_at_a_place_of_its_own(open_page: Any) -> None:
 
 def test_a_node_in_parts_names_who_has_them(open_page: Any, stack: RealStack) -> None:
     for name in ("part-one", "part-two"):
-        stack.reach.call("resource", "PUT", f"/v1/allocations/{name}", body={"npus": 2})
+        stack.client.call("resource", "PUT", f"/v1/allocations/{name}", body={"npus": 2})
     try:
-        node = stack.reach.call("resource", "GET", "/v1/allocations/part-one")["members"][0]["node"]
+        node = stack.client.call("resource", "GET", "/v1/allocations/part-one")["members"][0]["node"]
         page = open_page(f"/nodes/{node}")
         page.get_by_role("link", name="part-one").wait_for()
     finally:
         for name in ("part-one", "part-two"):
-            stack.reach.call("resource", "DELETE", f"/v1/allocations/{name}")
+            stack.client.call("resource", "DELETE", f"/v1/allocations/{name}")

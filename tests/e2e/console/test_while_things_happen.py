@@ -32,9 +32,9 @@ def test_the_page_survives_the_kill_of_every_process_without_a_reload(open_page:
     eventually(stack.all_ready, "everything is back")
     expect(page.get_by_text("it does not answer")).to_have_count(0, timeout=SETTLE_MS)
     node = "sn0-c10-n0"
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:cordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:cordon")
     page.get_by_label(f"{node} NPU 0: out of service").wait_for()
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
     page.get_by_label(f"{node} NPU 0: free").wait_for()
     assert page.evaluate("window.unbroken") is True
 
@@ -43,14 +43,14 @@ def test_eight_tabs_are_live(open_page: Any, stack: RealStack) -> None:
     first = open_page("/")
     tabs = [first, *(first.context.new_page() for _ in range(7))]
     for tab in tabs[1:]:
-        tab.goto(stack.reach.url("console"))
+        tab.goto(stack.client.url("console"))
     node = "sn0-c09-n0"
     for tab in tabs:
         tab.get_by_label(f"{node} NPU 0: free").wait_for()
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:cordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:cordon")
     for tab in tabs:
         tab.get_by_label(f"{node} NPU 0: out of service").wait_for()
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
 
 
 def test_a_tenant_sees_the_machine_and_not_who_else_is_on_it(open_page: Any, stack: RealStack) -> None:
@@ -73,27 +73,27 @@ def test_a_fault_is_injected_by_click_found_and_healed_before_ones_eyes(open_pag
     dialog.get_by_role("button", name="Inject").click()
     page.get_by_role("region", name="Detected").get_by_text("npu3-die1").wait_for()
     page.get_by_text("Recovered").first.wait_for(timeout=60_000)
-    page.goto(stack.reach.url("console") + f"/instances/default/{INSTANCE}")
+    page.goto(stack.client.url("console") + f"/instances/default/{INSTANCE}")
     page.get_by_text("replace node").wait_for()
     page.get_by_role("img", name="replace members").wait_for()
-    page.goto(stack.reach.url("console") + f"/nodes/{victim}?npu=3")
+    page.goto(stack.client.url("console") + f"/nodes/{victim}?npu=3")
     page.get_by_text("die 7: unhealthy").wait_for()
-    page.goto(stack.reach.url("console") + "/faults")
+    page.goto(stack.client.url("console") + "/faults")
     page.get_by_role("button", name="Clear").click()
     page.get_by_role("dialog").get_by_role("button", name="Clear").click()
     page.get_by_text("No fault is injected.").wait_for()
 
 
 def test_a_one_time_link_logs_in_and_is_forgotten(chromium: Any, stack: RealStack) -> None:
-    code = stack.reach.call("console", "POST", "/login-links")["code"]
+    code = stack.client.call("console", "POST", "/login-links")["code"]
     context = chromium.new_context()
     page = context.new_page()
-    page.goto(f"{stack.reach.url('console')}/#login={code}")
+    page.goto(f"{stack.client.url('console')}/#login={code}")
     page.get_by_text("largest block").first.wait_for()
     assert code not in page.url
     other = chromium.new_context()
     late = other.new_page()
-    late.goto(f"{stack.reach.url('console')}/#login={code}")
+    late.goto(f"{stack.client.url('console')}/#login={code}")
     late.get_by_role("alert").get_by_text("this link has been used").wait_for()
     context.close()
     other.close()
@@ -103,18 +103,18 @@ def test_the_slider_shows_what_was(open_page: Any, stack: RealStack) -> None:
     page = open_page("/")
     node = "sn0-c08-n0"
     page.get_by_label(f"{node} NPU 0: free").wait_for()
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:cordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:cordon")
     page.get_by_label(f"{node} NPU 0: out of service").wait_for()
     page.get_by_role("slider").focus()
     page.keyboard.press("Home")
     page.get_by_label(f"{node} NPU 0: free").wait_for()
     page.get_by_role("button", name="Now").click()
     page.get_by_label(f"{node} NPU 0: out of service").wait_for()
-    stack.reach.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
+    stack.client.call("resource", "POST", f"/v1/nodes/{node}:uncordon")
 
 
 def test_reports_are_found_compared_downloaded_and_deleted(open_page: Any, stack: RealStack) -> None:
-    stack.reach.call("infer", "PUT", "/v1/reports/short-lived", body=REPORTS["after"] | {"title": "to be deleted"})
+    stack.client.call("infer", "PUT", "/v1/reports/short-lived", body=REPORTS["after"] | {"title": "to be deleted"})
     page = open_page("/experiments?search=deleted")
     page.get_by_role("link", name="short-lived").click()
     page.wait_for_url("**/experiments/default/short-lived")

@@ -55,8 +55,8 @@ class Churn:
         self.allocations: dict[str, str] = {}
         self.faults: list[str] = []
         self.cordoned: list[str] = []
-        self.nodes = [node["name"] for node in stack.reach.list("resource", "/v1/nodes")]
-        self.switches = [switch["name"] for switch in stack.reach.list("link", "/v1/switches")]
+        self.nodes = [node["name"] for node in stack.client.list("resource", "/v1/nodes")]
+        self.switches = [switch["name"] for switch in stack.client.list("link", "/v1/switches")]
 
     def step(self) -> None:
         actions: list[tuple[Callable[[], Any], int]] = [
@@ -85,7 +85,7 @@ class Churn:
         return None
 
     def rest(self, service: str, method: str, path: str, body: Any = None, params: dict[str, Any] | None = None) -> Any:
-        call = self.stack.reach.call
+        call = self.stack.client.call
         return self.ask(f"{method} {service}{path}", lambda: call(service, method, path, body=body, params=params))
 
     def name(self, kind: str) -> str:
@@ -217,7 +217,7 @@ class Churn:
                 ("compute", "/v1/events"), ("compute", "/v1/faults"), ("infer", "/v1/deployments"),
             ]
         )  # fmt: skip
-        self.ask(f"walk {service}{path}", lambda: self.stack.reach.list(service, path))
+        self.ask(f"walk {service}{path}", lambda: self.stack.client.list(service, path))
         self.ask("list pods", lambda: self.stack.cluster.items("/api/v1/pods"))
 
     def watch(self) -> None:
@@ -225,7 +225,7 @@ class Churn:
         service, path = self.random.choice([("compute", "/v1/instances"), ("resource", "/v1/nodes")])
 
         def first() -> object:
-            changes = self.stack.reach.watch(service, path, {})
+            changes = self.stack.client.watch(service, path, {})
             return list(itertools.islice(changes, 1))
 
         self.ask(f"watch {service}{path}", first)

@@ -57,7 +57,7 @@ class Gauges:
         self.files: dict[str, Series] = {}
         self.pids: dict[str, set[int]] = {}
 
-    def look(self, at_s: float) -> None:
+    def sample(self, at_s: float) -> None:
         for name, holder in self.folder.holders().items():
             self.pids.setdefault(name, set()).add(holder.pid)
             resident = process_memory(holder.pid).rss

@@ -23,7 +23,7 @@ from tests.e2e.endurance.gauges import Gauges
 
 SECONDS = float(os.environ.get("SOAK_SECONDS", "7200"))
 SEED = int(os.environ.get("SOAK_SEED", "1"))
-LOOK_EVERY_WALL_S = 20.0
+SAMPLE_PERIOD_WALL_S = 20.0
 AUDIT_EVERY_WALL_S = 120.0
 PAUSE_WALL_S = float(os.environ.get("SOAK_PAUSE_SECONDS", "0.2"))
 SLOPE_MIB_PER_H = 8.0
@@ -49,7 +49,7 @@ def settled(stack: RealStack, allocated: Collection[str]) -> None:
     wrong: list[str] = []
 
     def nothing_is_wrong() -> bool:
-        wrong[:] = stack.broken_promises(allocated)
+        wrong[:] = stack.violated_invariants(allocated)
         return not wrong
 
     try:
@@ -72,9 +72,9 @@ def test_memory_and_files_stay_bounded_under_churn(tmp_path: Path) -> None:
         while (now := time.monotonic()) < begun + SECONDS:
             churn.step()
             if now >= look_at:
-                gauges.look(now - begun)
+                gauges.sample(now - begun)
                 errors.look()
-                look_at = now + LOOK_EVERY_WALL_S
+                look_at = now + SAMPLE_PERIOD_WALL_S
             if now >= audit_at:
                 settled(stack, churn.allocations)
                 print(
@@ -92,9 +92,9 @@ def test_memory_and_files_stay_bounded_under_churn(tmp_path: Path) -> None:
         assert manifest_gone
         gone = [("compute", "/v1/instances"), ("resource", "/v1/allocations"), ("link", "/v1/slices")]
         for service, path in gone:
-            eventually(lambda: not stack.reach.list(service, path), f"nothing left in {service}{path}")  # noqa: B023
+            eventually(lambda: not stack.client.list(service, path), f"nothing left in {service}{path}")  # noqa: B023
         eventually(lambda: not stack.cluster.items("/api/v1/namespaces/default/pods"), "no pod left")
-        eventually(stack.every_node_free, "every node is free again")
+        eventually(stack.all_nodes_free, "every node is free again")
         settled(stack, churn.allocations)
         print(churn.tally.line(), dict(churn.tally.actions), *gauges.report(), sep="\n", flush=True)
         errors.look()

@@ -49,32 +49,32 @@ class Tenant(Owner):
         self.reported: dict[str, tuple[float, int]] = {}
 
     def ask(self, name: str) -> None:
-        mine, chance = sorted(self.reported), self.chance.random()
+        mine, chance = sorted(self.reported), self.random.random()
         board = self.machine.board
         if mine and chance < 0.3:
-            name = self.chance.choice(mine)
+            name = self.random.choice(mine)
             self.reported.pop(name)
             board.withdraw(name)
             return
         if mine and chance < 0.45:
-            name = self.chance.choice(mine)
+            name = self.random.choice(mine)
         request = a_spec(
-            self.chance.choice([40.0, 110.0, 200.0, 300.0]), self.chance.sample(NODES, 2),
-            self.chance.choice(["none", "anyL2Chip"]),
+            self.random.choice([40.0, 110.0, 200.0, 300.0]), self.random.sample(NODES, 2),
+            self.random.choice(["none", "anyL2Chip"]),
         )  # fmt: skip
         try:
             view = board.admit(name, request)
         except REFUSED:
             self.refused += 1
             return
-        self.heard += 1
+        self.answers += 1
         self.reported[name] = (view.floor_gbps_per_npu, view.isolation_key)
 
 
 @pytest.mark.timeout(180)
 def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
     owners = [Tenant(number, machine) for number, machine in enumerate(replicas)]
-    all_ask(owners)
+    run_all(owners)
     for machine in replicas:
         machine.watch()  # takes in what the other did last, and finds no link promised beyond what it has
     one, other = (machine.promises for machine in replicas)
@@ -85,7 +85,7 @@ def test_two_replicas_never_break_a_floor(replicas: list[LinkMachine]) -> None:
     assert len({key for _, key in current.values()}) == len(current)
     assert all(terms.kept == 1.0 and not terms.unprotected for terms in one.slices)
     assert any(owner.refused for owner in owners), "they stood in one another's way"
-    assert all(owner.heard >= 8 for owner in owners)
+    assert all(owner.answers >= 8 for owner in owners)
 
 
 def test_the_same_last_floor_is_given_to_one_of_them(replicas: list[LinkMachine]) -> None:

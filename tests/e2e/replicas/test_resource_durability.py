@@ -74,20 +74,20 @@ class Owner:
         action = self.chance.random() if mine else 0.0
         if action < 0.45 and len(mine) < 5:
             name = f"o{self.number}-{len(self.reported)}"
-            self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=self.chance.choice(SPECS)))
+            self._record_answer(name, lambda: client.put(f"/v1/allocations/{name}", json=self.chance.choice(SPECS)))
         elif action < 0.6:
             name = self.chance.choice(mine)
-            self._hear(name, lambda: client.put(f"/v1/allocations/{name}/binding"))
+            self._record_answer(name, lambda: client.put(f"/v1/allocations/{name}/binding"))
         elif action < 0.75:
             name = self.chance.choice(mine)
             desired = {"nodes": self.chance.randint(1, 5), "spares": self.chance.randint(0, 1)}
             if (self.reported[name] or {}).get("npus") == 8 * ((self.reported[name] or {}).get("nodes") or -1):
-                self._hear(name, lambda: client.put(f"/v1/allocations/{name}", json=desired))
+                self._record_answer(name, lambda: client.put(f"/v1/allocations/{name}", json=desired))
         else:
             name = self.chance.choice(mine)
-            self._hear(name, lambda: client.delete(f"/v1/allocations/{name}"))
+            self._record_answer(name, lambda: client.delete(f"/v1/allocations/{name}"))
 
-    def _hear(self, name: str, request: Any) -> None:
+    def _record_answer(self, name: str, request: Any) -> None:
         self.unheard = name
         reported = request()
         self.figures.answered(reported.elapsed.total_seconds())
@@ -131,7 +131,7 @@ def kill_and_look(resource: ResourceProcess, owners: list[Owner], chance: random
         try:
             with resource.client() as agents:
                 while not stop.is_set():
-                    resource.obey(agents)
+                    resource.report_fulfilled(agents)
         except httpx.TransportError:
             return
 
@@ -162,7 +162,7 @@ def survive(folder: Path, rounds: int, seed: int, figures: Figures) -> int:
     resource = ResourceProcess(folder).start()
     try:
         with resource.client() as agents:
-            resource.obey(agents)
+            resource.report_fulfilled(agents)
         memory_mb = []
         for _ in range(rounds):
             memory_mb.append(kill_and_look(resource, owners, chance))

@@ -28,7 +28,7 @@ from matrixresource.topology.loading import load_spec
 from services.chassis.database import DatabaseEngine
 from services.resource.main import MIGRATIONS
 from tests.clocks import FixedClock
-from tests.e2e.owners import Owner, all_ask
+from tests.e2e.owners import Owner, run_all
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixresource.machine import Machine
 
@@ -64,32 +64,32 @@ class Tenant(Owner):
         self.reported: dict[str, list[str]] = {}
 
     def ask(self, name: str) -> None:
-        mine, chance = sorted(self.reported), self.chance.random()
+        mine, chance = sorted(self.reported), self.random.random()
         try:
             if chance < 0.6 or not mine:
-                self._hear(self.machine.ask(name, **self.chance.choice(SPECS)).name)
+                self._record_answer(self.machine.ask(name, **self.random.choice(SPECS)).name)
             elif chance < 0.75:
-                name = self.chance.choice(mine)
+                name = self.random.choice(mine)
                 request = self.machine.allocation(name)
                 if request.npus == 8 * request.nodes:
-                    self.machine.ask(name, nodes=self.chance.randint(1, 8))
-                    self._hear(name)
+                    self.machine.ask(name, nodes=self.random.randint(1, 8))
+                    self._record_answer(name)
             else:
-                name = self.chance.choice(mine)
+                name = self.random.choice(mine)
                 self.reported.pop(name)
                 self.machine.allocator.release(name)
         except (InsufficientCapacity, Conflict):
             self.refused += 1
 
-    def _hear(self, name: str) -> None:
-        self.heard += 1
+    def _record_answer(self, name: str) -> None:
+        self.answers += 1
         self.reported[name] = sorted(f"{m.node} {m.rank} {m.dies}" for m in self.machine.allocation(name).members)
 
 
 @pytest.mark.timeout(180)
 def test_two_replicas_never_give_a_die_twice(replicas: list[Machine]) -> None:
     owners = [Tenant(number, machine) for number, machine in enumerate(replicas)]
-    all_ask(owners)
+    run_all(owners)
     for machine in replicas:
         machine.check()
     for owner in owners:
@@ -97,7 +97,7 @@ def test_two_replicas_never_give_a_die_twice(replicas: list[Machine]) -> None:
             view = replicas[0].allocation(name)
             assert sorted(f"{m.node} {m.rank} {m.dies}" for m in view.members) == members, name
     assert any(owner.refused for owner in owners), "they stood in one another's way"
-    assert all(owner.heard >= 10 for owner in owners)
+    assert all(owner.answers >= 10 for owner in owners)
 
 
 def report(machine: Machine, sequence: int, lease_s: float = 30.0) -> bool:

@@ -37,7 +37,7 @@ def survives(victim: str, real_stack: RealStack, tmp_path: Path) -> None:
     manifest.write_text(MANIFEST.format(name=name))
     eventually(real_stack.all_ready, "the stack is ready")
     nodes_lost_before = {
-        node["name"] for node in real_stack.reach.list("resource", "/v1/nodes") if node["agent"] == "Lost"
+        node["name"] for node in real_stack.client.list("resource", "/v1/nodes") if node["agent"] == "Lost"
     }
     assert not nodes_lost_before, nodes_lost_before
 
@@ -59,7 +59,7 @@ def survives(victim: str, real_stack: RealStack, tmp_path: Path) -> None:
     lost = members[[process.name for process in PROCESSES].index(victim) % len(members)]  # one too often is flapping
     fault = f"/v1/faults/{name}"
     body = {"kind": "node-down", "target": lost, "parameters": {}}
-    eventually(lambda: real_stack.reach.call("agents", "PUT", fault, body=body), "fault injected")
+    eventually(lambda: real_stack.client.call("agents", "PUT", fault, body=body), "fault injected")
     eventually(lambda: real_stack.state(name) == "Repairing" or lost not in real_stack.members(name), "repair begins")
     real_stack.kill(victim)
     eventually(lambda: real_stack.active(name) and lost not in real_stack.members(name), "Active without the lost node")
@@ -67,15 +67,15 @@ def survives(victim: str, real_stack: RealStack, tmp_path: Path) -> None:
     converged(real_stack)
 
     # while it is deleted
-    eventually(lambda: real_stack.reach.call("agents", "DELETE", fault) == {}, "fault cleared")
+    eventually(lambda: real_stack.client.call("agents", "DELETE", fault) == {}, "fault cleared")
     eventually(lambda: real_stack.cluster.delete(manifest), "deletion asked")
     real_stack.kill(victim)
     eventually(lambda: not real_stack.instance(name) and not real_stack.cluster.serving(name), "deleted")
-    eventually(lambda: not real_stack.reach.list("resource", "/v1/allocations"), "no allocation left")
-    eventually(lambda: not real_stack.reach.list("link", "/v1/slices"), "no slice left")
+    eventually(lambda: not real_stack.client.list("resource", "/v1/allocations"), "no allocation left")
+    eventually(lambda: not real_stack.client.list("link", "/v1/slices"), "no slice left")
     eventually(lambda: not real_stack.cluster.items("/api/v1/namespaces/default/pods"), "no pod left")
     eventually(
-        lambda: all(node["state"] == "Available" for node in real_stack.reach.list("resource", "/v1/nodes")),
+        lambda: all(node["state"] == "Available" for node in real_stack.client.list("resource", "/v1/nodes")),
         "every node is free again",
     )
     converged(real_stack)
@@ -87,7 +87,7 @@ def converged(stack: RealStack) -> None:
     wrong: list[str] = []
 
     def nothing_is_wrong() -> bool:
-        wrong[:] = stack.broken_promises()
+        wrong[:] = stack.violated_invariants()
         return not wrong
 
     try:
@@ -101,7 +101,7 @@ def says_something(stack: RealStack, model: str) -> bool:
     body = {"model": model, "messages": [{"role": "user", "content": "hello"}], "max_tokens": 4}
     try:
         answer = httpx.post(
-            stack.reach.url("infer") + "/v1/chat/completions",
+            stack.client.url("infer") + "/v1/chat/completions",
             json=body,
             headers={"Authorization": f"Bearer {stack.folder.admin_token()}"},
             timeout=30.0,

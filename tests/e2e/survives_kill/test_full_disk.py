@@ -45,7 +45,7 @@ def fill(disk: Path) -> Path:
 
 
 def put_quota(stack: RealStack, name: str) -> None:
-    stack.reach.call("resource", "PUT", f"/v1/quotas/{name}", body={"npus": 16})
+    stack.client.call("resource", "PUT", f"/v1/quotas/{name}", body={"npus": 16})
 
 
 def acknowledged_until_full(stack: RealStack) -> list[str]:
@@ -62,14 +62,14 @@ def acknowledged_until_full(stack: RealStack) -> list[str]:
 
 
 def quotas(stack: RealStack) -> set[str]:
-    return {each["name"] for each in stack.reach.list("resource", "/v1/quotas")}
+    return {each["name"] for each in stack.client.list("resource", "/v1/quotas")}
 
 
 def test_a_full_disk_refuses_writes_loses_nothing_and_recovers_when_there_is_room(small_disk: Path) -> None:
     stack = RealStack(small_disk / "state")
     stack.up()
     try:
-        stack.reach.call("compute", "PUT", "/v1/instances/one", body={"nodes": 2})
+        stack.client.call("compute", "PUT", "/v1/instances/one", body={"nodes": 2})
         filler = fill(small_disk)
         acknowledged = acknowledged_until_full(stack)
         assert quotas(stack) == set(acknowledged)
@@ -79,9 +79,9 @@ def test_a_full_disk_refuses_writes_loses_nothing_and_recovers_when_there_is_roo
         put_quota(stack, "after")
 
         def instance_state() -> str:
-            return str(stack.reach.call("compute", "GET", "/v1/instances/one")["state"])
+            return str(stack.client.call("compute", "GET", "/v1/instances/one")["state"])
 
         eventually(lambda: instance_state() == "Active", "the instance is Active")
-        eventually(lambda: not stack.broken_promises(), "nothing is held twice or by nobody")
+        eventually(lambda: not stack.violated_invariants(), "nothing is held twice or by nobody")
     finally:
         stop_stack(stack.folder)

@@ -179,5 +179,5 @@ def test_nothing_that_repeats_by_itself_begins_a_trace(traced_stack: RealStack, 
 
 
 def metric(stack: RealStack, name: str) -> float:
-    lines = stack.reach.fetch("resource", "/metrics").text.splitlines()
+    lines = stack.client.fetch("resource", "/metrics").text.splitlines()
     return sum(float(line.rsplit(" ", 1)[1]) for line in lines if line.startswith(name))

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tests.services.matrixctl.inprocess import ran_beside, reached_in
+from tests.services.matrixctl.inprocess import connect_matrixctl_to, run_line_in_thread
 from tests.stack import Stack
 
 pytestmark = pytest.mark.looptime
@@ -40,25 +40,25 @@ async def cached_tokens(stack: Stack, name: str) -> int:
 async def test_a_deployment_begins_with_the_blocks_of_the_one_before(tmp_path: Path, monkeypatch, capsys) -> None:
     file = tmp_path / "blocks.json"
     async with Stack(tmp_path, infer=True) as stack:
-        reached_in(monkeypatch, stack)
+        connect_matrixctl_to(monkeypatch, stack)
         await stack.apply("i", 4)
         await stack.active("i", 4)
         await serve(stack, "before", modelCacheModels=["qwen3-235b"], cacheGbPerNode=64)
         assert await cached_tokens(stack, "before") == 0
 
-        code, out, _ = await ran_beside(capsys, "cache models before")
+        code, out, _ = await run_line_in_thread(capsys, "cache models before")
         assert code == 0
         assert "GB of memory on 4 nodes" in out
         assert "deepseek-r1 yes 671 Memory" in out
         assert "qwen3-235b no 235 Memory" in out
-        code, out, _ = await ran_beside(capsys, "cache models before -o json")
+        code, out, _ = await run_line_in_thread(capsys, "cache models before -o json")
         models = {each["model"]: each for each in json.loads(out)["models"]}
         assert {name: each["tier"] for name, each in models.items()} == {
             "deepseek-r1": "Memory", "qwen3-235b": "Memory",
         }  # fmt: skip
         assert 0 < models["qwen3-235b"]["loadS"] < models["qwen3-235b"]["switchS"] < models["qwen3-235b"]["startS"]
 
-        code, out, _ = await ran_beside(capsys, f"cache export before {file}")
+        code, out, _ = await run_line_in_thread(capsys, f"cache export before {file}")
         blocks = json.loads(file.read_text())["blocks"]
         assert (code, out) == (0, f"wrote {len(blocks)} blocks of before into {file}")
         assert blocks
@@ -66,14 +66,14 @@ async def test_a_deployment_begins_with_the_blocks_of_the_one_before(tmp_path: P
 
         await serve(stack, "after", cacheGbPerNode=64)
         whole = f"{len(blocks)} of {len(blocks)} blocks"
-        code, out, _ = await ran_beside(capsys, f"cache warm after {file} --dry-run")
+        code, out, _ = await run_line_in_thread(capsys, f"cache warm after {file} --dry-run")
         assert (code, f"after would start with {whole}" in out) == (0, True)
-        assert json.loads((await ran_beside(capsys, "get deployment after -o json"))[1])["name"] == "after"
+        assert json.loads((await run_line_in_thread(capsys, "get deployment after -o json"))[1])["name"] == "after"
         current = (await stack.get("infer", "/v1/deployments/after/context-cache")).json()
         assert current["blocks"] == [], "nothing is taken that is only asked about"
-        code, out, _ = await ran_beside(capsys, f"cache warm after {file}")
+        code, out, _ = await run_line_in_thread(capsys, f"cache warm after {file}")
         assert (code, f"after starts with {whole}; 0 were already there" in out) == (0, True)
-        _, out, _ = await ran_beside(capsys, f"cache warm after {file}")
+        _, out, _ = await run_line_in_thread(capsys, f"cache warm after {file}")
         assert f"starts with 0 of {len(blocks)} blocks; {len(blocks)} were already there" in out
         assert await cached_tokens(stack, "after") >= 512 * len(blocks) // 2
 
@@ -82,10 +82,10 @@ async def test_a_deployment_begins_with_the_blocks_of_the_one_before(tmp_path: P
             (f"cache warm after {tmp_path}/none.json", 2, "FILE"),
             (f"cache warm after {Path(__file__)}", 2, "is not an export of a context cache"),
         ):
-            found, _, wrong = await ran_beside(capsys, line)
+            found, _, wrong = await run_line_in_thread(capsys, line)
             assert (found, says in wrong) == (code, True), (line, wrong)
         file.write_text(json.dumps({"model": "kimi-k2", "blockTokens": 512, "blocks": blocks}))
-        found, _, wrong = await ran_beside(capsys, f"cache warm after {file}")
+        found, _, wrong = await run_line_in_thread(capsys, f"cache warm after {file}")
         assert (found, "model" in wrong) == (1, True), wrong
 
 

@@ -157,11 +157,11 @@ def test_the_command_prints_each_point_and_the_fixed_size(tmp_path: Path, capsys
     file = tmp_path / "policy.json"
     file.write_text(json.dumps({"kind": "ScalingPolicy", "spec": POLICY}))
     asked = ("experiment", "autoscale", "-f", str(file), "--generate", "2000", "--rate", "6", "--swing", "0.5")
-    code, out, _ = ran(capsys, *asked, "--over", "predictive=Off,Auto", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, *asked, "--over", "predictive=Off,Auto", "-o", "json")
     found = json.loads(out)
     assert code == 0
     assert [point["varied"] for point in found["points"]] == [{"predictive": "Off"}, {"predictive": "Auto"}]
     assert found["fixed"]["nodes_least"] == found["fixed"]["nodes_most"]
-    code, _, err = ran(capsys, *asked, "--over", "minReplicas=x")
+    code, _, err = run_matrixctl(capsys, *asked, "--over", "minReplicas=x")
     assert code == 1
     assert "minReplicas" in err

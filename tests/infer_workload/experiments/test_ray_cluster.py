@@ -8,12 +8,14 @@ import pytest
 
 from infer_workload.experiments.ray_cluster import on_ray
 from infer_workload.experiments.sweep import axis, here, points_of, sweep
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 
 def test_ray_that_is_not_there_is_refused_with_what_installs_it(capsys, monkeypatch):
     monkeypatch.setitem(sys.modules, "ray", None)
-    code, _, text = ran(capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", "auto")
+    code, _, text = run_matrixctl(
+        capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", "auto"
+    )
     assert code == 1
     assert "cloudmatrix[ray]" in text
 
@@ -21,7 +23,9 @@ def test_ray_that_is_not_there_is_refused_with_what_installs_it(capsys, monkeypa
 @pytest.mark.parametrize("address", ["nonsense://x", "", "host", "host:port", "auto ", "ray://:1", "1.2.3.4:123456"])
 def test_an_address_that_is_none_of_a_ray_cluster_is_refused_with_its_form(capsys, monkeypatch, address):
     _ray_that_is_there(monkeypatch)
-    code, _, text = ran(capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", address)
+    code, _, text = run_matrixctl(
+        capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", address
+    )
     assert code == 2
     assert "--ray" in text
     assert "HOST:PORT, ray://HOST:PORT, auto or local" in text
@@ -30,7 +34,9 @@ def test_an_address_that_is_none_of_a_ray_cluster_is_refused_with_its_form(capsy
 @pytest.mark.parametrize("address", ["127.0.0.1:1", "ray://127.0.0.1:1", "[::1]:1", "127.0.0.1:99999"])
 def test_a_ray_cluster_that_does_not_answer_is_named_at_once(capsys, monkeypatch, address):
     _ray_that_is_there(monkeypatch)
-    code, _, text = ran(capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", address)
+    code, _, text = run_matrixctl(
+        capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", address
+    )
     assert code == 3
     assert "no Ray cluster answers at" in text
 
@@ -39,7 +45,9 @@ def test_a_ray_cluster_that_does_not_answer_is_named_at_once(capsys, monkeypatch
 def test_a_ray_cluster_that_refuses_is_quoted(capsys, monkeypatch, address):
     init = Mock(side_effect=ConnectionError("Failed to connect\nno token"))
     _ray_that_is_there(monkeypatch, init=init)
-    code, _, text = ran(capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", address)
+    code, _, text = run_matrixctl(
+        capsys, "experiment", "sweep", "--generate", "5", "--over", "nodes=8", "--ray", address
+    )
     assert code == 3
     assert f"the Ray cluster at {address} failed: no token" in text
     assert init.call_args.kwargs["address"] == address, "without one Ray joins a cluster that it remembers"

@@ -27,7 +27,7 @@ from infer_workload.reports.served import ServedRequest
 from infer_workload.reports.timeline import COLUMNS, requests_csv, timeline
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.experiments.parameters import TrialOptions
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 ROOT = Path(__file__).parents[3]
 SMALL = Trial(generate=80, nodes=8, rate=4.0, seed=3)
@@ -41,7 +41,7 @@ def test_a_trial_is_written_as_the_options_that_make_it_again(capsys):
     trial = Trial(generate=40, nodes=6, cache=False, ub_share=0.5, lose_node_at=5.0)
     words = trial.options()
     assert {*words} == {"--generate=40", "--nodes=6", "--no-cache", "--ub-share=0.5", "--lose-node-at=5.0"}
-    code, out, _ = ran(capsys, "experiment", "run", *words, "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "experiment", "run", *words, "-o", "json")
     found = json.loads(out)
     assert code == 0
     assert found["made_by"]["command"] == "matrixctl experiment run " + " ".join(words)
@@ -92,7 +92,7 @@ def test_a_trial_names_its_model_and_machine_and_files_of_ones_own_have_digests(
     assert run(mine).report == run(base.varied({"model": "qwen3-235b"})).report != run(base).report
     faster = base.varied({"machine": str(machine)})
     assert run(faster).report.ttft.p50 < run(base).report.ttft.p50
-    code, out, _ = ran(capsys, "experiment", "run", *mine.options(), "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "experiment", "run", *mine.options(), "-o", "json")
     made = json.loads(out)["made_by"]
     assert code == 0
     assert f"--model={model}" in shlex.split(made["command"])
@@ -132,7 +132,7 @@ def test_a_loss_on_a_machine_without_ub_is_recovered_from():
 def test_a_model_file_with_an_error_is_refused_with_its_field(tmp_path, text, says, capsys):
     path = tmp_path / "mine.yaml"
     path.write_text(text)
-    code, _, wrong = ran(capsys, "experiment", "run", "--generate", "5", "--model", str(path))
+    code, _, wrong = run_matrixctl(capsys, "experiment", "run", "--generate", "5", "--model", str(path))
     assert (code, says in wrong, "--model" in wrong) == (2, True, True), wrong
 
 
@@ -264,16 +264,18 @@ def test_a_comparison_says_what_is_better():
 
 def test_reports_are_compared_from_files(capsys, tmp_path):
     for name, more in (("a.json", []), ("b.json", ["--no-cache"])):
-        code, out, _ = ran(capsys, "experiment", "run", "--generate", "40", "--nodes", "8", *more, "-o", "json")
+        code, out, _ = run_matrixctl(
+            capsys, "experiment", "run", "--generate", "40", "--nodes", "8", *more, "-o", "json"
+        )
         assert code == 0
         (tmp_path / name).write_text(out)
-    code, out, _ = ran(capsys, "experiment", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
+    code, out, _ = run_matrixctl(capsys, "experiment", "compare", str(tmp_path / "a.json"), str(tmp_path / "b.json"))
     assert code == 0
     assert "cache_hit_rate_blocks" in out
     assert "matrixctl experiment run --generate=40 --nodes=8 --no-cache" in out
     (tmp_path / "c.json").write_text("{}")
     for wrong in ("c.json", "none.json"):
-        code, _, text = ran(capsys, "experiment", "compare", str(tmp_path / "a.json"), str(tmp_path / wrong))
+        code, _, text = run_matrixctl(capsys, "experiment", "compare", str(tmp_path / "a.json"), str(tmp_path / wrong))
         assert (code, "AFTER" in text) == (2, True)
 
 
@@ -301,7 +303,7 @@ def test_a_page_is_the_same_every_time_and_needs_nothing_else(capsys, tmp_path):
     pages = []
     for name in ("a.html", "b.html"):
         asked = ("experiment", "run", "--generate", "60", "--nodes", "8", "--html", str(tmp_path / name))
-        assert ran(capsys, *asked)[0] == 0
+        assert run_matrixctl(capsys, *asked)[0] == 0
         pages.append((tmp_path / name).read_text())
     assert pages[0] == pages[1]
     assert not re.search(r"<script|https?://(?!www\.w3\.org|pygal\.org|github\.com/Kozea)", pages[0])
@@ -325,23 +327,23 @@ def test_a_sweep_prints_a_table_writes_its_files_and_says_how_it_was_made(capsys
         "--workers",
         "1",
     )
-    code, out, _ = ran(capsys, *words, "--csv", str(tmp_path / "s.csv"), "--html", str(tmp_path / "s.html"))
+    code, out, _ = run_matrixctl(capsys, *words, "--csv", str(tmp_path / "s.csv"), "--html", str(tmp_path / "s.html"))
     assert code == 0
     assert out.splitlines()[0].split()[:2] == ["NODES", "MTP"]
     assert len(out.splitlines()) == 5
     assert len((tmp_path / "s.csv").read_text().splitlines()) == 5
     assert "--over=nodes=4,8 --over=mtp=true,false --generate=30" in (tmp_path / "s.html").read_text()
-    code, _, text = ran(capsys, *words, "--csv", str(tmp_path / "no" / "s.csv"))
+    code, _, text = run_matrixctl(capsys, *words, "--csv", str(tmp_path / "no" / "s.csv"))
     assert (code, "--csv" in text) == (1, True)
 
 
 def test_capacity_says_when_nothing_is_enough(capsys):
     asked = ("experiment", "capacity", "--generate", "20", "--least", "6", "--most", "8")
-    code, out, _ = ran(capsys, *asked, "--ttft", "20", "--attained", "0.5")
+    code, out, _ = run_matrixctl(capsys, *asked, "--ttft", "20", "--attained", "0.5")
     assert (code, ": 6 nodes (48 NPUs)" in out) == (0, True)
-    code, out, _ = ran(capsys, *asked, "--ttft", "0.0001")
+    code, out, _ = run_matrixctl(capsys, *asked, "--ttft", "0.0001")
     assert (code, "not enough for" in out) == (1, True)
-    assert ran(capsys, "experiment", "capacity", "--generate", "5", "--least", "9", "--most", "8")[0] == 2
+    assert run_matrixctl(capsys, "experiment", "capacity", "--generate", "5", "--least", "9", "--most", "8")[0] == 2
 
 
 def test_the_commands_of_the_page_do_what_it_says(tmp_path):

@@ -16,14 +16,14 @@ from infer_workload.reports.study_plots import (
     policy_plots,
     validation_plots,
 )
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 SMALL = "--generate 40 --nodes 6"
 
 
 def found(capsys: pytest.CaptureFixture[str], page: Path, line: str) -> tuple[dict[str, Any], str]:
     """The document that a command printed, and the page that it wrote."""
-    code, out, err = ran(capsys, *line.split(), "--html", str(page), "-o", "json")
+    code, out, err = run_matrixctl(capsys, *line.split(), "--html", str(page), "-o", "json")
     assert code == 0, err
     return json.loads(out), page.read_text("utf-8")
 
@@ -72,7 +72,7 @@ def test_what_is_changed_is_drawn_beside_what_was(capsys: Any, tmp_path: Path) -
     assert "TPOT, after" in page
     files = []
     for name, more in (("before", ""), ("after", "--no-mtp")):
-        code, out, err = ran(capsys, *f"experiment run {small(more)} -o json".split())
+        code, out, err = run_matrixctl(capsys, *f"experiment run {small(more)} -o json".split())
         assert code == 0, err
         files.append(tmp_path / f"{name}.json")
         files[-1].write_text(out)

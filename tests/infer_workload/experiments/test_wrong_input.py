@@ -22,7 +22,7 @@ from infer_workload.reports.report import Spread, flat
 from infer_workload.reports.study_plots import capacity_plots
 from infer_workload.traffic.generator import BadTrace, read_trace
 from matrixcommon.model.errors import InternalError, InvalidField
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 
 @pytest.mark.parametrize(
@@ -78,7 +78,7 @@ def test_every_policy_is_judged_before_one_is_played(
     file = tmp_path / "policy.yaml"
     file.write_text("{scaleTargetRef: {name: served}, minReplicas: 3, maxReplicas: 8}")
     words = [f"--over={each}" for each in over]
-    code, _, wrong = ran(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20", *words)
+    code, _, wrong = run_matrixctl(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20", *words)
     assert (code != 0, field in wrong, says in wrong) == (True, True, True), wrong
 
 
@@ -86,7 +86,7 @@ def test_every_policy_is_judged_before_one_is_played(
 def test_a_policy_that_is_no_yaml_is_refused(text: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "policy.yaml"
     file.write_text(text)
-    code, _, wrong = ran(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20")
+    code, _, wrong = run_matrixctl(capsys, "experiment", "autoscale", "-f", str(file), "--generate", "20")
     assert (code != 0, "is not a YAML file" in wrong, "--filename" in wrong) == (True, True, True), wrong
 
 
@@ -107,7 +107,7 @@ def test_a_file_that_cannot_be_written_is_refused_before_anything_runs(
 ) -> None:  # fmt: skip
     monkeypatch.setattr(experiment, "run", lambda *_, **__: pytest.fail("it ran"))
     for path, why in ((tmp_path / "nowhere" / "found", "No such file or directory"), (tmp_path, "Is a directory")):
-        code, _, wrong = ran(capsys, "experiment", *command, "--generate", "20", option, str(path))
+        code, _, wrong = run_matrixctl(capsys, "experiment", *command, "--generate", "20", option, str(path))
         assert (code != 0, option in wrong, why in wrong) == (True, True, True), wrong
 
 
@@ -236,7 +236,7 @@ def test_what_is_refused_names_what_is_wrong_and_what_is_accepted(
     Path("policy.yaml").write_text("{scaleTargetRef: {name: served}, minReplicas: 3, maxReplicas: 8}")
     line = '{"timestamp": %d, "input_length": 5, "output_length": 5}\n'
     Path("late.jsonl").write_text(line % 0 + line % 90_000_000_000_000)
-    code, _, wrong = ran(capsys, "experiment", *words.split())
+    code, _, wrong = run_matrixctl(capsys, "experiment", *words.split())
     assert (code != 0, says in wrong, f"[field {field}]" in wrong) == (True, True, True), wrong
 
 
@@ -265,7 +265,7 @@ def test_requests_that_were_refused_kept_no_objective_and_have_no_latencies() ->
 
 
 def test_more_nodes_with_half_of_their_lanes_than_decode_are_refused(capsys) -> None:
-    _, _, wrong = ran(capsys, "experiment", *["run", "--generate", "5", "--nodes", "4", "--half-lanes", "3"])
+    _, _, wrong = run_matrixctl(capsys, "experiment", *["run", "--generate", "5", "--nodes", "4", "--half-lanes", "3"])
     assert "3 decode nodes cannot lose half of their lanes: the layout has 2" in wrong
     assert "[field --half-lanes]" in wrong
     assert run(Trial(generate=5, nodes=4, half_lanes=2)).report.finished == 5

@@ -15,7 +15,7 @@ from services.chassis.database import DatabaseEngine
 from services.infer.main import InferSettings, build
 from services.matrixctl.commands.experiments.kept_reports import POINTS_MAX, thin_points
 from tests.infer_workload.conftest import Views
-from tests.services.matrixctl.inprocess import ctl, ran, reached
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_line, run_matrixctl
 
 ROOT = Path(__file__).parents[3]
 
@@ -25,7 +25,7 @@ def infer(fresh: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[TestClient]:
     database = DatabaseEngine(f"sqlite:///{fresh}")
     app = build(InferSettings(seed=1, agents_url=""), ScaledClock(60.0, time.time()), database, Views())
     with TestClient(app) as client:
-        reached(monkeypatch, {"infer": client})
+        connect_matrixctl(monkeypatch, {"infer": client})
         yield client
 
 
@@ -36,7 +36,7 @@ def test_every_kind_of_experiment_can_be_kept(
     policy = ROOT / "examples" / "scaling-policy.yaml"
     files = []
     for name, more in (("before", ""), ("after", "--no-mtp")):
-        code, out, err = ran(capsys, *f"experiment run {small} {more} --keep {name} -o json".split())
+        code, out, err = run_matrixctl(capsys, *f"experiment run {small} {more} --keep {name} -o json".split())
         assert (code, f"kept as {name}" in err) == (0, True), err
         assert infer.get(f"/v1/reports/{name}/content").json()["document"] == json.loads(out), "nothing else is printed"
         files.append(tmp_path / f"{name}.json")
@@ -48,9 +48,9 @@ def test_every_kind_of_experiment_can_be_kept(
         "experiment capacity --generate 40 --least 4 --most 6 --keep capacity --attained 0.01",
         f"experiment autoscale -f {policy} --generate 200 --keep autoscale",
     ):
-        code, text = ctl(capsys, line)
+        code, text = run_line(capsys, line)
         assert code == 0, text
-    code, text = ctl(capsys, "get reports")
+    code, text = run_line(capsys, "get reports")
     assert [line.split()[0] for line in text.splitlines()[1:]] == [
         "before", "after", "what-if", "compare", "sweep", "capacity", "autoscale",
     ]  # fmt: skip
@@ -68,30 +68,30 @@ def test_kept_reports_are_shown_compared_and_deleted(
     infer: TestClient, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     for name, more in (("before", ""), ("after", "--no-mtp")):
-        assert ctl(capsys, f"experiment run --generate 40 --nodes 6 {more} --keep {name}")[0] == 0
+        assert run_line(capsys, f"experiment run --generate 40 --nodes 6 {more} --keep {name}")[0] == 0
     kept, pages = tmp_path / "before.json", [tmp_path / "first.html", tmp_path / "second.html"]
-    code, out, _ = ran(capsys, "report", "show", "before", "-o", "json", "--html", str(pages[0]))
+    code, out, _ = run_matrixctl(capsys, "report", "show", "before", "-o", "json", "--html", str(pages[0]))
     kept.write_text(out)
-    assert ctl(capsys, f"report keep copied {kept} --html {pages[0]} --title again")[0] == 0
-    assert ctl(capsys, f"report show copied --html {pages[1]}")[0] == 0
+    assert run_line(capsys, f"report keep copied {kept} --html {pages[0]} --title again")[0] == 0
+    assert run_line(capsys, f"report show copied --html {pages[1]}")[0] == 0
     assert pages[1].read_text() == pages[0].read_text()
     before, copied = (infer.get(f"/v1/reports/{name}/content").json() for name in ("before", "copied"))
     assert (copied["document"], copied["command"]) == (before["document"], before["command"])
-    code, text = ctl(capsys, "report compare before after")
+    code, text = run_line(capsys, "report compare before after")
     assert (code, "tpot.p50" in text, "worse" in text) == (0, True, True), text
-    code, text = ctl(capsys, "report compare before copied")
+    code, text = run_line(capsys, "report compare before copied")
     assert (code, "nothing differs" in text) == (0, True), text
-    assert ctl(capsys, "report delete copied") == (0, "copied is gone\n")
-    code, text = ctl(capsys, "report show copied")
+    assert run_line(capsys, "report delete copied") == (0, "copied is gone\n")
+    code, text = run_line(capsys, "report show copied")
     assert (code, "there is no report named 'copied'" in text) == (1, True), text
-    code, text = ctl(capsys, f"report keep bad {pages[0]}")
+    code, text = run_line(capsys, f"report keep bad {pages[0]}")
     assert (code, "is not JSON" in text) == (2, True), text
 
 
 def test_a_name_that_may_not_be_is_refused_before_anything_runs(
     infer: TestClient, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, text = ctl(capsys, "experiment run --generate 40 --keep Bad_Name")
+    code, text = run_line(capsys, "experiment run --generate 40 --keep Bad_Name")
     assert (code, "is not a valid name" in text, "TTFT" in text) == (2, True, False), text
 
 

@@ -196,8 +196,8 @@ async def test_a_policy_that_a_standby_was_asked_for_is_decided_by_at_once(tmp_p
 
 async def ask_standby(stack: ReplicatedStack, method: str, path: str, body: Any) -> httpx.Response:
     """Of two MatrixComputes, the one that does not lead."""
-    for seat in ("compute", "compute-replica"):
-        http = httpx.AsyncClient(transport=stack.slots[seat].transport, base_url="http://compute")
+    for slot in ("compute", "compute-replica"):
+        http = httpx.AsyncClient(transport=stack.slots[slot].transport, base_url="http://compute")
         if "\ncloudmatrix_leads 0.0\n" in (await http.get("/metrics")).text:
             return await http.request(method, path, json=body)
     raise AssertionError("both lead")

@@ -19,21 +19,23 @@ from tests.clocks import LoopClock
 from tests.stack import Stack
 
 
-class Desk:
+class ConsoleServer:
     """The console's application, with a stack's services behind it, or with none that answers."""
 
     def __init__(self, tokens: Path, stack: Stack | None = None) -> None:
         self.tokens = tokens
         if stack is not None:
             self.stack = stack
-        away = StreamingASGITransport(None)
-        away.down = True
+        unreachable = StreamingASGITransport(None)
+        unreachable.down = True
         settings = console_main.ConsoleSettings(tokens=tokens, token=self.token("viewer", project="*"))
-        ways = {name: seat.transport for name, seat in stack.slots.items()} if stack else {}
+        transports = {name: slot.transport for name, slot in stack.slots.items()} if stack else {}
         self.app = console_main.build(
-            settings, stack.clock if stack else LoopClock(0.0), {name: ways.get(name, away) for name in settings.urls()}
+            settings,
+            stack.clock if stack else LoopClock(0.0),
+            {name: transports.get(name, unreachable) for name in settings.urls()},
         )
-        self.way = StreamingASGITransport(self.app)
+        self.transport = StreamingASGITransport(self.app)
         self.http = self.client("")
 
     def token(self, role: str, project: str, nodes: str = "") -> str:
@@ -41,7 +43,7 @@ class Desk:
 
     def client(self, token: str) -> httpx.AsyncClient:
         headers = {"Authorization": f"Bearer {token}"} if token else {}
-        return httpx.AsyncClient(base_url="http://console", transport=self.way, headers=headers, timeout=None)
+        return httpx.AsyncClient(base_url="http://console", transport=self.transport, headers=headers, timeout=None)
 
     @asynccontextmanager
     async def live(self, token: str) -> AsyncIterator[Frames]:
@@ -84,23 +86,23 @@ class Frames:
 
 
 @pytest.fixture
-def a_desk(tmp_path):
+def start_console(tmp_path):
     """To be entered in the test: a stack that begins in a fixture begins before time is virtual."""
-    return lambda: desk_over_a_stack(tmp_path)
+    return lambda: console_over_stack(tmp_path)
 
 
 @asynccontextmanager
-async def desk_over_a_stack(folder):
+async def console_over_stack(folder):
     async with Stack(folder, tokens=True) as stack:
         assert stack.tokens is not None
-        desk = Desk(stack.tokens, stack)
-        async with desk.app.router.lifespan_context(desk.app):
-            yield desk
+        console = ConsoleServer(stack.tokens, stack)
+        async with console.app.router.lifespan_context(console.app):
+            yield console
 
 
 @pytest.fixture
-async def alone(tmp_path):
+async def console_alone(tmp_path):
     """A console whose services are all away."""
-    desk = Desk(tmp_path / "tokens.json")
-    async with desk.app.router.lifespan_context(desk.app):
-        yield desk
+    console = ConsoleServer(tmp_path / "tokens.json")
+    async with console.app.router.lifespan_context(console.app):
+        yield console

@@ -10,7 +10,7 @@ from matrixcommon.model.clock import ScaledClock
 from services.chassis.access import create_token
 from services.console import main as console_main
 from services.matrixctl.clients import api_client
-from tests.services.matrixctl.inprocess import ran, reached
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_matrixctl
 
 
 def test_it_prints_a_link_that_logs_in_once(tmp_path, monkeypatch, capsys) -> None:
@@ -19,9 +19,9 @@ def test_it_prints_a_link_that_logs_in_once(tmp_path, monkeypatch, capsys) -> No
     away = {name: httpx.MockTransport(lambda request: httpx.Response(503)) for name in settings.urls()}
     app = console_main.build(settings, ScaledClock(), away)
     client = TestClient(app, headers={"Authorization": f"Bearer {token}"})
-    reached(monkeypatch, {"console": client})
+    connect_matrixctl(monkeypatch, {"console": client})
     monkeypatch.setattr(api_client.ApiClient, "url", lambda self, service: f"http://{service}")
-    code, out, err = ran(capsys, "console", "--no-browser", "--state", str(tmp_path))
+    code, out, err = run_matrixctl(capsys, "console", "--no-browser", "--state", str(tmp_path))
     assert (code, err) == (0, "")
     address, _, key = out.strip().partition("/#login=")
     assert address == "http://console"
@@ -31,7 +31,7 @@ def test_it_prints_a_link_that_logs_in_once(tmp_path, monkeypatch, capsys) -> No
 
 
 def test_without_a_console_it_says_so(tmp_path, capsys) -> None:
-    code, out, err = ran(capsys, "console", "--state", str(tmp_path / "none"))
+    code, out, err = run_matrixctl(capsys, "console", "--state", str(tmp_path / "none"))
     assert (code, out) == (3, "")
     assert err.startswith("NotRunning: ")
 
@@ -45,8 +45,8 @@ def test_a_browser_opens_where_one_would_be_seen(tmp_path, monkeypatch, capsys, 
         monkeypatch.delenv(name, raising=False)
     if variable:
         monkeypatch.setenv(variable, ":0")
-    reached(monkeypatch, {"console": TestClient(lambda: None)})
+    connect_matrixctl(monkeypatch, {"console": TestClient(lambda: None)})
     monkeypatch.setattr(api_client.ApiClient, "call", lambda *_: {"code": "abc"})
     monkeypatch.setattr(api_client.ApiClient, "url", lambda *_: "http://console")
-    assert ran(capsys, "console", "--state", str(tmp_path))[0] == 0
+    assert run_matrixctl(capsys, "console", "--state", str(tmp_path))[0] == 0
     assert seen == ["http://console/#login=abc"] * opened

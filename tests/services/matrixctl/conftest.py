@@ -43,7 +43,7 @@ def eventually(what: Callable[[], Any], message: str = "") -> Any:
     raise AssertionError(f"never came true: {message or what}")
 
 
-class Bench:
+class SupervisedStack:
     """One stack under test."""
 
     def __init__(self, path: Path) -> None:
@@ -73,24 +73,24 @@ class Bench:
 
 
 @contextmanager
-def a_bench(folder: Path) -> Iterator[Bench]:
+def start_supervised_stack(folder: Path) -> Iterator[SupervisedStack]:
     root = Path(__file__).resolve().parents[3]
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("PYTHONPATH", os.pathsep.join([str(root), os.environ.get("PYTHONPATH", "")]))
-        bench = Bench(folder)
-        yield bench
-        stop_stack(bench.folder)
+        supervised_stack = SupervisedStack(folder)
+        yield supervised_stack
+        stop_stack(supervised_stack.folder)
 
 
 @pytest.fixture
-def bench(tmp_path: Path) -> Iterator[Bench]:
-    with a_bench(tmp_path / "state") as bench:
-        yield bench
+def supervised_stack(tmp_path: Path) -> Iterator[SupervisedStack]:
+    with start_supervised_stack(tmp_path / "state") as supervised_stack:
+        yield supervised_stack
 
 
 @pytest.fixture(scope="module")
-def running_bench(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bench]:
+def running_stack(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SupervisedStack]:
     """One that is up, for all tests of a module that change nothing about it."""
-    with a_bench(tmp_path_factory.mktemp("running") / "state") as bench:
-        bench.up(scale=1.0)
-        yield bench
+    with start_supervised_stack(tmp_path_factory.mktemp("running") / "state") as supervised_stack:
+        supervised_stack.up(scale=1.0)
+        yield supervised_stack

@@ -19,23 +19,23 @@ from services.testing.stack import InProcessStack
 WITHIN_WALL_S = 30.0
 
 
-def reached(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, Any]) -> None:
+def connect_matrixctl(monkeypatch: pytest.MonkeyPatch, clients: Mapping[str, Any]) -> None:
     """Until the test ends, matrixctl's way to each service leads to the client of that name."""
 
-    class Here(api_client.ApiClient):
+    class InProcessClient(api_client.ApiClient):
         def _client(self, service: str) -> Any:
             return contextlib.nullcontext(clients[service])
 
     monkeypatch.setattr(
         api_client.ApiClient,
         "of",
-        lambda folder, project=None: Here(
+        lambda folder, project=None: InProcessClient(
             folder, SimpleNamespace(children=dict.fromkeys(clients), time=StackTime(1.0, 0.0, 0.0)), project=project
         ),
     )
 
 
-def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+def run_matrixctl(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     """Run matrixctl: exit code, standard output, standard error."""
     code = 0
     try:
@@ -46,20 +46,20 @@ def ran(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]
     return code, seen.out, seen.err
 
 
-def ctl(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
+def run_line(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str]:
     """Run a line without quotes: exit code, and all that was printed."""
-    code, out, err = ran(capsys, *line.split())
+    code, out, err = run_matrixctl(capsys, *line.split())
     return code, out + err
 
 
-def say(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
+def run_line_normalised(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
     """Run a line without quotes: exit code, standard output with its gaps closed, standard error."""
-    code, out, err = ran(capsys, *line.split())
+    code, out, err = run_matrixctl(capsys, *line.split())
     return code, " ".join(out.split()), err
 
 
-def reached_in(monkeypatch: pytest.MonkeyPatch, stack: InProcessStack) -> None:
-    """The same for a stack of this test's loop, for commands that `ran_beside` runs."""
+def connect_matrixctl_to(monkeypatch: pytest.MonkeyPatch, stack: InProcessStack) -> None:
+    """The same for a stack of this test's loop, for commands that `run_line_in_thread` runs."""
     loop = asyncio.get_running_loop()
 
     class Client:
@@ -69,9 +69,9 @@ def reached_in(monkeypatch: pytest.MonkeyPatch, stack: InProcessStack) -> None:
         def request(self, *request: Any, **more: Any) -> httpx.Response:
             return asyncio.run_coroutine_threadsafe(self._http.request(*request, **more), loop).result(WITHIN_WALL_S)
 
-    reached(monkeypatch, {service: Client(service) for service in stack.services})
+    connect_matrixctl(monkeypatch, {service: Client(service) for service in stack.services})
 
 
-async def ran_beside(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
-    """Run a line without quotes in a thread, while the stack goes on in this one; as `say`."""
-    return await asyncio.to_thread(say, capsys, line)
+async def run_line_in_thread(capsys: pytest.CaptureFixture[str], line: str) -> tuple[int, str, str]:
+    """Run a line without quotes in a thread, while the stack goes on in this one; as `run_line_normalised`."""
+    return await asyncio.to_thread(run_line_normalised, capsys, line)

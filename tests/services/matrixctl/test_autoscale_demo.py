@@ -43,7 +43,7 @@ def test_on_a_terminal_the_picture_grows_and_elsewhere_there_are_lines(monkeypat
         console = Console(force_terminal=terminal, width=120, file=written)
         monkeypatch.setattr("services.matrixctl.demo.live_charts.console", lambda shown=console: shown)
         monkeypatch.setattr("services.matrixctl.output.screen.console", lambda shown=console: shown)
-        gauge = Seen([Sample(1000.0, load_per_s=9.0, desired=4, ready=4, allocated=4)])
+        gauge = FakeGauge([Sample(1000.0, load_per_s=9.0, desired=4, ready=4, allocated=4)])
         drawn = LiveCharts(gauge)  # type: ignore[arg-type]
         drawn.show()
         try:
@@ -80,7 +80,7 @@ COUNTS = {"submitted": 100, "finished": 100, "inFlight": 0, "cancelled": 0, "los
           "refused": 0, "skipped": 0, "countingSince": 0.0}  # fmt: skip
 
 
-class Seen:
+class FakeGauge:
     """What the gauge would have seen, as the test says."""
 
     def __init__(self, samples: list[Sample]) -> None:
@@ -108,7 +108,7 @@ class Seen:
         return self._samples[-1].at
 
 
-class Quiet:
+class NullCharts:
     def update(self, status: str) -> None:
         pass
 
@@ -116,12 +116,12 @@ class Quiet:
         pass
 
 
-class Scripted(AutoscaleRun):
+class ScriptedRun(AutoscaleRun):
     """A run whose world is written down: every wait is over at once."""
 
     def __post_init__(self) -> None:
         self.gauge: Any = None
-        self.charts: Any = Quiet()
+        self.charts: Any = NullCharts()
         self.counted: list[dict[str, Any]] = [COUNTS]
 
     def until(self, what: str, holds: Any, patience_s: float) -> Any:
@@ -146,18 +146,18 @@ class Scripted(AutoscaleRun):
         return True
 
 
-def scripted(*samples: tuple[float, int, int, float]) -> Scripted:
+def scripted(*samples: tuple[float, int, int, float]) -> ScriptedRun:
     """Of (at, desired, ready, TTFT) each."""
-    story = Scripted(None, None, None, "autoscaled", start_s=120.0)  # type: ignore[arg-type]
+    story = ScriptedRun(None, None, None, "autoscaled", start_s=120.0)  # type: ignore[arg-type]
     seen = [
         Sample(at, desired=desired, ready=ready, allocated=ready, ttft_s=ttft) for at, desired, ready, ttft in samples
     ]
-    story.gauge = Seen(seen)
+    story.gauge = FakeGauge(seen)
     story.before_shrink = COUNTS
     return story
 
 
-def growing(story: Scripted) -> None:
+def growing(story: ScriptedRun) -> None:
     """`grow` reads the size before from the last sample: the calm one comes first."""
     seen = story.gauge._samples
     story.gauge._samples = seen[:1]

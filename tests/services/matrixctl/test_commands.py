@@ -24,8 +24,8 @@ from services.matrixctl.output.columns import cells, titles
 from services.matrixctl.output.resource_kinds import LISTED_KINDS, find_kind
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.up import stop_stack
-from tests.services.matrixctl.conftest import Bench, eventually
-from tests.services.matrixctl.inprocess import ran, reached, say
+from tests.services.matrixctl.conftest import SupervisedStack, eventually
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised, run_matrixctl
 
 Ctl = Callable[..., tuple[int, str, str]]
 
@@ -34,7 +34,7 @@ Ctl = Callable[..., tuple[int, str, str]]
 def ctl(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> Ctl:
     """Run matrixctl on the test's state folder: exit code, standard output, standard error."""
 
-    return partial(ran, capsys)
+    return partial(run_matrixctl, capsys)
 
 
 def test_status_of_nothing_is_3_and_one_line(ctl: Ctl, tmp_path: Path) -> None:
@@ -68,9 +68,9 @@ def test_a_number_that_is_none_is_wrong_use(words: str, field: str, number: str,
     assert f"must be a finite number [field {field}]" in err
 
 
-def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Bench) -> None:
-    bench.up(scale=60.0)
-    state = str(bench.folder.path)
+def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up(scale=60.0)
+    state = str(supervised_stack.folder.path)
     code, out, _ = ctl("status", "--state", state)
     assert code == 0
     assert "alpha" in out
@@ -80,7 +80,7 @@ def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Benc
     assert code == 0
     assert [row["name"] for row in current["processes"]] == ["alpha", "beta"]
     row = current["processes"][0]
-    assert row["pid"] == bench.pid("alpha")
+    assert row["pid"] == supervised_stack.pid("alpha")
     assert row["ready"] is True
     assert row["restarts"] == 0
     assert row["memory"]["rss"] >= row["memory"]["pss"] > 0
@@ -89,9 +89,9 @@ def test_status_shows_each_process_for_people_and_programs(ctl: Ctl, bench: Benc
     assert yaml.safe_load(out)["timeScale"] == 60.0
 
 
-def test_up_on_a_running_stack_shows_it_and_refuses_other_settings(ctl: Ctl, bench: Bench) -> None:
-    bench.up(scale=60.0, seed=7, host="0.0.0.0")
-    state = str(bench.folder.path)
+def test_up_on_a_running_stack_shows_it_and_refuses_other_settings(ctl: Ctl, supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up(scale=60.0, seed=7, host="0.0.0.0")
+    state = str(supervised_stack.folder.path)
     code, out, _ = ctl("up", "--state", state, "--seed", "7")
     assert code == 0
     assert "already running" in out
@@ -103,10 +103,12 @@ def test_up_on_a_running_stack_shows_it_and_refuses_other_settings(ctl: Ctl, ben
     assert "--time-scale 60" in err
 
 
-def test_status_tells_of_a_dead_supervisor_and_down_ends_what_it_left(ctl: Ctl, bench: Bench) -> None:
-    bench.up()
-    state = str(bench.folder.path)
-    supervisor = bench.folder.supervisor()
+def test_status_tells_of_a_dead_supervisor_and_down_ends_what_it_left(
+    ctl: Ctl, supervised_stack: SupervisedStack
+) -> None:
+    supervised_stack.up()
+    state = str(supervised_stack.folder.path)
+    supervisor = supervised_stack.folder.supervisor()
     assert supervisor is not None
     os.kill(supervisor.pid, signal.SIGKILL)
     eventually(lambda: not supervisor.alive())
@@ -118,9 +120,9 @@ def test_status_tells_of_a_dead_supervisor_and_down_ends_what_it_left(ctl: Ctl, 
     assert "nothing runs" in ctl("down", "--state", state)[1]
 
 
-def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, bench: Bench) -> None:
-    bench.up()
-    code, _, err = ctl("get", "nodes", "--state", str(bench.folder.path))
+def test_asking_a_process_that_is_not_part_of_the_stack(ctl: Ctl, supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up()
+    code, _, err = ctl("get", "nodes", "--state", str(supervised_stack.folder.path))
     assert code == 3
     assert "this stack has no resource process" in err
 
@@ -286,29 +288,29 @@ def test_nouns_are_found_by_plural_singular_and_short_name() -> None:
     assert len({noun.name for noun in LISTED_KINDS}) == len(LISTED_KINDS)
 
 
-def test_down_ends_a_stack_whose_record_is_damaged(ctl: Ctl, bench: Bench) -> None:
-    bench.up()
-    state = str(bench.folder.path)
-    supervisor = bench.folder.supervisor()
+def test_down_ends_a_stack_whose_record_is_damaged(ctl: Ctl, supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up()
+    state = str(supervised_stack.folder.path)
+    supervisor = supervised_stack.folder.supervisor()
     assert supervisor is not None
     os.kill(supervisor.pid, signal.SIGKILL)
     eventually(lambda: not supervisor.alive())
-    bench.folder.stack_file.write_text('{"processes": [')
+    supervised_stack.folder.stack_file.write_text('{"processes": [')
     code, _, err = ctl("status", "--state", state)
     assert (code, err.count("\n")) == (1, 1)
     assert "move it away" in err
     assert ctl("down", "--state", state)[0] == 0
-    assert not bench.folder.holders()
+    assert not supervised_stack.folder.holders()
 
 
-def test_a_record_of_another_version_is_read_as_far_as_it_is_known(bench: Bench) -> None:
-    stack = bench.up()
-    stop_stack(bench.folder)
-    current = json.loads(bench.folder.stack_file.read_text())
+def test_a_record_of_another_version_is_read_as_far_as_it_is_known(supervised_stack: SupervisedStack) -> None:
+    stack = supervised_stack.up()
+    stop_stack(supervised_stack.folder)
+    current = json.loads(supervised_stack.folder.stack_file.read_text())
     del current["contained"]
     current["children"]["alpha"]["mood"] = "cheerful"
-    bench.folder.stack_file.write_text(json.dumps(current))
-    again = bench.folder.read()
+    supervised_stack.folder.stack_file.write_text(json.dumps(current))
+    again = supervised_stack.folder.read()
     assert again is not None
     assert again.children["alpha"].port == stack.children["alpha"].port
 
@@ -333,8 +335,8 @@ def test_who_undoes_what_an_object_of_kubernetes_asks_for_learns_what_that_objec
 ) -> None:
     view = {"name": "one", "project": "red", "state": "Deleting", "labels": asked_for_by}
     changing = httpx.MockTransport(lambda request: httpx.Response(202, json=view))
-    reached(monkeypatch, {"compute": httpx.Client(transport=changing, base_url="http://compute")})
-    code, out, err = say(capsys, words.format("red/one"))
+    connect_matrixctl(monkeypatch, {"compute": httpx.Client(transport=changing, base_url="http://compute")})
+    code, out, err = run_line_normalised(capsys, words.format("red/one"))
     assert (code, out) == (0, "red/one is Deleting")
     assert (helps in err) is bool(asked_for_by)
 
@@ -351,19 +353,22 @@ def test_what_is_listed_by_name_in_several_projects_is_what_a_command_then_reach
         return httpx.Response(200, json={"items": list(there.values())})
 
     client = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://compute")
-    reached(monkeypatch, {"compute": client})
-    code, out, _ = say(capsys, "get instances")
+    connect_matrixctl(monkeypatch, {"compute": client})
+    code, out, _ = run_line_normalised(capsys, "get instances")
     words = out.split()
     assert (code, [word for word in words if word in ("PROJECT", "default", "red")]) == (
         0,
         ["PROJECT", "default", "red"],
     )
-    assert [view["name"] for view in json.loads(say(capsys, "get instances -o json")[1])["items"]] == ["one", "one"]
-    names = say(capsys, "get instances -o name")[1].split()
+    assert [view["name"] for view in json.loads(run_line_normalised(capsys, "get instances -o json")[1])["items"]] == [
+        "one",
+        "one",
+    ]
+    names = run_line_normalised(capsys, "get instances -o name")[1].split()
     assert names == ["one", "red/one"]
-    assert say(capsys, f"delete instances {names[1]}")[0] == 0
+    assert run_line_normalised(capsys, f"delete instances {names[1]}")[0] == 0
     assert list(there) == ["default"]
-    assert "PROJECT" not in say(capsys, "get instances")[1]
+    assert "PROJECT" not in run_line_normalised(capsys, "get instances")[1]
 
 
 def test_what_is_described_has_the_events_of_its_own_project(
@@ -375,7 +380,9 @@ def test_what_is_described_has_the_events_of_its_own_project(
             return httpx.Response(200, json={"items": events})
         return httpx.Response(200, json={"name": "one", "project": request.url.params.get("project", "default")})
 
-    reached(monkeypatch, {"compute": httpx.Client(transport=httpx.MockTransport(answer), base_url="http://compute")})
-    assert "of red" in (out := say(capsys, "describe instance red/one")[1])
+    connect_matrixctl(
+        monkeypatch, {"compute": httpx.Client(transport=httpx.MockTransport(answer), base_url="http://compute")}
+    )
+    assert "of red" in (out := run_line_normalised(capsys, "describe instance red/one")[1])
     assert "of default" not in out
-    assert "of red" not in say(capsys, "describe instance one")[1]
+    assert "of red" not in run_line_normalised(capsys, "describe instance one")[1]

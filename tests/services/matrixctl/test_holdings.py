@@ -8,7 +8,7 @@ import pytest
 
 from matrixcommon.model.errors import InvalidField
 from services.matrixctl.commands.capacity.allocation_options import AllocationOptions
-from tests.services.matrixctl.inprocess import ctl
+from tests.services.matrixctl.inprocess import run_line
 from tests.services.matrixctl.test_machine import here
 
 __all__ = ["here"]
@@ -50,21 +50,21 @@ def test_what_cannot_be_read_is_refused_by_its_flag(declared, flag):
 
 
 def test_quotas_are_set_shown_and_taken_away(here: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert ctl(capsys, "quota set ml --npus 64") == (0, "ml may hold 64 npus (0 held)\n")
-    code, text = ctl(capsys, "get quotas")
+    assert run_line(capsys, "quota set ml --npus 64") == (0, "ml may hold 64 npus (0 held)\n")
+    code, text = run_line(capsys, "get quotas")
     assert (code, text.split()[-7:]) == (0, ["ml", "64", "0", "-", "0", "-", "0"])
-    assert ctl(capsys, "quota delete ml") == (0, "ml has no limit\n")
-    assert ctl(capsys, "quota set ml")[0] == 2
+    assert run_line(capsys, "quota delete ml") == (0, "ml has no limit\n")
+    assert run_line(capsys, "quota set ml")[0] == 2
 
 
 def test_a_plan_names_what_stands_in_the_way_and_a_reservation_is_refused_alike(
     here: None, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, text = ctl(capsys, "plan --npus 2 --priority 3 --preempt --affinity nobody -o json")
+    code, text = run_line(capsys, "plan --npus 2 --priority 3 --preempt --affinity nobody -o json")
     assert code == 1
     answer = json.loads(text)
     assert (answer["fits"], answer["npus"]) == (False, 2)
-    code, text = ctl(capsys, "reserve later --at 2030-01-01T00:00:00Z --for 3600 --nodes 2")
+    code, text = run_line(capsys, "reserve later --at 2030-01-01T00:00:00Z --for 3600 --nodes 2")
     assert code == 1
     assert "InsufficientCapacity" in text
-    assert ctl(capsys, "allocation renew nobody --lease 60")[0] == 1
+    assert run_line(capsys, "allocation renew nobody --lease 60")[0] == 1

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from services.matrixctl.clients.input_files import read_manifests, read_mapping
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 BROKEN = {
     "bytes": bytes(range(128, 256)),
@@ -49,7 +49,7 @@ def test_a_file_that_makes_no_sense_is_refused_in_a_line(
     for name, content in BROKEN.items():
         words = line.format(tmp_path / name).split()
         Path(next(word for word in words if word.startswith(str(tmp_path)))).write_bytes(content)
-        code, out, err = ran(capsys, *words, *state)
+        code, out, err = run_matrixctl(capsys, *words, *state)
         assert (code in (1, 2, 3), out, err.count("\n")) == (True, "", 1), (name, err)
         assert "NotRunning" not in err, "the file is what is refused"
 
@@ -71,7 +71,7 @@ def test_a_trace_that_makes_no_sense_is_refused_with_its_line(
     name: str, content: bytes, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / name).write_bytes(content)
-    code, out, err = ran(capsys, "experiment", "run", "--trace", str(tmp_path / name))
+    code, out, err = run_matrixctl(capsys, "experiment", "run", "--trace", str(tmp_path / name))
     assert (code, out, sentence in err) == (2, "", True), err
 
 
@@ -89,9 +89,9 @@ def test_the_objects_of_a_list_are_its_manifests(tmp_path: Path) -> None:
 
 def test_a_dash_is_standard_input(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr("sys.stdin", io.StringIO("{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"))
-    assert ran(capsys, "convert", "-f", "-", "-o", "name")[:2] == (0, "ConfigMap/c\n")
+    assert run_matrixctl(capsys, "convert", "-f", "-", "-o", "name")[:2] == (0, "ConfigMap/c\n")
     monkeypatch.setattr("sys.stdin", io.StringIO(""))
-    code, _, err = ran(capsys, "convert", "-f", "-")
+    code, _, err = run_matrixctl(capsys, "convert", "-f", "-")
     assert (code, "there is no object in standard input" in err) == (2, True), err
 
 
@@ -100,5 +100,5 @@ def test_a_list_of_objects_is_converted_as_its_objects(tmp_path: Path, capsys: p
     queue = "{apiVersion: scheduling.volcano.sh/v1beta1, kind: Queue, metadata: {name: q}}"
     kept = "{apiVersion: v1, kind: ConfigMap, metadata: {name: c}}"
     (tmp_path / "l.yaml").write_text(f"{{apiVersion: v1, kind: List, items: [{queue}, {kept}]}}")
-    code, out, err = ran(capsys, "convert", "-f", str(tmp_path / "l.yaml"), "-o", "name")
+    code, out, err = run_matrixctl(capsys, "convert", "-f", str(tmp_path / "l.yaml"), "-o", "name")
     assert (code, out, "# Queue/q: the object: left out" in err) == (0, "ConfigMap/c\n", True), err

@@ -18,12 +18,12 @@ from services.matrixctl.commands.machine import maintenance
 from services.matrixctl.output import waiting
 from tests.clocks import FixedClock
 from tests.matrixcompute.maintenance_world import Machine
-from tests.services.matrixctl.inprocess import reached, say
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 ROOT = Path(__file__).parents[3]
 
 
-class Desk:
+class CliHarness:
     """matrixctl, and MatrixCompute that looks once whenever matrixctl waits."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -36,75 +36,77 @@ class Desk:
         database.shared = True  # the reconciler writes beside the application
         self.client = TestClient(build(settings, clock, database, self.machine))  # type: ignore[arg-type]
 
-    def work(self, _wall_s: float = 0.0) -> None:
+    def reconcile(self, _wall_s: float = 0.0) -> None:
         asyncio.run(self.reconciler.reconcile())
 
-    def say(self, line: str) -> tuple[int, str, str]:
-        return say(self.capsys, line)
+    def run(self, line: str) -> tuple[int, str, str]:
+        return run_line_normalised(self.capsys, line)
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
-    made = Desk(tmp_path, capsys)
-    reached(monkeypatch, {"compute": made.client})
-    monkeypatch.setattr(waiting.time, "sleep", made.work)
+def harness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CliHarness:
+    made = CliHarness(tmp_path, capsys)
+    connect_matrixctl(monkeypatch, {"compute": made.client})
+    monkeypatch.setattr(waiting.time, "sleep", made.reconcile)
     return made
 
 
-def test_a_firmware_on_a_whole_supernode_is_one_command(desk: Desk) -> None:
+def test_a_firmware_on_a_whole_supernode_is_one_command(harness: CliHarness) -> None:
     file = ROOT / "examples" / "maintenance-firmware.yaml"
-    code, out, _ = desk.say(f"maintenance create fw -f {file} --dry-run")
+    code, out, _ = harness.run(f"maintenance create fw -f {file} --dry-run")
     assert (code, "sn0-c00-n1 Pending" in out) == (0, True)
-    assert "fw" not in desk.say("maintenance list")[1].split()
-    code, out, err = desk.say(f"maintenance create fw -f {file} --max-unavailable 1 --watch")
+    assert "fw" not in harness.run("maintenance list")[1].split()
+    code, out, err = harness.run(f"maintenance create fw -f {file} --max-unavailable 1 --watch")
     assert code == 0
     assert "fw is Completed: firmware emulated-2 of supernode sn0; 2 of 2 done" in out
     assert "sn0-c00-n0 Done - emulated-2 a" in out
     assert "Running: 0 of 2 done, 1 under way" in err
     assert "Running: 1 of 2 done" in err
-    assert {node.firmware for node in desk.machine.found.values()} == {"emulated-2"}
-    assert "fw Completed supernode=sn0 Firmware 2 0 2 Completed" in desk.say("maintenance list")[1]
+    assert {node.firmware for node in harness.machine.found.values()} == {"emulated-2"}
+    assert "fw Completed supernode=sn0 Firmware 2 0 2 Completed" in harness.run("maintenance list")[1]
 
 
-def test_pause_resume_and_abort(desk: Desk) -> None:
-    assert desk.say("maintenance create fan --node sn0-c00-n0 --reason fan")[0] == 0
-    paused, resumed = desk.say("maintenance pause fan")[1], desk.say("maintenance resume fan")[1]
+def test_pause_resume_and_abort(harness: CliHarness) -> None:
+    assert harness.run("maintenance create fan --node sn0-c00-n0 --reason fan")[0] == 0
+    paused, resumed = harness.run("maintenance pause fan")[1], harness.run("maintenance resume fan")[1]
     assert ("fan is Paused" in paused, "no new node is begun" in paused) == (True, True)
     assert ("fan is Running" in resumed, "no new node is begun" in resumed) == (True, False)
     for _ in range(3):
-        desk.work()
-    code, out, _ = desk.say("maintenance show fan")
+        harness.reconcile()
+    code, out, _ = harness.run("maintenance show fan")
     assert (code, "sn0-c00-n0 InService" in out, "kept out of use until" in out) == (0, True, True)
-    code, out, _ = desk.say("maintenance abort fan --wait -o json")
+    code, out, _ = harness.run("maintenance abort fan --wait -o json")
     assert (code, json.loads(out)["state"]) == (0, "Aborted")
-    assert desk.machine.found["sn0-c00-n0"].cordoned_by == []
+    assert harness.machine.found["sn0-c00-n0"].cordoned_by == []
 
 
-def test_how_far_each_of_many_is_is_shown_to_who_asks_for_it(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_how_far_each_of_many_is_is_shown_to_who_asks_for_it(
+    harness: CliHarness, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(maintenance, "FEW_UNITS", 1)
     for verb in ("create fw --supernode sn0 --firmware b", "pause fw", "resume fw", "abort fw"):
-        code, out, _ = desk.say(f"maintenance {verb}")
+        code, out, _ = harness.run(f"maintenance {verb}")
         assert (code, "sn0-c00-n0" in out, "see each of the 2 with `matrixctl maintenance show fw`" in out) == (
             0,
             False,
             True,
         )
-    assert "sn0-c00-n0" in desk.say("maintenance show fw")[1]
+    assert "sn0-c00-n0" in harness.run("maintenance show fw")[1]
 
 
-def test_a_budget_is_said_as_it_is_and_a_wrong_one_once(desk: Desk) -> None:
-    assert "at most 10% of the nodes may be out, always" in desk.say("budget set a --nodes 10%")[1]
-    assert "at most 1 node may be out, always" in desk.say("budget set b --nodes 1")[1]
-    code, _, err = desk.say("budget set c --nodes few")
+def test_a_budget_is_said_as_it_is_and_a_wrong_one_once(harness: CliHarness) -> None:
+    assert "at most 10% of the nodes may be out, always" in harness.run("budget set a --nodes 10%")[1]
+    assert "at most 1 node may be out, always" in harness.run("budget set b --nodes 1")[1]
+    code, _, err = harness.run("budget set c --nodes few")
     assert (code, err.count("a number such as"), "[field nodes]" in err) == (1, 1, True)
 
 
-def test_what_does_not_complete_has_another_exit_code(desk: Desk) -> None:
-    desk.machine.bad = {"sn0-c00-n0"}
+def test_what_does_not_complete_has_another_exit_code(harness: CliHarness) -> None:
+    harness.machine.bad = {"sn0-c00-n0"}
     line = "maintenance create fw --cabinet sn0-c00 --firmware b --max-unavailable 2 --watch"
-    code, out, _ = desk.say(line)
+    code, out, _ = harness.run(line)
     assert (code, "fw is Failed" in out, "write-firmware: no" in out) == (1, True, True)
-    code, _, err = desk.say("maintenance create other --firmware b")
+    code, _, err = harness.run("maintenance create other --firmware b")
     assert (code, "name the target" in err) == (2, True)
-    code, _, err = desk.say("maintenance create other --cabinet sn0-c09")
+    code, _, err = harness.run("maintenance create other --cabinet sn0-c09")
     assert (code, "target.cabinet" in err) == (1, True)

@@ -21,8 +21,8 @@ from services.node_agent.fleet.fleet import Fleet
 from services.node_agent.main import all_routes
 from tests.clocks import FixedClock
 from tests.services.every_route import RULES
-from tests.services.matrixctl.inprocess import reached, say
-from tests.services.matrixctl.test_traffic import Cards
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
+from tests.services.matrixctl.test_traffic import InMemoryFleetStore
 
 ELSEWHERE = {
     ("infer", "models"): "for OpenAI clients",
@@ -62,7 +62,7 @@ def test_what_is_no_noun_is_shown_by_a_command_that_there_is(capsys: pytest.Capt
         find_kind(word.upper())
     assert f"`matrixctl {OTHER_COMMANDS[word]}`" in refused.value.message
     command = [each for each in OTHER_COMMANDS[word].split() if each.islower()]
-    assert say(capsys, " ".join([*command[:2], "--help"]))[0] == 0
+    assert run_line_normalised(capsys, " ".join([*command[:2], "--help"]))[0] == 0
 
 
 def test_a_noun_shows_fields_that_its_views_have_and_is_got_as_it_is_served() -> None:
@@ -107,16 +107,16 @@ def test_times_of_the_services_are_called_emulated() -> None:
 def test_injected_faults_are_one_list_and_found_ones_another(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
-    fleet = Fleet([NodeName("sn0-c03-n2")], Cards(), FixedClock(), 1)
+    fleet = Fleet([NodeName("sn0-c03-n2")], InMemoryFleetStore(), FixedClock(), 1)
     agents = TestClient(create_app("agents", "Emulated nodes", all_routes(fleet, tmp_path), ACCESS))
-    reached(monkeypatch, {"agents": agents})
-    code, _, err = say(capsys, "get injected-faults")
+    connect_matrixctl(monkeypatch, {"agents": agents})
+    code, _, err = run_line_normalised(capsys, "get injected-faults")
     assert (code, "`get faults` lists those that the control plane has detected" in err) == (0, True)
-    assert say(capsys, "fault inject npu-fault sn0-c03-n2-npu5")[0] == 0
-    listed = say(capsys, "fault list")
-    assert listed == say(capsys, "get injected-faults")
+    assert run_line_normalised(capsys, "fault inject npu-fault sn0-c03-n2-npu5")[0] == 0
+    listed = run_line_normalised(capsys, "fault list")
+    assert listed == run_line_normalised(capsys, "get injected-faults")
     assert "npu-fault sn0-c03-n2 npu=5" in listed[1]
-    code, _, err = say(capsys, "delete injected-faults npu-fault-sn0-c03-n2-npu5 npu-fault-none")
+    code, _, err = run_line_normalised(capsys, "delete injected-faults npu-fault-sn0-c03-n2-npu5 npu-fault-none")
     assert (code, "npu-fault-none" in err) == (1, True)
     assert not fleet.faults
 

@@ -17,7 +17,7 @@ from services.matrixctl.supervisor.state_folder import Folder
 from services.node_agent.contract import ProcessFaultRequest
 from services.process_faults.executor import ProcessExecutor
 from services.process_faults.process_faults import ProcessFaults
-from tests.services.matrixctl.conftest import Bench, eventually
+from tests.services.matrixctl.conftest import SupervisedStack, eventually
 
 STACK: Any = SimpleNamespace(contained=False, database="")
 
@@ -42,17 +42,17 @@ async def test_a_database_refuses_writes_until_another_runner_undoes_it(tmp_path
     assert await after.injected() == []
 
 
-async def test_a_service_of_the_stack_is_killed_or_stands_still(bench: Bench) -> None:
-    bench.up()
-    faults = ProcessFaults(bench.folder, bench.stack())
+async def test_a_service_of_the_stack_is_killed_or_stands_still(supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up()
+    faults = ProcessFaults(supervised_stack.folder, supervised_stack.stack())
     assert set(await faults.services()) == {"alpha", "beta"}
     await faults.inject("a-0", "service-paused", "beta", {})
     assert not (await faults.seen("beta"))["running"]
     await faults.clear("a-0")
     assert (await faults.seen("beta"))["running"]
-    before = bench.pid("alpha")
+    before = supervised_stack.pid("alpha")
     await faults.inject("a-1", "service-killed", "alpha", {})
-    eventually(lambda: bench.pid("alpha") not in (0, before), "the supervisor starts it again")
+    eventually(lambda: supervised_stack.pid("alpha") not in (0, before), "the supervisor starts it again")
     assert (await faults.seen("alpha"))["restarted"]
 
 
@@ -119,9 +119,9 @@ async def test_a_stall_is_of_one_database(tmp_path: Path) -> None:
     await faults.clear("a")
 
 
-async def test_a_service_stands_still_until_the_last_pause_of_it_is_cleared(bench: Bench) -> None:
-    bench.up()
-    faults, others = (ProcessFaults(bench.folder, bench.stack()) for _ in range(2))
+async def test_a_service_stands_still_until_the_last_pause_of_it_is_cleared(supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up()
+    faults, others = (ProcessFaults(supervised_stack.folder, supervised_stack.stack()) for _ in range(2))
     await faults.inject("a", "service-paused", "beta", {})
     await others.inject("b", "service-paused", "beta", {})
     await faults.clear("a")
@@ -162,17 +162,19 @@ def strike(kind: str, target: str) -> ProcessFaultRequest:
     return ProcessFaultRequest.model_validate({"kind": kind, "target": target})
 
 
-async def test_what_is_asked_again_is_done_once_and_what_is_only_tried_is_not_done(bench: Bench) -> None:
-    bench.up()
-    executor = ProcessExecutor(bench.folder.path, "agents")
-    before = bench.pid("alpha")
+async def test_what_is_asked_again_is_done_once_and_what_is_only_tried_is_not_done(
+    supervised_stack: SupervisedStack,
+) -> None:
+    supervised_stack.up()
+    executor = ProcessExecutor(supervised_stack.folder.path, "agents")
+    before = supervised_stack.pid("alpha")
     await executor.inject("a-1", strike("service-killed", "alpha"), validate_only=True)
-    assert (bench.pid("alpha"), await executor.faults()) == (before, [])
+    assert (supervised_stack.pid("alpha"), await executor.faults()) == (before, [])
     await executor.inject("a-1", strike("service-killed", "alpha"))
-    eventually(lambda: bench.pid("alpha") not in (0, before), "the supervisor starts it again")
-    again = bench.pid("alpha")
+    eventually(lambda: supervised_stack.pid("alpha") not in (0, before), "the supervisor starts it again")
+    again = supervised_stack.pid("alpha")
     await executor.inject("a-1", strike("service-killed", "alpha"))
-    assert bench.pid("alpha") == again
+    assert supervised_stack.pid("alpha") == again
     assert (await executor.process("alpha")).restarted
     with pytest.raises(Conflict, match="service-killed on alpha"):
         await executor.inject("a-1", strike("service-paused", "beta"))
@@ -181,10 +183,10 @@ async def test_what_is_asked_again_is_done_once_and_what_is_only_tried_is_not_do
         await executor.fault("a-1")
 
 
-async def test_its_next_life_undoes_what_it_has_done(bench: Bench) -> None:
-    bench.up()
-    await ProcessExecutor(bench.folder.path, "agents").inject("a-0", strike("service-paused", "beta"))
-    after = ProcessExecutor(bench.folder.path, "agents")
+async def test_its_next_life_undoes_what_it_has_done(supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up()
+    await ProcessExecutor(supervised_stack.folder.path, "agents").inject("a-0", strike("service-paused", "beta"))
+    after = ProcessExecutor(supervised_stack.folder.path, "agents")
     assert [(each.name, each.kind, each.target) for each in await after.faults()] == [("a-0", "service-paused", "beta")]
     assert {each.name: each.state for each in await after.processes()} == {"alpha": "Running", "beta": "Stopped"}
     await after.clear("a-0")
@@ -200,9 +202,9 @@ async def test_its_next_life_undoes_what_it_has_done(bench: Bench) -> None:
     ],
 )
 async def test_what_cannot_be_done_is_refused_with_its_field(
-    request_: ProcessFaultRequest, field: str, why: str, running_bench: Bench
+    request_: ProcessFaultRequest, field: str, why: str, running_stack: SupervisedStack
 ) -> None:
-    executor = ProcessExecutor(running_bench.folder.path, "beta")
+    executor = ProcessExecutor(running_stack.folder.path, "beta")
     with pytest.raises(InvalidField, match=why) as refused:
         await executor.inject("a-0", request_)
     assert refused.value.field == field
@@ -210,10 +212,10 @@ async def test_what_cannot_be_done_is_refused_with_its_field(
 
 
 async def test_what_could_not_be_struck_is_no_fault_and_is_tried_again(
-    bench: Bench, monkeypatch: pytest.MonkeyPatch
+    supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.up()
-    executor = ProcessExecutor(bench.folder.path, "agents")
+    supervised_stack.up()
+    executor = ProcessExecutor(supervised_stack.folder.path, "agents")
 
     def away(_: ProcessFaults, service: str) -> None:
         raise Unavailable(f"{service} does not run at this moment")

@@ -18,10 +18,10 @@ from tests.clocks import FixedClock
 from tests.matrixcompute.maintenance_world import Machine as Neighbours
 from tests.matrixcompute.scenarios.run_world import Life, Machine
 from tests.matrixcompute.scenarios.test_runs import dark
-from tests.services.matrixctl.inprocess import reached, say
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 
-class Desk:
+class CliHarness:
     """matrixctl, and MatrixCompute that plays a run whenever matrixctl waits."""
 
     def __init__(self, folder: Path, machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
@@ -31,11 +31,11 @@ class Desk:
         self.life.database.shared = True  # the life writes beside the application
         self.client = TestClient(main.build(settings, self.life.clock, self.life.database, Neighbours()))  # type: ignore[arg-type]
 
-    def work(self, _wall_s: float = 0.0) -> None:
+    def reconcile(self, _wall_s: float = 0.0) -> None:
         asyncio.run(self.life.reconciler.reconcile())
 
-    def say(self, line: str) -> tuple[int, str, str]:
-        return say(self.capsys, line)
+    def run(self, line: str) -> tuple[int, str, str]:
+        return run_line_normalised(self.capsys, line)
 
     def file(self, **otherwise: object) -> Path:
         written = self.folder / "blackout.yaml"
@@ -44,7 +44,7 @@ class Desk:
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
+def harness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CliHarness:
     machine = Machine()
     monkeypatch.setattr(controllers, "ServiceClients", lambda services, executor: machine)
     made = Desk(tmp_path, machine, capsys)
@@ -53,35 +53,35 @@ def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.Capture
     return made
 
 
-def test_a_file_is_run_by_matrixcompute_and_its_verdict_is_the_exit_code(desk: Desk) -> None:
-    code, out, err = desk.say(f"scenario run {desk.file()} --remote --name blackout")
+def test_a_file_is_run_by_matrixcompute_and_its_verdict_is_the_exit_code(harness: CliHarness) -> None:
+    code, out, err = harness.run(f"scenario run {harness.file()} --remote --name blackout")
     assert (code, "blackout is Pending" in err) == (0, True)
     assert "blackout is Completed: A node loses power" in out
     assert "injected dark" in out
     assert "PASS: every expectation was met" in out
     never = [{"hardware": "victim", "where": {"powered": "never"}, "within": "9s"}]
-    code, out, _ = desk.say(f"scenario run {desk.file(expect=never)} --remote -o json")
+    code, out, _ = harness.run(f"scenario run {harness.file(expect=never)} --remote -o json")
     assert (code, json.loads(out)["verdict"]) == (1, "FAIL")
-    code, out, _ = desk.say("scenario runs")
+    code, out, _ = harness.run("scenario runs")
     assert "blackout Completed PASS RollingBack" in out
-    assert desk.say("scenario show blackout -o json")[0] == 0
-    assert not desk.life.machine.faults
+    assert harness.run("scenario show blackout -o json")[0] == 0
+    assert not harness.life.machine.faults
 
 
-def test_one_is_kept_run_by_its_name_and_stopped(desk: Desk) -> None:
-    assert "matrixctl scenario run blackout --remote" in desk.say(f"scenario put {desk.file()}")[1]
-    assert "blackout Available A node loses power no 3" in desk.say("get scenarios")[1]
-    created = desk.client.post("/v1/scenario-runs", json={"scenario": "blackout", "name": "later"})
+def test_one_is_kept_run_by_its_name_and_stopped(harness: CliHarness) -> None:
+    assert "matrixctl scenario run blackout --remote" in harness.run(f"scenario put {harness.file()}")[1]
+    assert "blackout Available A node loses power no 3" in harness.run("get scenarios")[1]
+    created = harness.client.post("/v1/scenario-runs", json={"scenario": "blackout", "name": "later"})
     assert created.status_code == 201
-    code, out, _ = desk.say("scenario stop later --wait")
+    code, out, _ = harness.run("scenario stop later --wait")
     assert (code, "STOPPED: stopped by request" in out) == (0, True)
-    code, _, err = desk.say("scenario run nothing-of-the-kind --remote")
+    code, _, err = harness.run("scenario run nothing-of-the-kind --remote")
     assert (code, "nothing-of-the-kind" in err, "get scenarios" in err) == (1, True, True)
-    assert desk.say(f"scenario run {desk.file()} --name x")[0] == 2
+    assert harness.run(f"scenario run {harness.file()} --name x")[0] == 2
 
 
-def test_what_strikes_services_is_refused_with_its_field(desk: Desk) -> None:
-    code, _, err = desk.say("scenario run resource-stands-still --remote")
+def test_what_strikes_services_is_refused_with_its_field(harness: CliHarness) -> None:
+    code, _, err = harness.run("scenario run resource-stands-still --remote")
     assert (code, "scenario.method[0].fault" in err, "matrixctl up" in err) == (1, True, True)
 
 

@@ -21,7 +21,7 @@ from services.matrixctl.scenarios import host
 from services.matrixctl.supervisor.process_lock import ProcessLock
 from tests.clocks import virtual_loop
 from tests.matrixcompute.scenarios.example import changed
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 from tests.small_stack import SmallStack
 
 NEVER: list[str] = ["scenario", "run", "nothing-of-the-kind"]
@@ -56,10 +56,10 @@ def file(tmp_path: Path, path: str = "", value: Any = None) -> str:
 
 
 def test_the_library_is_listed_with_what_each_shows(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "scenario", "list")
+    code, out, _ = run_matrixctl(capsys, "scenario", "list")
     assert code == 0
     assert "node-loses-power" in out
-    code, out, _ = ran(capsys, "scenario", "list", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "scenario", "list", "-o", "json")
     items = {each["name"]: each for each in json.loads(out)["items"]}
     assert items["node-loses-power"]["faults"] == "node-down"
 
@@ -67,11 +67,13 @@ def test_the_library_is_listed_with_what_each_shows(capsys: pytest.CaptureFixtur
 def test_a_run_says_what_happens_and_ends_by_its_verdict(
     stack: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, err = ran(capsys, "scenario", "run", file(tmp_path))
+    code, out, err = run_matrixctl(capsys, "scenario", "run", file(tmp_path))
     assert (code, err) == (0, "")
     assert "PASS: every expectation was met" in out
     assert f"replay: matrixctl scenario run {tmp_path}/rehearsal.yaml --seed 7" in out
-    code, out, _ = ran(capsys, "scenario", "run", file(tmp_path, "expect.1.count", 2), "-o", "json", "--seed", "3")
+    code, out, _ = run_matrixctl(
+        capsys, "scenario", "run", file(tmp_path, "expect.1.count", 2), "-o", "json", "--seed", "3"
+    )
     report = json.loads(out)
     assert (code, report["verdict"], report["seed"]) == (1, "FAIL", 3)
     assert [each["passed"] for each in report["expectations"]] == [True, False, True]
@@ -80,18 +82,20 @@ def test_a_run_says_what_happens_and_ends_by_its_verdict(
 def test_verdicts_that_prove_nothing_have_exit_codes_of_their_own(
     stack: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, out, _ = ran(capsys, "scenario", "run", file(tmp_path, "method.0.verify.where", {"powered": "perhaps"}))
+    code, out, _ = run_matrixctl(
+        capsys, "scenario", "run", file(tmp_path, "method.0.verify.where", {"powered": "perhaps"})
+    )
     assert code == 5
     assert "INVALID: dark had no effect" in out
 
 
 def test_a_preview_changes_nothing(stack: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "scenario", "preview", file(tmp_path))
+    code, out, _ = run_matrixctl(capsys, "scenario", "preview", file(tmp_path))
     assert code == 0
     assert "creates instance demo on sn0-c0" in out
     assert "at 10s: node-down on sn0-c0" in out
     assert "nothing was changed" in out
-    code, out, _ = ran(capsys, "scenario", "preview", "node-loses-power", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "scenario", "preview", "node-loses-power", "-o", "json")
     assert len(json.loads(out)["given"]["scenario-demo"]) == 4
 
 
@@ -106,24 +110,24 @@ def test_a_preview_changes_nothing(stack: None, tmp_path: Path, capsys: pytest.C
 def test_bad_input_is_refused_by_its_field(
     stack: None, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, value: Any, field: str
 ) -> None:
-    code, _, err = ran(capsys, "scenario", "run", file(tmp_path, path, value))
+    code, _, err = run_matrixctl(capsys, "scenario", "run", file(tmp_path, path, value))
     assert code == 1
     assert f"[field {field}]" in err
 
 
 def test_one_run_at_a_time(stack: None, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    class Taken(ProcessLock):
+    class LockedByAnother(ProcessLock):
         def _try_lock(self) -> int | None:
             return None
 
     with pytest.MonkeyPatch.context() as patched:
-        patched.setattr(host, "ProcessLock", Taken)
-        code, _, err = ran(capsys, "scenario", "run", file(tmp_path))
+        patched.setattr(host, "ProcessLock", LockedByAnother)
+        code, _, err = run_matrixctl(capsys, "scenario", "run", file(tmp_path))
     assert code == 1
     assert "only one can run at a time" in err
 
 
 def test_what_is_neither_file_nor_name_is_wrong_use(capsys: pytest.CaptureFixture[str]) -> None:
-    code, _, err = ran(capsys, *NEVER)
+    code, _, err = run_matrixctl(capsys, *NEVER)
     assert code == 2
     assert "scenario list" in err

@@ -20,10 +20,10 @@ from services.node_agent.main import all_routes
 from services.node_agent.network.traffic_patterns import Load
 from tests.matrixlink.fleet import NODES, Stack
 from tests.matrixlink.test_emulated_traffic import a_table
-from tests.services.matrixctl.inprocess import reached, say
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 
-class Cards(FleetStore):
+class InMemoryFleetStore(FleetStore):
     """What outlives the process, in this one: the client serves from a thread of its own, SQLite stays in one."""
 
     def __init__(self) -> None:
@@ -38,14 +38,14 @@ class Cards(FleetStore):
         self.kept |= {(kind, name): body for kind, each in documents.items() for name, body in each.items()}
 
 
-class Desk:
+class CliHarness:
     """matrixctl before emulated nodes with a slice on them, and a MatrixLink that heard of a ring."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         self.capsys = capsys
         self.stack = Stack(folder)
         asyncio.run(self._ring())
-        self.memory = Cards()
+        self.memory = InMemoryFleetStore()
         self.fleet = Fleet([NodeName(name) for name in NODES], self.memory, self.stack.clock, 1)
         for name, node in self.fleet.nodes.items():
             node.tables["a-vpc"] = a_table(str(name), "vpc")
@@ -59,47 +59,47 @@ class Desk:
             self.stack.clock.at += 10
             await self.stack.report()
 
-    def say(self, line: str) -> tuple[int, str, str]:
-        return say(self.capsys, line)
+    def run(self, line: str) -> tuple[int, str, str]:
+        return run_line_normalised(self.capsys, line)
 
 
 @pytest.fixture
-def desk(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> Desk:
-    made = Desk(tmp_path, capsys)
+def harness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CliHarness:
+    made = CliHarness(tmp_path, capsys)
 
-    reached(monkeypatch, made.clients)
+    connect_matrixctl(monkeypatch, made.clients)
     return made
 
 
-def test_a_load_is_put_listed_kept_and_removed(desk: Desk) -> None:
-    code, out, _ = desk.say("traffic put busy --slice a-vpc --pattern ring --gbps 10")
+def test_a_load_is_put_listed_kept_and_removed(harness: CliHarness) -> None:
+    code, out, _ = harness.run("traffic put busy --slice a-vpc --pattern ring --gbps 10")
     assert (code, out) == (0, "4 members offer 320 GB/s; 200 get through")
-    _, out, _ = desk.say("traffic list")
+    _, out, _ = harness.run("traffic list")
     assert "busy ring a-vpc 4 320 200 0" in out
-    again = Fleet([NodeName(name) for name in NODES], desk.memory, desk.stack.clock, 1)
-    assert again.traffic.loads == desk.fleet.traffic.loads, "it outlives the process"
-    assert desk.say("traffic remove busy")[0] == 0
-    assert json.loads(desk.say("traffic list -o json")[1]) == {"items": []}
-    assert desk.memory.all("traffic") == {}
+    again = Fleet([NodeName(name) for name in NODES], harness.memory, harness.stack.clock, 1)
+    assert again.traffic.loads == harness.fleet.traffic.loads, "it outlives the process"
+    assert harness.run("traffic remove busy")[0] == 0
+    assert json.loads(harness.run("traffic list -o json")[1]) == {"items": []}
+    assert harness.memory.all("traffic") == {}
 
 
-def test_each_of_two_loads_on_a_slice_shows_what_it_sends_itself(desk: Desk) -> None:
-    desk.say("traffic put one --slice a-vpc --pattern ring --gbps 1")
-    desk.say("traffic put three --slice a-vpc --pattern ring --gbps 3")
-    rows = {each["name"]: each for each in json.loads(desk.say("traffic list -o json")[1])["items"]}
+def test_each_of_two_loads_on_a_slice_shows_what_it_sends_itself(harness: CliHarness) -> None:
+    harness.run("traffic put one --slice a-vpc --pattern ring --gbps 1")
+    harness.run("traffic put three --slice a-vpc --pattern ring --gbps 3")
+    rows = {each["name"]: each for each in json.loads(harness.run("traffic list -o json")[1])["items"]}
     assert {name: (each["offeredGbps"], each["sentGbps"]) for name, each in rows.items()} == {
         "one": (32, 32),
         "three": (96, 96),
     }
-    assert "one ring a-vpc 4 32 32 0" in desk.say("traffic list")[1]
-    desk.say("traffic put three --slice a-vpc --pattern ring --gbps 9")
-    sent = [each["sentGbps"] for each in json.loads(desk.say("traffic list -o json")[1])["items"]]
+    assert "one ring a-vpc 4 32 32 0" in harness.run("traffic list")[1]
+    harness.run("traffic put three --slice a-vpc --pattern ring --gbps 9")
+    sent = [each["sentGbps"] for each in json.loads(harness.run("traffic list -o json")[1])["items"]]
     assert sum(sent) == pytest.approx(200), "together they fill the ports"
     assert 0 < sent[0] <= 32
 
 
-def test_a_load_that_nobody_can_send_yet_says_so(desk: Desk) -> None:
-    code, out, _ = desk.say("traffic put x --gbps 1 --instance nope --plane rdma")
+def test_a_load_that_nobody_can_send_yet_says_so(harness: CliHarness) -> None:
+    code, out, _ = harness.run("traffic put x --gbps 1 --instance nope --plane rdma")
     assert (code, out.split(";")[0]) == (0, "no member of instance 'nope' on rdma can send yet")
 
 
@@ -116,25 +116,25 @@ def test_a_load_that_nobody_can_send_yet_says_so(desk: Desk) -> None:
         ("traffic remove nothing", "name"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_its_field(desk: Desk, line: str, named: str) -> None:
-    code, _, err = desk.say(line)
+def test_what_makes_no_sense_is_refused_by_its_field(harness: CliHarness, line: str, named: str) -> None:
+    code, _, err = harness.run(line)
     assert code == 1
     assert f"field {named}" in err
-    assert desk.fleet.traffic.loads == {}
+    assert harness.fleet.traffic.loads == {}
 
 
-def test_the_top_of_links_slices_and_the_fabric(desk: Desk) -> None:
-    code, out, _ = desk.say("top slices")
+def test_the_top_of_links_slices_and_the_fabric(harness: CliHarness) -> None:
+    code, out, _ = harness.run("top slices")
     assert (code, "a-ub ub 448.00 448.00 0.00 12,544.00" in out) == (0, True)
-    found = json.loads(desk.say("top links -n 3 -o json")[1])["items"]
+    found = json.loads(harness.run("top links -n 3 -o json")[1])["items"]
     assert [item["utilisation"] for item in found] == [pytest.approx(1 / 28, abs=1e-3)] * 3
-    assert "ub ub 448.00" in desk.say("top fabric plane")[1]
-    code, _, err = desk.say("top fabric colour")
+    assert "ub ub 448.00" in harness.run("top fabric plane")[1]
+    code, _, err = harness.run("top fabric colour")
     assert (code, "field by" in err) == (1, True)
-    assert desk.say("top links --filter plane=none")[1].startswith("there is no traffic")
+    assert harness.run("top links --filter plane=none")[1].startswith("there is no traffic")
 
 
-def test_link_events_are_a_noun(desk: Desk) -> None:
-    desk.stack.hardware[NODES[1]].tables.clear()
-    asyncio.run(desk.stack.report())
-    assert "a-ub TablesDrifted" in desk.say("get link-events")[1]
+def test_link_events_are_a_noun(harness: CliHarness) -> None:
+    harness.stack.hardware[NODES[1]].tables.clear()
+    asyncio.run(harness.stack.report())
+    assert "a-ub TablesDrifted" in harness.run("get link-events")[1]

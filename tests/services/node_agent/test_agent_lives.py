@@ -116,7 +116,7 @@ class Powered(Agent):
         self.lost = memory["lost"]
 
 
-def a_fleet(file: Path, agents: list[Powered]) -> Fleet:
+def make_fleet(file: Path, agents: list[Powered]) -> Fleet:
     """A life of the process: what the cards remember, and what is broken, is in the file."""
     fleet = Fleet([NodeName("sn0-c00-n0")], FleetStore(file), FixedClock(), seed=1)
 
@@ -135,13 +135,13 @@ async def test_a_node_whose_power_went_as_the_process_ended_has_lost_it(
 ) -> None:
     """What was in its memory is gone, also where the card could not be written to before the process was."""
     agents: list[Powered] = []
-    before = a_fleet(tmp_path / "agents.db", agents)
+    before = make_fleet(tmp_path / "agents.db", agents)
     before.write_memory("resource")
     target = "sn0-c00-n0" if kind == "node-down" else "sn0-c00"
     before.inject(InjectedFault.model_validate({"name": "off", "kind": kind, "target": target}))
     if ended_by == "a fault that is gone again":
         before.clear("off")
-    after = a_fleet(tmp_path / "agents.db", agents)
+    after = make_fleet(tmp_path / "agents.db", agents)
     assert agents[-1].lost
     assert after.nodes[NodeName("sn0-c00-n0")].powered is (ended_by == "a fault that is gone again")
 

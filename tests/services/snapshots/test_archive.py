@@ -16,7 +16,7 @@ from services.chassis.database import Migrations
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.snapshots import archive
 from services.snapshots.archive import MANIFEST, Manifest, UnknownSnapshot
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 NEWEST = Migrations("resource", None).revisions()[1]  # type: ignore[arg-type]
 
@@ -123,7 +123,7 @@ def test_a_manifest_that_no_stack_could_be_of_changes_nothing(
     kept = database(folder.path / "resource.db").read_bytes()
     (tmp_path / "other").mkdir()
     file = rewritten(written(tmp_path / "other"), changes)
-    code, _, err = ran(capsys, "restore", str(file), "--stopped", "--state", str(folder.path))
+    code, _, err = run_matrixctl(capsys, "restore", str(file), "--stopped", "--state", str(folder.path))
     assert (code, sentence in err.replace("\n", " ")) == (1, True), err
     assert (folder.path / "resource.db").read_bytes() == kept
     assert {found.name for found in tmp_path.iterdir()} == {"state", "other"}
@@ -165,7 +165,7 @@ def test_a_log_that_was_not_written_back_is_in_the_copy(tmp_path: Path) -> None:
 def test_what_makes_no_sense_changes_nothing(
     words: tuple[str, ...], code: int, sentence: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    found, _, err = ran(capsys, *words, "--state", str(tmp_path / "state"))
+    found, _, err = run_matrixctl(capsys, *words, "--state", str(tmp_path / "state"))
     assert (found, sentence in err) == (code, True), err
     assert not (tmp_path / "state").exists()
 
@@ -177,6 +177,8 @@ def test_a_snapshot_of_another_schema_leaves_the_stack_alone(
     folder.prepare()
     kept = database(folder.path / "resource.db").read_bytes()
     (tmp_path / "other").mkdir()
-    code, _, err = ran(capsys, "restore", str(written(tmp_path / "other", "v9_0001")), "--state", str(folder.path))
+    code, _, err = run_matrixctl(
+        capsys, "restore", str(written(tmp_path / "other", "v9_0001")), "--state", str(folder.path)
+    )
     assert (code, "restore it with the version that made it" in err.replace("\n", " ")) == (1, True), err
     assert (folder.path / "resource.db").read_bytes() == kept

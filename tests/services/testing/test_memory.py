@@ -18,7 +18,7 @@ from tests.stack import Stack
 
 async def services_of_a_stack(folder: Path) -> list[weakref.ref[Any]]:
     async with Stack(folder) as stack:
-        return [weakref.ref(seat.transport.app) for seat in stack.slots.values()]
+        return [weakref.ref(slot.transport.app) for slot in stack.slots.values()]
 
 
 @pytest.mark.looptime

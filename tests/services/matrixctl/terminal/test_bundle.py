@@ -13,8 +13,8 @@ import pytest
 from services.matrixctl.bundle.collect import Bundle
 from services.matrixctl.bundle.redaction import REPLACEMENT, Redactor, find_secrets
 from services.matrixctl.supervisor.state_folder import StateFolder
-from tests.services.matrixctl.conftest import Bench
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.conftest import SupervisedStack
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 KEY = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIBkg4LVWM9nuwNSk3yByxZpYRTBnVJk7oXsf3v0aQ2Y1oAoGCCqGSM49\n-----END EC PRIVATE KEY-----\n"
 KUBECONFIG = (
@@ -47,14 +47,14 @@ def plant(folder: StateFolder) -> set[str]:
 
 
 def test_no_token_key_or_password_of_a_running_stack_is_in_it(
-    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    supervised_stack: SupervisedStack, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    bench.up(database="postgresql://me:hunter22@127.0.0.1/cm_{service}")
-    secrets = plant(bench.folder)
+    supervised_stack.up(database="postgresql://me:hunter22@127.0.0.1/cm_{service}")
+    secrets = plant(supervised_stack.folder)
     assert {"token-of-the-api", "key-that-signs-others"} <= secrets
-    assert {"kube-secret-of-the-admin", "pass-word-of-link", bench.folder.admin_token()} <= secrets
+    assert {"kube-secret-of-the-admin", "pass-word-of-link", supervised_stack.folder.admin_token()} <= secrets
     target = tmp_path / "b.tar.gz"
-    code, out, _ = ran(capsys, "bundle", "--state", str(bench.folder.path), "--file", str(target))
+    code, out, _ = run_matrixctl(capsys, "bundle", "--state", str(supervised_stack.folder.path), "--file", str(target))
     assert code == 0
     assert str(target) in " ".join(out.split())
     assert stat.S_IMODE(target.stat().st_mode) == 0o600
@@ -76,7 +76,9 @@ def test_of_a_stack_that_is_down_it_has_what_there_is_and_says_what_is_missing(
     folder.prepare()
     (folder.logs / "link.log").write_text("x" * 100_000 + "\nthe last line\n")
     target = tmp_path / "b.tar.gz"
-    code, out, _ = ran(capsys, "bundle", "--state", str(folder.path), "--file", str(target), "--log-mib", "0.02")
+    code, out, _ = run_matrixctl(
+        capsys, "bundle", "--state", str(folder.path), "--file", str(target), "--log-mib", "0.02"
+    )
     assert code == 0
     assert "without services: no stack runs in" in " ".join(out.split())
     members = content(target)
@@ -87,10 +89,12 @@ def test_of_a_stack_that_is_down_it_has_what_there_is_and_says_what_is_missing(
 def test_no_stack_and_no_such_folder_are_refused_and_nothing_is_written(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    code, _, err = ran(capsys, "bundle", "--state", str(tmp_path / "none"))
+    code, _, err = run_matrixctl(capsys, "bundle", "--state", str(tmp_path / "none"))
     assert (code, err.startswith("NotRunning: ")) == (3, True)
     StateFolder(tmp_path / "state").prepare()
-    code, _, err = ran(capsys, "bundle", "--state", str(tmp_path / "state"), "--file", str(tmp_path / "no" / "b"))
+    code, _, err = run_matrixctl(
+        capsys, "bundle", "--state", str(tmp_path / "state"), "--file", str(tmp_path / "no" / "b")
+    )
     assert (code, "[field --file]" in err) == (2, True)
     assert not list(tmp_path.rglob("*.tar.gz"))
 
@@ -112,7 +116,7 @@ def test_a_damaged_file_hinders_no_report_and_lets_no_secret_out(
     secret = "word-that-nobody-may-read"
     (folder.path / name).write_text(damage.format(secret))
     (folder.logs / "alpha.log").write_text(f"{secret}\n")
-    code, _, err = ran(capsys, "bundle", "--state", str(folder.path), "--file", str(tmp_path / "b.tar.gz"))
+    code, _, err = run_matrixctl(capsys, "bundle", "--state", str(folder.path), "--file", str(tmp_path / "b.tar.gz"))
     assert (code, err) == (0, "")
     members = content(tmp_path / "b.tar.gz")
     assert "logs/alpha.log" in members

@@ -19,16 +19,16 @@ from matrixcommon.model.timeline import Timeline
 from services.matrixctl.commands.options import parse_duration_s, parse_instant_s, parse_seconds
 from services.matrixctl.commands.running.clock import _show_progress
 from services.matrixctl.supervisor.state_folder import StateFolder
-from tests.services.matrixctl.conftest import Bench, eventually
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.conftest import SupervisedStack, eventually
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 Ctl = Callable[..., tuple[int, str, str]]
 
 
 @pytest.fixture
-def ctl(capsys: pytest.CaptureFixture[str], bench: Bench) -> Ctl:
+def ctl(capsys: pytest.CaptureFixture[str], supervised_stack: SupervisedStack) -> Ctl:
     def run(*words: str) -> tuple[int, str, str]:
-        return ran(capsys, "clock", *words, "--state", str(bench.folder.path))
+        return run_matrixctl(capsys, "clock", *words, "--state", str(supervised_stack.folder.path))
 
     return run
 
@@ -38,8 +38,10 @@ def shown(ctl: Ctl) -> dict[str, object]:
     return found
 
 
-def test_pause_speed_and_until_are_carried_out_and_nobody_is_started_again(ctl: Ctl, bench: Bench) -> None:
-    before = bench.up(scale=60.0)
+def test_pause_speed_and_until_are_carried_out_and_nobody_is_started_again(
+    ctl: Ctl, supervised_stack: SupervisedStack
+) -> None:
+    before = supervised_stack.up(scale=60.0)
     assert shown(ctl)["speed"] == 60.0
     code, out, _ = ctl("pause")
     assert (code, "paused" in out) == (0, True)
@@ -54,56 +56,60 @@ def test_pause_speed_and_until_are_carried_out_and_nobody_is_started_again(ctl: 
     )
     assert gone.total_seconds() == pytest.approx(600, abs=0.01)
     ctl("speed", "7")
-    after = bench.stack()
+    after = supervised_stack.stack()
     assert after.time.scale == 7
     assert [child.pid for child in after.children.values()] == [child.pid for child in before.children.values()]
 
 
-def test_what_stood_still_resumes_at_its_speed_and_what_runs_keeps_its_plans(ctl: Ctl, bench: Bench) -> None:
-    bench.up(scale=60.0)
+def test_what_stood_still_resumes_at_its_speed_and_what_runs_keeps_its_plans(
+    ctl: Ctl, supervised_stack: SupervisedStack
+) -> None:
+    supervised_stack.up(scale=60.0)
     ctl("pause")
     ctl("pause")
     assert ctl("resume")[0] == 0
     assert shown(ctl)["speed"] == 60.0
-    planned = read_timeline(bench.folder.clock_file).run_until(time.time(), 60.0, time.time() + 1e9, 7.0)
+    planned = read_timeline(supervised_stack.folder.clock_file).run_until(time.time(), 60.0, time.time() + 1e9, 7.0)
     assert planned.running_speed(time.time()) == 60.0
-    before = bench.folder.clock_file.read_text()
+    before = supervised_stack.folder.clock_file.read_text()
     code, out, _ = ctl("resume")
     assert (code, "speed 60" in out) == (0, True)
-    assert bench.folder.clock_file.read_text() == before
+    assert supervised_stack.folder.clock_file.read_text() == before
 
 
-def test_it_stays_as_it_was_set_over_kill_9_of_all_and_over_down_and_up(ctl: Ctl, bench: Bench) -> None:
-    bench.up(scale=60.0)
+def test_it_stays_as_it_was_set_over_kill_9_of_all_and_over_down_and_up(
+    ctl: Ctl, supervised_stack: SupervisedStack
+) -> None:
+    supervised_stack.up(scale=60.0)
     ctl("speed", "7")
-    reached = bench.stack().time.emulated(time.time())
-    supervisor = bench.folder.supervisor()
+    reached = supervised_stack.stack().time.emulated(time.time())
+    supervisor = supervised_stack.folder.supervisor()
     assert supervisor is not None
     supervisor.signal(signal.SIGKILL)
-    for holder in bench.folder.holders().values():
+    for holder in supervised_stack.folder.holders().values():
         os.kill(holder.pid, signal.SIGKILL)
-    eventually(lambda: not supervisor.alive() and not bench.folder.holders())
-    stack = bench.up()
+    eventually(lambda: not supervisor.alive() and not supervised_stack.folder.holders())
+    stack = supervised_stack.up()
     assert stack.time.scale == 7
     assert stack.time.emulated(time.time()) >= reached
-    assert bench.settings("alpha")["CLOUDMATRIX_CLOCK_FILE"] == str(bench.folder.clock_file)
+    assert supervised_stack.settings("alpha")["CLOUDMATRIX_CLOCK_FILE"] == str(supervised_stack.folder.clock_file)
 
 
-def test_a_new_supervisor_takes_over_what_runs_without_touching_its_time(bench: Bench) -> None:
-    bench.up(scale=60.0)
-    written = bench.folder.clock_file.read_text()
-    supervisor = bench.folder.supervisor()
+def test_a_new_supervisor_takes_over_what_runs_without_touching_its_time(supervised_stack: SupervisedStack) -> None:
+    supervised_stack.up(scale=60.0)
+    written = supervised_stack.folder.clock_file.read_text()
+    supervisor = supervised_stack.folder.supervisor()
     assert supervisor is not None
     supervisor.signal(signal.SIGKILL)
     eventually(lambda: not supervisor.alive())
-    bench.up()
-    assert bench.folder.clock_file.read_text() == written
+    supervised_stack.up()
+    assert supervised_stack.folder.clock_file.read_text() == written
 
 
 def test_an_interrupted_run_goes_on_at_the_speed_it_had(
-    ctl: Ctl, bench: Bench, monkeypatch: pytest.MonkeyPatch
+    ctl: Ctl, supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    bench.up(scale=5.0)
+    supervised_stack.up(scale=5.0)
 
     def interrupted(*_: object) -> None:
         raise KeyboardInterrupt
@@ -111,7 +117,7 @@ def test_an_interrupted_run_goes_on_at_the_speed_it_had(
     monkeypatch.setattr("services.matrixctl.commands.running.clock._show_progress", interrupted)
     code, _, _ = ctl("for", "5d", "--speed", "6")
     assert code == 130
-    speeds = [each.speed for each in read_timeline(bench.folder.clock_file).changes]
+    speeds = [each.speed for each in read_timeline(supervised_stack.folder.clock_file).changes]
     assert speeds == [5.0, 6.0, 5.0]
 
 
@@ -133,17 +139,19 @@ def test_an_interrupted_run_goes_on_at_the_speed_it_had(
     ],
 )
 def test_what_makes_no_sense_is_refused_and_changes_nothing(
-    running_bench: Bench, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], field: str | None
+    running_stack: SupervisedStack, capsys: pytest.CaptureFixture[str], words: tuple[str, ...], field: str | None
 ) -> None:
-    written = running_bench.folder.clock_file.read_text()
-    code, _, err = ran(capsys, "clock", *words, "--state", str(running_bench.folder.path))
+    written = running_stack.folder.clock_file.read_text()
+    code, _, err = run_matrixctl(capsys, "clock", *words, "--state", str(running_stack.folder.path))
     assert code == 2
     assert field is None or f"[field {field}]" in err
-    assert running_bench.folder.clock_file.read_text() == written
+    assert running_stack.folder.clock_file.read_text() == written
 
 
-def test_without_a_stack_it_says_so(capsys: pytest.CaptureFixture[str], bench: Bench) -> None:
-    code, _, err = ran(capsys, "clock", "show", "--state", str(StateFolder(bench.folder.path / "none").path))
+def test_without_a_stack_it_says_so(capsys: pytest.CaptureFixture[str], supervised_stack: SupervisedStack) -> None:
+    code, _, err = run_matrixctl(
+        capsys, "clock", "show", "--state", str(StateFolder(supervised_stack.folder.path / "none").path)
+    )
     assert (code, err.startswith("NotRunning: ")) == (3, True)
 
 
@@ -151,9 +159,9 @@ def test_who_waits_goes_by_the_clock_as_others_change_it(tmp_path: Path) -> None
     file, now = tmp_path / "clock.json", time.time()
     write_timeline(file, Timeline.steady(0.0, now, 1.8e9))
     with pytest.raises(Conflict, match=r"was changed meanwhile and will not reach 2027-01-15T09:00:00\.000Z"):
-        _follow(file, 1.8e9, 1.8e9 + 3600)
+        _show_progress(file, 1.8e9, 1.8e9 + 3600)
     write_timeline(file, Timeline.steady(0.0, now, 1.8e9 + 3600))
-    assert _follow(file, 1.8e9, 1.8e9 + 3600).speed(now) == 0.0
+    assert _show_progress(file, 1.8e9, 1.8e9 + 3600).speed(now) == 0.0
 
 
 def test_a_time_of_day_is_the_next_one_and_durations_add_up() -> None:

@@ -9,7 +9,7 @@ import pytest
 from matrixcommon.model.reasons import reasons
 from services.matrixctl.explain.catalogue import MACHINES, Field, custom_kinds, kinds, lookup_kind, machine_of, words
 from services.matrixctl.output.resource_kinds import LISTED_KINDS
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 
 def every(fields: tuple[Field, ...], path: str = "") -> dict[str, Field]:
@@ -56,7 +56,7 @@ def test_every_reason_and_state_is_explained(word: str) -> None:
 
 
 def test_a_kind_shows_its_states_fields_and_what_may_be_set(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = ran(capsys, "explain", "cmi")
+    code, out, err = run_matrixctl(capsys, "explain", "cmi")
     assert (code, err) == (0, "")
     assert out.startswith("instances: ")
     assert "Repairing" in out
@@ -65,24 +65,24 @@ def test_a_kind_shows_its_states_fields_and_what_may_be_set(capsys: pytest.Captu
 
 
 def test_a_field_is_reached_by_its_path_and_a_wrong_one_is_named(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "explain", "instances.conditions.reason")
+    code, out, _ = run_matrixctl(capsys, "explain", "instances.conditions.reason")
     assert (code, out) == (0, "instances.conditions.reason <string>: why, as one word for programs\n")
-    code, _, err = ran(capsys, "explain", "instances.conditions.reson")
+    code, _, err = run_matrixctl(capsys, "explain", "instances.conditions.reson")
     assert code == 2
     assert "did you mean 'reason'?" in err
-    code, out, _ = ran(capsys, "explain", "CloudMatrixInstance.spec.nodes", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "explain", "CloudMatrixInstance.spec.nodes", "-o", "json")
     assert json.loads(out)["type"] == "integer"
 
 
 def test_a_reason_says_what_it_means_and_what_to_do_then(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "explain", "insufficientcapacity")
+    code, out, _ = run_matrixctl(capsys, "explain", "insufficientcapacity")
     assert code == 0
     assert "it does not fit; `blocking` says what is in the way" in out
     assert "what to do: see the smallest change that would make it fit with `matrixctl plan`" in out
 
 
 def test_a_word_that_is_reason_condition_and_state_says_all_three(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "explain", "Degraded")
+    code, out, _ = run_matrixctl(capsys, "explain", "Degraded")
     assert code == 0
     assert "Degraded, a reason (kubernetes)" in out
     assert "Degraded, a type of conditions" in out
@@ -90,10 +90,10 @@ def test_a_word_that_is_reason_condition_and_state_says_all_three(capsys: pytest
 
 
 def test_without_a_word_it_lists_all_and_an_unknown_one_says_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "explain", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "explain", "-o", "json")
     listed = {each["word"] for each in json.loads(out)["items"]}
     assert code == 0
     assert {"nodes", "CloudMatrixInstance", "Scheduled", *reasons()} <= listed
-    code, _, err = ran(capsys, "explain", "instanc")
+    code, _, err = run_matrixctl(capsys, "explain", "instanc")
     assert code == 2
     assert err.startswith("InvalidField: there is no 'instanc'; did you mean 'instance'?")

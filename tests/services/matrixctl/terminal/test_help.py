@@ -13,7 +13,7 @@ import typer
 from services.matrixctl.commands.help.examples import EXAMPLES
 from services.matrixctl.main import app
 from services.matrixctl.output.screen import OutputFormat
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 ROOT = typer.main.get_command(app())
 NO_FORM = {"kubeconfig", "demo", "version", "apply"}
@@ -107,20 +107,20 @@ def test_what_lists_or_shows_has_one_style_of_output(path: str) -> None:
 
 
 def test_names_alone_are_printed_for_other_commands(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "scenario", "list", "-o", "name")
+    code, out, _ = run_matrixctl(capsys, "scenario", "list", "-o", "name")
     assert code == 0
     assert "node-loses-power\n" in out
-    assert ran(capsys, "scenario", "list", "-o", "nam")[0] == 2
+    assert run_matrixctl(capsys, "scenario", "list", "-o", "nam")[0] == 2
 
 
 def test_a_command_and_a_flag_that_do_not_exist_say_what_was_meant(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "Did you mean 'operations'" in ran(capsys, "operatons")[2]
-    assert "Did you mean 'stop'" in ran(capsys, "instance", "stp", "x")[2]
-    assert "--filter" in ran(capsys, "get", "nodes", "--filtr", "x")[2]
+    assert "Did you mean 'operations'" in run_matrixctl(capsys, "operatons")[2]
+    assert "Did you mean 'stop'" in run_matrixctl(capsys, "instance", "stp", "x")[2]
+    assert "--filter" in run_matrixctl(capsys, "get", "nodes", "--filtr", "x")[2]
 
 
 def test_a_refusal_says_what_to_do_next_in_the_same_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
-    code, _, err = ran(capsys, "scenario", "run", str(tmp_path))
+    code, _, err = run_matrixctl(capsys, "scenario", "run", str(tmp_path))
     assert code in (1, 2)
     assert "`matrixctl scenario list`" in err
     assert err.count("\n") == 1

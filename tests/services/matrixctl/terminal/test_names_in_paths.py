@@ -8,7 +8,7 @@ from functools import partial
 import httpx
 import pytest
 
-from tests.services.matrixctl.inprocess import ran, reached
+from tests.services.matrixctl.inprocess import connect_matrixctl, run_matrixctl
 
 FAULTS = {"items": [{"name": "one"}, {"name": "two"}]}
 
@@ -23,13 +23,13 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         return httpx.Response(200, json=FAULTS | {"name": "a", "state": "Open"})
 
     client = httpx.Client(transport=httpx.MockTransport(answer), base_url="http://there")
-    reached(monkeypatch, dict.fromkeys(("agents", "compute", "link", "resource"), client))
+    connect_matrixctl(monkeypatch, dict.fromkeys(("agents", "compute", "link", "resource"), client))
     return seen
 
 
 @pytest.fixture
 def ctl(capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    return partial(ran, capsys)
+    return partial(run_matrixctl, capsys)
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ import pytest
 
 from matrixresource.agent.fault_catalogue import CATALOGUE
 from services.matrixctl.output import screen
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 
 @pytest.fixture(autouse=True)
@@ -24,7 +24,7 @@ def fresh_console() -> Iterator[None]:
 
 
 def test_a_wide_table_keeps_its_columns(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = ran(capsys, "fault", "kinds")
+    code, out, _ = run_matrixctl(capsys, "fault", "kinds")
     title, *rows = out.splitlines()
     assert (code, title.split()[0], len(rows)) == (0, "KIND", len(CATALOGUE))
     for row, (name, kind) in zip(rows, CATALOGUE.items(), strict=True):
@@ -48,7 +48,7 @@ def test_text_of_a_table_is_never_broken(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_name_with_brackets_is_shown_as_it_is(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, folder: str
 ) -> None:
-    code, out, _ = ran(capsys, "down", "--state", str(tmp_path / folder))
+    code, out, _ = run_matrixctl(capsys, "down", "--state", str(tmp_path / folder))
     assert (code, out) == (0, f"nothing runs in {tmp_path / folder}\n")
 
 

@@ -65,7 +65,7 @@ def machine() -> Snapshot:
     )
 
 
-class Given:
+class FakeSource:
     """A source whose snapshot the test sets."""
 
     def __init__(self) -> None:
@@ -147,7 +147,7 @@ AT        ABOUT     REASON    MESSAGE
 
 
 async def test_a_large_terminal_shows_every_npu_and_the_links() -> None:
-    app = TopApp(Given())
+    app = TopApp(FakeSource())
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
         assert shown(app).startswith(FULL)
@@ -155,7 +155,7 @@ async def test_a_large_terminal_shows_every_npu_and_the_links() -> None:
 
 
 async def test_a_small_terminal_shows_the_worst_of_each_node_and_follows_its_size() -> None:
-    app = TopApp(Given())
+    app = TopApp(FakeSource())
     async with app.run_test(size=(55, 20)) as pilot:
         await settled(app, pilot)
         assert shown(app).startswith(COMPACT)
@@ -172,14 +172,14 @@ def test_printed_once_in_ascii_it_is_pure_ascii_and_says_the_same() -> None:
 
 
 async def test_the_screen_itself_is_ascii_where_it_must_be() -> None:
-    app = TopApp(Given(), ascii=True)
+    app = TopApp(FakeSource(), ascii=True)
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
         assert shown(app).isascii()
 
 
 async def test_only_what_changed_is_drawn_again() -> None:
-    given = Given()
+    given = FakeSource()
     app = TopApp(given)
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
@@ -201,7 +201,7 @@ async def test_only_what_changed_is_drawn_again() -> None:
 
 
 async def test_a_newer_event_comes_first_and_the_cursor_stays_on_its_row() -> None:
-    given = Given()
+    given = FakeSource()
     app = TopApp(given)
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
@@ -218,7 +218,7 @@ async def test_a_newer_event_comes_first_and_the_cursor_stays_on_its_row() -> No
 
 
 async def test_keys_ask_filter_go_to_a_kind_describe_and_come_back() -> None:
-    app = TopApp(Given())
+    app = TopApp(FakeSource())
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
         await pilot.press("question_mark")
@@ -246,7 +246,7 @@ async def test_keys_ask_filter_go_to_a_kind_describe_and_come_back() -> None:
 
 
 async def test_a_kind_that_is_none_is_said_and_changes_nothing() -> None:
-    app = TopApp(Given())
+    app = TopApp(FakeSource())
     async with app.run_test(size=(100, 30), notifications=True) as pilot:
         await settled(app, pilot)
         await pilot.press("colon", *"pods", "enter")
@@ -256,7 +256,7 @@ async def test_a_kind_that_is_none_is_said_and_changes_nothing() -> None:
 
 
 async def test_a_stack_that_does_not_answer_is_said_in_the_header_and_what_was_read_stays() -> None:
-    given = Given()
+    given = FakeSource()
     app = TopApp(given)
     async with app.run_test(size=(100, 30)) as pilot:
         await settled(app, pilot)
@@ -271,7 +271,7 @@ async def test_light_and_dark_are_chosen_by_the_terminal_and_by_a_key() -> None:
     assert drawing.is_light({"COLORFGBG": "0;15"})
     assert not drawing.is_light({"COLORFGBG": "15;0"})
     assert not drawing.is_light({})
-    app = TopApp(Given(), light=True)
+    app = TopApp(FakeSource(), light=True)
     async with app.run_test(size=(100, 30)) as pilot:
         assert app.theme == "textual-light"
         await pilot.press("t")

@@ -13,18 +13,18 @@ from pathlib import Path
 
 import pytest
 
-from tests.services.matrixctl.conftest import Bench
+from tests.services.matrixctl.conftest import SupervisedStack
 
 ALTERNATE, NORMAL = b"\x1b[?1049h", b"\x1b[?1049l"
 PATIENCE_WALL_S = 30.0
 
 
-def test_the_screen_opens_and_closes_again(bench: Bench, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_screen_opens_and_closes_again(supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch) -> None:
     """Over stand-ins, which have nothing to show: their silence is said in the header, and nothing breaks."""
-    bench.up()
+    supervised_stack.up()
     root = Path(__file__).resolve().parents[4]
     environment = os.environ | {"TERM": "xterm-256color", "LINES": "30", "COLUMNS": "100", "PYTHONPATH": str(root)}
-    command = [sys.executable, "-m", "services.matrixctl", "top", "--state", str(bench.folder.path)]
+    command = [sys.executable, "-m", "services.matrixctl", "top", "--state", str(supervised_stack.folder.path)]
     pid, terminal = pty.fork()
     if pid == 0:
         os.execve(sys.executable, command, environment)

@@ -15,7 +15,7 @@ from services.catalogue import PROCESSES
 from services.matrixctl.supervisor.machine import machine_settings, resolve_machine, store_machine_file
 from services.matrixctl.supervisor.machine_check import check_topology, ready_timeout_wall_s
 from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 
 @pytest.fixture
@@ -106,14 +106,14 @@ def test_a_stack_of_many_nodes_may_take_longer_until_it_is_ready(tmp_path):
 
 
 def test_machines_are_listed_and_shown_with_how_sure_each_figure_is(capsys):
-    code, out, _ = ran(capsys, "topology", "list", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "topology", "list", "-o", "json")
     listed = {each["name"]: each for each in json.loads(out)["items"]}
     assert (code, set(listed)) == (0, set(built_in()))
     assert (listed["atlas-950"]["npus"], listed["atlas-950"]["nodes"]) == (8192, 1024)
-    code, out, _ = ran(capsys, "topology", "show", "atlas-800i-a2", "-o", "json")
+    code, out, _ = run_matrixctl(capsys, "topology", "show", "atlas-800i-a2", "-o", "json")
     figures = {each["figure"]: each for each in json.loads(out)["items"]}
     assert (code, figures["ub.l2_per_sub_plane"]["value"]) == (0, 0)
     assert {each["mark"] for each in figures.values()} == {"C1", "REC", "ASSUMED", "DER"}
-    code, _, err = ran(capsys, "topology", "show", "abacus")
+    code, _, err = run_matrixctl(capsys, "topology", "show", "abacus")
     assert code == 1
     assert "built-in machines are atlas-800i-a2" in err

@@ -16,12 +16,12 @@ from services.matrixctl.clients import api_client
 from services.matrixctl.commands.reading import get, top
 from services.matrixctl.output.screen import NotRunning
 from tests.services.matrixctl import inprocess
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 Change = tuple[str, dict[str, Any]]
 
 
-class Watched:
+class ScriptedClient:
     """A stack of which each service tells what its script has. `watches` counts how often each was followed."""
 
     def __init__(self, **scripts: Callable[[int], Iterator[Change]]) -> None:
@@ -39,7 +39,7 @@ class Watched:
         yield from self._scripts[service](self.watches[service])
 
 
-def reached(monkeypatch: pytest.MonkeyPatch, there: Watched) -> None:
+def reached(monkeypatch: pytest.MonkeyPatch, there: ScriptedClient) -> None:
     monkeypatch.setattr(get, "RETRY_PERIOD_WALL_S", 0.0)
     monkeypatch.setattr(api_client.ApiClient, "of", lambda folder, project=None: there)
 
@@ -62,9 +62,9 @@ def test_a_service_that_is_away_is_asked_again_and_the_others_are_not(
         given.wait()
         raise Conflict("that is all")
 
-    there = Watched(compute=compute, link=link)
+    there = ScriptedClient(compute=compute, link=link)
     reached(monkeypatch, there)
-    code, out, err = ran(capsys, "operations", "--watch", "-o", "name")
+    code, out, err = run_matrixctl(capsys, "operations", "--watch", "-o", "name")
     over.set()
     assert (code, sorted(out.split())) == (1, ["one", "two"])
     assert there.watches == {"compute": 1, "link": 4}
@@ -96,8 +96,8 @@ def test_one_by_its_name_is_that_of_its_project_and_yaml_is_yaml(
     words: tuple[str, ...],
     shown: list[tuple[str, str]],
 ) -> None:
-    reached(monkeypatch, Watched(compute=names(("default", "a"), ("p", "a"), ("p", "b"))))
-    _, out, _ = ran(capsys, "get", *words, "--watch", "-o", "yaml")
+    reached(monkeypatch, ScriptedClient(compute=names(("default", "a"), ("p", "a"), ("p", "b"))))
+    _, out, _ = run_matrixctl(capsys, "get", *words, "--watch", "-o", "yaml")
     found = [document["object"] for document in yaml.safe_load_all(out)]
     assert [(view["project"], view["name"]) for view in found] == shown
     assert "Bücher" in out
@@ -107,8 +107,8 @@ def test_one_by_its_name_is_that_of_its_project_and_yaml_is_yaml(
 def test_resources_of_one_name_in_two_projects_are_told_apart(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], form: str
 ) -> None:
-    reached(monkeypatch, Watched(compute=names(("default", "a"), ("p", "a"))))
-    _, out, _ = ran(capsys, "get", "instances", "--watch", "-o", form)
+    reached(monkeypatch, ScriptedClient(compute=names(("default", "a"), ("p", "a"))))
+    _, out, _ = run_matrixctl(capsys, "get", "instances", "--watch", "-o", form)
     words = [word for line in out.splitlines() for word in line.split()]
     assert [word for word in words if word in ("a", "p/a")] == ["a", "p/a"]
 
@@ -124,8 +124,8 @@ def test_what_leaves_a_filtered_watch_is_shown_as_deleted(
         yield "DELETED", {"name": "a", "project": "default", **left}
         raise Conflict("that is all")
 
-    reached(monkeypatch, Watched(compute=compute))
-    _, out, _ = ran(capsys, "get", "instances", "--watch", "--filter", "state=Active")
+    reached(monkeypatch, ScriptedClient(compute=compute))
+    _, out, _ = run_matrixctl(capsys, "get", "instances", "--watch", "--filter", "state=Active")
     changes = [line.split() for line in out.splitlines()[1:]]
     assert [line[:2] for line in changes] == [["ADDED", "a"], ["DELETED", "a"]]
     assert ("Failed" in changes[1]) == bool(left)
@@ -134,8 +134,8 @@ def test_what_leaves_a_filtered_watch_is_shown_as_deleted(
 def test_what_is_no_part_of_the_stack_is_not_waited_for(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    reached(monkeypatch, Watched(compute=names()))
-    code, _, err = ran(capsys, "get", "nodes", "--watch")
+    reached(monkeypatch, ScriptedClient(compute=names()))
+    code, _, err = run_matrixctl(capsys, "get", "nodes", "--watch")
     assert (code, "resource is not part of this stack" in err) == (3, True)
 
 
@@ -151,8 +151,8 @@ def test_the_busiest_are_watched_while_their_service_is_started_again(
 
     monkeypatch.setattr(api_client, "RETRY_PERIOD_WALL_S", 0.0)
     monkeypatch.setattr(top, "WATCH_PERIOD_WALL_S", 0.0)
-    inprocess.reached(
+    inprocess.connect_matrixctl(
         monkeypatch, {"link": httpx.Client(transport=httpx.MockTransport(answer), base_url="http://link")}
     )
-    code, out, err = ran(capsys, "top", "links", "--watch", "-o", "json")
+    code, out, err = run_matrixctl(capsys, "top", "links", "--watch", "-o", "json")
     assert (code, out.count("resourceVersion"), err.startswith("Conflict")) == (1, 2, True)
