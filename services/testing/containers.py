@@ -23,7 +23,7 @@ from matrixcommon.model.errors import InvalidField, Unavailable
 from services.catalogue import BY_NAME, PROCESSES
 
 TIME_SCALE = 600.0
-READY_PATIENCE_WALL_S = 120.0
+READY_TIMEOUT_WALL_S = 120.0
 POLL_PERIOD_WALL_S = 0.1
 STATE = "/state"
 LOCAL = ("127.0.0.1", "localhost")
@@ -50,11 +50,11 @@ class CloudMatrixContainer(DockerContainer):
 
     def start(self) -> Self:
         super().start()
-        until = time.monotonic() + READY_PATIENCE_WALL_S
+        until = time.monotonic() + READY_TIMEOUT_WALL_S
         while waiting := self._unready_processes():
             if time.monotonic() > until:
                 self.stop()
-                raise TimeoutError(f"not ready after {READY_PATIENCE_WALL_S:g} s: {', '.join(waiting)}")
+                raise TimeoutError(f"not ready after {READY_TIMEOUT_WALL_S:g} s: {', '.join(waiting)}")
             time.sleep(POLL_PERIOD_WALL_S)
         return self
 

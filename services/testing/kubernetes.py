@@ -20,8 +20,8 @@ import yaml
 from matrixcommon.model.errors import InternalError
 from services.matrixctl.clients.kubernetes import Cluster
 
-READY_PATIENCE_WALL_S = 30.0
-STOP_PATIENCE_WALL_S = 5.0
+READY_TIMEOUT_WALL_S = 30.0
+STOP_TIMEOUT_WALL_S = 5.0
 POLL_PERIOD_WALL_S = 0.01
 
 
@@ -51,7 +51,7 @@ class KubernetesApi:
                 stdout=out,
                 stderr=out,
             )
-        until = time.monotonic() + READY_PATIENCE_WALL_S
+        until = time.monotonic() + READY_TIMEOUT_WALL_S
         while not self._answers():
             if self._process.poll() is not None or time.monotonic() > until:
                 lines = log.read_text(errors="replace").strip().splitlines()
@@ -73,7 +73,7 @@ class KubernetesApi:
             return
         process.terminate()
         try:
-            process.wait(STOP_PATIENCE_WALL_S)
+            process.wait(STOP_TIMEOUT_WALL_S)
         except subprocess.TimeoutExpired:
             process.kill()
             process.wait()

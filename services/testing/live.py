@@ -21,8 +21,8 @@ from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch
 from services.snapshots.archive import Manifest
 
 TIME_SCALE = 600.0
-READY_PATIENCE_WALL_S = 120.0
-PATIENCE_WALL_S = 10.0
+READY_TIMEOUT_WALL_S = 120.0
+TIMEOUT_WALL_S = 10.0
 
 
 class LiveStack:
@@ -35,7 +35,7 @@ class LiveStack:
     def start(self) -> None:
         """Start the stack and wait for it. Raises InternalError naming the processes that are not ready in time."""
         supervisor = start_supervisor(self.folder, self._request.to_json())
-        for _ in watch_until_ready(self.folder, supervisor, READY_PATIENCE_WALL_S):
+        for _ in watch_until_ready(self.folder, supervisor, READY_TIMEOUT_WALL_S):
             pass
 
     def stop(self) -> None:
@@ -84,14 +84,14 @@ class LiveStack:
     def client(self) -> ApiClient:
         """A client of the services, which retries a service that is briefly unavailable."""
         found = ApiClient.of(self.folder)
-        found.patience_wall_s = PATIENCE_WALL_S
+        found.timeout_wall_s = TIMEOUT_WALL_S
         return found
 
     @property
     def cluster(self) -> Cluster:
         """A client of the Kubernetes API, to read and apply objects."""
         found = stack_cluster(self.folder)
-        found.patience_wall_s = PATIENCE_WALL_S
+        found.timeout_wall_s = TIMEOUT_WALL_S
         return found
 
     def apply(self, *objects: dict[str, Any]) -> None:

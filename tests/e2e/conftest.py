@@ -17,12 +17,12 @@ from services.matrixctl.supervisor.state_folder import Stack, StateFolder
 from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import stack_report, start_supervisor, stop_stack, watch_until_ready
 
-PATIENCE_WALL_S = 90.0
+TIMEOUT_WALL_S = 90.0
 
 
-def eventually(what: Callable[[], Any], message: str, patience_wall_s: float = PATIENCE_WALL_S) -> Any:
+def eventually(what: Callable[[], Any], message: str, timeout_wall_s: float = TIMEOUT_WALL_S) -> Any:
     """The first truthy answer, asked again while a service is away; fails with the last thing seen."""
-    until = time.monotonic() + patience_wall_s
+    until = time.monotonic() + timeout_wall_s
     seen: Any = None
     while time.monotonic() < until:
         try:
@@ -32,7 +32,7 @@ def eventually(what: Callable[[], Any], message: str, patience_wall_s: float = P
         except MatrixError as away:
             seen = away
         time.sleep(0.1)
-    raise AssertionError(f"{message}: not within {patience_wall_s:g} s; last seen: {seen!r}")
+    raise AssertionError(f"{message}: not within {timeout_wall_s:g} s; last seen: {seen!r}")
 
 
 class RealStack:
@@ -43,8 +43,8 @@ class RealStack:
         self.request = StackRequest(scale=scale, database=database).to_json()
         self._cluster: tuple[str, Cluster] | None = None
 
-    def up(self, patience_wall_s: float = PATIENCE_WALL_S) -> None:
-        for _ in watch_until_ready(self.folder, start_supervisor(self.folder, self.request), patience_wall_s):
+    def up(self, timeout_wall_s: float = TIMEOUT_WALL_S) -> None:
+        for _ in watch_until_ready(self.folder, start_supervisor(self.folder, self.request), timeout_wall_s):
             pass
 
     @property

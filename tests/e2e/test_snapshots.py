@@ -46,7 +46,7 @@ spec: {nodes: 3, spares: 1}
 """
 CMI = "/apis/cloudmatrix.io/v1alpha1/namespaces/default/cloudmatrixinstances"
 INSTANCES = 20
-PATIENCE_WALL_S = 150.0
+TIMEOUT_WALL_S = 150.0
 SLACK_S = 900.0
 """How much later than when it was recorded something may be there in a replay (s, emulated; a quarter of a minute)."""
 SECRETS = ("admin-token", "link-token", "compute-token", "infer-token", "agents-token", "operator-token")
@@ -63,7 +63,7 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RealStack]:
 def stack(whole: RealStack) -> RealStack:
     """One for all tests, up and with nothing in it, whatever the test before has left."""
     whole.up()
-    eventually(lambda: emptied(whole), "nothing is in it, and every node is free", PATIENCE_WALL_S)
+    eventually(lambda: emptied(whole), "nothing is in it, and every node is free", TIMEOUT_WALL_S)
     return whole
 
 
@@ -133,7 +133,7 @@ def bring_back(stack: RealStack, file: Path) -> float:
     """Restore and start; returns how long that took until all were ready (wall seconds)."""
     began = time.monotonic()
     _, request = restore(stack.folder, file)
-    for _ in watch_until_ready(stack.folder, start_supervisor(stack.folder, request.to_json()), PATIENCE_WALL_S):
+    for _ in watch_until_ready(stack.folder, start_supervisor(stack.folder, request.to_json()), TIMEOUT_WALL_S):
         pass
     return time.monotonic() - began
 
@@ -163,7 +163,7 @@ def test_a_new_folder_has_the_same_stack_and_other_secrets(stack: RealStack, tmp
         assert stack.all_ready(), "the stack that was copied runs on"
 
         request = reset(other.folder)
-        for _ in watch_until_ready(other.folder, start_supervisor(other.folder, request.to_json()), PATIENCE_WALL_S):
+        for _ in watch_until_ready(other.folder, start_supervisor(other.folder, request.to_json()), TIMEOUT_WALL_S):
             pass
         other.up()
         assert other.client.list("compute", "/v1/instances") == []
@@ -288,7 +288,7 @@ def test_a_recording_is_replayed_on_real_processes(stack: RealStack, tmp_path: P
 def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_path: Path, figures: Figures) -> None:
     file = tmp_path / "at-work.snapshot"
     with tenants(stack) as busy:
-        eventually(lambda: len(busy.acknowledged) == INSTANCES, "everybody has asked", PATIENCE_WALL_S)
+        eventually(lambda: len(busy.acknowledged) == INSTANCES, "everybody has asked", TIMEOUT_WALL_S)
         began = time.time()
         taken = take_snapshot(stack.folder, file)
         known = [name for name, at in busy.acknowledged.items() if at < began]
@@ -311,8 +311,8 @@ def test_nothing_promised_is_broken_by_a_snapshot_at_work(stack: RealStack, tmp_
 
     broken = audit(lists(stack), acknowledged=acknowledged)
     assert broken == []
-    eventually(settled, "everybody settles", PATIENCE_WALL_S)
-    eventually(lambda: not audit(lists(stack), settled=True, acknowledged=acknowledged), "settled", PATIENCE_WALL_S)
+    eventually(settled, "everybody settles", TIMEOUT_WALL_S)
+    eventually(lambda: not audit(lists(stack), settled=True, acknowledged=acknowledged), "settled", TIMEOUT_WALL_S)
     assert stack.violated_invariants() == []
     figures.requests, figures.errors = busy.asked, len(busy.refused)
     figures.more = (

@@ -15,7 +15,7 @@ from services.catalogue import PROCESSES
 from services.matrixctl.snapshots.snapshot import restore, take_snapshot
 from services.matrixctl.supervisor.probe import free_port
 from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
-from tests.e2e.conftest import PATIENCE_WALL_S, RealStack, eventually
+from tests.e2e.conftest import TIMEOUT_WALL_S, RealStack, eventually
 from tests.e2e.survives_kill.chain import converged
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(240)]
@@ -93,7 +93,7 @@ def test_a_snapshot_of_it_is_restored_to_postgresql_and_to_files(stack: RealStac
 
     stack.client.call("compute", "PUT", "/v1/instances/later", body={"nodes": 1})
     _, request = restore(stack.folder, file)
-    for _ in watch_until_ready(stack.folder, start_supervisor(stack.folder, request.to_json()), PATIENCE_WALL_S):
+    for _ in watch_until_ready(stack.folder, start_supervisor(stack.folder, request.to_json()), TIMEOUT_WALL_S):
         pass
     stack.up()
     assert [each["name"] for each in stack.client.list("compute", "/v1/instances")] == ["kept"]

@@ -45,7 +45,7 @@ def stop_stacks(below: Path) -> None:
         stop_stack(StateFolder(stack.parent))
 
 
-def walk(words: str, home: Path, patience_wall_s: float) -> str:
+def walk(words: str, home: Path, timeout_wall_s: float) -> str:
     """What the commands print; fails at the first that does."""
     shim = home / "bin" / "matrixctl"
     shim.parent.mkdir()
@@ -64,7 +64,7 @@ def walk(words: str, home: Path, patience_wall_s: float) -> str:
             capture_output=True,
             text=True,
             check=False,
-            timeout=patience_wall_s,
+            timeout=timeout_wall_s,
         )
     finally:
         stop_stacks(home)

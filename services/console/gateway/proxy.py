@@ -10,7 +10,7 @@ from starlette.responses import Response, StreamingResponse
 from matrixcommon.model.errors import NotFound, Unavailable
 from services.chassis.relayed_bodies import RelayedBodies
 
-ANSWER_PATIENCE_WALL_S = 65.0
+ANSWER_TIMEOUT_WALL_S = 65.0
 """Longer than an operation's `:wait`, and than the longest silence of a watch."""
 REQUEST_HEADERS = (
     "authorization",
@@ -42,7 +42,7 @@ class Proxy:
         headers = {key: request.headers[key] for key in REQUEST_HEADERS if key in request.headers}
         async with self._bodies.read(request) as body:
             asked = http.build_request(
-                request.method, url, headers=headers, content=body, timeout=ANSWER_PATIENCE_WALL_S
+                request.method, url, headers=headers, content=body, timeout=ANSWER_TIMEOUT_WALL_S
             )
             try:
                 found = await http.send(asked, stream=True)

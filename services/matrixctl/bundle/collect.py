@@ -39,7 +39,7 @@ from services.matrixctl.output.resource_kinds import LISTED_KINDS, ListedKind
 from services.matrixctl.supervisor.state_folder import StateFolder
 from services.matrixctl.supervisor.up import stack_report
 
-PATIENCE_WALL_S = 5.0
+TIMEOUT_WALL_S = 5.0
 KUBERNETES = {
     **{
         kind: f"/apis/cloudmatrix.io/v1alpha1/{kind}"
@@ -111,7 +111,7 @@ class Bundle:
         except MatrixError as refused:
             self.missing["services"] = refused.message
             return
-        client.deadline_wall_s = PATIENCE_WALL_S
+        client.deadline_wall_s = TIMEOUT_WALL_S
         for noun in LISTED_KINDS:
             if noun.service in client.stack.children:
                 yield from self._try(noun.name, f"resources/{noun.name}.json", partial(_resources, client, noun))

@@ -36,9 +36,9 @@ DEADLINE_WALL_S = 30.0
 RETRY_PERIOD_WALL_S = 0.2
 
 
-def retry_while_unavailable(call: Callable[[], T], patience_wall_s: float) -> T:
+def retry_while_unavailable(call: Callable[[], T], timeout_wall_s: float) -> T:
     """Call, retrying that long while the service is down. Only for calls that may be repeated."""
-    deadline = time.monotonic() + patience_wall_s
+    deadline = time.monotonic() + timeout_wall_s
     while True:
         try:
             return call()
@@ -50,12 +50,12 @@ def retry_while_unavailable(call: Callable[[], T], patience_wall_s: float) -> T:
 
 @dataclass
 class ApiClient:
-    """A running stack, seen from outside. `patience_wall_s`: how long to retry while a service is down. `project`: the
+    """A running stack, seen from outside. `timeout_wall_s`: how long to retry while a service is down. `project`: the
     default for requests that name none."""
 
     folder: StateFolder
     stack: Stack
-    patience_wall_s: float = 0.0
+    timeout_wall_s: float = 0.0
     project: str | None = None
     deadline_wall_s: float = DEADLINE_WALL_S
     """Timeout of a request."""
@@ -117,7 +117,7 @@ class ApiClient:
                 raise refusal_in(answer)
             return answer
 
-        return retry_while_unavailable(once, self.patience_wall_s)
+        return retry_while_unavailable(once, self.timeout_wall_s)
 
     def list(self, service: str, path: str, params: dict[str, Any] | None = None) -> list[dict[str, Any]]:
         """Every item of a collection, from all pages."""

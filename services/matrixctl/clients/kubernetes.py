@@ -44,7 +44,7 @@ class Cluster:
     """One API server, reached by its kubeconfig. Verbs raise the same errors as KubeClient's."""
 
     kubeconfig: Path
-    patience_wall_s: float = 0.0
+    timeout_wall_s: float = 0.0
     """How long to retry while the API is down."""
     last_command: str = field(default="", init=False)
 
@@ -82,7 +82,7 @@ class Cluster:
             except httpx.HTTPError as wrong:
                 raise Unavailable(f"the Kubernetes API does not answer at {self.http.base_url}: {wrong}") from wrong
 
-        return retry_while_unavailable(once, self.patience_wall_s)
+        return retry_while_unavailable(once, self.timeout_wall_s)
 
     def read(self, path: str) -> dict[str, Any] | None:
         """The object or list at that path; None if there is none."""

@@ -15,7 +15,7 @@ from services.matrixctl.demo import shared_steps
 from services.matrixctl.demo.gauge import changes_of_direction
 from services.matrixctl.demo.live_charts import LiveCharts, render_charts
 from services.matrixctl.demo.node_hours import node_hours
-from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, Demo, DemoRun
+from services.matrixctl.demo.shared_steps import TIMEOUT_WALL_S, Demo, DemoRun
 from services.matrixctl.demo.step_runner import Step, check, wait_until
 from services.matrixctl.output.columns import value_at
 from services.matrixctl.output.screen import echo
@@ -57,10 +57,10 @@ class AutoscaleRun(DemoRun):
         self.charts.hide()
         super().close()
 
-    def until(self, what: str, holds: Any, patience_s: float) -> Any:
-        """Wait and draw meanwhile; `patience_s` is emulated."""
-        patience_wall_s = (patience_s + self.delay_s) / self.client.stack.time.scale + PATIENCE_WALL_S / 8
-        return wait_until(what, holds, patience_wall_s, progress=lambda: self.gauge.last.text(), display=self.charts)
+    def until(self, what: str, holds: Any, timeout_s: float) -> Any:
+        """Wait and draw meanwhile; `timeout_s` is emulated."""
+        timeout_wall_s = (timeout_s + self.delay_s) / self.client.stack.time.scale + TIMEOUT_WALL_S / 8
+        return wait_until(what, holds, timeout_wall_s, progress=lambda: self.gauge.last.text(), display=self.charts)
 
     def autoscaler(self) -> dict[str, Any]:
         return self.cluster.read(HPA) or {}

@@ -29,7 +29,7 @@ from services.matrixctl.supervisor.state_folder import StateFolder
 
 ROOT = Path(__file__).resolve().parents[3]
 STATE = ROOT / ".state" / "compose"
-BUILD_PATIENCE_WALL_S = 1200.0
+BUILD_TIMEOUT_WALL_S = 1200.0
 
 
 def compose_command() -> list[str] | None:
@@ -59,7 +59,7 @@ class Containers:
             "CLOUDMATRIX_USER": f"{os.getuid()}:{os.getgid()}",
         }
 
-    def compose(self, *words: str, patience_wall_s: float = 120.0) -> str:
+    def compose(self, *words: str, timeout_wall_s: float = 120.0) -> str:
         """Run Compose and return its output. Raises StepFailed with its last lines."""
         done = subprocess.run(
             [*self._command, *words],
@@ -67,7 +67,7 @@ class Containers:
             env=self._environment,
             capture_output=True,
             text=True,
-            timeout=patience_wall_s,
+            timeout=timeout_wall_s,
             check=False,
         )
         if done.returncode != 0:
@@ -76,9 +76,9 @@ class Containers:
 
     def up(self) -> None:
         self.folder.path.mkdir(parents=True, exist_ok=True)
-        self.compose("build", patience_wall_s=BUILD_PATIENCE_WALL_S)
+        self.compose("build", timeout_wall_s=BUILD_TIMEOUT_WALL_S)
         began = time.monotonic()
-        self.compose("up", "-d", patience_wall_s=BUILD_PATIENCE_WALL_S)
+        self.compose("up", "-d", timeout_wall_s=BUILD_TIMEOUT_WALL_S)
         wait_until_ready({process.name: f"{process.scheme}://127.0.0.1:{process.port}" for process in PROCESSES})
         echo(f"   [dim]the image is built; up and ready in {time.monotonic() - began:.1f} s[/]")
 

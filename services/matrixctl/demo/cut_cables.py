@@ -10,7 +10,7 @@ from __future__ import annotations
 import time
 from dataclasses import dataclass
 
-from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, DemoRun
+from services.matrixctl.demo.shared_steps import TIMEOUT_WALL_S, DemoRun
 from services.matrixctl.demo.step_runner import check, wait_until
 from services.matrixctl.output.screen import echo
 
@@ -50,12 +50,12 @@ def cut_cables(demo: DemoRun) -> None:
     ports = CUT_PORTS["demo-cables-b"]
     echo(f"   [bold]$ matrixctl fault inject link-down '{node}/{ports}'[/], and so on: 105 cables are cut")
     try:
-        wait_until("routes avoid the cut cables", lambda: ub_state(demo) == "Degraded", PATIENCE_WALL_S)
+        wait_until("routes avoid the cut cables", lambda: ub_state(demo) == "Degraded", TIMEOUT_WALL_S)
         during = measure_pace(demo)
         echo(f"   cut: {during.text()}; {node} is still a member")
     finally:
         demo.repair_hardware(*CUT_PORTS)
-    wait_until("routes return", lambda: ub_state(demo) == "Active", PATIENCE_WALL_S)
+    wait_until("routes return", lambda: ub_state(demo) == "Active", TIMEOUT_WALL_S)
     after = measure_pace(demo)
     echo(f"   repaired: {after.text()}")
     slower, reported = during.step_ms / before.step_ms, during.predicted_ms / before.predicted_ms
@@ -84,7 +84,7 @@ def measure_pace(demo: DemoRun) -> DecodePace:
         served = demo.client.call("infer", "GET", f"/v1/deployments/{demo.name}")
         return bool(served["fabricGeneration"] >= there)
 
-    wait_until("the model uses the present fabric", uses_present_fabric, PATIENCE_WALL_S)
+    wait_until("the model uses the present fabric", uses_present_fabric, TIMEOUT_WALL_S)
     time.sleep(SETTLING_WALL_S)
     roles = demo.client.call("infer", "GET", f"/v1/deployments/{demo.name}")["roles"]
 
@@ -100,7 +100,7 @@ def measure_pace(demo: DemoRun) -> DecodePace:
         current = step()
         return current is not None and abs(current[0] / current[1] - 1) <= AGREES_WITHIN
 
-    wait_until("steps take as long as the fabric model says", settled, PATIENCE_WALL_S)
+    wait_until("steps take as long as the fabric model says", settled, TIMEOUT_WALL_S)
     began, seen, reported = time.monotonic(), list[float](), list[float]()
 
     def enough() -> bool:
@@ -109,7 +109,7 @@ def measure_pace(demo: DemoRun) -> DecodePace:
             reported.append(current[1])
         return time.monotonic() - began >= MEASURING_WALL_S and len(seen) >= SAMPLES_MIN
 
-    wait_until("decoding is measured", enough, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} steps seen")
+    wait_until("decoding is measured", enough, TIMEOUT_WALL_S, progress=lambda: f"{len(seen)} steps seen")
     step_ms = sum(seen) / len(seen)
     return DecodePace(step_ms, sum(reported) / len(reported), 1e3 * tokens_per_step() / step_ms)
 

@@ -18,7 +18,7 @@ from services.matrixctl.demo import shared_steps, sharing
 from services.matrixctl.demo.chart import chart
 from services.matrixctl.demo.cut_cables import cut_cables
 from services.matrixctl.demo.losses import CABINET_FAULT, SWITCH_FAULT, lose_a_cabinet, lose_a_switch
-from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, Demo, DemoRun
+from services.matrixctl.demo.shared_steps import TIMEOUT_WALL_S, Demo, DemoRun
 from services.matrixctl.demo.step_runner import Step, StepFailed, check, wait_until
 from services.matrixctl.output.columns import value_at
 from services.matrixctl.output.screen import echo
@@ -63,7 +63,7 @@ def chat(demo: FailoverRun) -> None:
         base_url=demo.client.url("infer") + "/v1", api_key=demo.client.folder.admin_token(), timeout=30.0, max_retries=3
     )
     for prompt in PROMPTS:
-        wait_until("an answer", partial(_ask, client, prompt), PATIENCE_WALL_S)
+        wait_until("an answer", partial(_ask, client, prompt), TIMEOUT_WALL_S)
 
 
 def _ask(client: Any, prompt: str) -> bool:
@@ -95,7 +95,7 @@ def put_under_load(demo: FailoverRun) -> None:
     demo.put_load(REQUESTS_PER_S)
     demo.gauge.start()
     seen = demo.gauge.throughput
-    demo.steady_tokens_per_s = wait_until("throughput settles", seen.steady, PATIENCE_WALL_S, progress=seen.text)
+    demo.steady_tokens_per_s = wait_until("throughput settles", seen.steady, TIMEOUT_WALL_S, progress=seen.text)
     nodes = value_at(demo.instance(), "spec.nodes")
     echo(f"   {demo.steady_tokens_per_s:,.0f} tokens per emulated second on {nodes} nodes")
 
@@ -113,7 +113,7 @@ def lose_a_node(demo: FailoverRun) -> None:
         return node["agent"] if node["agent"] in ("Stale", "Lost") else None
 
     began = time.monotonic()
-    seen = wait_until("its agent falls silent", noticed, PATIENCE_WALL_S)
+    seen = wait_until("its agent falls silent", noticed, TIMEOUT_WALL_S)
     echo(f"   {time.monotonic() - began:.1f} s later the node's agent is {seen}")
 
 
@@ -131,7 +131,7 @@ def heal(demo: FailoverRun) -> None:
         names = [member["node"] for member in demo.members()]
         return bool(names) and demo.lost not in names and demo.active(desired)
 
-    wait_until("repairing from the spare", replaced, PATIENCE_WALL_S, progress=demo.progress)
+    wait_until("repairing from the spare", replaced, TIMEOUT_WALL_S, progress=demo.progress)
     echo(f"   states seen: {' > '.join(seen_states)}; {demo.lost} is no longer a member")
 
     seen = demo.gauge.throughput
@@ -140,7 +140,7 @@ def heal(demo: FailoverRun) -> None:
         now = seen.steady()
         return now if now is not None and now >= STEADY_SHARE * demo.steady_tokens_per_s else None
 
-    now = wait_until("throughput recovers", recovered, PATIENCE_WALL_S, progress=seen.text)
+    now = wait_until("throughput recovers", recovered, TIMEOUT_WALL_S, progress=seen.text)
     least = seen.min_since(demo.lost_at)
     check(
         least < DIPPED_SHARE * demo.steady_tokens_per_s,
@@ -159,7 +159,7 @@ def heal(demo: FailoverRun) -> None:
 
 def scale(demo: FailoverRun) -> None:
     demo.run_command(demo.cluster.scale(NAME, SCALED_TO))
-    wait_until("scaling", lambda: demo.active(SCALED_TO), PATIENCE_WALL_S, progress=demo.progress)
+    wait_until("scaling", lambda: demo.active(SCALED_TO), TIMEOUT_WALL_S, progress=demo.progress)
     current = demo.client.call("resource", "GET", f"/v1/allocations/{NAME}")
     check(current["nodes"] == SCALED_TO, f"the allocation has {current['nodes']} nodes")
     echo(f"   {SCALED_TO} nodes, {current['npus']} NPUs")

@@ -63,7 +63,7 @@ class Gauge:
     """Samples one instance and its workload, from `start` to `close`."""
 
     def __init__(self, client: ApiClient, cluster: Cluster, name: str) -> None:
-        self._client, self._cluster = replace(client, patience_wall_s=0.0), replace(cluster, patience_wall_s=0.0)
+        self._client, self._cluster = replace(client, timeout_wall_s=0.0), replace(cluster, timeout_wall_s=0.0)
         self._name = name
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._sample_periodically, name="gauge", daemon=True)

@@ -23,7 +23,7 @@ from services.matrixctl.output.screen import EXIT_REFUSED, EXIT_USAGE, echo, one
 from services.matrixctl.supervisor.probe import probe_readiness
 from services.matrixctl.supervisor.state_folder import StateFolder
 
-READY_PATIENCE_WALL_S = 180.0
+READY_TIMEOUT_WALL_S = 180.0
 SKIPPED_STEPS = {"failover": ("cut", "scale", "plan", "priority", "close")}
 """Steps that show nothing new on containers."""
 
@@ -72,7 +72,7 @@ def wait_until_ready(urls: Mapping[str, str]) -> None:
                 del waiting[name]
         return not waiting
 
-    wait_until("containers become ready", all_ready, READY_PATIENCE_WALL_S, progress=lambda: ", ".join(sorted(waiting)))
+    wait_until("containers become ready", all_ready, READY_TIMEOUT_WALL_S, progress=lambda: ", ".join(sorted(waiting)))
 
 
 def main(arguments: list[str]) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from matrixcommon.model.quantities import duration_text
-from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, DemoRun
+from services.matrixctl.demo.shared_steps import TIMEOUT_WALL_S, DemoRun
 from services.matrixctl.demo.step_runner import check, wait_until
 from services.matrixctl.output.columns import value_at
 from services.matrixctl.output.screen import echo
@@ -35,7 +35,7 @@ def lose_a_cabinet(demo: DemoRun) -> None:
                     noticed.setdefault(node["name"], demo.gauge.now())
             return members <= noticed.keys()
 
-        wait_until("its agents fall silent", all_noticed, PATIENCE_WALL_S, progress=lambda: f"{len(noticed)} silent")
+        wait_until("its agents fall silent", all_noticed, TIMEOUT_WALL_S, progress=lambda: f"{len(noticed)} silent")
         first, last = min(noticed.values()) - lost_at, max(noticed.values()) - lost_at
         echo(f"   MatrixResource noticed the first after {duration_text(first)}, the last after {duration_text(last)}")
         nodes = value_at(demo.instance(), "spec.nodes")
@@ -44,7 +44,7 @@ def lose_a_cabinet(demo: DemoRun) -> None:
             names = {member["node"] for member in demo.members()}
             return bool(names) and not names & members and demo.active(nodes)
 
-        wait_until("replacing the lost members", replaced, PATIENCE_WALL_S, progress=demo.progress)
+        wait_until("replacing the lost members", replaced, TIMEOUT_WALL_S, progress=demo.progress)
         healed = demo.gauge.mark("h", "healed") - lost_at
         echo(f"   all {nodes} nodes are ready elsewhere, {duration_text(healed)} after the loss")
         print_served(demo, before)
@@ -67,14 +67,14 @@ def lose_a_switch(demo: DemoRun) -> None:
         def state() -> str:
             return str(demo.client.call("link", "GET", f"/v1/switches/{switch}")["state"])
 
-        wait_until("its ports are reported down", lambda: state() != "Up", PATIENCE_WALL_S)
+        wait_until("its ports are reported down", lambda: state() != "Up", TIMEOUT_WALL_S)
         echo(f"   MatrixLink reports it {state()} after {duration_text(demo.gauge.now() - lost_at)}")
 
         def moved() -> bool:
             return all(view["state"] in ("Active", "Degraded") for view in demo.slices())
 
-        wait_until("routes move", moved, PATIENCE_WALL_S)
-        wait_until("a minute of serving without it", lambda: demo.gauge.now() - lost_at > 60.0, PATIENCE_WALL_S)
+        wait_until("routes move", moved, TIMEOUT_WALL_S)
+        wait_until("a minute of serving without it", lambda: demo.gauge.now() - lost_at > 60.0, TIMEOUT_WALL_S)
         current = {member["node"] for member in demo.members()}
         check(current == members, f"members changed because of a switch: {sorted(members ^ current)}")
         echo("   no member was replaced; slices: " + ", ".join(f"{v['plane']} {v['state']}" for v in demo.slices()))
@@ -85,7 +85,7 @@ def lose_a_switch(demo: DemoRun) -> None:
     def back() -> bool:
         return state() == "Up" and all(view["state"] == "Active" for view in demo.slices())
 
-    wait_until("the switch comes back", back, PATIENCE_WALL_S)
+    wait_until("the switch comes back", back, TIMEOUT_WALL_S)
 
 
 @dataclass(frozen=True)

@@ -22,8 +22,8 @@ from services.matrixctl.supervisor.up import show_progress, start_supervisor, st
 
 DEMOS: dict[str, Demo] = {demo.name: demo for demo in (FAILOVER, AUTOSCALE)}
 
-READY_PATIENCE_WALL_S = 120.0
-PATIENCE_WALL_S = 60.0
+READY_TIMEOUT_WALL_S = 120.0
+TIMEOUT_WALL_S = 60.0
 """How long one request may take: a busy machine may keep a service from answering for tens of seconds."""
 
 
@@ -47,7 +47,7 @@ def run_demo(demo: Demo, state: Path, keep: bool) -> int:
     try:
         echo(f"[bold cyan]0/{len(demo.steps)} Start the control plane, 48 emulated nodes and a Kubernetes API[/]")
         supervisor = start_supervisor(folder, StackRequest(scale=demo.time_scale).to_json())
-        show_progress(folder, supervisor, READY_PATIENCE_WALL_S)
+        show_progress(folder, supervisor, READY_TIMEOUT_WALL_S)
         took = time.monotonic() - began
         echo(f"   [dim]{took:.1f} s; an emulated minute takes {60 / demo.time_scale:g} s here[/]")
         outcome = run_on_stack(folder, demo)
@@ -62,7 +62,7 @@ def run_demo(demo: Demo, state: Path, keep: bool) -> int:
 def run_on_stack(folder: StateFolder, demo: Demo) -> Outcome:
     """Run the demo on a stack that is ready. Requests to a service that is briefly down are retried."""
     client, cluster = ApiClient.of(folder), stack_cluster(folder)
-    client.deadline_wall_s = client.patience_wall_s = cluster.patience_wall_s = PATIENCE_WALL_S
+    client.deadline_wall_s = client.timeout_wall_s = cluster.timeout_wall_s = TIMEOUT_WALL_S
     run = demo.begin(client, cluster, example(demo.manifest))
     try:
         return run_steps(demo.steps, run)

@@ -21,7 +21,7 @@ from services.matrixctl.demo.step_runner import Step, check, wait_until
 from services.matrixctl.output.columns import value_at
 from services.matrixctl.output.screen import echo, table
 
-PATIENCE_WALL_S = 120.0
+TIMEOUT_WALL_S = 120.0
 """How long a step waits for its outcome on a busy machine; most take seconds."""
 INPUT_TOKENS_MAX = 8192
 EXPECTED_CONDITIONS = ("NodesReady", "LinksReady", "QosSatisfied", "Ready")
@@ -121,14 +121,14 @@ def apply(run: DemoRun) -> None:
     there = run.cluster.instance(run.name)
     check(there is None, f"{run.name} already exists; remove it with `kubectl delete cmi {run.name}`")
     run.run_command(run.cluster.apply(run.manifest))
-    view = wait_until("the spec is stored", lambda: run.instance().get("spec"), PATIENCE_WALL_S)
+    view = wait_until("the spec is stored", lambda: run.instance().get("spec"), TIMEOUT_WALL_S)
     spares = f" and {view['spares']} spare" if view.get("spares") else ""
     echo(f"   requested {counted(view['nodes'], 'node')}{spares}")
 
 
 def become_active(run: DemoRun) -> None:
     desired = value_at(run.instance(), "spec.nodes")
-    wait_until("becoming Active", lambda: run.active(desired), PATIENCE_WALL_S, progress=run.progress)
+    wait_until("becoming Active", lambda: run.active(desired), TIMEOUT_WALL_S, progress=run.progress)
     view = conditions(run.instance())
     check(all(view.get(kind) == "True" for kind in EXPECTED_CONDITIONS), f"Active, but its conditions are {view}")
     for kind in (INSTANCE, INFER):
@@ -140,7 +140,7 @@ def become_active(run: DemoRun) -> None:
 
 
 def serve(run: DemoRun) -> None:
-    wait_until("serving", run.serving, PATIENCE_WALL_S, progress=run.serving_state)
+    wait_until("serving", run.serving, TIMEOUT_WALL_S, progress=run.serving_state)
 
 
 def delete(run: DemoRun) -> None:
@@ -150,7 +150,7 @@ def delete(run: DemoRun) -> None:
     def gone() -> bool:
         return run.cluster.instance(run.name) is None and run.cluster.serving(run.name) is None
 
-    wait_until("releasing everything, step by step", gone, PATIENCE_WALL_S, progress=run.progress)
+    wait_until("releasing everything, step by step", gone, TIMEOUT_WALL_S, progress=run.progress)
 
 
 def check_nothing_left(run: DemoRun) -> None:
@@ -179,7 +179,7 @@ def _wait_until_none(what: str, question: Callable[[], list[Any]]) -> None:
         seen[:] = question()
         return not seen
 
-    wait_until(f"no {what}", none_left, PATIENCE_WALL_S, progress=lambda: f"{len(seen)} left")
+    wait_until(f"no {what}", none_left, TIMEOUT_WALL_S, progress=lambda: f"{len(seen)} left")
     echo(f"   {what}: 0")
 
 

@@ -9,7 +9,7 @@ from contextlib import suppress
 from typing import Any
 
 from matrixcommon.model.errors import NotFound
-from services.matrixctl.demo.shared_steps import PATIENCE_WALL_S, DemoRun
+from services.matrixctl.demo.shared_steps import TIMEOUT_WALL_S, DemoRun
 from services.matrixctl.demo.step_runner import check, wait_until
 from services.matrixctl.output.screen import echo
 
@@ -32,7 +32,7 @@ def is_settled(demo: DemoRun, name: str) -> bool:
 
 def ensure_instance(demo: DemoRun, name: str, **shape: Any) -> None:
     demo.client.call("compute", "PUT", f"/v1/instances/{name}", body=shape)
-    wait_until(f"{name} becoming Active", lambda: is_settled(demo, name), PATIENCE_WALL_S)
+    wait_until(f"{name} becoming Active", lambda: is_settled(demo, name), TIMEOUT_WALL_S)
 
 
 def plan(demo: DemoRun) -> None:
@@ -66,17 +66,17 @@ def preempt(demo: DemoRun) -> None:
         view = get_instance(demo, GUEST)
         return view.get("state") == "Pending" and condition(view, "Preempted").get("status") == "True"
 
-    wait_until(f"{GUEST} being preempted", waiting, PATIENCE_WALL_S)
+    wait_until(f"{GUEST} being preempted", waiting, TIMEOUT_WALL_S)
     echo(f"   {URGENT} is Active; {GUEST} is Pending: {condition(get_instance(demo, GUEST), 'Preempted')['message']}")
     release_instance(demo, URGENT)
-    wait_until(f"{GUEST} being placed again", lambda: is_settled(demo, GUEST), PATIENCE_WALL_S)
+    wait_until(f"{GUEST} being placed again", lambda: is_settled(demo, GUEST), TIMEOUT_WALL_S)
     echo(f"   {URGENT} is gone, {GUEST} is Active again")
 
 
 def close_cabinet(demo: DemoRun) -> None:
     """Close the guest's cabinet: it moves out while it serves."""
     demo.client.call("compute", "PUT", f"/v1/instances/{GUEST}", body={"nodes": 2, "priority": -10})
-    wait_until(f"{GUEST} shrinking", lambda: is_settled(demo, GUEST) and len(members(demo)) == 2, PATIENCE_WALL_S)
+    wait_until(f"{GUEST} shrinking", lambda: is_settled(demo, GUEST) and len(members(demo)) == 2, TIMEOUT_WALL_S)
     cabinet = members(demo)[0].rpartition("-")[0]
     demo.client.call("resource", "POST", f"/v1/domains/{cabinet}:close", body={}, params={"drain": "true"})
     echo(f"   [bold]$ matrixctl domain close {cabinet} --drain[/]")
@@ -85,7 +85,7 @@ def close_cabinet(demo: DemoRun) -> None:
         def left() -> bool:
             return is_settled(demo, GUEST) and not any(node.startswith(f"{cabinet}-") for node in members(demo))
 
-        wait_until(f"{GUEST} leaving {cabinet}", left, PATIENCE_WALL_S)
+        wait_until(f"{GUEST} leaving {cabinet}", left, TIMEOUT_WALL_S)
         echo(f"   {GUEST} moved to {', '.join(members(demo))}, each member there first, then gone here")
     finally:
         demo.client.call("resource", "POST", f"/v1/domains/{cabinet}:open", body={})
@@ -99,4 +99,4 @@ def members(demo: DemoRun) -> list[str]:
 def release_instance(demo: DemoRun, name: str) -> None:
     with suppress(NotFound):
         demo.client.call("compute", "DELETE", f"/v1/instances/{name}")
-    wait_until(f"{name} being released", lambda: not get_instance(demo, name), PATIENCE_WALL_S)
+    wait_until(f"{name} being released", lambda: not get_instance(demo, name), TIMEOUT_WALL_S)

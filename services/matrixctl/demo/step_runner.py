@@ -68,7 +68,7 @@ def run_steps(steps: Sequence[Step], run: Any) -> Outcome:
 def wait_until(
     what: str,
     condition: Callable[[], T | None],
-    patience_wall_s: float,
+    timeout_wall_s: float,
     *,
     progress: Callable[[], str] = lambda: "",
     retry_on: tuple[type[MatrixError], ...] = (Unavailable,),
@@ -80,7 +80,7 @@ def wait_until(
     Requests to a service that is briefly down (it may be restarting) are retried. Meanwhile `display` or, on a
     terminal, a spinner shows the progress.
     """
-    end = time.monotonic() + patience_wall_s
+    end = time.monotonic() + timeout_wall_s
     with nullcontext(display) if display or not console().is_terminal else console().status(what) as screen:
         while True:
             shown = missing = ""
@@ -95,7 +95,7 @@ def wait_until(
                 screen.update(f"{what}  [dim]{shown or missing}[/]")
             if time.monotonic() > end:
                 seen = shown or missing or "nothing"
-                raise StepFailed(f"{what}: not within {patience_wall_s:g} s; last seen: {seen}")
+                raise StepFailed(f"{what}: not within {timeout_wall_s:g} s; last seen: {seen}")
             time.sleep(POLL_PERIOD_WALL_S)
 
 

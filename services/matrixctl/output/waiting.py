@@ -11,7 +11,7 @@ from typing import Any
 from services.matrixctl.output.screen import progress
 
 POLL_PERIOD_WALL_S = 0.5
-PATIENCE_WALL_S = 30.0
+TIMEOUT_WALL_S = 30.0
 
 
 @dataclass(frozen=True)
@@ -32,7 +32,7 @@ def wait_for_state(
     progress_of: Callable[[dict[str, Any]], Progress],
 ) -> dict[str, Any]:
     """Wait until the resource's state is one of `final_states`, reporting progress, and return it."""
-    client.patience_wall_s = PATIENCE_WALL_S
+    client.timeout_wall_s = TIMEOUT_WALL_S
     reported: list[str] = []
     with progress() as bar:
         while True:

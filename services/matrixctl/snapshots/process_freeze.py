@@ -20,7 +20,7 @@ from matrixcommon.model.errors import InternalError
 from services.matrixctl.supervisor.process_lock import Holder
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, StateFolder
 
-STOP_PATIENCE_WALL_S = 5.0
+STOP_TIMEOUT_WALL_S = 5.0
 POLL_PERIOD_WALL_S = 0.001
 
 _GUARD = """
@@ -67,7 +67,7 @@ def frozen(processes: Mapping[str, Holder]) -> Iterator[float]:
 
 
 def _wait_until_stopped(name: str, holder: Holder) -> None:
-    deadline = time.monotonic() + STOP_PATIENCE_WALL_S
+    deadline = time.monotonic() + STOP_TIMEOUT_WALL_S
     while holder.alive() and not _stopped(holder.pid):
         if time.monotonic() > deadline:
             raise InternalError(f"{name} (pid {holder.pid}) does not stop")

@@ -17,7 +17,7 @@ from matrixresource.topology.loading import load_spec
 from services.matrixctl.supervisor.machine import resolve_machine
 from services.matrixctl.supervisor.state_folder import StateFolder
 
-READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE = 120.0, 0.5
+READY_TIMEOUT_WALL_S, READY_TIMEOUT_WALL_S_PER_NODE = 120.0, 0.5
 """How long a stack may take to become ready, for large machines by number of nodes: 1,024 nodes take half a minute on
 an idle host, and several minutes on a busy one."""
 
@@ -58,7 +58,7 @@ def check_readable(topology: str) -> None:
 
 def ready_timeout_wall_s(folder: StateFolder, topology: str) -> float:
     """How long to wait for a stack of that machine, or of the state folder's machine."""
-    return max(READY_PATIENCE_WALL_S, READY_PATIENCE_WALL_S_PER_NODE * _spec(folder, topology).supernode.nodes)
+    return max(READY_TIMEOUT_WALL_S, READY_TIMEOUT_WALL_S_PER_NODE * _spec(folder, topology).supernode.nodes)
 
 
 def prebuild_supernode(folder: StateFolder, topology: str) -> None:

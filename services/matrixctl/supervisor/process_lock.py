@@ -17,7 +17,7 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-READ_PATIENCE_WALL_S = 0.5
+READ_TIMEOUT_WALL_S = 0.5
 _locks: dict[Path, tuple[int, int]] = {}
 """Locks of this process: path to (pid, descriptor). A forked child holds none of its parent's."""
 
@@ -53,10 +53,10 @@ class ProcessLock:
     def __init__(self, path: Path) -> None:
         self.path = path
 
-    def acquire(self, patience_wall_s: float = 0.0) -> None:
-        """Acquire the lock until this process ends. Raises LockHeld if it is not free within the patience."""
+    def acquire(self, timeout_wall_s: float = 0.0) -> None:
+        """Acquire the lock until this process ends. Raises LockHeld if it is not free within the timeout."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        deadline = time.monotonic() + patience_wall_s
+        deadline = time.monotonic() + timeout_wall_s
         while (descriptor := self._try_lock()) is None:
             if time.monotonic() >= deadline:
                 raise LockHeld(f"{self.path.stem} is held by another process")
@@ -100,7 +100,7 @@ class ProcessLock:
         pid, _ = _locks.get(self.path, (0, -1))
         if pid == os.getpid():
             return Holder(pid, started_at(pid) or "")
-        deadline = time.monotonic() + READ_PATIENCE_WALL_S
+        deadline = time.monotonic() + READ_TIMEOUT_WALL_S
         while self._locked():
             try:
                 current = json.loads(self.path.read_text())
@@ -142,12 +142,12 @@ def _started_at_from_ps(pid: int) -> str | None:
     return shown.stdout.strip() or None
 
 
-def stop(holders: dict[str, Holder], patience_wall_s: float) -> list[str]:
-    """Terminate these processes, and kill them after the patience. Returns the names of those killed."""
+def stop(holders: dict[str, Holder], timeout_wall_s: float) -> list[str]:
+    """Terminate these processes, and kill them after the timeout. Returns the names of those killed."""
     for holder in holders.values():
         holder.signal(signal.SIGTERM)
     left = dict(holders)
-    deadline = time.monotonic() + patience_wall_s
+    deadline = time.monotonic() + timeout_wall_s
     while left and time.monotonic() < deadline:
         time.sleep(0.02)
         left = {name: holder for name, holder in left.items() if holder.alive()}

@@ -60,7 +60,7 @@ PROBE_TIMEOUT_WALL_S = 1.0
 HUNG_WALL_S, STARTUP_HUNG_WALL_S = 60.0, 600.0
 """A process that has not answered for this long is replaced; one that never answered, after the longer time, since it
 may be building a large machine."""
-STOP_PATIENCE_WALL_S = 5.0
+STOP_TIMEOUT_WALL_S = 5.0
 LOGS_PERIOD_WALL_S = 5.0
 
 
@@ -285,7 +285,7 @@ class Supervisor:
             self._adopt(name, found)
         elif found is not None:
             log.info("replacing a process of an earlier supervisor", extra={"child": name, "pid": found.pid})
-            stop({name: found}, STOP_PATIENCE_WALL_S)
+            stop({name: found}, STOP_TIMEOUT_WALL_S)
             self._start(name)
         else:
             self._start(name)
@@ -318,14 +318,14 @@ class Supervisor:
 
     def _replace(self, name: str, why: str) -> None:
         log.info("replacing", extra={"child": name, "pid": self.stack.children[name].pid, "why": why})
-        stop({key: holder for key, holder in self._running_holders().items() if key == name}, STOP_PATIENCE_WALL_S)
+        stop({key: holder for key, holder in self._running_holders().items() if key == name}, STOP_TIMEOUT_WALL_S)
         self._reap()
 
     def _stop_unknown_processes(self) -> None:
         """Stop processes of an earlier run that are not part of this one."""
         unknown = {name: holder for name, holder in self.folder.holders().items() if name not in self.runtimes}
         if unknown:
-            stop(unknown, STOP_PATIENCE_WALL_S)
+            stop(unknown, STOP_TIMEOUT_WALL_S)
 
     # --- readiness
 
@@ -357,7 +357,7 @@ class Supervisor:
 
     def stop_all(self) -> None:
         """Stop all processes, and record how far time got."""
-        killed = stop(self._running_holders(), STOP_PATIENCE_WALL_S)
+        killed = stop(self._running_holders(), STOP_TIMEOUT_WALL_S)
         self._reap()
         self.folder.remove_stale_locks()
         for name in self.runtimes:
@@ -381,7 +381,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"another supervisor already runs for {folder.path}: {taken}", file=sys.stderr)
         return EXIT_LOCK_HELD
     if pending_state(folder) is not None:
-        stop(folder.holders(), STOP_PATIENCE_WALL_S)
+        stop(folder.holders(), STOP_TIMEOUT_WALL_S)
         activate_pending_state(folder)
     asked = os.environ.pop("CLOUDMATRIX_STACK_REQUEST", "")
     request = StackRequest.from_json(asked) if asked else StackRequest()

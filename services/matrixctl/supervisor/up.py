@@ -87,10 +87,10 @@ def last_line(file: Path) -> str:
     return lines[-1][:300] if lines else "(nothing)"
 
 
-def watch_until_ready(folder: StateFolder, supervisor: Holder, patience_wall_s: float) -> Iterator[Stack]:
+def watch_until_ready(folder: StateFolder, supervisor: Holder, timeout_wall_s: float) -> Iterator[Stack]:
     """Yield the stack on each change until all of it is ready. Raises InternalError that names processes not ready in
     time, NotRunning if the stack is stopped meanwhile."""
-    deadline = time.monotonic() + patience_wall_s
+    deadline = time.monotonic() + timeout_wall_s
     shown: Stack | None = None
     while True:
         stack = folder.read()
@@ -104,7 +104,7 @@ def watch_until_ready(folder: StateFolder, supervisor: Holder, patience_wall_s: 
             log_file = folder.logs / f"{SUPERVISOR}.log"
             raise InternalError(f"the supervisor has died; last line of {log_file}: {last_line(log_file)}")
         if time.monotonic() > deadline:
-            raise InternalError(f"not ready after {patience_wall_s:g} s: {describe_unready(folder, shown)}")
+            raise InternalError(f"not ready after {timeout_wall_s:g} s: {describe_unready(folder, shown)}")
         time.sleep(POLL_PERIOD_WALL_S)
 
 
@@ -115,12 +115,12 @@ def _check_not_stopped(folder: StateFolder, supervisor: Holder) -> None:
         raise NotRunning(f"the stack in {folder.path} was stopped while it started")
 
 
-def show_progress(folder: StateFolder, supervisor: Holder, patience_wall_s: float) -> None:
+def show_progress(folder: StateFolder, supervisor: Holder, timeout_wall_s: float) -> None:
     """Print a line per process as it becomes ready, with a spinner on a terminal for those still awaited."""
     began = time.monotonic()
     done: set[str] = set()
     with console().status("starting") if sys.stdout.isatty() else nullcontext() as spinner:
-        for stack in watch_until_ready(folder, supervisor, patience_wall_s):
+        for stack in watch_until_ready(folder, supervisor, timeout_wall_s):
             for child in stack.children.values():
                 if child.ready and child.name not in done:
                     done.add(child.name)
@@ -142,13 +142,13 @@ def describe_unready(folder: StateFolder, stack: Stack | None) -> str:
     )
 
 
-def stop_stack(folder: StateFolder, patience_wall_s: float = STOP_TIMEOUT_WALL_S) -> list[str]:
+def stop_stack(folder: StateFolder, timeout_wall_s: float = STOP_TIMEOUT_WALL_S) -> list[str]:
     """Stop all processes of this stack, even without a supervisor; returns those that were running."""
     supervisor = folder.supervisor()
     ended = list(folder.holders())
     if supervisor is not None:
         supervisor.signal(signal.SIGTERM)
-        deadline = time.monotonic() + patience_wall_s
+        deadline = time.monotonic() + timeout_wall_s
         while supervisor.alive() and time.monotonic() < deadline:
             time.sleep(POLL_PERIOD_WALL_S)
         supervisor.signal(signal.SIGKILL)

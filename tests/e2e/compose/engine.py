@@ -23,7 +23,7 @@ CACHE = ROOT / ".cache"
 BASE = "cloudmatrix/base:test"
 POSTGRES = "cloudmatrix/postgres:test"
 PACKAGES = "python3,python3-venv,ca-certificates,postgresql"
-ENGINE_PATIENCE_WALL_S = 60.0
+ENGINE_TIMEOUT_WALL_S = 60.0
 
 
 def run(*command: str, **settings: str) -> str:
@@ -59,7 +59,7 @@ def engine() -> Iterator[None]:
     before = os.environ.get("DOCKER_HOST")
     os.environ["DOCKER_HOST"] = f"unix://{socket}"
     try:
-        until = time.monotonic() + ENGINE_PATIENCE_WALL_S
+        until = time.monotonic() + ENGINE_TIMEOUT_WALL_S
         while not answers():
             if daemon.poll() is not None or time.monotonic() > until:
                 pytest.skip(f"dockerd does not come up here; {folder / 'log'} says why")

@@ -14,7 +14,7 @@ from tests.e2e.compose.engine import engine, images, run, wheels
 from tests.e2e.conftest import eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(1800)]
-PATIENCE_WALL_S = 120.0
+TIMEOUT_WALL_S = 120.0
 
 
 @pytest.fixture(scope="module")
@@ -40,10 +40,10 @@ def test_a_stack_in_a_container(image: str, tmp_path: Path, monkeypatch: pytest.
     with CloudMatrixContainer(image) as stack:
         (tmp_path / "kubeconfig").write_text(stack.get_kubeconfig())
         cluster = Cluster(tmp_path / "kubeconfig")
-        eventually(lambda: len(cluster.items("/api/v1/nodes")) == 48, "every node has enrolled", PATIENCE_WALL_S)
+        eventually(lambda: len(cluster.items("/api/v1/nodes")) == 48, "every node has enrolled", TIMEOUT_WALL_S)
         headers = {"Authorization": f"Bearer {stack.get_token()}"}
         fault = stack.inject("node-down", "sn0-c00-n1")
         node = f"{stack.get_url('resource')}/v1/nodes/sn0-c00-n1"
         lost = lambda: httpx.get(node, headers=headers).json()["agent"] == "Lost"  # noqa: E731
-        eventually(lost, "the lost node is noticed", PATIENCE_WALL_S)
+        eventually(lost, "the lost node is noticed", TIMEOUT_WALL_S)
         stack.repair(fault)

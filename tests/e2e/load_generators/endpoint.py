@@ -24,7 +24,7 @@ from matrixlink.fabric.condition.fabric_view import FabricView, NodePorts, Plane
 from services.matrixctl.supervisor.probe import free_port
 from tests.e2e.service_process import ServiceProcess
 
-PATIENCE_WALL_S = 180.0
+TIMEOUT_WALL_S = 180.0
 
 
 def healthy_view(instance: str, nodes: int) -> FabricView:
@@ -68,7 +68,7 @@ def link_process(nodes: int) -> Iterator[str]:
 
 def until(what: Any, message: str) -> Any:
     """The first truthy answer of `what`."""
-    end = time.monotonic() + PATIENCE_WALL_S
+    end = time.monotonic() + TIMEOUT_WALL_S
     while time.monotonic() < end:
         try:
             if found := what():
@@ -76,7 +76,7 @@ def until(what: Any, message: str) -> Any:
         except httpx.HTTPError:
             pass
         time.sleep(0.05)
-    raise AssertionError(f"{message}: not within {PATIENCE_WALL_S:g} s")
+    raise AssertionError(f"{message}: not within {TIMEOUT_WALL_S:g} s")
 
 
 class Endpoint:

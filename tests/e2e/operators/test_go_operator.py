@@ -22,7 +22,7 @@ pytestmark = [pytest.mark.e2e, pytest.mark.timeout(900)]
 
 ROOT = Path(__file__).resolve().parents[3]
 SOURCE = ROOT / "examples" / "operators" / "members"
-PATIENCE_WALL_S = 90.0
+TIMEOUT_WALL_S = 90.0
 INSTANCE = """
 apiVersion: cloudmatrix.io/v1alpha1
 kind: CloudMatrixInstance
@@ -32,7 +32,7 @@ spec: {nodes: 2, spares: 1}
 
 
 def eventually(what: Callable[[], Any], message: str) -> Any:
-    until = time.monotonic() + PATIENCE_WALL_S
+    until = time.monotonic() + TIMEOUT_WALL_S
     while not (seen := what()):
         assert time.monotonic() < until, message
         time.sleep(0.1)

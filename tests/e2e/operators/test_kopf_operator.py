@@ -19,11 +19,11 @@ pytestmark = pytest.mark.e2e
 OPERATOR = Path(__file__).resolve().parents[3] / "examples" / "operators" / "scratch_volumes.py"
 VOLUMES = "/apis/example.com/v1/namespaces/default/scratchvolumes"
 CLAIMS = "/api/v1/namespaces/default/persistentvolumeclaims"
-PATIENCE_WALL_S = 30.0
+TIMEOUT_WALL_S = 30.0
 
 
 def eventually(what: Callable[[], Any], message: str) -> Any:
-    until = time.monotonic() + PATIENCE_WALL_S
+    until = time.monotonic() + TIMEOUT_WALL_S
     while not (seen := what()):
         assert time.monotonic() < until, message
         time.sleep(0.05)

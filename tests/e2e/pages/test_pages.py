@@ -31,7 +31,7 @@ ELSEWHERE = {
 }
 """Pages whose blocks another test runs."""
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300), needs_kubectl, pytest.mark.xdist_group("pages")]
-PATIENCE_WALL_S = 200.0
+TIMEOUT_WALL_S = 200.0
 
 
 class Shells:
@@ -52,7 +52,7 @@ class Shells:
     def run(self, script: str, folder: Path) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             ["bash", "-e", "-o", "pipefail", "-x", "-c", script],
-            cwd=folder, env=self.environment, capture_output=True, text=True, timeout=PATIENCE_WALL_S,
+            cwd=folder, env=self.environment, capture_output=True, text=True, timeout=TIMEOUT_WALL_S,
         )  # fmt: skip
 
 

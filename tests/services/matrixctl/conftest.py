@@ -19,7 +19,7 @@ from services.matrixctl.supervisor.supervisor import StackRequest
 from services.matrixctl.supervisor.up import start_supervisor, stop_stack, watch_until_ready
 
 STANDIN = "tests.services.matrixctl.standin"
-PATIENCE_WALL_S = 20.0
+TIMEOUT_WALL_S = 20.0
 
 
 def standins() -> tuple[Process, ...]:
@@ -32,7 +32,7 @@ def standins() -> tuple[Process, ...]:
 
 def eventually(what: Callable[[], Any], message: str = "") -> Any:
     """The first truthy answer; fails when there is none in time."""
-    until = time.monotonic() + PATIENCE_WALL_S
+    until = time.monotonic() + TIMEOUT_WALL_S
     while time.monotonic() < until:
         try:
             if seen := what():
@@ -53,7 +53,7 @@ class SupervisedStack:
     def up(self, **desired: Any) -> Stack:
         desired = {"processes": self.processes, "shared": ()} | desired
         supervisor = start_supervisor(self.folder, StackRequest(**desired).to_json())
-        for stack in watch_until_ready(self.folder, supervisor, PATIENCE_WALL_S):
+        for stack in watch_until_ready(self.folder, supervisor, TIMEOUT_WALL_S):
             last = stack
         return last
 

@@ -124,7 +124,7 @@ class ScriptedRun(AutoscaleRun):
         self.charts: Any = NullCharts()
         self.counted: list[dict[str, Any]] = [COUNTS]
 
-    def until(self, what: str, holds: Any, patience_s: float) -> Any:
+    def until(self, what: str, holds: Any, timeout_s: float) -> Any:
         return holds()
 
     def put_load(self, requests_per_second: float) -> float:

@@ -108,6 +108,6 @@ def test_a_plan_whose_answer_was_lost_is_asked_for_again_and_made_once(
 
     monkeypatch.setattr(harness.client, "request", losing)
     client = ApiClient.of(StateFolder(Path("nowhere")))
-    client.patience_wall_s = 5.0
+    client.timeout_wall_s = 5.0
     made = client.call("resource", "POST", "/v1/defragmentations", body={"nodes": 4, "level": "cabinet"})
     assert [each["name"] for each in client.list("resource", "/v1/defragmentations")] == lost == [made["name"]]

@@ -13,7 +13,7 @@ from services.matrixctl.commands.command import command, group
 from services.matrixctl.commands.options import Output, StackOptions, print_for_programs
 from services.matrixctl.output.columns import print_table
 from services.matrixctl.output.screen import OutputFormat, console, echo, table
-from services.matrixctl.output.waiting import PATIENCE_WALL_S
+from services.matrixctl.output.waiting import TIMEOUT_WALL_S
 
 group("top", "Show utilisation of the machine and traffic on the fabric.")
 
@@ -119,7 +119,7 @@ def _top(by: str, top: TopOptions) -> None:
     params |= {key: value for key, value in (("orderBy", top.order_by), ("filter", top.filter)) if value}
     seen = None
     if top.watch:
-        top.client.patience_wall_s = PATIENCE_WALL_S  # a restarted service must not end the watch
+        top.client.timeout_wall_s = TIMEOUT_WALL_S  # a restarted service must not end the watch
     while True:
         view = top.client.call("link", "GET", "/v1/telemetry", params=params)
         if view["resourceVersion"] != seen:

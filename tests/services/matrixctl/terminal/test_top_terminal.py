@@ -16,7 +16,7 @@ import pytest
 from tests.services.matrixctl.conftest import SupervisedStack
 
 ALTERNATE, NORMAL = b"\x1b[?1049h", b"\x1b[?1049l"
-PATIENCE_WALL_S = 30.0
+TIMEOUT_WALL_S = 30.0
 
 
 def test_the_screen_opens_and_closes_again(supervised_stack: SupervisedStack, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -40,7 +40,7 @@ def test_the_screen_opens_and_closes_again(supervised_stack: SupervisedStack, mo
 
 
 def _until(terminal: int, seen: bytes, wanted: bytes) -> bytes:
-    until = time.monotonic() + PATIENCE_WALL_S
+    until = time.monotonic() + TIMEOUT_WALL_S
     while wanted not in seen:
         assert time.monotonic() < until, seen[-2000:]
         if select.select([terminal], [], [], 0.5)[0]:
@@ -50,7 +50,7 @@ def _until(terminal: int, seen: bytes, wanted: bytes) -> bytes:
 
 def _ended(pid: int, terminal: int) -> int:
     """Its status; what it still prints is read, so that it can end."""
-    until = time.monotonic() + PATIENCE_WALL_S
+    until = time.monotonic() + TIMEOUT_WALL_S
     while time.monotonic() < until:
         if select.select([terminal], [], [], 0.1)[0]:
             with suppress(OSError):  # the other end is closed
