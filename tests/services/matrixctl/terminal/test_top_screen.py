@@ -207,14 +207,14 @@ async def test_a_newer_event_comes_first_and_the_cursor_stays_on_its_row() -> No
         await settled(app, pilot)
         events = app.query_one("#events", LiveTable)
         events.move_cursor(row=1)
-        chosen = events.chosen()
+        chosen = events.selected_key()
         newest = Event("2026-11-24T06:02:00.000Z", "Normal", "small", "Resized", "1 node")
         given.snapshot = replace(given.snapshot, events=(newest, *given.snapshot.events))
         await pilot.press("r")
         await settled(app, pilot)
         assert app.snapshot.events[0] is newest
         assert events.row_count == 3
-        assert events.chosen() == chosen
+        assert events.selected_key() == chosen
 
 
 async def test_keys_ask_filter_go_to_a_kind_describe_and_come_back() -> None:
