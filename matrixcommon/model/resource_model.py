@@ -187,7 +187,9 @@ class ResourceView(ApiModel):
     etag: str = Field(
         "", description="version of the whole resource; sent as If-Match, a change applies to exactly that version"
     )
-    state: str = Field("", description="current state, one of those that `matrixctl explain` lists; empty without any")
+    state: str = Field(
+        "", description="current state; `matrixctl explain` lists the states of its kind; empty for a kind without"
+    )
     conditions: list[Condition] = Field(
         default_factory=empty_list, description="observed conditions, at most one of each type"
     )

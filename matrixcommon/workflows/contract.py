@@ -28,6 +28,7 @@ class StepView(ApiModel):
 class OperationRecord(ResourceView, OperationView):
     """An operation as it is listed: the fields of every resource, and the progress of the work."""
 
+    state: str = Field("", description="Running, Undoing after a refusal or cancellation, Done, Failed or Cancelled")
     message: str = Field("", description="what it waits for, or why it failed, is stuck or was cancelled; else empty")
     steps: list[StepView] = Field(default_factory=empty_list, description="its steps, in the order of execution")
 
@@ -60,6 +61,7 @@ class WorkflowDrainRequest(ApiModel):
 class WorkflowDrainView(ResourceView):
     """The progress of a drain: Draining while any workflow runs, then Drained. The counts are numbers of workflows."""
 
+    state: str = Field("", description="Draining while any workflow runs, then Drained")
     reason: str = Field("", description="why the workflows are drained, as it was requested; empty if not given")
     grace_s: float = Field(
         alias="graceSeconds",

@@ -127,6 +127,10 @@ class CommunicatorTraffic(ApiModel):
 class CommunicatorView(ResourceView):
     """A communicator: its spec and, except with validateOnly, its current traffic."""
 
+    state: str = Field(
+        "",
+        description="Flowing, Cut if a transfer has no path, Idle without flows, or Oversized if there are too many",
+    )
     slice: str = Field(description="UB slice whose members communicate")
     pattern: Pattern = Field(description="who sends to whom: allToAll, permutation, ring, incast or pull")
     routing: Routing = Field(description="how flows are assigned to L2 chips: static, planned, ecmp or spray")
@@ -178,6 +182,7 @@ class ForwardingTableView(ResourceView):
     """The forwarding table of one chip: the number of endpoints it has entries for, how many of those entries differ
     from the ones of an undamaged plane (`aside`), and how many have no way out (`nowhere`)."""
 
+    state: str = Field("", description="Whole, or Changed if any entry differs from that of an undamaged plane")
     kind: str = Field(description="l1 for a chip in a node, l2 for one between nodes")
     sub_plane: int = Field(description="number of the sub-plane that the chip belongs to")
     node: str | None = Field(None, description="node that an L1 chip is in; null for an L2 chip")

@@ -36,6 +36,9 @@ class DrainView(ResourceView):
     """A drain: the number of ports out of use, and of programs that may still send over them. `what_if` is only set
     with validateOnly."""
 
+    state: str = Field(
+        "", description="Draining, Drained once maintenance may begin, or Restored if it was cancelled before"
+    )
     elements: list[str] = Field(description="links, switches, nodes and other parts taken out of use")
     reason: str = Field("", description="why, as it was requested; empty if not given")
     even_if_floors_break: bool = Field(

@@ -16,6 +16,7 @@ class LinkView(ResourceView):
     LanesLost come from the port itself, ProbeLost and ProbeSlow from probes, Damped means it flapped and is held down
     until `damped_until`. `floors_gbps` is what slices have been promised on it."""
 
+    state: str = Field("", description="Up, Degraded (below its built rate) or Down (it carries nothing)")
     plane: Plane = Field(description="plane it belongs to: ub, rdma or vpc")
     kind: str = Field(
         description="kinds of its two ends, such as die-l1, l1-l2, die-leaf, leaf-spine or qingtian-fabric"
@@ -42,6 +43,7 @@ class LinkView(ResourceView):
 class EventView(ResourceView):
     """Something that happened to a link, switch or slice (`about`), described for people."""
 
+    state: str = Field("", description="always Seen")
     about: str = Field(description="link, switch or other part that it is about, or key of the slice")
     project: str | None = Field(  # type: ignore[assignment]  # hardware belongs to no project
         None, description="project of the resource it is about; null for hardware, which belongs to none"
@@ -57,6 +59,9 @@ class EventView(ResourceView):
 class SwitchView(ResourceView):
     """One switch chip; `ports_down` counts the reported ports leading to it that carry nothing."""
 
+    state: str = Field(
+        "", description="Up, Degraded if any port leading to it is below its built rate, Down if all carry nothing"
+    )
     plane: Plane = Field(description="plane it belongs to: ub or rdma")
     kind: str = Field(description="l1 (in a node) or l2 (of UB), leaf or spine (of RDMA)")
     cabinet: str | None = Field(None, description="cabinet it is in; null if it is in none")
@@ -72,6 +77,7 @@ class SwitchView(ResourceView):
 class PlaneSummary(ResourceView):
     """One plane across all supernodes: rates per node and endpoint, latency, and current losses."""
 
+    state: str = Field("", description="Up, or Degraded while any node's port on it is below its built rate")
     sub_planes: int = Field(description="number of sub-planes that it is divided into; 1 on RDMA and VPC")
     uplink_gbps: float = Field(description="GB/s each way of a whole node in one sub-plane")
     endpoint_gbps: float = Field(
@@ -92,6 +98,7 @@ class PlaneSummary(ResourceView):
 class QosClassView(ResourceView):
     """One class: its default weight, whether it has floors, and its rank when someone has to yield."""
 
+    state: str = Field("", description="always Offered")
     weight: float = Field(description="weight of its slices in sharing free capacity, unless they set their own")
     floor: Literal["required", "optional", "none"] = Field(
         description="whether its slices must, may or cannot have a guaranteed floor"

@@ -113,6 +113,9 @@ class PeeringView(ResourceView):
     """A peering. States: PendingAcceptance; Programming until every member's agent has acknowledged it; Active;
     Deleting."""
 
+    state: str = Field(
+        "", description="PendingAcceptance, Programming until all members hold it, Active, or Deleting until none does"
+    )
     slices: list[str] = Field(
         description="keys of the two slices: `project/name`, or the name alone in the project default"
     )

@@ -49,6 +49,10 @@ class ProgramView(ResourceView):
     """What one node's agent is to program for one slice, named `<slice>.<node>`. `stripes` apply to all peers and dies
     except those in `detours` (`sn0-c01-n2`, `npu5-die1`, `sn0-c01-n2-npu5-die1`), which have routes of their own."""
 
+    state: str = Field(
+        "",
+        description="Pending until the agent reports Programmed or Failed; Clearing, then Cleared, for `clear`",
+    )
     slice: str = Field(description="key of the slice")
     node: str = Field(description="node whose agent programs it")
     plane: Plane = Field(description="plane of the slice: ub, rdma or vpc")

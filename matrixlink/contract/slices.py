@@ -142,6 +142,9 @@ class BackupPathsView(ResourceView):
     """A protected slice, and the paths it would use after each failure it is meant to survive. State: Protected or
     Unprotected."""
 
+    state: str = Field(
+        "", description="Protected, or Unprotected if the floor would not survive some of these failures now"
+    )
     plane: Plane = Field(description="plane of the slice: ub or rdma")
     protection: Protection = Field(description="the single failure that the floor is to survive in full")
     protected: bool = Field(description="whether the floor would survive each of these failures now")

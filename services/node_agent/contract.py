@@ -52,6 +52,7 @@ ProcessFaultKind = Literal["service-killed", "service-paused", "database-readonl
 class ProcessView(ResourceView):
     """A process of the control plane and its real state."""
 
+    state: str = Field("", description="Running, or Stopped if it has ended or is stopped by a signal")
     running: bool = Field(description="whether it is running, and not stopped by a signal")
     restarted: bool = Field(description="whether it was restarted since its last fault")
     writable: bool = Field(description="whether its database accepts writes")
