@@ -113,7 +113,7 @@ def build(
             *maintenance.periodics,
             *scenarios.periodics,
             *faults.periodics,
-            compaction(records, clock, kept_s=kept_s, also=delete_expired),
+            compaction(records, clock, retention_s=kept_s, before_compaction=delete_expired),
         ],
         leader_tasks=[
             *instances.tasks,
@@ -123,7 +123,7 @@ def build(
         registry=registry,
         on_stop=database.close,
     )
-    scenario_clients["compute"] = http_client("http://compute", settings.token, transport=InProcess(app))
+    scenario_clients["compute"] = http_client("http://compute", settings.token, transport=InProcessTransport(app))
     return app
 
 

@@ -21,9 +21,9 @@ from matrixcompute.recovery.ladder import RungTried
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import OperationRow, ScalingPolicyRow
 from matrixcompute.workflows.workload_steps import (
-    UNANSWERED_MAX,
     GRACE_S,
     SERVING_TIMEOUT_S,
+    UNANSWERED_MAX,
     await_loaded,
     await_serving,
     drain_members,

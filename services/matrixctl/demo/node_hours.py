@@ -36,7 +36,7 @@ def node_hours(samples: Sequence[Sample], required_nodes: Callable[[float], int]
     edges = np.arange(at[0], at[-1], SLOT_S)
     latest = np.searchsorted(at, edges, side="right") - 1
     allocated = np.array([sample.allocated for sample in samples])[latest]
-    least = np.array([carries(sample.load_per_s) for sample in samples])[latest]
+    least = np.array([required_nodes(sample.load_per_s) for sample in samples])[latest]
     plan = cheapest_sizes(least, SLOT_S, start_s)
     starts_s = float(np.maximum(0, np.diff(plan)).sum()) * start_s
     nodes = int(least.max())

@@ -67,7 +67,7 @@ def exclusive(client: ApiClient) -> Iterator[None]:
         lock.release()
 
 
-async def previewed(client: ApiClient, name: str, scenario: Scenario) -> Preview:
+async def preview_scenario(client: ApiClient, name: str, scenario: Scenario) -> Preview:
     async with reached(client) as (clients, _):
         return await preview(name, scenario, clients)
 
@@ -76,12 +76,14 @@ async def run_scenario(
     client: ApiClient, name: str, scenario: Scenario, replay: str, report_entry: Callable[[Entry], object]
 ) -> RunReport:
     """Run a scenario. Raises MatrixError for refusals, before anything was changed."""
-    with alone(client):
+    with exclusive(client):
         async with reached(client) as (clients, clock):
             await _check_nothing_runs(clients)
-            for each in await clean_up(clients, PREFIX, clock):
-                tell(Entry(at_s=0, what="cleared", about=each, message="left behind by an earlier run"))
-            return await ScenarioRunner(name, scenario, clients, clock, PREFIX, version(), replay, tell).run()
+            for each in await clean_up(clients, FAULT_PREFIX, clock):
+                report_entry(Entry(at_s=0, what="cleared", about=each, message="left behind by an earlier run"))
+            return await ScenarioRunner(
+                name, scenario, clients, clock, FAULT_PREFIX, version(), replay, report_entry
+            ).run()
 
 
 async def _check_nothing_runs(clients: ServiceClients) -> None:

@@ -16,7 +16,7 @@ import pytest
 from matrixcommon.model.errors import Conflict, InsufficientBandwidth
 from matrixlink.contract.link_reports import LinkReport
 from matrixlink.contract.slices import SliceRequest
-from tests.e2e.owners import Owner, all_ask
+from tests.e2e.owners import Owner, run_all
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 from tests.matrixlink.fleet import NODES, a_request
 from tests.matrixlink.machine import LinkMachine, same_floors

@@ -28,7 +28,7 @@ from matrixcompute.autoscaling.decision import Observation
 from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest
 from matrixcompute.autoscaling.pools import PoolsObservation
 from matrixcompute.reconcilers.scaling_signals import observe_pools, observe_target
-from tests.services.matrixctl.inprocess import ran
+from tests.services.matrixctl.inprocess import run_matrixctl
 
 POLICY = {"scaleTargetRef": {"name": "served"}, "minReplicas": 3, "maxReplicas": 16}
 OBJECTIVES = {"ttft_s": 2.0, "tpot_s": 0.05}

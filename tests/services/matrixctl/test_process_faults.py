@@ -13,7 +13,7 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InvalidField, NotFound, Unavailable
 from matrixcompute.scenarios.fault_injections import parse_parameter
-from services.matrixctl.supervisor.state_folder import Folder
+from services.matrixctl.supervisor.state_folder import StateFolder
 from services.node_agent.contract import ProcessFaultRequest
 from services.process_faults.executor import ProcessExecutor
 from services.process_faults.process_faults import ProcessFaults

@@ -47,9 +47,9 @@ class CliHarness:
 def harness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CliHarness:
     machine = Machine()
     monkeypatch.setattr(controllers, "ServiceClients", lambda services, executor: machine)
-    made = Desk(tmp_path, machine, capsys)
-    reached(monkeypatch, {"compute": made.client})
-    monkeypatch.setattr(waiting.time, "sleep", made.work)
+    made = CliHarness(tmp_path, machine, capsys)
+    connect_matrixctl(monkeypatch, {"compute": made.client})
+    monkeypatch.setattr(waiting.time, "sleep", made.reconcile)
     return made
 
 
