@@ -7,6 +7,7 @@ from tests.screenshots.studio import SHOTS, Picture
 from tests.upkeep.rooms import PACKAGES
 
 PRINTED = "tests.upkeep.printed"
+INFER = "tests.upkeep.infer_pictures"
 CHART = "tests.charts.printed"
 RENDERED = "tests.charts.rendered:golden"
 HELM = "tests.charts.helm.build:missing"
@@ -25,6 +26,10 @@ GENERATED: tuple[Generated | Picture, ...] = (
     Generated("matrixresource/topology/README.md", "tests.upkeep.supernode_picture:picture", "supernode"),
     Generated("matrixlink/README.md", "tests.upkeep.link_tables:printed", "matrixlink"),
     Generated("matrixcompute/README.md", f"{PRINTED}:instance_states", "instance-states"),
+    Generated("infer_workload/README.md", f"{INFER}:pools_picture", "pools"),
+    Generated("infer_workload/README.md", f"{INFER}:sizes_table", "layouts"),
+    Generated("infer_workload/README.md", f"{INFER}:request_states", "request-states"),
+    Generated("infer_workload/README.md", f"{INFER}:deployment_states", "deployment-states"),
     Generated("docs/explanation/timing.md", f"{PRINTED}:published_figures", "figures"),
     Generated("docs/how-to/maintenance.md", f"{PRINTED}:maintenance_states", "maintenance-states"),
     Generated("docs/how-to/scenarios.md", f"{PRINTED}:scenario_run_states", "scenario-run-states"),

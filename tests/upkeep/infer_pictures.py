@@ -1,8 +1,5 @@
-"""Pictures for the README, printed from the code: `python -m tests.upkeep.infer_pictures`.
-
-The pools as laid out on the paper's 256 NPUs, a table of smaller and larger instances, and the states of a request and
-of a deployment.
-"""
+"""Pictures of CloudMatrix-Infer's README: the pools as laid out on the paper's 256 NPUs, a table of smaller and larger
+instances, and the states of a request and of a deployment."""
 
 from __future__ import annotations
 
@@ -55,10 +52,9 @@ def sizes_table() -> str:
     return "\n".join(lines) + "\n"
 
 
-def pictures() -> list[str]:
-    """All that the README shows from here, in its order."""
-    return [pools_picture(), sizes_table(), state_picture(REQUEST_STATES), state_picture(DEPLOYMENT_STATES)]
+def request_states() -> str:
+    return state_picture(REQUEST_STATES)
 
 
-if __name__ == "__main__":
-    print("\n".join(pictures()), end="")
+def deployment_states() -> str:
+    return state_picture(DEPLOYMENT_STATES)
