@@ -10,9 +10,10 @@ from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.planes import Plane
 from matrixcommon.model.resource_key import resolve
 from matrixcommon.model.resource_model import ApiModel, ResourceView
-from matrixresource.contract.allocations import Affinity, MemberView, PlacementPolicy
+from matrixresource.contract.allocations import MemberView
 from matrixresource.contract.fields import MEMBERS_MAX
 from matrixresource.contract.nodes import Power
+from matrixresource.contract.requested_capacity import Affinity, PlacementPolicy
 
 NOT_SERVING = "NotServing"
 """Reason of the condition Ready: the instance is Active but has lost something it needs to serve."""

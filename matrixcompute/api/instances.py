@@ -16,8 +16,9 @@ from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.operations.context import StepContext
 from matrixcompute.store.store import ComputeStore, OperationRow
-from matrixresource.contract.allocations import PlacementPolicy, RenewRequest
+from matrixresource.contract.allocations import RenewRequest
 from matrixresource.contract.nodes import Power
+from matrixresource.contract.requested_capacity import PlacementPolicy
 
 LeavingMembers = Annotated[
     Sequence[NodeName], Query(max_length=1024, description="where it shrinks: the members that go, drained before")

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Sequence
 
-from matrixresource.contract.allocations import Block, MemberView
+from matrixresource.contract.allocations import MemberView
+from matrixresource.contract.requested_capacity import Block
 
 
 def whole_blocks(members: Sequence[MemberView], blocks: Sequence[Block]) -> set[str]:

@@ -34,7 +34,8 @@ from matrixcommon.model.resource_key import key_of
 from matrixcontainer.kubeapi.meta.quantities import NoQuantity, amount, whole_number
 from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixcontainer.scheduler.pod_groups import PodGroup, group_named
-from matrixresource.contract.allocations import AllocationRequest, AllocationView, Block, PlacementPolicy
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.requested_capacity import Block, PlacementPolicy
 
 SCHEDULER_NAME = "matrix-scheduler"
 DIES_PER_NPU = 2

@@ -13,7 +13,7 @@ from typing import Any
 
 from matrixcommon.model.errors import NotFound
 from matrixcontainer.client.client import COSCHEDULING_GROUP, VOLCANO_GROUP, KubeClient
-from matrixresource.contract.allocations import PlacementPolicy
+from matrixresource.contract.requested_capacity import PlacementPolicy
 
 GROUP_ANNOTATIONS = ("scheduling.k8s.io/group-name", "scheduling.volcano.sh/group-name")
 GROUP_LABELS = ("scheduling.x-k8s.io/pod-group", "pod-group.scheduling.sigs.k8s.io")

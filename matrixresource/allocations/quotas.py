@@ -19,7 +19,8 @@ from matrixcommon.persistence.database_session import ResourceRow, find
 from matrixcommon.persistence.table_cache import all_rows
 from matrixresource.allocations.cluster_index import npus_of_node
 from matrixresource.allocations.request_mapping import member_size
-from matrixresource.contract.allocations import AllocationRequest, QuotaRequest, QuotaView
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.quotas import QuotaRequest, QuotaView
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import active_reservations
 from matrixresource.store.store import ResourceStore

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NodeName
-from matrixresource.contract.allocations import Affinity, AllocationRequest
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.requested_capacity import Affinity
 from matrixresource.scheduler.model.cluster_shape import ClusterShape
 from matrixresource.scheduler.model.request import DomainConstraint, PlacementRequest
 

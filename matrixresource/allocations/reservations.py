@@ -26,6 +26,7 @@ from matrixresource.scheduler.model.request import Placement, PlacementRequest
 from matrixresource.store.allocation_tables import AllocationRow
 from matrixresource.store.reservations import ReservationRow, active_reservations
 from matrixresource.store.store import ResourceStore
+from matrixresource.store.topology_versions import checked_version
 
 SHORT_SHOWN = 5
 """The most unavailable nodes of a reservation that a message names."""
@@ -50,7 +51,7 @@ class ReservationService:
 
     def put(self, name: str, request: ReservationRequest) -> ReservationView:
         """Promise what is requested. Repeated with the same spec, it changes nothing. Raises InsufficientCapacity,
-        Conflict."""
+        Conflict, StaleTopology."""
         checked_resource_name(name)
         check_placement(request.spec())
         start, now = request.start, self._clock.now()
@@ -69,6 +70,7 @@ class ReservationService:
                 if holding is not None and holding.labels.get(RESERVATION_LABEL) == name:
                     holding.labels = {**request.labels, **system_labels(holding.labels)}
                 return row.view()
+            checked_version(session, request.topology_version)
             if start < now:
                 raise InvalidField(f"{request.starts_at} has passed", field="startsAt")
             if session.get(AllocationRow, name) is not None:

@@ -21,9 +21,10 @@ from matrixcommon.model.hardware_names import NodeName, NpuName
 from matrixcommon.model.resource_model import StuckView
 from matrixresource.allocations.quotas import QuotaRow
 from matrixresource.contract.agents import AssignmentView
-from matrixresource.contract.allocations import AllocationRequest, AllocationView, QuotaRequest, QuotaView
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.defragmentations import DefragmentationRequest, DefragmentationView
 from matrixresource.contract.nodes import NodeEventView, NodeView, NpuView, SupernodeView
+from matrixresource.contract.quotas import QuotaRequest, QuotaView
 from matrixresource.contract.reservations import ReservationRequest, ReservationView
 from matrixresource.contract.topology import DomainView, SupernodeRequest, TopologyVersionView
 from matrixresource.nodes.states import NODE_STATES

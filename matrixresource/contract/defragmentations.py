@@ -9,8 +9,9 @@ from pydantic import Field, model_validator
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.resource_model import ApiModel, ResourceView
-from matrixresource.contract.allocations import AllocationRequest, PlacementPolicy
+from matrixresource.contract.allocations import AllocationRequest
 from matrixresource.contract.fields import MEMBERS_MAX
+from matrixresource.contract.requested_capacity import PlacementPolicy
 
 INSTANCE_LABEL = "cloudmatrix.io/instance"
 """Set on an allocation that MatrixCompute made for an instance; MatrixCompute performs its moves."""

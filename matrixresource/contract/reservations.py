@@ -2,41 +2,63 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar
+from collections.abc import Mapping
+from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
 from matrixcommon.model.empty import empty_list
+from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.quantities import checked_moment, from_timestamp
 from matrixcommon.model.resource_model import ResourceView
 from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.requested_capacity import CapacityRequest, ExcludedNodes, TopologyVersion
+
+OF_ALLOCATIONS = {
+    "leaseS": "a reservation has no lease; it ends durationS seconds after startsAt",
+    "reservation": "a reservation cannot draw on another one; it has startsAt and durationS of its own",
+    "preemption": "a reservation cannot preempt; its nodes are kept free for it from startsAt on",
+}
+"""Fields of allocations that a reservation does not have, and what it has instead."""
 
 
-class ReservationRequest(AllocationRequest):
+class ReservationRequest(CapacityRequest):
     """What to reserve from `startsAt` (RFC 3339, emulated time) for `durationS` seconds.
 
-    It is an allocation's spec for later, without a lease and without drawing on another reservation.
+    It becomes an allocation that lasts until the end of the reservation.
     """
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (
         {"nodes": 1, "startsAt": "2100-01-01T00:00:00Z", "durationS": 3600},
     )
 
+    topology_version: TopologyVersion = ""
+    exclude_nodes: ExcludedNodes = Field(default_factory=empty_list)
     starts_at: str = Field(max_length=40)
     duration_s: Annotated[float, Field(gt=0, le=1e9)]
+
+    @model_validator(mode="before")
+    @classmethod
+    def _of_allocations(cls, document: Any) -> Any:
+        """Refuse fields of allocations by name; a client that sends one expects what a reservation does not do."""
+        if isinstance(document, Mapping):
+            for name, instead in OF_ALLOCATIONS.items():
+                if name in document:
+                    raise InvalidField(f"{name}: {instead}", field=name)
+        return document
+
+    @classmethod
+    def from_stored(cls, document: Any) -> Self:
+        """Earlier releases stored the fields of allocations as well, with their defaults."""
+        if isinstance(document, Mapping):
+            unset = {name for name in OF_ALLOCATIONS if document.get(name) in (None, "Never")}
+            document = {name: value for name, value in document.items() if name not in unset}
+        return super().from_stored(document)
 
     @field_validator("starts_at")
     @classmethod
     def _moment(cls, text: str) -> str:
         return checked_moment(text)
-
-    @model_validator(mode="after")
-    def _plain(self) -> ReservationRequest:
-        if self.lease_s is not None or self.reservation is not None:
-            raise ValueError("leaseS and reservation are only for allocations; a reservation has durationS")
-        if self.preemption != "Never":
-            raise ValueError("a reservation cannot preempt")
-        return self
 
     @property
     def start(self) -> float:

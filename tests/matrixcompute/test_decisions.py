@@ -9,8 +9,9 @@ from matrixcompute.contract import InstanceRequest
 from matrixcompute.model.composition import OWNER_LABEL, compose, slices_over
 from matrixcompute.model.observation import Observed, ObservedSlice, conditions_of
 from matrixcompute.recovery.policy import Recovery, RecoveryPolicy, nodes_out, plan_recovery, suspect_domains
-from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationView, MemberView
 from matrixresource.contract.nodes import NodeView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 
 POLICY = RecoveryPolicy(lost_per_cabinet_max=4, lost_per_supernode_max=8)
 

@@ -9,7 +9,8 @@ from matrixcompute.model.composition import limit_to_allocated
 from matrixcompute.model.observation import conditions_of
 from matrixcompute.model.whole_blocks import whole_blocks
 from matrixcompute.recovery.policy import Recovery
-from matrixresource.contract.allocations import AllocationView, Block, MemberView
+from matrixresource.contract.allocations import AllocationView, MemberView
+from matrixresource.contract.requested_capacity import Block
 from tests.matrixcompute.test_decisions import Observed, allocation, member, slices
 
 

@@ -11,7 +11,8 @@ from matrixcompute.clients.inference import OwnedDrain
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.store.store import InstanceRow, OperationRow, ScalingPolicyRow
-from matrixresource.contract.allocations import CACHING_ON_LABEL, AllocationView, PlacementPolicy
+from matrixresource.contract.allocations import CACHING_ON_LABEL, AllocationView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
 
 EARLIER, LATER, LATEST = timestamp(0.0), timestamp(4e9), timestamp(5e9)

@@ -18,7 +18,8 @@ from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import EventRow, InstanceRow, OperationRow
 from matrixcompute.workflows.marking_steps import mark_deleted
 from matrixcompute.workflows.steps import reserve_nodes
-from matrixresource.contract.allocations import AllocationRequest, AllocationView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import (
     DO,

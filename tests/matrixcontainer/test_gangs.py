@@ -8,7 +8,8 @@ from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.model.hardware_names import NodeName
 from matrixcontainer.scheduler.gangs import Gang, bindings, gangs_of, npus_of
 from matrixcontainer.scheduler.pod_groups import PodGroup, read_group
-from matrixresource.contract.allocations import AllocationView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 
 

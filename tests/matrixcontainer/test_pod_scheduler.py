@@ -12,7 +12,8 @@ from matrixcontainer.client.client import Kind, KubeClient
 from matrixcontainer.scheduler.gangs import Gang
 from matrixcontainer.scheduler.scheduler import GANG_LABEL, PodScheduler
 from matrixresource.client import ResourceClient
-from matrixresource.contract.allocations import AllocationRequest, PlacementPolicy
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcontainer.test_gangs import pod
 
 

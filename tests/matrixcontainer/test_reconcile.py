@@ -14,8 +14,9 @@ from matrixcontainer.operator.schemas.structural_schema import structural_schema
 from matrixcontainer.operator.status import instance_status
 from matrixcontainer.operator.workload import pods_for
 from matrixcontainer.scheduler.scheduler import GANG_LABEL
-from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationView, MemberView
 from matrixresource.contract.nodes import NodeView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 
 BODY = {
     "apiVersion": "cloudmatrix.io/v1alpha1",

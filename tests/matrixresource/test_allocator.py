@@ -16,8 +16,9 @@ from matrixcommon.model.errors import (
 )
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
-from matrixresource.contract.allocations import RESERVATION_LABEL, QuotaRequest
+from matrixresource.contract.allocations import RESERVATION_LABEL
 from matrixresource.contract.plans import PlanRequest
+from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.machine import Machine
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from matrixcommon.model.errors import InsufficientCapacity, InvalidField, QuotaExceeded
-from matrixresource.contract.allocations import QuotaRequest
 from matrixresource.contract.plans import PlanRequest
+from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.nodes.fault_levels import fault_table
 from matrixresource.topology.loading import load_spec
 from matrixresource.topology.spec import SupernodeSpec

@@ -7,7 +7,8 @@ from sqlalchemy import event
 
 from matrixcommon.model.errors import QuotaExceeded
 from matrixcommon.model.quantities import timestamp
-from matrixresource.contract.allocations import AllocationRequest, QuotaRequest
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.machine import Machine
 

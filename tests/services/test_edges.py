@@ -45,6 +45,7 @@ BAD = [
     ("a domain that is none", "resource", "POST", "/v1/domains/sn0-c99:close", None, 404, "NotFound", "name"),
     ("a reservation that ends after the last timestamp", "resource", "PUT", "/v1/reservations/a", {"nodes": 1, "startsAt": "9999-12-31T00:00:00Z", "durationS": 1e6}, 422, "InvalidField", "durationS"),
     ("one that starts after it", "resource", "PUT", "/v1/reservations/a", {"nodes": 1, "startsAt": "9999-12-31T23:59:59-10:00", "durationS": 1}, 422, "InvalidField", "startsAt"),
+    ("a reservation with a lease", "resource", "PUT", "/v1/reservations/a", {"nodes": 1, "startsAt": "2100-01-01T00:00:00Z", "durationS": 60, "leaseS": 60}, 422, "InvalidField", "leaseS"),
     ("a lease without end", "compute", "PUT", "/v1/instances/a", {"nodes": 1, "leaseS": 1e12}, 422, "InvalidField", "leaseS"),
     ("a quota beyond all numbers", "resource", "PUT", "/v1/quotas/a", {"cpus": 10**30}, 422, "InvalidField", "cpus"),
     ("nodes and npus", "resource", "PUT", "/v1/allocations/a", {"npus": 8, "nodes": 1}, 422, "InvalidField", None),

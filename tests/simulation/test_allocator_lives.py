@@ -31,7 +31,8 @@ from pydantic import ValidationError
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import from_timestamp, timestamp
-from matrixresource.contract.allocations import AllocationRequest, QuotaRequest
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.accounting import Accounts, above_quota, contents
 from tests.matrixresource.machine import Machine

@@ -23,7 +23,8 @@ from sqlalchemy import event
 
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcommon.persistence.group_commit import Outcome, decide
-from matrixresource.contract.allocations import AllocationRequest, QuotaRequest
+from matrixresource.contract.allocations import AllocationRequest
+from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.store.allocation_tables import AllocationRow, AssignmentRow
 from matrixresource.store.tables import Base, NodeRow
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres

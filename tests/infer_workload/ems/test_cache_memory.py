@@ -14,7 +14,7 @@ from infer_workload.serving.service import Serving
 from infer_workload.serving.store import InferStore
 from matrixcommon.model.errors import Forbidden, Gone, StaleGeneration, StaleTopology, TooManyRequests, Unavailable
 from matrixcommon.persistence.database_session import Database
-from matrixresource.contract.allocations import QuotaRequest
+from matrixresource.contract.quotas import QuotaRequest
 from services.chassis.database import DatabaseEngine
 from tests.infer_workload.conftest import NODES, Views
 from tests.matrixresource.machine import Machine

@@ -17,7 +17,8 @@ from matrixcompute.reconcilers.instances import InstanceReconciler
 from matrixcompute.recovery.policy import RecoveryPolicy
 from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows.definitions import CREATE_INSTANCE, MOVE_INSTANCE
-from matrixresource.contract.allocations import AllocationRequest, AllocationView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationRequest, AllocationView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import Process, a_process
 

@@ -11,7 +11,8 @@ from matrixcompute.model.observation import Observed, ObservedSlice
 from matrixcompute.reconcilers.next_step import NextStep, Situation, next_step
 from matrixcompute.recovery.policy import Recovery
 from matrixcompute.store.store import InstanceRow, OperationRow
-from matrixresource.contract.allocations import AllocationView, MemberView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationView, MemberView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 
 ONE, TWO, SPARE = "sn0-c00-n0", "sn0-c00-n1", "sn0-c00-n2"
 KEEP = Recovery("keep")

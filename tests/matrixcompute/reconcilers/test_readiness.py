@@ -20,7 +20,8 @@ from matrixcompute.reconcilers.readiness import ReadinessUpdater
 from matrixcompute.recovery.policy import RecoveryPolicy, plan_recovery
 from matrixcompute.store.store import InstanceRow
 from matrixcompute.workflows.definitions import WORKFLOWS, YIELD_INSTANCE
-from matrixresource.contract.allocations import AllocationView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationView
+from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import Process, a_process
 

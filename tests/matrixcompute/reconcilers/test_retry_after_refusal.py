@@ -20,8 +20,9 @@ from matrixcompute.workflows.definitions import (
     RESTART_INSTANCE,
     SCALE_INSTANCE,
 )
-from matrixresource.contract.allocations import AllocationView, PlacementPolicy
+from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.nodes import Power
+from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_world import Process, a_process
 

@@ -8,8 +8,8 @@ from pydantic import ValidationError
 from matrixcommon.model.errors import InsufficientCapacity, InvalidField, QuotaExceeded
 from matrixcommon.model.hardware_names import NodeName
 from matrixcommon.model.quantities import timestamp
-from matrixresource.contract.allocations import QuotaRequest
 from matrixresource.contract.plans import PlanRequest
+from matrixresource.contract.quotas import QuotaRequest
 from matrixresource.contract.reservations import ReservationRequest
 from tests.matrixresource.machine import Machine
 

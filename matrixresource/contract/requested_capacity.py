@@ -1,0 +1,142 @@
+"""The capacity that a request asks for, and where it is placed: what allocations and reservations have in common."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from matrixcommon.model.empty import empty_dict, empty_list
+from matrixcommon.model.hardware_names import NodeName
+from matrixcommon.model.resource_key import reference
+from matrixcommon.model.resource_model import ApiModel
+from matrixresource.contract.fields import MEMBERS_MAX
+
+TopologyVersion = Annotated[
+    str, Field(max_length=200, description="topology version it was planned on, refused on any other; empty: on any")
+]
+ExcludedNodes = Annotated[
+    list[NodeName], Field(max_length=1024, description="nodes it must not use; they are not stored with its spec")
+]
+
+
+class Block(ApiModel):
+    """Members come in multiples of `nodes` in each domain of `level`, with consecutive ranks inside a block: a logical
+    supernode."""
+
+    nodes: int = Field(ge=1, le=MEMBERS_MAX, description="nodes in one block")
+    level: Literal["cabinet", "supernode"] = Field(
+        "supernode", description="the kind of domain that a block must not straddle"
+    )
+
+
+class PlacementPolicy(ApiModel):
+    """Where members may be placed. `pack` uses as few domains of `level` as possible, `spread` as many.
+
+    `required` makes it a hard constraint: all members in one domain, or spread evenly over all of them, with at most
+    `maxPerDomain` members in each where that is given. Members stay inside one supernode, where the UB plane ends,
+    unless the level is `supernode` and the policy permits several: packing that is only preferred, or spreading.
+    """
+
+    EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"policy": "spread", "level": "cabinet"},)
+
+    policy: Literal["pack", "spread"] = Field(
+        "pack", description="pack into as few domains as possible, or spread over as many as possible"
+    )
+    level: Literal["node", "cabinet", "supernode"] = Field(
+        "cabinet", description="the kind of domain to pack into or spread over"
+    )
+    required: bool = Field(False, description="refuse the request rather than relax this")
+    max_per_domain: int | None = Field(
+        None, ge=1, le=MEMBERS_MAX, description="with spread: the most members in one domain"
+    )
+    blocks: list[Block] = Field(
+        default_factory=empty_list,
+        max_length=2,
+        description="nested block sizes, for example 2 per cabinet and 8 per supernode",
+    )
+
+    @model_validator(mode="after")
+    def _sensible(self) -> PlacementPolicy:
+        if self.max_per_domain is not None and self.policy != "spread":
+            raise ValueError("maxPerDomain is only valid with policy spread")
+        levels = [block.level for block in self.blocks]
+        if len(set(levels)) != len(levels):
+            raise ValueError("blocks: give at most one size per level")
+        return self
+
+
+class Affinity(ApiModel):
+    """Relation to other allocations: use only domains that all of them use (affinity), or none that any of them uses
+    (anti-affinity)."""
+
+    allocations: list[str] = Field(min_length=1, max_length=64)
+    level: Literal["node", "cabinet", "supernode"] = Field(
+        "cabinet", description="the kind of domain to share or to avoid"
+    )
+    required: bool = Field(True, description="refuse the request rather than relax this")
+
+    REFERENCES: ClassVar = ("allocations",)
+
+    def shown_to(self, project: str) -> Affinity:
+        """A copy with plain names in place of the keys of this project's own allocations."""
+        return self.model_copy(update={"allocations": [reference(key, project) for key in self.allocations]})
+
+
+class CapacityRequest(ApiModel):
+    """The capacity that is requested, and where it is placed; granted in full or not at all.
+
+    Give `nodes` (with `npusPerNode` of each; by default all that a node has), or `npus` (up to eight are placed on one
+    node and 0.5 is a die; more are divided into equal parts of nodes, whole nodes where it divides evenly), or neither
+    of them and `cpus` or `memoryGib` alone, which are pooled from any nodes regardless of who holds their NPUs.
+    `memoryGibByNode` takes memory from the named nodes and no others. A pool has no members to spread: its placement
+    can only require one cabinet or one supernode.
+    """
+
+    project: str = Field("default", min_length=1, max_length=63)
+    labels: dict[str, str] = Field(default_factory=empty_dict)
+    nodes: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX)] = None
+    npus: Annotated[float | None, Field(ge=0.5, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
+    npus_per_node: Annotated[float | None, Field(ge=0.5, le=8, multiple_of=0.5)] = None
+    cpus: Annotated[int, Field(ge=0, le=MEMBERS_MAX * 4)] = 0
+    memory_gib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    memory_gib_by_node: dict[NodeName, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(
+        default_factory=empty_dict,
+        max_length=MEMBERS_MAX,
+        description="GiB from each of these nodes, whoever holds their NPUs; `memoryGib` is the sum",
+    )
+    spares: Annotated[int, Field(ge=0, le=48)] = 0
+    placement: PlacementPolicy = PlacementPolicy()
+    affinity: Affinity | None = None
+    anti_affinity: Affinity | None = None
+    priority: Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)] = 0
+
+    REFERENCES: ClassVar[tuple[str, ...]] = ("affinity", "anti_affinity")
+
+    @model_validator(mode="after")
+    def _named_memory(self) -> Self:
+        by_node = self.memory_gib_by_node
+        if not by_node:
+            return self
+        for given, field in ((self.nodes, "nodes"), (self.npus, "npus"), (self.cpus, "cpus")):
+            if given:
+                raise ValueError(f"memoryGibByNode cannot be combined with {field}; request {field} separately")
+        if self.placement.required or self.affinity is not None or self.anti_affinity is not None:
+            raise ValueError(
+                "memoryGibByNode names its nodes and cannot be combined with required placement or (anti-)affinity"
+            )
+        if self.memory_gib not in (0, total := sum(by_node.values())):
+            raise ValueError(f"memoryGib must be the sum of memoryGibByNode, {total}, or be left out")
+        self.memory_gib = total
+        return self
+
+    @model_validator(mode="after")
+    def _one_size(self) -> Self:
+        if self.nodes is not None and self.npus is not None:
+            raise ValueError("give either nodes or npus, not both")
+        if self.nodes is None and self.npus is None:
+            if not self.cpus and not self.memory_gib:
+                raise ValueError("give nodes or npus, or cpus or memoryGib alone")
+            if self.npus_per_node is not None or self.spares:
+                raise ValueError("npusPerNode and spares are only valid with nodes or npus")
+        return self
