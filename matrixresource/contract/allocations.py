@@ -85,7 +85,7 @@ class RenewRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"leaseS": 7200},)
 
-    lease_s: float = Field(gt=0, le=1e9)
+    lease_s: float = Field(gt=0, le=1e9, description="length of the new lease, from now on (s, emulated)")
 
 
 class BindingRequest(ApiModel):
@@ -101,8 +101,12 @@ class ReplaceRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "reason": "its fan is loud"},)
 
-    node: NodeName
-    reason: str = Field("Requested", max_length=200)
+    node: NodeName = Field(description="the member to give up; a spare, or else a free node, takes its rank")
+    reason: str = Field(
+        "Requested",
+        max_length=200,
+        description="why, as one word; kept with the node in the label cloudmatrix.io/last-replacement",
+    )
 
 
 class RepairRequest(ApiModel):
@@ -110,7 +114,7 @@ class RepairRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "task": "restart"},)
 
-    node: NodeName
+    node: NodeName = Field(description="the member to repair; it stays a member")
     task: InPlaceRepair = Field(description="what its agent does: restart its processes, reset its NPUs, or reboot it")
 
 
@@ -154,23 +158,38 @@ class AllocationView(ResourceView):
     """One allocation. `nodes` counts members and `npus` the NPUs they hold; `request` is the spec as granted, and is
     itself a valid request."""
 
-    nodes: int
-    npus: NpuCount
-    npus_per_node: NpuCount | None = None
-    cpus: int | None = None
-    memory_gib: int | None = None
-    spares: int
-    placement: PlacementPolicy
-    affinity: Affinity | None = None
-    anti_affinity: Affinity | None = None
-    priority: int = 0
-    preemption: str = "Never"
-    expires_at: str | None = None
-    topology_version: str
-    bound: bool
-    power: Power = "On"
-    members: list[MemberView] = Field(default_factory=empty_list)
-    preempts: list[str] = Field(default_factory=empty_list)
+    nodes: int = Field(description="number of members")
+    npus: NpuCount = Field(description="NPUs that the members hold, a single die counting as a half")
+    npus_per_node: NpuCount | None = Field(
+        None, description="NPUs of each member, as requested; null: all of the node, or what divides the NPUs requested"
+    )
+    cpus: int | None = Field(None, description="CPU sockets that it holds from any nodes, as requested; null: none")
+    memory_gib: int | None = Field(
+        None, description="memory that it holds from any nodes, as requested, GiB; null: none"
+    )
+    spares: int = Field(description="number of spares that it is to have; `members` has those that it has")
+    placement: PlacementPolicy = Field(description="where its members may be placed")
+    affinity: Affinity | None = Field(None, description="it is placed only in domains that all these allocations use")
+    anti_affinity: Affinity | None = Field(
+        None, description="it is placed in no domain that any of these allocations uses"
+    )
+    priority: int = Field(0, description="allocations with a higher priority may preempt this one")
+    preemption: str = Field(
+        "Never", description="Never, or LowerPriority: it may preempt allocations of lower priority"
+    )
+    expires_at: str | None = Field(
+        None, description="when its lease ends and it is released, in emulated time; null: it has no lease"
+    )
+    topology_version: str = Field(description="topology version on which it was first placed")
+    bound: bool = Field(description="whether its nodes are to be deployed, not only reserved")
+    power: Power = Field("On", description="Off: its nodes are stopped and switched off, but stay its own")
+    members: list[MemberView] = Field(
+        default_factory=empty_list, description="its nodes and parts of nodes: members, spares, successors and pools"
+    )
+    preempts: list[str] = Field(
+        default_factory=empty_list,
+        description="allocations preempted that have no capacity again yet; with validateOnly those it would preempt",
+    )
     request: dict[str, Any] = Field(default_factory=empty_dict, description="the spec as last granted")
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -29,13 +29,23 @@ class DefragmentationRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 4},)
 
-    name: str | None = Field(None, max_length=63)
-    project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=empty_dict)
-    nodes: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX)] = None
-    level: Literal["cabinet", "supernode"] = "cabinet"
-    request: AllocationRequest | None = None
-    topology_version: str = Field("", max_length=200)
+    name: str | None = Field(None, max_length=63, description="name of the plan; by default one is generated")
+    project: str = Field("default", min_length=1, max_length=63, description="the project that it belongs to")
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels")
+    nodes: int | None = Field(
+        None, ge=1, le=MEMBERS_MAX, description="size of the block to make free, in whole nodes; excludes request"
+    )
+    level: Literal["cabinet", "supernode"] = Field(
+        "cabinet", description="kind of domain that has to hold the whole block; with request its placement decides"
+    )
+    request: AllocationRequest | None = Field(
+        None, description="an allocation that does not fit today, to make room for; excludes nodes"
+    )
+    topology_version: str = Field(
+        "",
+        max_length=200,
+        description="topology version it is planned for; refused if the topology has changed since; empty: any",
+    )
 
     @model_validator(mode="after")
     def _one_of_both(self) -> DefragmentationRequest:
@@ -54,13 +64,13 @@ class DefragmentationRequest(ApiModel):
 class MoveView(ApiModel):
     """The move of one member: its allocation and rank, the nodes before and after, and who carries it out."""
 
-    allocation: str
-    rank: int
-    source: str = Field(alias="from")
-    to: str
-    npus: float
-    by: Mover
-    state: Literal["Waiting", "Moving", "Moved"] = "Waiting"
+    allocation: str = Field(description="the allocation whose member moves")
+    rank: int = Field(description="rank of the member")
+    source: str = Field(alias="from", description="node that it leaves")
+    to: str = Field(description="node that takes its place")
+    npus: float = Field(description="NPUs of the member")
+    by: Mover = Field(description="who performs it: MatrixCompute for instances, otherwise MatrixResource")
+    state: Literal["Waiting", "Moving", "Moved"] = Field("Waiting", description="Waiting (not begun), Moving or Moved")
 
     @property
     def open(self) -> bool:
@@ -75,20 +85,24 @@ class DefragmentationView(ResourceView):
     search proved that no smaller plan exists.
     """
 
-    nodes: int
-    level: str
-    request: AllocationRequest
-    moves: list[MoveView] = Field(default_factory=empty_list)
-    room: list[str] = Field(default_factory=empty_list)
-    block_before: int
-    block_after: int
-    npus: float
-    npus_moved: float
-    moves_done: int
-    topology_version: str
-    exact: bool
-    cancelling: bool = False
-    message: str = ""
+    nodes: int = Field(description="members, or nodes of the block, that room is made for")
+    level: str = Field(description="domain that has to hold them all, cabinet or supernode; empty: the whole machine")
+    request: AllocationRequest = Field(
+        description="the allocation that room is made for; for a block, whole nodes packed into one domain"
+    )
+    moves: list[MoveView] = Field(
+        default_factory=empty_list, description="moves of its members, one after another; completed ones come first"
+    )
+    room: list[str] = Field(default_factory=empty_list, description="nodes of the block that become free")
+    block_before: int = Field(description="most whole free nodes in one such domain, before the moves")
+    block_after: int = Field(description="most whole free nodes in one such domain, after the moves")
+    npus: float = Field(description="most NPUs that may be moved under its approval")
+    npus_moved: float = Field(description="NPUs moved so far")
+    moves_done: int = Field(description="moves completed so far")
+    topology_version: str = Field(description="topology version that it was last planned on")
+    exact: bool = Field(description="whether the search proved that no plan moves fewer NPUs")
+    cancelling: bool = Field(False, description="whether it was cancelled and its current move still has to end")
+    message: str = Field("", description="what it waits for, why it was planned again, or why it ended")
 
 
 class RelocateRequest(ApiModel):
@@ -100,9 +114,13 @@ class RelocateRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"node": "sn0-c00-n0", "to": "sn0-c05-n0"},)
 
-    node: NodeName
-    to: NodeName
-    defragmentation: str | None = Field(None, max_length=63)
+    node: NodeName = Field(description="node of the member, all of which it holds")
+    to: NodeName = Field(description="free node that takes its place")
+    defragmentation: str | None = Field(
+        None,
+        max_length=63,
+        description="the plan whose current move this is, which may use nodes that the plan keeps; null: none",
+    )
 
 
 class MoveRefused(ApiModel):
@@ -112,8 +130,10 @@ class MoveRefused(ApiModel):
         {"allocation": "deepseek-r1", "node": "sn0-c00-n0", "to": "sn0-c05-n0", "reason": "Conflict"},
     )
 
-    allocation: str = Field(max_length=127)
-    node: NodeName
-    to: NodeName
-    reason: str = Field(max_length=60)
-    message: str = Field("", max_length=1000)
+    allocation: str = Field(max_length=127, description="the allocation of the move")
+    node: NodeName = Field(description="node that its member was to leave")
+    to: NodeName = Field(description="node that it was to move to")
+    reason: str = Field(
+        max_length=60, description="why, as one word; it becomes that of the plan if the move cannot be planned again"
+    )
+    message: str = Field("", max_length=1000, description="the same as a sentence")

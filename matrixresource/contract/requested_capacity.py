@@ -70,7 +70,7 @@ class Affinity(ApiModel):
     """Relation to other allocations: use only domains that all of them use (affinity), or none that any of them uses
     (anti-affinity)."""
 
-    allocations: list[str] = Field(min_length=1, max_length=64)
+    allocations: list[str] = Field(min_length=1, max_length=64, description="names of the other allocations")
     level: Literal["node", "cabinet", "supernode"] = Field(
         "cabinet", description="the kind of domain to share or to avoid"
     )
@@ -93,23 +93,53 @@ class CapacityRequest(ApiModel):
     can only require one cabinet or one supernode.
     """
 
-    project: str = Field("default", min_length=1, max_length=63)
-    labels: dict[str, str] = Field(default_factory=empty_dict)
-    nodes: Annotated[int | None, Field(ge=1, le=MEMBERS_MAX)] = None
-    npus: Annotated[float | None, Field(ge=0.5, le=MEMBERS_MAX * 8, multiple_of=0.5)] = None
-    npus_per_node: Annotated[float | None, Field(ge=0.5, le=8, multiple_of=0.5)] = None
-    cpus: Annotated[int, Field(ge=0, le=MEMBERS_MAX * 4)] = 0
-    memory_gib: Annotated[int, Field(ge=0, le=1 << 30)] = 0
+    project: str = Field(
+        "default",
+        min_length=1,
+        max_length=63,
+        description="the project that owns it and whose quota applies; cannot be changed",
+    )
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; they replace all that it has")
+    nodes: int | None = Field(
+        None,
+        ge=1,
+        le=MEMBERS_MAX,
+        description="number of members, whole nodes unless npusPerNode is given; excludes npus",
+    )
+    npus: float | None = Field(
+        None,
+        ge=0.5,
+        le=MEMBERS_MAX * 8,
+        multiple_of=0.5,
+        description="NPUs in all, 0.5 being a die: up to a node's number from one node, more in equal parts of nodes; "
+        "excludes nodes",
+    )
+    npus_per_node: float | None = Field(
+        None,
+        ge=0.5,
+        le=8,
+        multiple_of=0.5,
+        description="NPUs of each member: 0.5 (a die) or a whole number; by default all of the node, or what divides "
+        "npus",
+    )
+    cpus: int = Field(
+        0, ge=0, le=MEMBERS_MAX * 4, description="CPU sockets in all, pooled from any nodes, whoever holds their NPUs"
+    )
+    memory_gib: int = Field(
+        0, ge=0, le=1 << 30, description="memory in all, GiB, pooled from any nodes, whoever holds their NPUs"
+    )
     memory_gib_by_node: dict[NodeName, Annotated[int, Field(ge=1, le=1 << 20)]] = Field(
         default_factory=empty_dict,
         max_length=MEMBERS_MAX,
         description="GiB from each of these nodes, whoever holds their NPUs; `memoryGib` is the sum",
     )
-    spares: Annotated[int, Field(ge=0, le=48)] = 0
-    placement: PlacementPolicy = PlacementPolicy()
-    affinity: Affinity | None = None
-    anti_affinity: Affinity | None = None
-    priority: Annotated[int, Field(ge=-1_000_000_000, le=1_000_000_000)] = 0
+    spares: int = Field(0, ge=0, le=48, description="whole nodes held in addition, to replace lost members")
+    placement: PlacementPolicy = Field(PlacementPolicy(), description="where its members may be placed")
+    affinity: Affinity | None = Field(None, description="place it only in domains that all these allocations use")
+    anti_affinity: Affinity | None = Field(None, description="place it in no domain that any of these allocations uses")
+    priority: int = Field(
+        0, ge=-1_000_000_000, le=1_000_000_000, description="allocations with a higher priority may preempt this one"
+    )
 
     REFERENCES: ClassVar[tuple[str, ...]] = ("affinity", "anti_affinity")
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from pydantic import Field, field_validator, model_validator
 
@@ -34,8 +34,12 @@ class ReservationRequest(CapacityRequest):
 
     topology_version: TopologyVersion = ""
     exclude_nodes: ExcludedNodes = Field(default_factory=empty_list)
-    starts_at: str = Field(max_length=40)
-    duration_s: Annotated[float, Field(gt=0, le=1e9)]
+    starts_at: str = Field(
+        max_length=40, description="when it starts, in emulated time (RFC 3339); must not have passed"
+    )
+    duration_s: float = Field(
+        gt=0, le=1e9, description="how long it lasts from then on (s, emulated); what nobody has drawn is then released"
+    )
 
     @model_validator(mode="before")
     @classmethod
@@ -77,8 +81,13 @@ class ReservationView(ResourceView):
     (its start has passed and some of its nodes are not free yet; see condition Scheduled); Ended.
     """
 
-    starts_at: str
-    ends_at: str
-    duration_s: float
-    request: dict[str, Any]
-    nodes: list[str] = Field(default_factory=empty_list)
+    starts_at: str = Field(description="when it starts, in emulated time")
+    ends_at: str = Field(description="when it ends, in emulated time")
+    duration_s: float = Field(description="how long it lasts (s, emulated)")
+    request: dict[str, Any] = Field(
+        description="what was requested, without its time; fields at their defaults are left out"
+    )
+    nodes: list[str] = Field(
+        default_factory=empty_list,
+        description="nodes of which it has all or a part: promised before its start, held after",
+    )

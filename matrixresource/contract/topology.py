@@ -21,20 +21,36 @@ class SupernodeRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"labels": {"hall": "3"}},)
 
-    labels: dict[str, str] = Field(default_factory=empty_dict, max_length=64)
-    spec: dict[str, Any] | None = None
-    graph: dict[str, Any] | str | None = None
+    labels: dict[str, str] = Field(
+        default_factory=empty_dict, max_length=64, description="its labels; left out, they stay as they are"
+    )
+    spec: dict[str, Any] | None = Field(
+        None,
+        description="its numbers, in the form of cloudmatrix384.yaml; by default the service's own; it cannot change",
+    )
+    graph: dict[str, Any] | str | None = Field(
+        None,
+        description="its wiring: node-link JSON, GraphML, or either as base64 of gzip; by default as the spec says, or "
+        "as it is",
+    )
 
 
 class SupernodeWiring(ApiModel):
     """Everything needed to draw a supernode's graph: the numbers of its spec, where the wiring was `drawn` differently,
     and where agents `found` it different from the drawing. Parts are named without the supernode."""
 
-    supernode: str
-    topology_version: str
-    spec: dict[str, Any]
-    drawn: list[dict[str, str]] = Field(default_factory=empty_list)
-    found: list[dict[str, str]] = Field(default_factory=empty_list)
+    supernode: str = Field(description="name of the supernode")
+    topology_version: str = Field(description="topology version this describes")
+    spec: dict[str, Any] = Field(description="numbers of its spec, by section")
+    drawn: list[dict[str, str]] = Field(
+        default_factory=empty_list,
+        description="where its drawing differs from the regular wiring of its spec: kind, part, and peer of a moved "
+        "cable",
+    )
+    found: list[dict[str, str]] = Field(
+        default_factory=empty_list,
+        description="where agents found it to differ from the drawing: kind, part, and peer of a moved cable",
+    )
 
 
 class DomainRequest(ApiModel):
@@ -42,7 +58,7 @@ class DomainRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"reason": "new power supplies"},)
 
-    reason: str = Field("", max_length=200)
+    reason: str = Field("", max_length=200, description="why, shown on the domain")
 
 
 class DomainView(ResourceView):
@@ -52,11 +68,11 @@ class DomainView(ResourceView):
     `allocations` are those still there.
     """
 
-    level: Literal["cabinet", "supernode"]
-    supernode: str
-    reason: str = ""
-    by: str = ""
-    allocations: list[str] = Field(default_factory=empty_list)
+    level: Literal["cabinet", "supernode"] = Field(description="kind of domain")
+    supernode: str = Field(description="the supernode it is in, or is")
+    reason: str = Field("", description="why it was last closed or opened; empty: no reason given")
+    by: str = Field("", description="name of the token that last closed or opened it; empty: none")
+    allocations: list[str] = Field(default_factory=empty_list, description="allocations that hold anything in it")
 
 
 class TopologyChange(ApiModel):
@@ -74,9 +90,9 @@ class TopologyChange(ApiModel):
         "CableRepaired",
         "SwitchFailed",
         "SwitchRepaired",
-    ]
-    part: str
-    peer: str | None = None
+    ] = Field(description="what changed")
+    part: str = Field(description="the domain, link or switch")
+    peer: str | None = Field(None, description="with CableMoved: the new neighbour")
 
 
 class TopologyVersionView(ResourceView):
@@ -87,8 +103,11 @@ class TopologyVersionView(ResourceView):
     spec's wiring.
     """
 
-    number: int
-    by: str
-    summary: str
-    changes: list[TopologyChange]
-    topology: dict[str, Any] = Field(default_factory=empty_dict)
+    number: int = Field(description="number of the version, counted from 1")
+    by: str = Field(description="who made the change: name of the token, or what found it")
+    summary: str = Field(description="the changes in one line")
+    changes: list[TopologyChange] = Field(description="the changes since the version before")
+    topology: dict[str, Any] = Field(
+        default_factory=empty_dict,
+        description="supernodes with fingerprints of their graphs, closed domains, and deviations that agents found",
+    )
