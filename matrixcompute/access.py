@@ -15,7 +15,8 @@ from matrixcommon.api.authorization import (
 )
 from matrixcommon.api.operations import OPERATION_VERBS, drains_of
 from matrixcommon.model.resource_model import StuckView
-from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.contract import DetectedFault, EventView, InstanceRequest, InstanceView, Reliability
 from matrixcompute.maintenance.budgets import DisruptionBudgetRequest, DisruptionBudgetView
 from matrixcompute.maintenance.spec import MaintenanceRequest, MaintenanceView

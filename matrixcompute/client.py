@@ -7,7 +7,7 @@ from typing import Any
 
 from matrixcommon.api.client import ServiceClient, at, call
 from matrixcommon.model.errors import NotFound
-from matrixcompute.autoscaling.policy import ScalingPolicyView
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcompute.maintenance.budgets import DisruptionBudgetView
 from matrixcompute.recovery.spec import RecoveryPolicyView

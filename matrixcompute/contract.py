@@ -139,7 +139,7 @@ class InstanceRequest(InstanceShape):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": 3, "spares": 1, "labels": {"team": "search"}},)
 
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
     @property
     def references(self) -> list[str]:
@@ -183,9 +183,9 @@ class RecoveryTimes(ApiModel):
 class RungView(ApiModel):
     """A rung of the recovery ladder (`recovery_rules.yaml`) that was begun for a failed member."""
 
-    node: str
+    node: str = Field(description="the member")
     rung: str = Field(description="restart, reset-npu, reboot, replace or degrade")
-    at: str
+    at: str = Field(description="when it was begun, in emulated time")
     why: str = Field(description="the fault, or why the previous rung was not enough")
 
 
@@ -197,41 +197,62 @@ class Reliability(ApiModel):
     since a checkpoint is not counted).
     """
 
-    name: str
-    project: str
+    name: str = Field(description="name of the instance")
+    project: str = Field(description="the project that owns the instance")
     since: str | None = Field(None, description="when it first became Active")
     recoveries: int = Field(0, description="how often it lost members and recovered")
-    mttr_s: float | None = None
-    means: RecoveryTimes | None = None
+    mttr_s: float | None = Field(None, description="mean time from failure to recovery; null: no recoveries yet")
+    means: RecoveryTimes | None = Field(
+        None, description="mean length of each part of a recovery; null: no recoveries yet"
+    )
     down_s: float = Field(0.0, description="how long it was missing a member or waiting for nodes")
-    ettr: float | None = None
+    ettr: float | None = Field(
+        None,
+        description="share of the time it should have been on in which every member served, 0 to 1; null: never Active",
+    )
 
 
 class InstanceView(ResourceView):
     """One instance: its spec and its status."""
 
-    nodes: int
-    min_nodes: int | None = None
-    spares: int
+    nodes: int = Field(description="number of members that it is to have, whole nodes")
+    min_nodes: int | None = Field(None, description="fewest members with which it keeps running; null: all nodes")
+    spares: int = Field(description="nodes to be kept booted and ready to replace a lost member")
     npus: int = Field(0, description="NPUs of all its members; 0 until nodes are reserved")
-    placement: PlacementPolicy
-    affinity: InstanceAffinity | None = None
-    anti_affinity: InstanceAffinity | None = None
-    priority: int = 0
-    preemption: Literal["Never", "LowerPriority"] = "Never"
-    power: Power = "On"
-    suspend: bool = False
-    lease_s: float | None = None
-    network: Network
-    allocation: str
-    expires_at: str | None = None
+    placement: PlacementPolicy = Field(description="where its nodes may be placed")
+    affinity: InstanceAffinity | None = Field(
+        None, description="it is placed only in domains that all these instances use"
+    )
+    anti_affinity: InstanceAffinity | None = Field(
+        None, description="it is placed in no domain that any of these instances uses"
+    )
+    priority: int = Field(0, description="instances with a higher priority may preempt this one")
+    preemption: Literal["Never", "LowerPriority"] = Field(
+        "Never", description="LowerPriority: it may preempt instances of lower priority when there is no room for it"
+    )
+    power: Power = Field("On", description="Off: its nodes are to be switched off but stay allocated")
+    suspend: bool = Field(False, description="true: it is to release its nodes and slices but keep its spec")
+    lease_s: float | None = Field(
+        None, description="length of its lease when its nodes are allocated (s, emulated); null: it has no lease"
+    )
+    network: Network = Field(description="its share of each plane")
+    allocation: str = Field(description="its allocation at MatrixResource, which has its name")
+    expires_at: str | None = Field(
+        None, description="when its lease ends and it is deleted, in emulated time; null: no lease, or no nodes yet"
+    )
     preempts: list[str] = Field(default_factory=empty_list, description="in a plan: the instances it would preempt")
-    operation: str | None = None
-    observed_generation: int = 0
-    ready_nodes: int = 0
-    members: list[MemberView] = Field(default_factory=empty_list)
-    slices: list[SliceSummary] = Field(default_factory=empty_list)
-    repairs: int = 0
+    operation: str | None = Field(None, description="its latest operation, in progress or ended; null: none yet")
+    observed_generation: int = Field(0, description="generation of the spec that was last carried out")
+    ready_nodes: int = Field(
+        0, description="members that are ready; 0 while its nodes are not deployed, or switched off"
+    )
+    members: list[MemberView] = Field(
+        default_factory=empty_list, description="nodes of its allocation: members, spares and successors"
+    )
+    slices: list[SliceSummary] = Field(
+        default_factory=empty_list, description="its network slices, as MatrixLink shows them"
+    )
+    repairs: int = Field(0, description="how often it was repaired; attempts after the first are not counted")
     last_recovery: RecoveryTimes | None = Field(None, description="how long its last recovery took, by part")
     cancelled: CancelledChange | None = Field(None, description="the last change, if it was cancelled")
     scaling_policy: str | None = Field(None, description="the scaling policy that sets its number of nodes")
@@ -244,12 +265,11 @@ class InstanceView(ResourceView):
 class EventView(ResourceView):
     """Something that happened to an instance, described for people."""
 
-    instance: str
-    at: str
-    type: Literal["Normal", "Warning"]
-    reason: str
-    message: str
-    etag: str = ""
+    instance: str = Field(description="name of the instance")
+    at: str = Field(description="when it happened, in emulated time")
+    type: Literal["Normal", "Warning"] = Field(description="Warning: it may need attention")
+    reason: str = Field(description="what happened, as one word for programs")
+    message: str = Field(description="what happened, as a sentence")
 
 
 class DetectedFault(ResourceView):
@@ -261,12 +281,19 @@ class DetectedFault(ResourceView):
     named in `raisedBy`.
     """
 
-    node: str
-    component: str
-    code: str
-    level: str
-    action: Literal["None", "NoNewWork", "Repair", "Replace"]
-    since: str
-    message: str = ""
-    raised_by: str | None = None
-    instance: str | None = None
+    node: str = Field(description="the node it is on")
+    component: str = Field(description="what is faulty, such as npu5, npu5-die1, l1p3 or node")
+    code: str = Field(description="code that the agent reported; NodeLost: the agent is lost")
+    level: str = Field(description="its seriousness, from NotHandle and SubHealth to Separate and ManuallySeparate")
+    action: Literal["None", "NoNewWork", "Repair", "Replace"] = Field(
+        description="what follows: None, NoNewWork, Repair in place, or Replace the node"
+    )
+    since: str = Field(
+        description="since when it is present or, once over, when a rule raised it or it went, in emulated time"
+    )
+    message: str = Field("", description="details, as reported")
+    raised_by: str | None = Field(
+        None,
+        description="rule that raised it above the level of its code: Frequency, Duration or Uplinks; null: none did",
+    )
+    instance: str | None = Field(None, description="the instance that holds the node; null: none")

@@ -18,13 +18,13 @@ class CacheMemoryView(ApiModel):
     granted_gib: int = Field(description="GiB allocated, which is what the caches use")
     nodes: dict[str, int] = Field(default_factory=empty_dict, description="GiB allocated on each node")
     reason: str = Field(description="Granted, or why less is allocated than was requested")
-    message: str = ""
+    message: str = Field("", description="the same as a sentence, where less is allocated")
 
 
 class CachedModelView(ApiModel):
     """A model of the model cache, and how long this deployment's dies take to load it."""
 
-    model: str
+    model: str = Field(description="name of the model")
     served: bool = Field(description="whether the deployment serves this model")
     gb: float = Field(description="size of one copy of its weights, GB")
     tier: Literal["Memory", "SolidState", "ObjectStore"] = Field(description="where the weights are stored")
@@ -45,7 +45,7 @@ class ModelCacheView(ApiModel):
     used_gb: float = Field(description="memory that holds weights, GB")
     ssd_gb: float = Field(description="solid-state storage of the cache, GB")
     ssd_used_gb: float = Field(description="solid-state storage that holds weights, GB")
-    models: list[CachedModelView]
+    models: list[CachedModelView] = Field(description="the models that it is to hold, each with where its weights are")
 
 
 class CachedBlock(ApiModel):
@@ -55,21 +55,23 @@ class CachedBlock(ApiModel):
         pattern=r"^-?\d{1,40}$", description="hash of the prompt from its start to the block's end, a decimal number"
     )
     node: str = Field(min_length=1, max_length=127, description="node that stores it")
-    tier: Literal["Memory", "SolidState"] = "Memory"
+    tier: Literal["Memory", "SolidState"] = Field(
+        "Memory", description="where it is stored: memory, or the solid-state tier behind it"
+    )
     namespace: str = Field("", max_length=127, description="project that it is counted to, if shares are limited")
 
 
 class ContextCacheView(ApiModel):
     """The context cache of a deployment and one page of its blocks, the most recently used first."""
 
-    model: str
-    block_tokens: int
+    model: str = Field(description="model whose KV the blocks hold")
+    block_tokens: int = Field(description="tokens per block")
     memory_blocks: int = Field(description="blocks in memory, stored or being computed")
-    memory_blocks_max: int
-    ssd_blocks: int
-    ssd_blocks_max: int
+    memory_blocks_max: int = Field(description="most blocks that fit in memory")
+    ssd_blocks: int = Field(description="blocks in the solid-state tier")
+    ssd_blocks_max: int = Field(description="most blocks that fit in the solid-state tier; 0: it has none")
     nodes: list[str] = Field(description="nodes that lend it memory")
-    blocks: list[CachedBlock]
+    blocks: list[CachedBlock] = Field(description="the blocks of this page")
     next_page_token: str | None = Field(None, description="pass it to get the next page of blocks; null on the last")
 
 
@@ -82,7 +84,10 @@ class WarmRequest(ApiModel):
 
     model: str = Field(min_length=1, max_length=127, description="model whose KV the blocks hold")
     block_tokens: int = Field(ge=128, le=512, description="tokens per block")
-    blocks: list[CachedBlock] = Field(max_length=10_000)
+    blocks: list[CachedBlock] = Field(
+        max_length=10_000,
+        description="the blocks to add; those on nodes that do not cache for this deployment are skipped",
+    )
 
 
 class WarmView(ApiModel):

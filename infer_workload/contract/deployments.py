@@ -132,7 +132,7 @@ class DeploymentRequest(DeploymentShape):
         description="most requests that may wait for KV memory ahead of a new one; beyond that it gets 429. Requests "
         "of lower priority queue behind it: counting them, at most twice as many wait",
     )
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
     REFERENCES: ClassVar = ("instance",)
 
@@ -149,30 +149,34 @@ class DeploymentRequest(DeploymentShape):
 class PoolsView(ApiModel):
     """The pools as laid out; zeros while nothing is laid out."""
 
-    prefill_instances: int = 0
-    prefill_npus: int = 0
-    decode_npus: int = 0
-    decode_dies: int = 0
-    caching_nodes: int = 0
-    experts_per_die: int = 0
-    redundant_experts: int = 0
-    kv_tokens_per_die: int = 0
-    context_length: int = 0
-    cache_blocks: int = 0
+    prefill_instances: int = Field(0, description="number of prefill instances")
+    prefill_npus: int = Field(0, description="NPUs of all prefill instances")
+    decode_npus: int = Field(0, description="NPUs of the decode pool")
+    decode_dies: int = Field(0, description="dies of the decode pool: its degree of expert parallelism")
+    caching_nodes: int = Field(0, description="nodes that lend memory to the context cache")
+    experts_per_die: int = Field(0, description="experts on each decode die that has routed ones")
+    redundant_experts: int = Field(
+        0, description="copies of routed experts in the decode pool beyond the first of each"
+    )
+    kv_tokens_per_die: int = Field(0, description="tokens whose KV fits one decode die")
+    context_length: int = Field(0, description="most tokens of a prompt with its answer")
+    cache_blocks: int = Field(0, description="most blocks that the context cache holds in memory")
     cache_plane: str = Field("", description="plane over which cached blocks are read")
 
 
 class DeploymentView(DeploymentRequest, ResourceView):
     """A deployment as requested, its layout, and its endpoint."""
 
-    endpoint: str = ""
-    fabric_generation: int = 0
-    pools: PoolsView = Field(default_factory=PoolsView)
+    endpoint: str = Field("", description="URL at which its model is served")
+    fabric_generation: int = Field(
+        0, description="generation of the fabric view that its layout follows; 0: it has none"
+    )
+    pools: PoolsView = Field(default_factory=PoolsView, description="its pools as laid out")
     roles: dict[str, str] = Field(
         default_factory=empty_dict, description="role of each node, prefill or decode; all of them cache"
     )
     cache_memory: CacheMemoryView | None = Field(None, description="memory of its caches on its nodes")
-    load: LoadRequest | None = None
+    load: LoadRequest | None = Field(None, description="built-in load that runs on it; null: none")
     drain: DrainView | None = Field(None, description="drain of the nodes that will leave it")
     scale: ScaleView | None = Field(None, description="requested number of nodes of each pool, if one was requested")
     role_change: DrainView | None = Field(None, description="drain of the nodes that will change their role")

@@ -24,6 +24,6 @@ class LoadRequest(ApiModel):
 class LoadView(LoadRequest):
     """The load, and its counts since it began or the process started."""
 
-    submitted: int = 0
-    refused: int = 0
+    submitted: int = Field(0, description="requests that were accepted")
+    refused: int = Field(0, description="requests that were not accepted: too long, or too late for the objective")
     skipped: int = Field(0, description="requests not generated because this host could not keep up")

@@ -17,7 +17,9 @@ class DrainRequest(ApiModel):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": ["sn0-c00-n0"]},)
 
-    nodes: list[NodeName] = Field(min_length=1, max_length=4096)
+    nodes: list[NodeName] = Field(
+        min_length=1, max_length=4096, description="nodes to drain; others of the deployment take over"
+    )
     deadline_s: float = Field(
         600.0, gt=0, le=86_400, description="emulated seconds that running requests have to finish"
     )
@@ -33,12 +35,12 @@ class DrainRequest(ApiModel):
 class DrainView(ApiModel):
     """A drain and its progress. Once Drained, the nodes may be released."""
 
-    nodes: list[str]
+    nodes: list[str] = Field(description="nodes of the drain")
     absent: list[str] = Field(
         default_factory=empty_list, description="those of the nodes that the deployment did not have when it began"
     )
-    deadline_at: str
-    state: Literal["Draining", "Drained"]
+    deadline_at: str = Field(description="when requests that still run are handed over, in emulated time")
+    state: Literal["Draining", "Drained"] = Field(description="Draining while requests run on the nodes, then Drained")
     by: str = Field("", description="requester")
     requests: int = Field(0, description="requests still running on the nodes")
     requests_at_start: int = Field(0, description="requests that ran on the nodes when the drain began")
@@ -80,5 +82,8 @@ class ScaleRequest(ApiModel):
 class ScaleView(ScaleRequest):
     """The requested sizes, and whether the deployment has them."""
 
-    state: Literal["Changing", "LacksNodes", "Settled"] = "Settled"
+    state: Literal["Changing", "LacksNodes", "Settled"] = Field(
+        "Settled",
+        description="Changing (requests still hold roles), LacksNodes (fewer serve than requested) or Settled",
+    )
     requests: int = Field(0, description="requests still running on nodes that change role")

@@ -12,10 +12,10 @@ from matrixcommon.model.resource_model import ApiModel
 class Percentiles(ApiModel):
     """A latency in seconds of emulated time, over the requests that finished in the window."""
 
-    p50: float
-    p90: float
-    p99: float
-    mean: float
+    p50: float = Field(description="half of the requests were at most this")
+    p90: float = Field(description="90 % of the requests were at most this")
+    p99: float = Field(description="99 % of the requests were at most this")
+    mean: float = Field(description="mean over the requests")
 
 
 class Sample(ApiModel):
@@ -24,9 +24,9 @@ class Sample(ApiModel):
     `at` is how many seconds before the moment of the statistics it began; `second` is its start since the epoch.
     """
 
-    at: float
-    second: int
-    tokens_per_second: float
+    at: float = Field(description="how long before the moment of the statistics it began (s, emulated)")
+    second: int = Field(description="its start, emulated seconds since the epoch")
+    tokens_per_second: float = Field(description="tokens generated in it")
 
 
 class WorkView(ApiModel):
@@ -56,33 +56,39 @@ class WorkView(ApiModel):
 class StatisticsView(ApiModel):
     """What a deployment does now. Rates are per emulated second over `windowS`; the counts are of this moment."""
 
-    name: str
-    state: str
+    name: str = Field(description="name of the deployment")
+    state: str = Field(description="state of the deployment")
     now: float = Field(description="the moment of the statistics, emulated seconds since the epoch")
-    window_s: float
+    window_s: float = Field(description="length of the window (s, emulated)")
     measured_s: float = Field(0.0, description="seconds of the window in which it has been serving")
-    tokens_per_second: float = 0.0
-    tokens_per_second_per_npu: float = 0.0
-    prompt_tokens_per_second: float = 0.0
-    requests_per_second: float = 0.0
+    tokens_per_second: float = Field(
+        0.0, description="tokens generated per second, over the whole seconds of the window"
+    )
+    tokens_per_second_per_npu: float = Field(
+        0.0, description="the same for each NPU of both pools; 0 while nothing is laid out"
+    )
+    prompt_tokens_per_second: float = Field(
+        0.0, description="prompt tokens per second of the requests that finished in the window"
+    )
+    requests_per_second: float = Field(0.0, description="requests per second that finished in the window")
     ttft: Percentiles | None = Field(None, description="time to first token; null if no request finished in the window")
     tpot: Percentiles | None = Field(
         None, description="time per token after the first; null if no request with one finished in the window"
     )
     waiting: int = Field(0, description="requests waiting for room on a decode die")
     queued: int = Field(0, description="requests not begun: waiting for room, or in the queue of a prefill instance")
-    prefilling: int = 0
-    transferring: int = 0
-    decoding: int = 0
+    prefilling: int = Field(0, description="requests at a prefill instance, in its queue or being computed")
+    transferring: int = Field(0, description="requests whose KV is on its way to the decode pool")
+    decoding: int = Field(0, description="requests for which tokens are being generated")
     counting_since: float = Field(
         0.0, description="when the counts began, emulated seconds since the epoch: the start of the process"
     )
     submitted: int = Field(0, description="requests accepted: finished, cancelled, lost or in flight")
     refused: int = Field(0, description="requests refused with 429, because they would not be served in time")
-    finished: int = 0
+    finished: int = Field(0, description="requests answered in full since counting began")
     cancelled: int = Field(0, description="requests cancelled because their client disconnected")
     lost: int = Field(0, description="requests cut off because their nodes could not continue to serve")
-    in_flight: int = 0
+    in_flight: int = Field(0, description="requests accepted and not ended, those that wait included")
     requeued: int = Field(0, description="number of times that a request went back to the queue")
     activation_queue: int = Field(0, description="requests waiting for the deployment to return from zero nodes")
     idle_s: float = Field(
@@ -92,12 +98,16 @@ class StatisticsView(ApiModel):
     decode_step_ms: float | None = Field(
         0.0, description="null while a step cannot finish because a member is unreachable"
     )
-    decode_batch_per_npu: float = 0.0
+    decode_batch_per_npu: float = Field(
+        0.0, description="mean number of requests that one NPU decodes at the same time now"
+    )
     kv_usage: float = Field(0.0, description="fraction of the decode pool's KV memory that is reserved")
     cache_hit_rate_blocks: float | None = Field(None, description="null until a block has been looked up")
     cache_hit_rate_tokens: float | None = Field(None, description="fraction of prompt tokens; null until there are any")
-    cache_blocks: int = 0
-    decode_paused: bool = False
+    cache_blocks: int = Field(0, description="blocks in the context cache, in both tiers")
+    decode_paused: bool = Field(False, description="whether decoding pauses while the layout changes")
     work: WorkView | None = Field(None, description="demand; null until it has served for a whole window")
-    samples: list[Sample] = Field(default_factory=empty_list)
-    load: LoadView | None = None
+    samples: list[Sample] = Field(
+        default_factory=empty_list, description="tokens generated in each whole second of the window, oldest first"
+    )
+    load: LoadView | None = Field(None, description="built-in load and its counts; null: none")

@@ -25,17 +25,17 @@ class UsageView(ApiModel):
     Fields that are not grouped by are left out. `requests` counts requests that got at least one token.
     """
 
-    name: str = ""
-    project: str
+    name: str = Field("", description="the values that it is grouped by and the start of the bucket, joined by dots")
+    project: str = Field(description="the project whose keys were used")
     key: str | None = Field(None, description="name of the token; `built-in` for built-in load")
-    deployment: str | None = None
-    model: str | None = None
+    deployment: str | None = Field(None, description="deployment that answered; absent: not grouped by deployment")
+    model: str | None = Field(None, description="model that answered; absent: not grouped by model")
     bucket_start: str | None = Field(None, description="emulated time, if buckets were requested")
-    bucket_end: str | None = None
-    requests: int
-    prompt_tokens: int
+    bucket_end: str | None = Field(None, description="end of the bucket, in emulated time, if buckets were requested")
+    requests: int = Field(description="requests that got at least one token")
+    prompt_tokens: int = Field(description="tokens of their prompts, cached ones included")
     cached_tokens: int = Field(description="prompt tokens that were found in the context cache")
-    completion_tokens: int
+    completion_tokens: int = Field(description="tokens generated for them")
 
 
 class UsageLimitSpec(ApiModel):
@@ -63,7 +63,7 @@ class UsageLimitRequest(UsageLimitSpec):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"requestsPerMinute": 600, "tokensPerMinute": 200_000},)
 
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
     @model_validator(mode="after")
     def _limits_something(self) -> Self:
@@ -75,8 +75,10 @@ class UsageLimitRequest(UsageLimitSpec):
 class UsedView(ApiModel):
     """One limited quantity, and how much of it is used and reserved in the present window."""
 
-    limit: int
-    used: int
+    limit: int = Field(description="most that may be used in the window")
+    used: int = Field(
+        description="how much is used or reserved; a running request counts with the most that it may use"
+    )
     resets_at: str | None = Field(None, description="end of the window; null for requestsInFlight, which has none")
 
 

@@ -52,7 +52,7 @@ class ReportRequest(ApiModel):
     document: dict[str, Any] = Field(description="output of the command with -o json")
     plots: list[PlotView] = Field(default_factory=empty_list, max_length=16, description="plots of the report")
     html: str = Field("", max_length=HTML_MAX, description="the report as one self-contained HTML file")
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
     @model_validator(mode="after")
     def _is_a_document(self) -> Self:
@@ -89,22 +89,22 @@ class ReportView(ResourceView):
 class ReportContentView(ApiModel):
     """The content of a stored report."""
 
-    name: str
-    project: str
-    experiment: Experiment
-    title: str
-    command: str
-    document: dict[str, Any]
-    plots: list[PlotView]
-    html: str
+    name: str = Field(description="name of the report")
+    project: str = Field(description="the project that owns it")
+    experiment: Experiment = Field(description="the kind of experiment that made it")
+    title: str = Field(description="title, one line")
+    command: str = Field(description="command that reproduces it; empty: none was stored")
+    document: dict[str, Any] = Field(description="output of the command with -o json")
+    plots: list[PlotView] = Field(description="plots of the report")
+    html: str = Field(description="the report as one self-contained HTML file; empty: none was stored")
 
 
 class ChangeView(ApiModel):
     """One number of both reports."""
 
-    name: str
-    before: float
-    after: float
+    name: str = Field(description="path of the number in the documents")
+    before: float = Field(description="its value in the first report")
+    after: float = Field(description="its value in the second report")
     part: float | None = Field(None, description="change relative to `before`; null if that is 0")
     better: bool | None = Field(
         None, description="whether the change is an improvement; null if unchanged, or if neither direction is better"
@@ -114,6 +114,6 @@ class ChangeView(ApiModel):
 class ReportComparisonView(ApiModel):
     """The comparison of two reports of `matrixctl experiment run`: every number that both have, changed or not."""
 
-    before: ReportView
-    after: ReportView
-    changes: list[ChangeView]
+    before: ReportView = Field(description="the first report, taken as the earlier one")
+    after: ReportView = Field(description="the second report")
+    changes: list[ChangeView] = Field(description="every number that both have, without objectives and seed")

@@ -14,7 +14,7 @@ from pydantic import Field, ValidationInfo, field_validator
 from matrixcommon.model.empty import empty_dict, empty_list
 from matrixcommon.model.quantities import counted
 from matrixcommon.model.resource_key import reference
-from matrixcommon.model.resource_model import ApiModel, ResourceView
+from matrixcommon.model.resource_model import ApiModel
 
 REPLICAS_MAX = 49152
 
@@ -338,7 +338,7 @@ class ScalingPolicyRequest(ScalingPolicySpec):
         {"scaleTargetRef": {"name": "qwen"}, "minReplicas": 1, "maxReplicas": 8},
     )
 
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
 
 class ScalingState(ApiModel):
@@ -362,39 +362,3 @@ class ScalingState(ApiModel):
     def of(cls, stored: dict[str, Any] | None) -> ScalingState:
         # Earlier releases stored `nodeS` here; it is stored with the instance now.
         return cls.from_stored({name: value for name, value in (stored or {}).items() if name != "nodeS"})
-
-
-class ScalingDecision(ApiModel):
-    """A decision that differed from the previous one."""
-
-    at: str = Field(description="when it was made, emulated")
-    current_replicas: int = Field(description="number of nodes at the time")
-    desired_replicas: int = Field(description="number of nodes it asked for")
-    desired_pools: PoolSizes | None = Field(None, description="pool sizes it asked for, if the policy sizes pools")
-    reason: Reason = Field(description="why, as one of a closed list")
-    message: str = Field(description="why, with the figures")
-
-
-class ScalingPolicyView(ResourceView):
-    """A policy and its latest decision."""
-
-    scale_target_ref: ScaleTarget
-    min_replicas: int
-    max_replicas: int
-    block: int
-    cooldown_period: int = 300
-    metrics: list[Metric] = Field(default_factory=empty_list)
-    pools: PoolsPolicy | None = None
-    objective: Objective
-    behavior: Behavior
-    schedules: list[Schedule] = Field(default_factory=empty_list)
-    warm_spares: int = 0
-    predictive: Literal["Off", "Preview", "Auto"] | None = None
-    current_replicas: int = Field(0, description="number of nodes in the target's spec")
-    desired_replicas: int = Field(0, description="number of nodes the policy wants")
-    desired_pools: PoolSizes | None = Field(None, description="pool sizes the policy wants, if it sizes pools")
-    forecast_replicas: int | None = Field(None, description="the floor that the forecast sets, or would set in Preview")
-    reason: Reason | None = Field(None, description="reason of the last decision")
-    message: str = Field("", description="the last decision in words, with its figures")
-    last_scale_time: str | None = Field(None, description="when it last changed the target")
-    decisions: list[ScalingDecision] = Field(default_factory=empty_list, description="recent decisions, newest last")

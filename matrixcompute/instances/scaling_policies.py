@@ -10,7 +10,8 @@ from matrixcommon.model.errors import Conflict
 from matrixcommon.model.hardware_names import checked_resource_name
 from matrixcommon.model.resource_key import name_of
 from matrixcommon.persistence.database_session import find
-from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.instances.service import InstanceService
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingMemoryRow, ScalingPolicyRow
 

@@ -88,7 +88,7 @@ class DisruptionBudgetRequest(DisruptionBudgetSpec):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"nodes": "10%", "reasons": ["Firmware"]},)
 
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
 
 class DisruptionBudgetView(ResourceView, DisruptionBudgetSpec):

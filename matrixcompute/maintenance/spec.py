@@ -148,7 +148,7 @@ class MaintenanceRequest(MaintenanceSpec):
         },
     )
 
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
 
 class MaintenanceUnit(ApiModel):
@@ -158,14 +158,18 @@ class MaintenanceUnit(ApiModel):
     it); Done; Failed; Skipped (not worked on, `reason` says why).
     """
 
-    name: str
-    state: Literal["Pending", "Cordoned", "Draining", "InService", "Returning", "Done", "Failed", "Skipped"] = "Pending"
+    name: str = Field(description="the node, or the switch")
+    state: Literal["Pending", "Cordoned", "Draining", "InService", "Returning", "Done", "Failed", "Skipped"] = Field(
+        "Pending", description="its progress; Done, Failed and Skipped are final"
+    )
     reason: str = Field("", description="what it waits for, or why it ended, as one word")
     message: str = Field("", description="the same as a sentence")
     since: str | None = Field(None, description="when it entered its state")
     worked: bool = Field(False, description="whether the work on it was done")
     instances: list[str] = Field(default_factory=empty_list, description="the allocations that hold it now")
-    firmware_before: str | None = None
+    firmware_before: str | None = Field(
+        None, description="firmware version when the maintenance first saw it; null: not known, or a switch"
+    )
     firmware: str | None = Field(None, description="as last reported by its agent")
 
     @property
@@ -176,12 +180,12 @@ class MaintenanceUnit(ApiModel):
 class MaintenanceCounts(ApiModel):
     """The number of units by progress."""
 
-    total: int = 0
-    pending: int = 0
-    under_way: int = 0
-    done: int = 0
-    failed: int = 0
-    skipped: int = 0
+    total: int = Field(0, description="all units")
+    pending: int = Field(0, description="units on which no work has begun: Pending or Cordoned")
+    under_way: int = Field(0, description="units that are Draining, InService or Returning")
+    done: int = Field(0, description="units that were worked on and are back")
+    failed: int = Field(0, description="units that could not be worked on, or did not come back")
+    skipped: int = Field(0, description="units that were not worked on")
 
 
 class MaintenanceView(ResourceView, MaintenanceSpec):
@@ -189,10 +193,12 @@ class MaintenanceView(ResourceView, MaintenanceSpec):
 
     phase_reason: str = Field("", description="why it is in its state, or what it waits for, as one word")
     message: str = Field("", description="the same as a sentence")
-    counts: MaintenanceCounts = MaintenanceCounts()
-    units: list[MaintenanceUnit] = Field(default_factory=empty_list)
+    counts: MaintenanceCounts = Field(MaintenanceCounts(), description="number of units by progress")
+    units: list[MaintenanceUnit] = Field(
+        default_factory=empty_list, description="the nodes, or the switch, each with its progress"
+    )
     instances: list[str] = Field(
         default_factory=empty_list, description="the instances on what is still to be worked on"
     )
-    started_at: str | None = None
-    finished_at: str | None = None
+    started_at: str | None = Field(None, description="when the first unit was begun, in emulated time; null: not yet")
+    finished_at: str | None = Field(None, description="when it ended, in emulated time; null: not yet")

@@ -8,7 +8,8 @@ from matrixcommon.model.clock import Clock
 from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_key import name_of
 from matrixcompute.autoscaling.decision import Recommendation
-from matrixcompute.autoscaling.policy import Reason, ScalingDecision, ScalingState
+from matrixcompute.autoscaling.policy import Reason, ScalingState
+from matrixcompute.autoscaling.policy_view import ScalingDecision
 from matrixcompute.reconcilers.scaling_targets import refusal
 from matrixcompute.store.store import ComputeStore, InstanceRow, ScalingPolicyRow
 

@@ -64,24 +64,31 @@ class RecoveryPolicyRequest(RecoveryPolicySpec):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"instance": "qwen", "drainSeconds": 30},)
 
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
 
 class RecoveryPolicyView(ResourceView):
     """A policy, and the ladders that result from it."""
 
-    instance: str | None = None
-    drain_seconds: float | None = None
-    rungs: list[str]
-    on_exhausted: OnExhausted
+    instance: str | None = Field(
+        None, description="the instance it applies to; null: all of the project that have no policy of their own"
+    )
+    drain_seconds: float | None = Field(
+        None,
+        description="how long a serving member may drain (s, emulated); 0: not at all; null: as the rules have it",
+    )
+    rungs: list[str] = Field(description="the rungs that may be tried; empty: failed members are not repaired")
+    on_exhausted: OnExhausted = Field(
+        description="when no rung is left or no node is free: Retry tries again later, Stop waits for `:retry`"
+    )
     ladders: dict[str, list[str]] = Field(description="the rungs that are tried, in order, by fault level")
 
 
 class RuleRung(ApiModel):
     """A rung of a ladder."""
 
-    rung: str
-    means: str
+    rung: str = Field(description="restart, reset-npu, reboot, replace or degrade")
+    means: str = Field(description="what it does, in words")
     timeout_s: float | None = Field(None, description="how long it may take (s, emulated), if it is done in place")
 
 

@@ -21,7 +21,7 @@ class Entry(ApiModel):
     what: Literal[
         "resolved", "given", "steady", "unsteady", "control", "injected", "verified", "unverified", "cleared", "met",
         "missed", "stopped", "rolledBack", "left",
-    ]  # fmt: skip
+    ] = Field(description="kind of entry, such as injected (a fault) or met (an expectation)")  # fmt: skip
     about: str = Field(description="the action, expectation, fault or instance it is about")
     message: str = Field("", description="what was observed, in a sentence")
 
@@ -64,14 +64,14 @@ class RunReport(ApiModel):
 class Preview(ApiModel):
     """What a run would do, and to what. Nothing is changed."""
 
-    scenario: str
-    seed: int
-    targets: dict[str, list[str]]
+    scenario: str = Field(description="name of the scenario")
+    seed: int = Field(description="seed with which targets are chosen")
+    targets: dict[str, list[str]] = Field(description="the resources that would be chosen, by target")
     given: dict[str, list[str]] = Field(
         default_factory=empty_dict, description="instances that would be created, and the nodes they would be placed on"
     )
-    actions: list[str]
-    expectations: list[str]
+    actions: list[str] = Field(description="the faults that would be injected: when, what and on which resources")
+    expectations: list[str] = Field(description="what would have to happen, each with its time limit")
     seconds: float = Field(
         description="how long the method and its expectations take (s, emulated), without waiting for instances"
     )

@@ -36,7 +36,7 @@ class ScenarioRequest(Scenario):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = (SCENARIO_EXAMPLE,)
 
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
 
 
 class ScenarioView(ResourceView, Scenario):
@@ -58,8 +58,8 @@ class ScenarioRunRequest(ScenarioRunSpec):
 
     EXAMPLES: ClassVar[tuple[dict[str, Any], ...]] = ({"definition": SCENARIO_EXAMPLE, "seed": 7},)
 
-    name: str | None = Field(None, max_length=63)
-    labels: dict[str, str] = Field(default_factory=empty_dict)
+    name: str | None = Field(None, max_length=63, description="name of the run; by default one is generated")
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="labels of the run")
 
     @model_validator(mode="after")
     def _exactly_one(self) -> ScenarioRunRequest:

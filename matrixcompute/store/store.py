@@ -17,7 +17,8 @@ from matrixcommon.persistence.fences import leader_table
 from matrixcommon.persistence.resource_row import EventColumns
 from matrixcommon.workflows.contract import OperationRecord
 from matrixcommon.workflows.rows import WorkflowDrainRow, WorkflowRow, forget_workflows, open_workflows
-from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest, ScalingPolicySpec, ScalingPolicyView
+from matrixcompute.autoscaling.policy import PoolSizes, ScalingPolicyRequest, ScalingPolicySpec
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.contract import (
     DetectedFault,
     EventView,

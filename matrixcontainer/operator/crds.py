@@ -16,7 +16,7 @@ from typing import Any
 
 import orjson
 
-from matrixcompute.autoscaling.policy import ScalingPolicyView
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.contract import RecoveryTimes, SliceSummary
 from matrixcompute.recovery.spec import RecoveryPolicyView
 from matrixcompute.scenarios.runs import ScenarioRunView

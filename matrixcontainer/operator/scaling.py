@@ -13,7 +13,7 @@ from typing import Any
 
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcommon.model.resource_model import condition
-from matrixcompute.autoscaling.policy import ScalingPolicyView
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import AUTOSCALER, INSTANCE, SCALING_POLICY, KubeClient
 from matrixcontainer.client.events import record

@@ -99,7 +99,7 @@ class CapacityRequest(ApiModel):
         max_length=63,
         description="the project that owns it and whose quota applies; cannot be changed",
     )
-    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; they replace all that it has")
+    labels: dict[str, str] = Field(default_factory=empty_dict, description="its labels; a request replaces all of them")
     nodes: int | None = Field(
         None,
         ge=1,

@@ -73,7 +73,7 @@ SHARED_MODULES = (
     "matrixlink.model.program_digest",
     "matrixlink.ports",
     "matrixlink.probing.tomography",
-    "matrixcompute.autoscaling.policy",
+    "matrixcompute.autoscaling.policy_view",
     "matrixcompute.clients.inference",
     "matrixcompute.scenarios.runs",
     "matrixcompute.scenarios.fault_injections",

@@ -11,7 +11,8 @@ from typing import Any
 import pytest
 
 from matrixcommon.model.errors import Conflict
-from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.instances.service import InstanceService

@@ -12,7 +12,8 @@ from unittest.mock import patch
 from matrixcommon.persistence.database_session import Database
 from matrixcommon.persistence.fences import Fences
 from matrixcommon.persistence.transaction import GroupTransaction
-from matrixcompute.autoscaling.policy import ScalingPolicyRequest, ScalingPolicyView
+from matrixcompute.autoscaling.policy import ScalingPolicyRequest
+from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.instances.scaling_policies import ScalingPolicies
 from matrixcompute.store.store import InstanceRow
 from matrixresource.client import ResourceClient
