@@ -173,7 +173,7 @@ class DeploymentView(DeploymentRequest, ResourceView):
     )
     pools: PoolsView = Field(default_factory=PoolsView, description="its pools as laid out")
     roles: dict[str, str] = Field(
-        default_factory=empty_dict, description="role of each node, prefill or decode; all of them cache"
+        default_factory=empty_dict, description="role of each node that computes: prefill or decode"
     )
     cache_memory: CacheMemoryView | None = Field(None, description="memory of its caches on its nodes")
     load: LoadRequest | None = Field(None, description="built-in load that runs on it; null: none")

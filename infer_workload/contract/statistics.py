@@ -96,14 +96,18 @@ class StatisticsView(ApiModel):
     )
     prefill_busy: float = Field(0.0, description="fraction of prefill instances that are computing")
     decode_step_ms: float | None = Field(
-        0.0, description="null while a step cannot finish because a member is unreachable"
+        0.0, description="time of one decode step (ms, emulated); null while none can finish as a member is unreachable"
     )
     decode_batch_per_npu: float = Field(
         0.0, description="mean number of requests that one NPU decodes at the same time now"
     )
     kv_usage: float = Field(0.0, description="fraction of the decode pool's KV memory that is reserved")
-    cache_hit_rate_blocks: float | None = Field(None, description="null until a block has been looked up")
-    cache_hit_rate_tokens: float | None = Field(None, description="fraction of prompt tokens; null until there are any")
+    cache_hit_rate_blocks: float | None = Field(
+        None, description="fraction of looked-up blocks that were found; null until there are any"
+    )
+    cache_hit_rate_tokens: float | None = Field(
+        None, description="fraction of prompt tokens found in the cache; null until there are any"
+    )
     cache_blocks: int = Field(0, description="blocks in the context cache, in both tiers")
     decode_paused: bool = Field(False, description="whether decoding pauses while the layout changes")
     work: WorkView | None = Field(None, description="demand; null until it has served for a whole window")

@@ -56,7 +56,7 @@ class ScalingPolicyView(ResourceView):
     )
     predictive: Literal["Off", "Preview", "Auto"] | None = Field(
         None,
-        description="Auto: the floor follows a forecast; Preview: it is only shown; null: Auto without metrics",
+        description="Auto: the floor follows a forecast; Preview: only shown; null: Auto, or Off with metrics",
     )
     current_replicas: int = Field(0, description="number of nodes in the target's spec")
     desired_replicas: int = Field(0, description="number of nodes the policy wants")

@@ -103,7 +103,7 @@ class NodeReport(ApiModel):
         description="time until which the next report is due (s, emulated): later the agent is Stale, after twice that "
         "Lost",
     )
-    power: Power = Field("On", description="whether the node is switched on")
+    power: Power = Field("On", description="Off: the node is switched off")
     status: Literal[
         "Verifying", "Inspecting", "Clean", "Preparing", "Spare", "Deploying", "Active", "Stopping", "Off", "Cleaning",
         "Updating", "Failed",

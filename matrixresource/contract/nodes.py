@@ -119,7 +119,7 @@ class NodeView(ResourceView):
     message: str = Field("", description="details of that stage, from the agent")
     desired_state: str = Field("Available", description="the state that an administrator or a rule has requested")
     state_reason: str | None = Field(
-        None, description="why that state is requested: Requested, Flapping, CheckFailed ..."
+        None, description="why that state is requested, such as Requested or Flapping; null: no reason"
     )
     state_message: str = Field("", description="the same as a sentence, with the risk")
     state_since: str | None = Field(None, description="when it entered its present state")
@@ -213,7 +213,7 @@ class NodeInventory(ApiModel):
     firmware: str = Field("", max_length=80, description="installed firmware version; empty: unknown")
     npus: list[NpuFound] = Field(max_length=64, description="NPU packages")
     cpus: int = Field(ge=0, description="number of CPU sockets")
-    memory_gib: int = Field(ge=0, description="memory, GiB")
+    memory_gib: int = Field(ge=0, description="size of its memory, GiB")
     ports: list[Annotated[str, Field(max_length=40)]] = Field(
         max_length=1024, description="names of the ports, such as ub-p3-k11, npu5-die1-p2, rdma-npu5-die0 and vpc"
     )
