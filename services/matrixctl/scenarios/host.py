@@ -38,7 +38,7 @@ run_async: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 
 
 @asynccontextmanager
-async def reached(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
+async def connected(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
     """The services and the clock of a running stack."""
     token = client.folder.admin_token()
     there = [each for each in SERVICES if each in client.stack.children]
