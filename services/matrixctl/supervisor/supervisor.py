@@ -293,13 +293,12 @@ class Supervisor:
     def _start(self, name: str) -> None:
         process = next(process for process in self.stack.processes if process.name == name)
         log_file = self.folder.logs / f"{name}.log"
-        lock = self.folder.process_lock(name).path
+        lock_file = self.folder.process_lock(name).path
+        environ = inherited_environment() | self.environment(name)
         now = time.monotonic()
         self.runtimes[name] = replace(self.runtimes[name], spawned_at=now, last_answer_at=None, probe_at=now)
         try:
-            pid = spawn(
-                name, process.module, inherited_environment() | self.environment(name), lock, log_file, self.forking
-            )
+            pid = spawn(name, process.module, environ, lock_file, log_file, self.forking)
         except OSError as wrong:  # no room for another process, say; the others are not to suffer by it
             self._on_exit(name, f"not started: {wrong.strerror or wrong}")
             return
