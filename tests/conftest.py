@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 
-from services.chassis.garbage import freeze_heap
+from services.chassis.interpreter import freeze_heap
 from services.testing import validators
 from services.testing.prepared import share
 from tests import column_bounds

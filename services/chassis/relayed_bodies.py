@@ -10,16 +10,16 @@ from starlette.requests import Request
 from matrixcommon.model.errors import TooLarge, Unavailable
 
 BODY_LIMIT_BYTES = 1 << 20
-HELD_LIMIT_BYTES = 256 << 20
+BUFFER_LIMIT_BYTES = 256 << 20
 RETRY_AFTER_S = 1.0
 
 
 class RelayedBodies:
     """Holds at most `limit_bytes` in all, so that clients without a token cannot fill the memory."""
 
-    def __init__(self, limit_bytes: int = HELD_LIMIT_BYTES) -> None:
+    def __init__(self, limit_bytes: int = BUFFER_LIMIT_BYTES) -> None:
         self._limit_bytes = limit_bytes
-        self.held_bytes = 0
+        self.buffered_bytes = 0
 
     @asynccontextmanager
     async def read(self, request: Request) -> AsyncIterator[bytes]:
@@ -28,12 +28,12 @@ class RelayedBodies:
         try:
             async for chunk in request.stream():
                 size += len(chunk)
-                self.held_bytes += len(chunk)
+                self.buffered_bytes += len(chunk)
                 if size > BODY_LIMIT_BYTES:
                     raise TooLarge(f"the body exceeds {BODY_LIMIT_BYTES} bytes", field="body")
-                if self.held_bytes > self._limit_bytes:
+                if self.buffered_bytes > self._limit_bytes:
                     raise Unavailable("too many requests are being received; retry", retry_after_s=RETRY_AFTER_S)
                 chunks.append(chunk)
             yield b"".join(chunks)
         finally:
-            self.held_bytes -= size
+            self.buffered_bytes -= size

@@ -15,8 +15,8 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from matrixcommon.model.clock import Clock, WallClock
 from matrixcommon.model.errors import Unavailable
 from services.chassis.emulated_date import EmulatedDate
-from services.chassis.garbage import freeze_heap
 from services.chassis.http_protocol import BoundedHttpProtocol, allow_connections
+from services.chassis.interpreter import freeze_heap
 from services.chassis.problem_document import error_renderer
 from services.chassis.settings import Settings
 

@@ -25,7 +25,7 @@ from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
 from matrixcontainer.operator.rbac import roles_for
-from services.chassis.garbage import freeze_heap
+from services.chassis.interpreter import freeze_heap
 from services.chassis.logging import configure_logging
 from services.chassis.tracing import configure_tracing
 from services.kube.metrics import KubeMetrics

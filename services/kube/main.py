@@ -13,7 +13,7 @@ import socket
 from collections.abc import Sequence
 from typing import Any
 
-from services.chassis.unused_modules import block_modules
+from services.chassis.interpreter import block_modules
 from services.kube.bootstrap_process import Child
 
 

@@ -3,7 +3,7 @@
 import gc
 
 from matrixcommon.model.resource_model import build_when_used
-from services.chassis.unused_modules import block_modules
+from services.chassis.interpreter import block_modules
 
 
 def run() -> None:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from services.chassis.unused_modules import block_modules
+from services.chassis.interpreter import block_modules
 
 KUBERNETES_CLIENTS = ("kubernetes", "kubernetes_asyncio", "pykube")
 """Kopf imports these clients if installed, to accept their objects and reuse their login; the first alone takes 14 MB.

@@ -24,7 +24,7 @@ from matrixcompute.scenarios.states import BEGUN
 from services.chassis.http import http_client
 from services.chassis.version import version
 from services.matrixctl.clients.api_client import ApiClient
-from services.matrixctl.supervisor.process_lock import LockHeld, ProcessLock
+from services.matrixctl.supervisor.process_lock import LockUnavailable, ProcessLock
 from services.process_faults.process_faults import ProcessFaults
 
 T = TypeVar("T")
@@ -38,7 +38,7 @@ run_async: Callable[[Coroutine[Any, Any, Any]], Any] = asyncio.run
 
 
 @asynccontextmanager
-async def connected(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
+async def reached(client: ApiClient) -> AsyncIterator[tuple[ServiceClients, Clock]]:
     """The services and the clock of a running stack."""
     token = client.folder.admin_token()
     there = [each for each in SERVICES if each in client.stack.children]
@@ -59,7 +59,7 @@ def exclusive(client: ApiClient) -> Iterator[None]:
     lock = ProcessLock(client.folder.path / "scenarios" / "runner.lock")
     try:
         lock.acquire()
-    except LockHeld as taken:
+    except LockUnavailable as taken:
         raise Conflict("another scenario runs on this stack; only one can run at a time") from taken
     try:
         yield

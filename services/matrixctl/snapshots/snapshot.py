@@ -22,7 +22,7 @@ from services.matrixctl.output.screen import NotRunning
 from services.matrixctl.snapshots.process_freeze import frozen, stack_processes
 from services.matrixctl.supervisor.machine import store_machine_file
 from services.matrixctl.supervisor.machine_check import check_readable
-from services.matrixctl.supervisor.process_lock import LockHeld, ProcessLock
+from services.matrixctl.supervisor.process_lock import LockUnavailable, ProcessLock
 from services.matrixctl.supervisor.restored_state import RESTORING, STACK_FILE, activate_pending_state
 from services.matrixctl.supervisor.state_folder import Stack, StackTime, StateFolder, write_atomically
 from services.matrixctl.supervisor.supervisor import StackRequest
@@ -141,7 +141,7 @@ def _work_folder(folder: StateFolder) -> Iterator[Path]:
     lock = ProcessLock(folder.path / LOCK)
     try:
         lock.acquire()
-    except LockHeld as taken:
+    except LockUnavailable as taken:
         raise Conflict(
             f"another snapshot, restore or reset in {folder.path} is in progress; only one can run at a time"
         ) from taken

@@ -30,7 +30,7 @@ from pathlib import Path
 from matrixcommon.emulation.stack_clock import change_timeline, read_timeline, write_timeline
 from matrixcommon.model.errors import MatrixError
 from services.catalogue import BY_NAME, PROCESSES
-from services.chassis.unused_modules import block_modules
+from services.chassis.interpreter import block_modules
 from services.matrixctl.supervisor.state_folder import Child, Stack, StackTime, StateFolder, write_atomically
 
 PREPARE = "prepare"

@@ -22,7 +22,7 @@ _locks: dict[Path, tuple[int, int]] = {}
 """Locks of this process: path to (pid, descriptor). A forked child holds none of its parent's."""
 
 
-class LockHeld(Exception):
+class LockUnavailable(Exception):
     """Another living process holds the lock."""
 
 
@@ -54,12 +54,12 @@ class ProcessLock:
         self.path = path
 
     def acquire(self, timeout_wall_s: float = 0.0) -> None:
-        """Acquire the lock until this process ends. Raises LockHeld if it is not free within the timeout."""
+        """Acquire the lock until this process ends. Raises LockUnavailable if it is not free within the timeout."""
         self.path.parent.mkdir(parents=True, exist_ok=True)
         deadline = time.monotonic() + timeout_wall_s
         while (descriptor := self._try_lock()) is None:
             if time.monotonic() >= deadline:
-                raise LockHeld(f"{self.path.stem} is held by another process")
+                raise LockUnavailable(f"{self.path.stem} is held by another process")
             time.sleep(0.02)
         owner = {"pid": os.getpid(), "started": started_at(os.getpid())}
         os.ftruncate(descriptor, 0)
@@ -78,7 +78,7 @@ class ProcessLock:
         os.close(descriptor)
         return None
 
-    def is_held(self) -> bool:
+    def is_owned(self) -> bool:
         """Whether this process holds the lock in the file at this path, and not in one that was removed."""
         pid, descriptor = _locks.get(self.path, (0, -1))
         try:
@@ -88,7 +88,7 @@ class ProcessLock:
 
     def release(self) -> None:
         """Release the lock, and remove the file unless another process has it by now."""
-        owned = self.is_held()
+        owned = self.is_owned()
         pid, descriptor = _locks.pop(self.path, (0, -1))
         if pid == os.getpid():
             if owned:

@@ -20,8 +20,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 
 from services.catalogue import PROCESSES
-from services.chassis.unused_modules import block_modules
-from services.matrixctl.supervisor.process_lock import LockHeld, ProcessLock
+from services.chassis.interpreter import block_modules
+from services.matrixctl.supervisor.process_lock import LockUnavailable, ProcessLock
 
 SHARED_MODULES = (
     "anyio._backends._asyncio",
@@ -92,7 +92,7 @@ RESERVED_SETTINGS = frozenset(
 """Settings reserved to the supervisor; others, such as CLOUDMATRIX_LOG_LEVEL, pass through from the caller."""
 
 LOCK_TIMEOUT_WALL_S = 2.0
-EXIT_LOCK_HELD = 75
+EXIT_LOCK_UNAVAILABLE = 75
 EXIT_CRASHED = 70
 
 
@@ -190,13 +190,13 @@ def run(name: str, module: str, lock_file: Path) -> int:
     _set_title(name)
     sys.argv = [module]
     block_modules()
-    gc.disable()  # starting a service creates little garbage; it turns collection on (`chassis/garbage.py`)
+    gc.disable()  # starting a service creates little garbage; it turns collection on (`chassis/interpreter.py`)
     try:
         ProcessLock(lock_file).acquire(LOCK_TIMEOUT_WALL_S)
         importlib.import_module(f"{module}.main").main([])
-    except LockHeld as taken:
+    except LockUnavailable as taken:
         print(f"{name}: {taken}", file=sys.stderr)
-        return EXIT_LOCK_HELD
+        return EXIT_LOCK_UNAVAILABLE
     except SystemExit as end:
         return end.code if isinstance(end.code, int) else int(end.code is not None)
     except KeyboardInterrupt:

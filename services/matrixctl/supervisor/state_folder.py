@@ -31,7 +31,7 @@ from typing import TYPE_CHECKING
 from matrixcommon.model.errors import MatrixError
 from matrixcommon.model.timeline import Timeline
 from services.catalogue import PROCESSES, Process
-from services.matrixctl.supervisor.process_lock import Holder, LockHeld, ProcessLock
+from services.matrixctl.supervisor.process_lock import Holder, LockUnavailable, ProcessLock
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -189,7 +189,7 @@ class StateFolder:
         for file in self.run.glob("*.pid"):
             process_lock = self.process_lock(file.stem)
             if process_lock.holder() is None:
-                with suppress(LockHeld):
+                with suppress(LockUnavailable):
                     process_lock.acquire()
                     process_lock.release()
 

@@ -34,9 +34,9 @@ from services.chassis.logging import configure_logging
 from services.matrixctl.supervisor.log_rotation import rotate_all
 from services.matrixctl.supervisor.machine import SPEC_PROCESSES, machine_settings, resolve_machine, store_machine_file
 from services.matrixctl.supervisor.probe import free_port, port_is_free, probe_readiness
-from services.matrixctl.supervisor.process_lock import Holder, LockHeld, started_at, stop
+from services.matrixctl.supervisor.process_lock import Holder, LockUnavailable, started_at, stop
 from services.matrixctl.supervisor.process_spawn import (
-    EXIT_LOCK_HELD,
+    EXIT_LOCK_UNAVAILABLE,
     SHARED_MODULES,
     can_fork,
     exit_text,
@@ -194,7 +194,7 @@ class Supervisor:
 
     def run(self) -> None:
         """Supervise until told to stop, or until the state folder is removed, since it could then no longer be told.
-        Raises LockHeld if another supervisor runs."""
+        Raises LockUnavailable if another supervisor runs."""
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             if number != signal.SIGHUP or signal.getsignal(number) != signal.SIG_IGN:  # as nohup leaves it
                 signal.signal(number, self._on_stop_signal)
@@ -204,7 +204,7 @@ class Supervisor:
         self.folder.write(self.stack)
         self._stop_unknown_processes()
         lock = self.folder.process_lock(SUPERVISOR)
-        while not self.stopping and lock.is_held():
+        while not self.stopping and lock.is_owned():
             self.reconcile()
             self._wait()
         self.stop_all()
@@ -263,7 +263,7 @@ class Supervisor:
         runtime.holder, runtime.is_child = None, False
         log.warning("ended", extra={"child": name, "pid": child.pid, "how": how})
         self._update(name, pid=0, ready=False, state="Restarting", restarts=child.restarts + 1, last_exit=how)
-        if how != f"exit {EXIT_LOCK_HELD}" and not port_is_free(self.request.host, child.port):
+        if how != f"exit {EXIT_LOCK_UNAVAILABLE}" and not port_is_free(self.request.host, child.port):
             process = next(process for process in self.stack.processes if process.name == name)
             port = self._port(process, 0)
             log.warning("port is taken by someone else", extra={"child": name, "port": child.port, "instead": port})
@@ -376,9 +376,9 @@ def main(argv: Sequence[str] | None = None) -> int:
     lock = folder.process_lock(SUPERVISOR)
     try:
         lock.acquire()
-    except LockHeld as taken:
+    except LockUnavailable as taken:
         print(f"another supervisor already runs for {folder.path}: {taken}", file=sys.stderr)
-        return EXIT_LOCK_HELD
+        return EXIT_LOCK_UNAVAILABLE
     if pending_state(folder) is not None:
         stop(folder.holders(), STOP_TIMEOUT_WALL_S)
         activate_pending_state(folder)

@@ -21,7 +21,7 @@ from matrixcommon.model.errors import InternalError, InvalidField
 from matrixcommon.model.quantities import timestamp
 from services.catalogue import PROCESSES, Process
 from services.matrixctl.output.screen import NotRunning, console, echo
-from services.matrixctl.supervisor.process_lock import Holder, LockHeld, stop
+from services.matrixctl.supervisor.process_lock import Holder, LockUnavailable, stop
 from services.matrixctl.supervisor.process_memory import ProcessMemory, process_memory
 from services.matrixctl.supervisor.state_folder import SUPERVISOR, Stack, StateFolder, Unreadable
 
@@ -168,7 +168,7 @@ def _record_stop(folder: StateFolder, after_crash: bool) -> None:
         return
     try:
         process_lock.acquire()
-    except LockHeld:
+    except LockUnavailable:
         return  # somebody started it again meanwhile; leave it alone
     try:
         stack = folder.read()
