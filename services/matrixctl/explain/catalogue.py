@@ -16,7 +16,6 @@ from matrixcommon.api.authorization import ResourceKind
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.reasons import Reason, reasons
 from matrixcommon.model.state_machine import State, StateMachine
-from matrixcommon.model.yaml_text import packaged_yaml
 from services.matrixctl.output.resource_kinds import LISTED_KINDS, ListedKind, unknown_word
 
 ACCESS = {
@@ -119,8 +118,8 @@ def rest_kind(noun: ListedKind) -> Kind:
         noun.name,
         where,
         noun.means or _first_paragraph(view.__doc__ if view else "") or f"{noun.name} of {noun.service}",
-        _fields(view.model_json_schema(by_alias=True, mode="serialization"), noun.name) if view else (),
-        _fields(declared.request.model_json_schema(by_alias=True), noun.name) if declared.request else (),
+        _fields(view.model_json_schema(by_alias=True, mode="serialization")) if view else (),
+        _fields(declared.request.model_json_schema(by_alias=True)) if declared.request else (),
         tuple(machine.states.values()) if machine else (),
         tuple(noun.aliases.split(", ")),
     )
@@ -154,7 +153,7 @@ def custom_kinds() -> dict[str, Kind]:
             names["kind"],
             f"{definition['spec']['group']}/{version['name']}; `kubectl get {names['plural']}`",
             _first_paragraph(schema.get("description", "")),
-            _fields(schema, names["plural"]),
+            _fields(schema),
             aliases=(names["plural"], names["singular"], *names.get("shortNames", ())),
         )
     return found
@@ -192,33 +191,22 @@ def lookup_field(kind: Kind, path: str) -> Field:
 # --- fields
 
 
-@cache
-def meanings() -> dict[str, str]:
-    """Descriptions of fields that have none of their own."""
-    return {str(name): meaning for name, meaning in packaged_yaml("services.matrixctl.explain", "fields.yaml").items()}
+def _fields(schema: dict[str, Any]) -> tuple[Field, ...]:
+    return _inside(schema, schema.get("$defs", {}), frozenset())
 
 
-def _fields(schema: dict[str, Any], kind: str) -> tuple[Field, ...]:
-    definitions = schema.get("$defs", {})
-    return _inside(schema, definitions, kind, frozenset())
-
-
-def _inside(schema: dict[str, Any], definitions: dict[str, Any], kind: str, seen: frozenset[str]) -> tuple[Field, ...]:
+def _inside(schema: dict[str, Any], definitions: dict[str, Any], seen: frozenset[str]) -> tuple[Field, ...]:
     required = schema.get("required", ())
     return tuple(
-        _field(name, part, name in required, definitions, kind, seen)
-        for name, part in schema.get("properties", {}).items()
+        _field(name, part, name in required, definitions, seen) for name, part in schema.get("properties", {}).items()
     )
 
 
-def _field(
-    name: str, part: dict[str, Any], required: bool, definitions: dict[str, Any], kind: str, seen: frozenset[str]
-) -> Field:
+def _field(name: str, part: dict[str, Any], required: bool, definitions: dict[str, Any], seen: frozenset[str]) -> Field:
     shape, type = _shape(part, definitions)
-    means = part.get("description") or meanings().get(f"{kind}.{name}") or meanings().get(name) or ""
     title = str(shape.get("title", ""))
-    inner = () if title in seen else _inside(shape, definitions, kind, seen | {title} if title else seen)
-    return Field(name, type, " ".join(str(means).split()), required, inner)
+    inner = () if title in seen else _inside(shape, definitions, seen | {title} if title else seen)
+    return Field(name, type, " ".join(str(part.get("description", "")).split()), required, inner)
 
 
 def _shape(part: dict[str, Any], definitions: dict[str, Any]) -> tuple[dict[str, Any], str]:
