@@ -153,7 +153,7 @@ SETTLED: list[tuple[Callable[[Lists], None], str]] = [
 
 
 @pytest.mark.looptime
-async def test_the_accountant_finds_nothing_wrong_and_then_each_thing_that_is(tmp_path):
+async def test_accounting_finds_each_violation(tmp_path):
     async with Stack(tmp_path) as stack:
         lists = await lists_of(stack)
     assert audit(lists, settled=True, before=lists) == []
@@ -185,7 +185,7 @@ async def test_the_accountant_finds_nothing_wrong_and_then_each_thing_that_is(tm
     assert audit(torn) == [], "what is read of a service that goes on changing says nothing"
 
 
-def test_the_accountant_reads_all_pages_over_http_and_again_what_changed(monkeypatch):
+def test_accounting_reads_all_pages_over_http_and_rereads_changes(monkeypatch):
     versions = iter([1, 2, 2])
     pages = {None: {"items": [{"name": "a"}], "nextPageToken": "2"}, "2": {"items": [{"name": "b"}]}}
 
@@ -208,9 +208,7 @@ def test_the_accountant_reads_all_pages_over_http_and_again_what_changed(monkeyp
 
 
 @pytest.mark.parametrize(("cpus", "allocated"), [(None, 0), (4, 1)])
-def test_a_part_that_went_to_who_preempted_it_counts_for_nothing_until_it_is_wiped(
-    cpus: int | None, allocated: int
-) -> None:
+def test_preempted_partition_counts_after_it_is_wiped(cpus: int | None, allocated: int) -> None:
     """Also where who took it let go before that: the node is to be had, and shows as shared until its agent wiped it."""
     node = {"name": "n", "supernode": "sn0", "cabinet": "c", "sharedBy": 1, "schedulable": False, "agent": "Connected"}
     member = {"node": "n", "role": "pool", "cpus": cpus}

@@ -405,7 +405,7 @@ class Lives(RuleBasedStateMachine):
         assert self.declared() == before
 
 
-def test_nothing_is_ever_held_twice() -> None:
+def test_no_node_is_allocated_twice() -> None:
     # The same lives every time, reported as they are: new ones, made small, are what the soak is for.
     few = settings(
         max_examples=8,
@@ -420,6 +420,6 @@ def test_nothing_is_ever_held_twice() -> None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_nothing_is_ever_held_twice_in_long_lives() -> None:
+def test_no_node_is_allocated_twice_in_long_runs() -> None:
     many = settings(max_examples=500, stateful_step_count=80, deadline=None, suppress_health_check=list(HealthCheck))
     run_state_machine_as_test(Lives, settings=many)

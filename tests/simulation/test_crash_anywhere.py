@@ -267,7 +267,7 @@ async def count_commits(tmp_path, killer, service: str, text: str) -> int:
         ("grown", "resource", 3, ""),
     ],
 )
-async def test_a_crash_after_a_commit_converges(tmp_path, killer, reported, service, at, moment):
+async def test_crash_after_a_commit_converges(tmp_path, killer, reported, service, at, moment):
     one = killer(service, at, moment)
     await STORIES[reported](tmp_path, one)
     since = f"after {moment!r}" if moment else "in all"
@@ -279,7 +279,7 @@ async def test_a_crash_after_a_commit_converges(tmp_path, killer, reported, serv
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("reported", list(STORIES))
 @pytest.mark.parametrize("service", list(TABLES))
-async def test_a_crash_after_every_commit_converges(tmp_path, killer, service, reported):
+async def test_crash_after_every_commit_converges(tmp_path, killer, service, reported):
     (tmp_path / "count").mkdir()
     total = await count_commits(tmp_path / "count", killer, service, reported)
     for at in range(1, total + 1):

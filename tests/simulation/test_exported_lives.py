@@ -37,7 +37,7 @@ def lived() -> History:
     return history
 
 
-def test_what_befell_a_life_is_said_in_time_and_what_is_not_is_counted(tmp_path: Path) -> None:
+def test_export_lists_faults_in_time_order_and_counts_the_rest(tmp_path: Path) -> None:
     history = lived()
     history.killed(150.0, "compute")
     history.heard(155.0, "agents", "PUT", "/v1/faults/f1", {"kind": "tables-corrupted", "target": NODE})
@@ -56,20 +56,20 @@ def test_what_befell_a_life_is_said_in_time_and_what_is_not_is_counted(tmp_path:
 
 
 @pytest.mark.parametrize("fault", FAULTS, ids=lambda each: each["kind"])
-def test_every_fault_of_the_simulation_is_written_or_left_out(tmp_path: Path, fault: dict[str, object]) -> None:
+def test_every_simulated_fault_is_exported_or_counted(tmp_path: Path, fault: dict[str, object]) -> None:
     history = lived()
     history.heard(160.0, "agents", "PUT", "/v1/faults/f2", {"target": NODE, **fault})
     _, scenario = parse(yaml.safe_load(history.export(200.0, tmp_path).read_text()), "x")
     assert len(scenario.method) == (2 if fault["kind"] in ("cable-moved", "tables-corrupted") else 3)
 
 
-def test_a_life_without_faults_is_no_scenario(tmp_path: Path) -> None:
+def test_run_without_faults_is_not_exported(tmp_path: Path) -> None:
     with pytest.raises(LookupError, match="nothing befell"):
         History().export(1.0, tmp_path)
 
 
 @pytest.mark.looptime
-async def test_what_was_written_is_taken_as_it_is(tmp_path: Path) -> None:
+async def test_exported_scenario_is_valid(tmp_path: Path) -> None:
     name, scenario = parse(yaml.safe_load(lived().export(200.0, tmp_path).read_text()), "x")
     async with SmallStack(tmp_path) as stack:
         shown = await preview(name, scenario, ServiceClients(stack.http))
@@ -82,7 +82,7 @@ async def test_what_was_written_is_taken_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.soak
 @pytest.mark.looptime
-async def test_what_was_written_can_be_run(tmp_path: Path) -> None:
+async def test_exported_scenario_can_be_run(tmp_path: Path) -> None:
     file = lived().export(200.0, tmp_path)
     name, scenario = parse(yaml.safe_load(file.read_text()), "x")
     async with SmallStack(tmp_path) as stack:
@@ -90,7 +90,7 @@ async def test_what_was_written_can_be_run(tmp_path: Path) -> None:
         assert report.verdict == "PASS", report.reason
 
 
-def test_a_failure_prints_where_its_life_is_written() -> None:
+def test_failure_prints_the_path_of_its_export() -> None:
     class Doomed(RuleBasedStateMachine):
         exported = ""
 

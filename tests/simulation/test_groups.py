@@ -167,13 +167,13 @@ def live(begun: Path, groups: list[tuple[list[Verb], str]]) -> None:
         shutil.rmtree(folder)
 
 
-def test_groups_end_as_if_their_verbs_had_been_done_one_by_one(begun: Path) -> None:
+def test_group_commits_equal_serial_execution(begun: Path) -> None:
     few(25)(given(GROUPS)(lambda groups: live(begun, groups)))()
 
 
 @needs_postgres
 @pytest.mark.e2e
-def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_path: Path) -> None:
+def test_group_commits_on_postgresql_equal_serial_execution_on_sqlite(tmp_path: Path) -> None:
     chance = Random(7)
     with a_database() as url:
         grouped = begin(Machine(tmp_path, url=url, policy="tightest"))
@@ -190,12 +190,12 @@ def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_pat
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_groups_end_as_if_their_verbs_had_been_done_one_by_one_in_many_lives(begun: Path) -> None:
+def test_group_commits_equal_serial_execution_in_many_runs(begun: Path) -> None:
     many = settings(max_examples=1500, deadline=None, suppress_health_check=list(HealthCheck))
     many(given(GROUPS)(lambda groups: live(begun, groups)))()
 
 
-def test_a_refused_verb_leaves_its_group_alone(begun: Path, tmp_path: Path) -> None:
+def test_refused_verb_does_not_affect_its_group(begun: Path, tmp_path: Path) -> None:
     """One transaction for all of them, whoever of them is refused."""
     pair = pair_of(tmp_path, begun)
     commits: list[int] = []
@@ -213,7 +213,7 @@ def test_a_refused_verb_leaves_its_group_alone(begun: Path, tmp_path: Path) -> N
     pair.close()
 
 
-def test_nobody_sees_a_group_before_it_is_committed(begun: Path, tmp_path: Path) -> None:
+def test_uncommitted_group_is_not_visible(begun: Path, tmp_path: Path) -> None:
     pair = pair_of(tmp_path, begun)
     records, seen = pair.grouped.store.records, []
     before = (records.latest(), pair.grouped.names())
@@ -230,5 +230,5 @@ def test_nobody_sees_a_group_before_it_is_committed(begun: Path, tmp_path: Path)
     pair.close()
 
 
-def test_every_table_of_the_service_is_compared() -> None:
+def test_every_table_is_compared() -> None:
     assert {"nodes", "parts", "allocations", "assignments", "changes", "journal_head"} <= {*Base.metadata.tables}

@@ -157,7 +157,7 @@ async def try_fault(cluster: Cluster, number: int, state: str, change, seed: int
 
 
 @pytest.mark.looptime
-async def test_the_api_takes_and_refuses_the_changes_that_the_soak_expects_it_to(tmp_path):
+async def test_api_accepts_and_refuses_changes_as_the_soak_expects(tmp_path):
     async with SmallCluster(tmp_path) as cluster:
         for field, value, effect in INFER_CHANGES:
             await cluster.apply_resource(INFER, "one", {"instance": "one"})
@@ -170,7 +170,7 @@ async def test_the_api_takes_and_refuses_the_changes_that_the_soak_expects_it_to
 
 
 @pytest.mark.looptime
-async def test_a_change_of_a_workload_in_some_states_converges(tmp_path):
+async def test_workload_change_in_some_states_converges(tmp_path):
     sample = [("Serving", INFER_CHANGES[7]), ("Loading", INFER_CHANGES[3])]
     for number, (state, change) in enumerate(sample):
         (tmp_path / str(number)).mkdir()
@@ -178,7 +178,7 @@ async def test_a_change_of_a_workload_in_some_states_converges(tmp_path):
 
 
 @pytest.mark.looptime
-async def test_a_change_of_a_fault_is_refused_in_every_state(tmp_path):
+async def test_fault_change_is_refused_in_every_state(tmp_path):
     async with SmallCluster(tmp_path) as cluster:
         for number, state in enumerate(FAULT_STATES):
             await try_fault(cluster, number, state, FAULT_CHANGES[number], seed=7)
@@ -195,7 +195,7 @@ MIRRORED: list[tuple[Kind, str, dict]] = [
 
 @pytest.mark.soak
 @pytest.mark.looptime
-async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path):
+async def test_changed_or_deleted_mirror_is_restored(tmp_path):
     async with SmallCluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         await cluster.settles(INSTANCE, "one", lambda b: reported(b, "Ready")[0] == "True", "it is ready")
@@ -220,7 +220,7 @@ async def test_whatever_is_written_into_a_mirror_or_deleted_is_put_back(tmp_path
 @pytest.mark.looptime
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("state", INFER_STATES)
-async def test_every_change_of_a_workload_in_every_state_converges(tmp_path, state):
+async def test_every_workload_change_in_every_state_converges(tmp_path, state):
     for number, change in enumerate(INFER_CHANGES):
         (tmp_path / str(number)).mkdir()
         await try_infer(tmp_path / str(number), state, change, seed=number)
@@ -230,7 +230,7 @@ async def test_every_change_of_a_workload_in_every_state_converges(tmp_path, sta
 @pytest.mark.looptime
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("state", FAULT_STATES)
-async def test_every_change_of_a_fault_is_refused_in_every_state(tmp_path, state):
+async def test_every_fault_change_is_refused_in_every_state(tmp_path, state):
     async with SmallCluster(tmp_path) as cluster:
         for number, change in enumerate(FAULT_CHANGES):
             await try_fault(cluster, number, state, change, seed=number)

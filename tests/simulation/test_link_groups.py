@@ -239,19 +239,19 @@ def live(groups: list[tuple[list[Verb], str]]) -> None:
         shutil.rmtree(folder)
 
 
-def test_groups_end_as_if_their_verbs_had_been_done_one_by_one() -> None:
+def test_group_commits_equal_serial_execution() -> None:
     few(20)(given(GROUPS)(live))()
 
 
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
-def test_groups_end_as_if_their_verbs_had_been_done_one_by_one_in_many_lives() -> None:
+def test_group_commits_equal_serial_execution_in_many_runs() -> None:
     settings(max_examples=1000, deadline=None, suppress_health_check=list(HealthCheck))(given(GROUPS)(live))()
 
 
 @needs_postgres
 @pytest.mark.e2e
-def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_path: Path) -> None:
+def test_group_commits_on_postgresql_equal_serial_execution_on_sqlite(tmp_path: Path) -> None:
     chance = Random(7)
     with a_database() as url:
         grouped = LinkMachine(tmp_path, url=url)
@@ -266,7 +266,7 @@ def test_groups_on_postgresql_end_as_their_verbs_do_on_sqlite_one_by_one(tmp_pat
         pair.close()
 
 
-def test_waiting_verbs_and_reports_make_one_commit(tmp_path: Path) -> None:
+def test_waiting_verbs_and_reports_share_a_commit(tmp_path: Path) -> None:
     """Whoever of them is refused."""
     for name in ("grouped", "twin"):
         (tmp_path / name).mkdir()

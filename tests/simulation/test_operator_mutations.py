@@ -191,7 +191,7 @@ def pairs(seed: int, count: int | None):
 
 
 @pytest.mark.looptime
-async def test_the_api_takes_and_refuses_the_changes_that_the_soak_expects_it_to(tmp_path):
+async def test_api_accepts_and_refuses_changes_as_the_soak_expects(tmp_path):
     async with SmallCluster(tmp_path) as cluster:
         for path, value, effect in MUTATIONS:
             await cluster.apply_resource(INSTANCE, "one", SMALL)
@@ -204,7 +204,7 @@ async def test_the_api_takes_and_refuses_the_changes_that_the_soak_expects_it_to
 
 
 @pytest.mark.looptime
-async def test_a_change_in_each_state_converges(tmp_path):
+async def test_change_in_each_state_converges(tmp_path):
     async with SmallCluster(tmp_path) as cluster:
         for number, (state, mutation) in enumerate(pairs(seed=7, count=4)):
             await try_one(cluster, number, state, mutation, seed=7)

@@ -130,7 +130,7 @@ drawn (without one, from a new one each time)."""
 
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_users_find_nothing_broken(machine: type[Users]) -> None:
+def test_random_requests_break_no_invariant(machine: type[Users]) -> None:
     """The same lives every time, reported as they are: new ones, made small, are what the soak is for."""
     machine.heard.clear()
     live(machine, 2, 12, derandomize=True, phases=[Phase.explicit, Phase.generate])
@@ -141,14 +141,14 @@ def test_users_find_nothing_broken(machine: type[Users]) -> None:
 @pytest.mark.soak
 @pytest.mark.timeout(36_000)
 @pytest.mark.parametrize("machine", MACHINES)
-def test_users_find_nothing_broken_in_many_lives(machine: type[Users]) -> None:
+def test_many_random_runs_break_no_invariant(machine: type[Users]) -> None:
     live_on(machine)
 
 
 @needs_postgres
 @pytest.mark.soak
 @pytest.mark.timeout(36_000)
-def test_users_find_nothing_broken_in_many_lives_on_postgresql(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_random_runs_on_postgresql_break_no_invariant(monkeypatch: pytest.MonkeyPatch) -> None:
     with a_database() as url:
         monkeypatch.setattr(PostgresStack, "server", url.rpartition("/")[0])
         live_on(UsersOfPostgres)

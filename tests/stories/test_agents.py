@@ -42,7 +42,7 @@ def seen(stack: Stack) -> tuple[dict[str, str], bool]:
         return dict(node.reported_partitions), node.agent == "Connected" and node.in_sync
 
 
-async def test_parts_come_back_after_a_loss_of_power(tmp_path):
+async def test_components_recover_after_a_power_loss(tmp_path):
     async with Stack(tmp_path) as stack:
         await parts_come_back(stack)
 
@@ -83,7 +83,7 @@ async def parts_come_back(stack: Stack) -> None:
     await stack.until(alone, "one is wiped, the other untouched")
 
 
-async def test_faults_of_parts_and_dies_are_found(tmp_path):
+async def test_faults_of_components_and_dies_are_detected(tmp_path):
     async with Stack(tmp_path) as stack:
         await parts_and_dies(stack)
 
@@ -157,7 +157,7 @@ async def agents_are(stack: Stack, agent: str) -> None:
     await stack.until(all_so, f"every agent is {agent}", within_s=600)
 
 
-async def test_nodes_come_back_from_a_pause_of_their_process_as_they_were(tmp_path):
+async def test_nodes_survive_a_pause_of_their_agents(tmp_path):
     """They were lost meanwhile; they return without a wipe, a repair or a new life. Free ones are checked first."""
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 12, spares=1)  # more than are repaired of a supernode at once
@@ -190,7 +190,7 @@ async def are(stack: Stack, names: list[NodeName], state: str) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["node-down", "agent-hang"])
-async def test_the_fastest_heartbeat_finds_a_silent_node_within_a_second(tmp_path, kind):
+async def test_fastest_heartbeat_detects_a_silent_node_within_a_second(tmp_path, kind):
     fastest = {"agents": {"heartbeat": 0.1, "lease": 0.3}, "resource": {"lease_watch": 0.1}}
     async with Stack(tmp_path, from_nothing=True, settings=fastest) as stack:
         stack.impair("one", kind, NODE)

@@ -26,7 +26,7 @@ ASKED: dict[str, dict[str, Any]] = {
 }
 
 
-async def test_the_answer_to_a_put_is_the_resource_as_it_is_then(tmp_path):
+async def test_put_returns_the_resource_as_stored(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         for asked, body in ASKED.items():
             service, path = asked.split()

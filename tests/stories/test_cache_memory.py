@@ -33,7 +33,7 @@ async def settled(stack):
     await stack.until(nothing_is_broken, "what services show agrees")
 
 
-async def test_memory_follows_the_nodes_and_nothing_is_left(tmp_path):
+async def test_cache_memory_follows_the_nodes_and_is_released(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("one", 4, 1)
         await stack.active("one")

@@ -41,7 +41,7 @@ async def seen(cluster: Cluster) -> tuple[list[str], str | None, bool, str, bool
     return node["cordonedBy"], node.get("unschedulableReason"), unschedulable, owners, tainted
 
 
-async def test_a_cordon_of_kubectl_keeps_an_instance_off_the_node_until_it_is_taken_back(tmp_path):
+async def test_kubectl_cordon_excludes_a_node_until_uncordoned(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await kubectl(cluster, True)
@@ -53,7 +53,7 @@ async def test_a_cordon_of_kubectl_keeps_an_instance_off_the_node_until_it_is_ta
         assert (await cluster.http["resource"].put("/v1/allocations/all", json={"nodes": 48})).status_code == 200
 
 
-async def test_a_cordon_of_matrixresource_shows_in_kubernetes_and_kubectl_does_not_undo_it(tmp_path):
+async def test_matrixresource_cordon_shows_in_kubernetes_and_is_kept(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await rest(cluster, "cordon")
@@ -64,7 +64,7 @@ async def test_a_cordon_of_matrixresource_shows_in_kubernetes_and_kubectl_does_n
         assert await seen(cluster) == ([], None, False, "", False)
 
 
-async def test_each_side_takes_back_its_own_reason_only(tmp_path):
+async def test_each_owner_removes_only_its_own_cordon(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await kubectl(cluster, True)
@@ -89,7 +89,7 @@ async def closings(cluster: Cluster) -> list[tuple[str, str]]:
     ]
 
 
-async def test_uncordoning_what_others_keep_closed_takes_the_users_reason_and_is_answered_by_an_event(tmp_path):
+async def test_uncordon_of_a_node_held_by_others_emits_an_event(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await kubectl(cluster, True)
@@ -105,7 +105,7 @@ async def test_uncordoning_what_others_keep_closed_takes_the_users_reason_and_is
         assert await closings(cluster) == [answer], "told once"
 
 
-async def test_a_second_cordon_by_kubectl_sends_nothing_and_leaves_no_owner(tmp_path):
+async def test_repeated_kubectl_cordon_is_a_no_op(tmp_path):
     """kubectl looks first, and finds the Node as it would make it: the first owner's cordon is the only one."""
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
@@ -120,7 +120,7 @@ async def test_a_second_cordon_by_kubectl_sends_nothing_and_leaves_no_owner(tmp_
         assert await seen(cluster) == ([], None, False, "", False)
 
 
-async def test_a_domain_in_maintenance_shows_on_its_nodes_and_is_no_nodes_to_take_back(tmp_path):
+async def test_domain_maintenance_shows_on_nodes_and_cannot_be_uncordoned(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await cluster.http["resource"].post("/v1/domains/sn0-c03:close", json={"reason": "cooling"})
@@ -133,7 +133,7 @@ async def test_a_domain_in_maintenance_shows_on_its_nodes_and_is_no_nodes_to_tak
         assert await seen(cluster) == ([], None, False, "", False)
 
 
-async def test_a_cordon_made_while_the_mirror_writes_is_not_mistaken_for_the_mirrors_own(tmp_path):
+async def test_concurrent_cordon_is_not_attributed_to_the_mirror(tmp_path):
     """The mirror writes at the version it read: what a user set meanwhile is read before."""
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()

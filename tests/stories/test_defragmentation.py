@@ -85,7 +85,7 @@ async def fits(stack: Stack) -> bool:
     return (await stack.resource.plan(PlanRequest(nodes=1))).fits
 
 
-async def test_room_is_made_while_everybody_serves_and_the_request_fits(tmp_path):
+async def test_defragmentation_makes_room_while_instances_serve(tmp_path):
     async with Stack(tmp_path) as stack:
         await scattered(stack)
         plan = await planned(stack)
@@ -106,7 +106,7 @@ async def test_room_is_made_while_everybody_serves_and_the_request_fits(tmp_path
         assert {member.node for member in gang.members} == set(plan.room)
 
 
-async def test_killed_on_the_way_it_continues_where_it_was(tmp_path):
+async def test_defragmentation_resumes_after_a_kill(tmp_path):
     async with Stack(tmp_path) as stack:
         await scattered(stack)
         await planned(stack)
@@ -129,7 +129,7 @@ async def test_killed_on_the_way_it_continues_where_it_was(tmp_path):
 
 
 @pytest.mark.soak
-async def test_cancelled_it_stops_after_the_move_under_way(tmp_path):
+async def test_cancelled_defragmentation_stops_after_the_current_move(tmp_path):
     async with Stack(tmp_path) as stack:
         await scattered(stack)
         await planned(stack)
@@ -150,7 +150,7 @@ async def test_cancelled_it_stops_after_the_move_under_way(tmp_path):
 
 
 @pytest.mark.soak
-async def test_a_successor_lost_on_the_way_leaves_everybody_served(tmp_path):
+async def test_lost_successor_leaves_instances_serving(tmp_path):
     async with Stack(tmp_path) as stack:
         await scattered(stack)
         await planned(stack)

@@ -20,7 +20,7 @@ async def faults(stack: Stack) -> dict[str, dict[str, Any]]:
     return {item["node"]: item for item in answer.json()["items"]}
 
 
-async def test_faults_are_listed_with_level_and_action_whoever_holds_the_node_and_until_they_are_gone(tmp_path):
+async def test_faults_are_listed_with_level_and_action_until_cleared(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3, spares=1)
         member = (await stack.active("one", 3)).members[0].node
@@ -65,7 +65,7 @@ async def test_faults_are_listed_with_level_and_action_whoever_holds_the_node_an
         await listed_are()
 
 
-async def test_the_fault_of_a_member_says_that_it_is_replaced_and_whose_it_is(tmp_path):
+async def test_fault_of_a_member_names_its_instance(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 48)
         member = (await stack.active("one", 48)).members[0].node

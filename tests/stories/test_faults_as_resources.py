@@ -16,7 +16,7 @@ def reason(body: dict | None) -> tuple[str, str]:
     return status.get("state", ""), ready
 
 
-async def test_a_fault_that_somebody_injected_under_the_name_is_theirs(tmp_path):
+async def test_fault_injected_by_others_under_the_name_is_kept(tmp_path):
     async with Cluster(tmp_path) as cluster:
         theirs = {"kind": "agent-hang", "target": "sn0-c01-n0"}
         assert (await cluster.http["agents"].put("/v1/faults/dark", json=theirs)).is_success

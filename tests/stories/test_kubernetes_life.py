@@ -40,7 +40,7 @@ def ready(nodes: int):
     )
 
 
-async def test_a_resource_becomes_an_instance_that_serves_and_leaves_nothing(tmp_path):
+async def test_resource_becomes_a_serving_instance_and_is_cleaned_up(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 6, "spares": 1})
         await cluster.apply_resource(INFER, "one", {"instance": "one"})
@@ -86,7 +86,7 @@ async def test_a_resource_becomes_an_instance_that_serves_and_leaves_nothing(tmp
         assert (await cluster.kube.list(NETWORK_SLICE))[0] == []
 
 
-async def test_a_fault_resource_breaks_hardware_and_the_instance_heals(tmp_path):
+async def test_fault_resource_triggers_a_repair(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 4, "spares": 1})
         body = await cluster.settles(INSTANCE, "one", ready(4), "the instance is ready")
@@ -111,7 +111,7 @@ async def test_a_fault_resource_breaks_hardware_and_the_instance_heals(tmp_path)
         assert "dark" not in cluster.fleet.faults
 
 
-async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(tmp_path):
+async def test_immutable_fields_are_restored_and_invalid_specs_refused(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await cluster.kube.merge(NODE, "sn0-c00-n0", {"metadata": {"labels": {"cloudmatrix.io/cabinet": "moon"}}})
@@ -150,7 +150,7 @@ async def test_what_nobody_may_change_is_put_back_and_what_is_wrong_is_refused(t
         assert (await cluster.kube.list(INSTANCE))[0] == []
 
 
-async def test_what_others_change_or_delete_of_a_mirror_is_there_again_at_the_next_look(tmp_path):
+async def test_mirrors_are_restored_at_the_next_resync(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         await cluster.settles(INSTANCE, "one", ready(2), "the instance is ready")
@@ -187,7 +187,7 @@ async def shown(cluster: Cluster, kind: Kind, name: str) -> tuple[dict[str, Any]
     return body["spec"], status
 
 
-async def test_only_one_of_two_operators_leads_and_the_other_takes_over(tmp_path):
+async def test_one_operator_leads_and_the_other_takes_over(tmp_path):
     async with Cluster(tmp_path) as cluster:
         one = Leadership(cluster.kube, "one", cluster.clock.now)
         two = Leadership(cluster.kube, "two", cluster.clock.now)
@@ -210,7 +210,7 @@ async def test_only_one_of_two_operators_leads_and_the_other_takes_over(tmp_path
         assert cluster.clock.now() == before, "who comes back under its old name continues at once"
 
 
-async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_path):
+async def test_dry_run_shows_its_plan_and_creates_nothing(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "plan", {"nodes": 6, "spares": 1, "dryRun": True})
         fits = await cluster.settles(INSTANCE, "plan", lambda b: "plan" in b.get("status", {}), "it is planned")
@@ -227,7 +227,7 @@ async def test_a_dry_run_shows_its_plan_in_the_status_and_creates_nothing(tmp_pa
 
 
 @pytest.mark.soak
-async def test_who_would_be_preempted_is_planned_and_an_ended_lease_is_not_taken_anew(tmp_path):
+async def test_plan_names_preempted_instances_and_ended_lease_is_not_renewed(tmp_path):
     async with Cluster(tmp_path) as cluster:
         shape = {"nodes": 30, "leaseS": 900, "placement": {"level": "cabinet"}}
         await cluster.apply_resource(INSTANCE, "guest", shape)
@@ -244,7 +244,7 @@ async def test_who_would_be_preempted_is_planned_and_an_ended_lease_is_not_taken
         await cluster.settles(INSTANCE, "guest", ready(2), "another spec begins another lease")
 
 
-async def test_a_move_is_planned_in_the_status_of_an_instance_that_serves_and_then_made(tmp_path):
+async def test_move_is_planned_in_the_status_and_then_made(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 3})
         before = await cluster.settles(INSTANCE, "one", ready(3), "it is ready")
@@ -282,7 +282,7 @@ def gang_pod(name: str, group: str, count: int, **annotations: str) -> dict:
     }
 
 
-async def test_a_gang_of_pods_is_placed_whole_in_one_cabinet_and_gives_its_nodes_back(tmp_path):
+async def test_gang_of_pods_is_placed_in_one_cabinet_and_released(tmp_path):
     async with Cluster(tmp_path) as cluster:
         required = {"kueue.x-k8s.io/podset-required-topology": "cloudmatrix.io/cabinet"}
         for index in range(3):
@@ -315,7 +315,7 @@ async def test_a_gang_of_pods_is_placed_whole_in_one_cabinet_and_gives_its_nodes
         assert await cluster.pods() == []
 
 
-async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
+async def test_unschedulable_gang_emits_an_event(tmp_path):
     async with Cluster(tmp_path) as cluster:
         required = {"kueue.x-k8s.io/podset-required-topology": "cloudmatrix.io/cabinet"}
         for index in range(5):
@@ -328,7 +328,7 @@ async def test_a_gang_that_does_not_fit_says_why_in_an_event(tmp_path):
         assert all(not pod["spec"].get("nodeName") for pod in await cluster.pods())
 
 
-async def test_a_pod_that_asks_for_what_no_node_has_waits_and_holds_nobody_up(tmp_path):
+async def test_impossible_pod_waits_without_blocking_others(tmp_path):
     async with Cluster(tmp_path) as cluster:
         for name, wanted in (("a-poison", "1k"), ("b-fine", "8")):
             body = gang_pod(name, name, 1)
@@ -342,7 +342,7 @@ async def test_a_pod_that_asks_for_what_no_node_has_waits_and_holds_nobody_up(tm
         assert "requests 1000 huawei.com/Ascend910, but a node has 8" in waits["message"]
 
 
-async def test_two_pods_share_a_node_until_somebody_of_higher_priority_needs_it(tmp_path):
+async def test_pods_share_a_node_until_preempted(tmp_path):
     async with Cluster(tmp_path) as cluster:
 
         def small(name: str, npus: str, **spec: Any) -> dict[str, Any]:

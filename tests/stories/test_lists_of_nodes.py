@@ -28,7 +28,7 @@ def matches(view: dict, term: str) -> bool:
     return (text == value.strip('"')) == (sign == "=")
 
 
-async def test_what_the_database_leaves_out_is_what_a_reader_of_all_would(tmp_path):
+async def test_database_filters_match_filtering_in_memory(tmp_path):
     async with Stack(tmp_path) as stack:
         answer = await stack.http["resource"].put("/v1/supernodes/sn1", json={})
         assert answer.is_success, answer.text
@@ -47,7 +47,7 @@ async def test_what_the_database_leaves_out_is_what_a_reader_of_all_would(tmp_pa
             assert [each["name"] for each in found["items"]] == expected, terms
 
 
-async def test_a_view_is_made_of_no_node_that_its_columns_leave_out(tmp_path, monkeypatch):
+async def test_views_are_built_only_for_matching_rows(tmp_path, monkeypatch):
     async with Stack(tmp_path) as stack:
         made, view = [], NodeRow.view
         monkeypatch.setattr(NodeRow, "view", lambda row: made.append(row.name) or view(row))
@@ -55,7 +55,7 @@ async def test_a_view_is_made_of_no_node_that_its_columns_leave_out(tmp_path, mo
         assert (found["items"], made) == ([], [])
 
 
-async def test_who_lies_in_domains_is_worked_out_for_those_alone_that_are_asked_for(tmp_path, monkeypatch):
+async def test_domain_members_are_computed_only_on_request(tmp_path, monkeypatch):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3, placement={"policy": "spread"})
         await stack.active("one", 3)
@@ -80,7 +80,7 @@ async def test_who_lies_in_domains_is_worked_out_for_those_alone_that_are_asked_
         assert (found["items"], made) == ([], [])
 
 
-async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_out(tmp_path):
+async def test_batch_cordon_skips_unknown_nodes(tmp_path):
     async with Stack(tmp_path) as stack:
         asked = {"nodes": [*CORDONED, CORDONED[0]], "by": "work"}
         seen = await stack.http["resource"].post("/v1/node-cordons", params={"validateOnly": "true"}, json=asked)
@@ -110,7 +110,7 @@ async def test_several_nodes_are_cordoned_at_once_and_who_is_not_there_is_left_o
         ({}, "nodes"),
     ],
 )
-async def test_a_cordon_that_makes_no_sense_names_its_field(tmp_path, body, field):
+async def test_invalid_cordon_names_its_field(tmp_path, body, field):
     async with Stack(tmp_path) as stack:
         answer = await stack.http["resource"].post("/v1/node-cordons", json=body)
         assert answer.status_code == 422, answer.text

@@ -44,7 +44,7 @@ async def report_all(cluster: Cluster) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_everything_is_found_behind_its_page(tmp_path, monkeypatch):
+async def test_everything_is_found_across_pages(tmp_path, monkeypatch):
     size = Size(supernodes=1, instances=14, resources=11, by_hand=3, hand_slices=3, silent=1)
     async with Cluster(tmp_path) as cluster:
         monkeypatch.setattr(list_params, "PAGE_SIZE_MAX", 10)  # however many a service is asked for
@@ -53,7 +53,7 @@ async def test_everything_is_found_behind_its_page(tmp_path, monkeypatch):
         await the_last_is_repaired_like_the_first(cluster, size)
 
 
-async def test_every_list_walked_in_pages_is_the_list(tmp_path, monkeypatch):
+async def test_paged_lists_equal_whole_lists(tmp_path, monkeypatch):
     async with Cluster(tmp_path) as cluster:
         await fill(cluster, Size(supernodes=1, instances=3, resources=1, by_hand=2, hand_slices=2, silent=1))
         several = set()
@@ -85,7 +85,7 @@ async def test_every_list_walked_in_pages_is_the_list(tmp_path, monkeypatch):
         ),
     ],
 )
-async def test_at_full_size_everything_is_shown_and_the_last_is_repaired_like_the_first(tmp_path, size):
+async def test_full_size_cluster_is_shown_and_repaired(tmp_path, size):
     async with Cluster(tmp_path) as cluster:
         await fill(cluster, size)
         await all_is_shown(cluster, size)

@@ -36,7 +36,7 @@ async def successors_come(stack: Stack) -> None:
     await stack.until(begun, "successors are being deployed", within_s=60, every_s=0.2)
 
 
-async def test_it_serves_where_it_was_until_it_serves_where_it_goes(tmp_path):
+async def test_move_serves_until_the_cutover(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         before = await stack.active("one", 4)
@@ -71,7 +71,7 @@ async def test_it_serves_where_it_was_until_it_serves_where_it_goes(tmp_path):
         await stack.nothing_left()
 
 
-async def test_it_stays_and_says_why_when_it_cannot_go_and_goes_once_it_can(tmp_path):
+async def test_refused_move_waits_with_a_reason(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("full", 36)
         await stack.active("full", 36)
@@ -99,7 +99,7 @@ async def test_it_stays_and_says_why_when_it_cannot_go_and_goes_once_it_can(tmp_
 
 
 @pytest.mark.parametrize("who", ["a successor", "one that moves", "one that stays"])
-async def test_a_node_lost_on_the_way_does_not_stop_it(tmp_path, who):
+async def test_move_survives_a_lost_node(tmp_path, who):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         await stack.active("one", 4)
@@ -122,7 +122,7 @@ async def test_a_node_lost_on_the_way_does_not_stop_it(tmp_path, who):
         await stack.nothing_left()
 
 
-async def test_a_spec_revoked_on_the_way_leaves_it_where_it_is(tmp_path):
+async def test_reverted_spec_rolls_the_move_back(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         before = await stack.active("one", 4)
@@ -160,7 +160,7 @@ async def operation(stack: Stack) -> dict[str, Any]:
 
 
 @pytest.mark.parametrize("role", ["member", "successor"])
-async def test_a_node_lost_while_routes_are_programmed_does_not_stop_it(tmp_path, role):
+async def test_move_survives_a_node_lost_while_programming_routes(tmp_path, role):
     """A node that is lost programs no routes, so that nobody may wait for them."""
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
@@ -176,7 +176,7 @@ async def test_a_node_lost_while_routes_are_programmed_does_not_stop_it(tmp_path
         await stack.check()
 
 
-async def test_who_grows_after_a_move_takes_its_spares_and_moves_nobody(tmp_path):
+async def test_growth_after_a_move_takes_spares_in_place(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, spares=1)
         before = await stack.active("one", 2)

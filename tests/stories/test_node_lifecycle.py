@@ -45,7 +45,7 @@ async def member(stack: Stack, name: str) -> str:
     return next(each.node for each in instance.members if each.role == "member")
 
 
-async def test_a_node_is_quarantined_and_only_a_check_has_it_back(tmp_path):
+async def test_quarantined_node_returns_only_after_a_check(tmp_path):
     async with Stack(tmp_path) as stack:
         quarantined = await ask(stack, NODE, "quarantine", reason="smells of smoke")
         assert (quarantined["state"], quarantined["unschedulableReason"]) == ("Quarantined", "Quarantined")
@@ -77,7 +77,7 @@ async def test_a_node_is_quarantined_and_only_a_check_has_it_back(tmp_path):
         await stack.check()
 
 
-async def test_who_has_a_node_that_is_serviced_moves_away_first(tmp_path):
+async def test_member_on_a_serviced_node_moves_first(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         node = await member(stack, "one")
@@ -97,7 +97,7 @@ async def test_who_has_a_node_that_is_serviced_moves_away_first(tmp_path):
         await stack.check()
 
 
-async def test_who_cannot_move_away_says_why_and_keeps_nobody_else(tmp_path):
+async def test_immovable_member_is_reported_without_blocking_others(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("home", 1)
         await stack.active("home")
@@ -117,7 +117,7 @@ async def test_who_cannot_move_away_says_why_and_keeps_nobody_else(tmp_path):
         await stack.active("guest", 2)
 
 
-async def test_retiring_a_node_that_somebody_has_takes_force_and_is_a_loss(tmp_path):
+async def test_retiring_an_allocated_node_needs_force(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         node = await member(stack, "one")
@@ -145,7 +145,7 @@ async def test_retiring_a_node_that_somebody_has_takes_force_and_is_a_loss(tmp_p
         await stack.check()
 
 
-async def test_a_node_is_verified_inspected_and_cleaned_by_hand(tmp_path):
+async def test_node_is_verified_inspected_and_cleaned_by_hand(tmp_path):
     async with Stack(tmp_path) as stack:
         assert (await ask(stack, NODE, "verify"))["state"] == "Verifying"
         assert (await until_state(stack, "Manageable"))["unschedulableReason"] == "Manageable"
@@ -156,7 +156,7 @@ async def test_a_node_is_verified_inspected_and_cleaned_by_hand(tmp_path):
         await stack.check()
 
 
-async def test_a_node_that_was_lost_is_verified_before_it_is_available(tmp_path):
+async def test_lost_node_is_verified_before_it_is_available(tmp_path):
     async with Stack(tmp_path) as stack:
         stack.impair("dark", "node-down", NODE)
         await until_state(stack, "Quarantined")
@@ -167,7 +167,7 @@ async def test_a_node_that_was_lost_is_verified_before_it_is_available(tmp_path)
         assert ("Quarantined", "Available") not in moves
 
 
-async def test_a_node_that_fails_its_self_test_is_replaced_while_the_instance_comes_up(tmp_path):
+async def test_node_failing_its_self_test_is_replaced_during_creation(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         first = [each.node for each in (await stack.compute.find_instance("one")).members if each.role == "member"]
@@ -205,7 +205,7 @@ async def _has_members(stack: Stack) -> bool:
     return bool((await stack.compute.find_instance("one")).members)
 
 
-async def test_a_lost_node_is_found_within_seconds_at_the_fastest_setting(tmp_path):
+async def test_fastest_setting_detects_a_lost_node_within_seconds(tmp_path):
     fastest = {"agents": {"heartbeat": 0.5, "lease": 1.5}, "resource": {"lease_watch": 0.5}}
     async with Stack(tmp_path, settings=fastest) as stack:
         stack.impair("dark", "node-down", NODE)
@@ -219,7 +219,7 @@ async def test_a_lost_node_is_found_within_seconds_at_the_fastest_setting(tmp_pa
         assert {node.agent for node in await stack.resource.nodes()} == {"Connected"}, "nobody else was given up"
 
 
-async def test_a_node_that_comes_and_goes_is_quarantined(tmp_path):
+async def test_flapping_node_is_quarantined(tmp_path):
     async with Stack(tmp_path) as stack:
         for occasion in range(4):
             stack.impair(f"dark-{occasion}", "node-down", NODE)

@@ -32,7 +32,7 @@ class CutOff(ComputeClient):
         await super().ensure_instance(*args, **more)
 
 
-async def test_what_a_killed_operator_asked_for_goes_with_its_resource_though_it_is_made_late(tmp_path):
+async def test_late_request_of_a_killed_operator_is_cleaned_up(tmp_path):
     async with Cluster(tmp_path) as cluster:
         compute, beside = CutOff(cluster.http["compute"]), cluster.operator
         now = cluster.clock.now
@@ -53,7 +53,7 @@ async def test_what_a_killed_operator_asked_for_goes_with_its_resource_though_it
         assert await cluster.compute.instances() == []
 
 
-async def test_what_came_after_an_operator_took_over_is_deleted_without_waiting(tmp_path):
+async def test_resources_of_the_new_leader_are_deleted_at_once(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.operator.take_over()
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2, "dryRun": True})

@@ -32,7 +32,7 @@ async def reasons(stack: Stack, name: str) -> list[str]:
     return [event["reason"] for event in found]
 
 
-async def test_who_is_preempted_gives_everything_up_waits_and_comes_back(tmp_path):
+async def test_preempted_instance_releases_everything_and_returns(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("old", 30, network=HALF)
         await stack.active("old", 30)
@@ -69,7 +69,7 @@ async def test_who_is_preempted_gives_everything_up_waits_and_comes_back(tmp_pat
 
 
 @pytest.mark.soak
-async def test_who_is_preempted_comes_back_elsewhere_at_once_where_there_is_room(tmp_path):
+async def test_preempted_instance_returns_elsewhere_at_once(tmp_path):
     async with Stack(tmp_path) as stack:
         for name, nodes in (("full", 42), ("filler", 2)):
             await stack.apply(name, nodes, priority=200)
@@ -86,7 +86,7 @@ async def test_who_is_preempted_comes_back_elsewhere_at_once_where_there_is_room
 
 
 @pytest.mark.soak
-async def test_an_instance_that_grows_puts_others_out(tmp_path):
+async def test_growing_instance_preempts_others(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("old", 30)
         await stack.active("old", 30)
@@ -108,7 +108,7 @@ async def test_an_instance_that_grows_puts_others_out(tmp_path):
 
 
 @pytest.mark.soak
-async def test_an_instance_that_moves_under_another_lease_has_it_afterwards(tmp_path):
+async def test_move_with_a_changed_lease_applies_it_afterwards(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, lease_s=40_000)
         ends = (await stack.active("one", 2)).expires_at
@@ -122,7 +122,7 @@ async def test_an_instance_that_moves_under_another_lease_has_it_afterwards(tmp_
         assert (await stack.resource.find_allocation("one")).expires_at > ends
 
 
-async def test_a_lease_that_ends_takes_the_instance_with_it_unless_renewed(tmp_path):
+async def test_ended_lease_deletes_the_instance_unless_renewed(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("guest", 2, lease_s=300)
         view = await stack.active("guest", 2)
@@ -136,7 +136,7 @@ async def test_a_lease_that_ends_takes_the_instance_with_it_unless_renewed(tmp_p
         await stack.nothing_left()
 
 
-async def test_a_lease_that_an_instance_does_not_have_does_not_delete_it(tmp_path):
+async def test_allocation_lease_does_not_delete_an_instance_without_lease(tmp_path):
     """Its allocation was given one by hand: the instance loses its nodes, and takes others."""
     async with Stack(tmp_path) as stack:
         await stack.apply("stays", 2)
@@ -157,7 +157,7 @@ async def absent(stack: Stack, name: str) -> bool:
 
 
 @pytest.mark.soak
-async def test_a_lease_that_ends_while_nobody_looks_is_not_given_again(tmp_path):
+async def test_lease_that_ended_during_downtime_is_not_renewed(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("guest", 2, lease_s=600)
         await stack.active("guest", 2)
@@ -172,7 +172,7 @@ async def released(stack: Stack, name: str) -> bool:
     return await stack.resource.find_allocation(name) is None
 
 
-async def test_a_closed_cabinet_empties_as_far_as_there_is_room(tmp_path):
+async def test_drained_cabinet_empties_as_far_as_there_is_room(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         (home,) = cabinets(await stack.active("one", 4))
@@ -194,7 +194,7 @@ async def test_a_closed_cabinet_empties_as_far_as_there_is_room(tmp_path):
 
 
 @pytest.mark.soak
-async def test_who_cannot_leave_a_closed_cabinet_stays_and_is_named(tmp_path):
+async def test_members_that_cannot_leave_a_drained_cabinet_are_named(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         (home,) = cabinets(await stack.active("one", 4))
@@ -222,7 +222,7 @@ async def test_who_cannot_leave_a_closed_cabinet_stays_and_is_named(tmp_path):
         await stack.check()
 
 
-async def test_the_example_of_sharing_comes_up_as_it_is_reported(tmp_path):
+async def test_sharing_example_becomes_active(tmp_path):
     async with Stack(tmp_path) as stack:
         there = {}
         for body in yaml.safe_load_all((Path(__file__).parents[2] / "examples" / "sharing.yaml").read_text()):
@@ -236,7 +236,7 @@ async def test_the_example_of_sharing_comes_up_as_it_is_reported(tmp_path):
 
 
 @pytest.mark.soak
-async def test_affinity_moves_the_instance_and_priority_does_not(tmp_path):
+async def test_changed_affinity_moves_and_changed_priority_does_not(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("first", 2)
         (home,) = cabinets(await stack.active("first", 2))

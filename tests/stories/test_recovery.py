@@ -27,7 +27,7 @@ async def repaired(stack: Stack, name: str, repairs: int = 1) -> None:
     await stack.until(there, f"{name} is repaired", within_s=900, every_s=5)
 
 
-async def test_a_recovery_gives_its_time_in_parts_across_a_kill_and_sums_them_up(tmp_path):
+async def test_recovery_times_survive_a_kill_and_add_up(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         lost = (await stack.active("one", 4)).members[0].node
@@ -77,7 +77,7 @@ async def test_a_recovery_gives_its_time_in_parts_across_a_kill_and_sums_them_up
         await stack.check()
 
 
-async def test_a_member_that_returns_by_itself_is_down_meanwhile_and_no_recovery(tmp_path):
+async def test_self_recovered_member_counts_as_downtime_only(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("all", 48)
         member = (await stack.active("all", 48)).members[0].node
@@ -107,7 +107,7 @@ async def _passed(stack: Stack, ettr: float) -> bool:
     return (await items(stack, "reliability"))[0]["ettr"] > ettr
 
 
-async def test_a_stage_that_fails_on_every_node_stops_replacing(tmp_path):
+async def test_stage_failing_everywhere_stops_replacements(tmp_path):
     async with Stack(tmp_path) as stack:
         for node in await stack.resource.nodes():
             stack.impair(node.name, "stage-failure", node.name, stage="write-image", why="no such image")
@@ -134,7 +134,7 @@ async def test_a_stage_that_fails_on_every_node_stops_replacing(tmp_path):
         await stack.check()
 
 
-async def test_who_is_quarantined_counts_for_the_safety_stop(tmp_path):
+async def test_quarantined_nodes_count_for_the_safety_stop(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         members = {each.node for each in (await stack.active("one", 4)).members}
@@ -158,7 +158,7 @@ async def test_who_is_quarantined_counts_for_the_safety_stop(tmp_path):
         await stack.check()
 
 
-async def test_a_cabinet_that_loses_power_is_one_operation_and_isolated_first(tmp_path):
+async def test_powerless_cabinet_is_isolated_and_repaired_in_one_operation(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 8, spares=4)
         before = await stack.active("one", 8)
@@ -195,7 +195,7 @@ async def test_a_cabinet_that_loses_power_is_one_operation_and_isolated_first(tm
         await stack.check()
 
 
-async def test_who_is_innocent_in_a_suspect_cabinet_is_cleared_by_a_check(tmp_path):
+async def test_healthy_nodes_of_a_suspect_cabinet_are_cleared(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         first, second = [each.node for each in (await stack.active("one", 2)).members]
@@ -222,7 +222,7 @@ async def test_who_is_innocent_in_a_suspect_cabinet_is_cleared_by_a_check(tmp_pa
         await stack.check()
 
 
-async def test_of_many_faults_only_the_fatal_cost_a_node(tmp_path):
+async def test_only_fatal_faults_cost_a_node(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 36, spares=6)
         before = await stack.active("one", 36)
@@ -245,7 +245,7 @@ async def test_of_many_faults_only_the_fatal_cost_a_node(tmp_path):
         await stack.check()
 
 
-async def test_a_lost_l2_chip_is_nobodys_lost_node(tmp_path):
+async def test_lost_l2_chip_loses_no_node(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         node = (await stack.active("one", 4)).members[0].node
@@ -271,7 +271,7 @@ async def _looked_again(stack: Stack) -> bool:
     return bool(found) and {each["action"] for each in found} == {"None"}
 
 
-async def test_a_lost_cabinet_is_fenced_at_once_and_all_of_it(tmp_path):
+async def test_lost_cabinet_is_fenced_as_a_whole(tmp_path):
     """In virtual time, where what is computed takes none, only what waits for a period or for other news would show."""
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)

@@ -42,7 +42,7 @@ async def codes_of(stack: Stack, node: str) -> list[str]:
 
 
 @pytest.mark.parametrize(("code", "rung"), [(RESTART_REQUEST, "restart"), (RESTART, "reset-npu")])
-async def test_a_fault_that_its_own_rung_ends_costs_no_node(tmp_path, code, rung):
+async def test_fault_cleared_by_its_rung_costs_no_node(tmp_path, code, rung):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         before = await stack.active("one", 2)
@@ -72,7 +72,7 @@ async def test_a_fault_that_its_own_rung_ends_costs_no_node(tmp_path, code, rung
         await stack.check()
 
 
-async def test_a_fault_that_nothing_in_place_ends_climbs_to_another_node(tmp_path):
+async def test_persistent_fault_escalates_to_replacement(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, spares=1)
         node = (await stack.active("one", 2)).members[0].node
@@ -85,7 +85,7 @@ async def test_a_fault_that_nothing_in_place_ends_climbs_to_another_node(tmp_pat
         await stack.check()
 
 
-async def test_a_rung_that_takes_too_long_leads_to_the_next(tmp_path):
+async def test_timed_out_rung_escalates(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         node = (await stack.active("one", 2)).members[0].node
@@ -97,7 +97,7 @@ async def test_a_rung_that_takes_too_long_leads_to_the_next(tmp_path):
         await stack.check()
 
 
-async def test_a_reset_whose_self_test_fails_leads_to_another_node(tmp_path):
+async def test_failed_self_test_escalates_to_replacement(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         node = (await stack.active("one", 2)).members[0].node
@@ -113,7 +113,7 @@ async def test_a_reset_whose_self_test_fails_leads_to_another_node(tmp_path):
     ("of", "task", "status"),
     [("member", "reset-npu", 200), ("spare", "reset-npu", 409), ("free", "reset-npu", 409), ("member", "kick", 422)],
 )
-async def test_only_a_member_is_repaired_where_it_stands(tmp_path, of, task, status):
+async def test_only_members_are_repaired_in_place(tmp_path, of, task, status):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 1, spares=1)
         by_role = {each.role: each.node for each in (await stack.active("one", 1)).members}

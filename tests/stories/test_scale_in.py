@@ -57,7 +57,7 @@ def nothing_lost(statistics: dict) -> None:
     assert (statistics["load"]["refused"], statistics["load"]["skipped"]) == (0, 0)
 
 
-async def test_nodes_are_released_only_when_nothing_runs_there_any_more(tmp_path):
+async def test_nodes_are_released_only_after_their_drain(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)
         before = await members(cluster)
@@ -88,7 +88,7 @@ def progress(body: dict) -> str:
     return next((c["message"] for c in conditions if c["type"] == "Progressing"), "")
 
 
-async def test_a_shrink_that_is_revoked_keeps_every_node(tmp_path):
+async def test_reverted_shrink_keeps_every_node(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)
         before = await members(cluster)
@@ -109,7 +109,7 @@ async def test_a_shrink_that_is_revoked_keeps_every_node(tmp_path):
 @pytest.mark.parametrize(
     "victim", ["compute", *(pytest.param(each, marks=pytest.mark.soak) for each in ("resource", "link"))]
 )
-async def test_a_service_that_dies_between_any_two_steps_only_delays_it(tmp_path, victim):
+async def test_crashes_only_delay_a_shrink(tmp_path, victim):
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)
         before = await members(cluster)
@@ -136,7 +136,7 @@ def with_refusals(results: list) -> None:
 
 
 @pytest.mark.soak
-async def test_a_drain_outlives_the_process_that_carries_it_out(tmp_path):
+async def test_drain_survives_a_restart_of_its_process(tmp_path):
     """CloudMatrix-Infer starts again: what it ran is gone with it, what it was asked to leave is not."""
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)

@@ -21,7 +21,7 @@ async def at_work(stack: Stack, instance: str, step: str) -> None:
     await stack.until(reached, f"{instance} is at {step}", within_s=600)
 
 
-async def test_a_slice_withdrawn_while_its_instance_is_created_is_admitted_again(tmp_path):
+async def test_slice_withdrawn_during_creation_is_admitted_again(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         await at_work(stack, "one", "await_ready")
@@ -33,7 +33,7 @@ async def test_a_slice_withdrawn_while_its_instance_is_created_is_admitted_again
         await stack.check()
 
 
-async def test_a_slice_that_somebody_adds_stands_for_none_of_an_instances_own(tmp_path):
+async def test_user_slice_does_not_replace_an_instance_slice(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         view = await stack.active("one", 2)
@@ -57,7 +57,7 @@ async def test_a_slice_that_somebody_adds_stands_for_none_of_an_instances_own(tm
         assert {each.name for each in view.slices} == {"one-ub", "one-rdma", "one-vpc"}
 
 
-async def test_a_slice_that_was_admitted_again_and_never_programmed_is_programmed(tmp_path, monkeypatch):
+async def test_readmitted_slice_is_programmed(tmp_path, monkeypatch):
     """Its programming was lost on the way: whoever looks next finds it there, and nobody asked to program it."""
     program, lost = ControlPlane.program, []
 
@@ -77,7 +77,7 @@ async def test_a_slice_that_was_admitted_again_and_never_programmed_is_programme
         await stack.check()
 
 
-async def test_slices_follow_a_member_that_somebody_replaces_while_its_instance_is_created(tmp_path):
+async def test_slices_follow_a_member_replaced_during_creation(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         await at_work(stack, "one", "await_ready")

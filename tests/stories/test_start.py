@@ -27,7 +27,7 @@ async def shown(stack: Stack) -> dict[str, Any]:
     }
 
 
-async def test_from_nothing_every_node_proves_what_it_is_and_a_copy_knows_the_same(tmp_path: Path):
+async def test_nodes_enroll_at_first_start_and_a_copy_has_the_same_inventory(tmp_path: Path):
     for name in ("nothing", "copy"):
         (tmp_path / name).mkdir()
     fresh = Stack(tmp_path / "nothing", from_nothing=True)

@@ -18,7 +18,7 @@ def members(body) -> set[str]:
 
 
 @pytest.mark.soak
-async def test_two_namespaces_hold_what_is_called_alike(tmp_path):
+async def test_namespaces_may_use_the_same_names(tmp_path):
     async with Cluster(tmp_path) as cluster:
         for namespace in ("red", "blue"):
             await cluster.kube.apply(NAMESPACE, {"metadata": {"name": namespace}})
@@ -60,7 +60,7 @@ async def test_two_namespaces_hold_what_is_called_alike(tmp_path):
         await cluster.nothing_left()
 
 
-async def test_what_is_another_namespaces_cannot_be_referred_to(tmp_path):
+async def test_references_across_namespaces_are_refused(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.kube.apply(NAMESPACE, {"metadata": {"name": "red"}})
         await cluster.apply_resource(INSTANCE, "a", {"nodes": 1})

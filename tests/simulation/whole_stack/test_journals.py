@@ -17,7 +17,7 @@ from tests.small_stack import SmallStack
 
 
 @pytest.mark.looptime
-async def test_a_promise_is_charged_from_the_beginning_and_held_under_a_lower_quota(tmp_path):
+async def test_reservation_is_charged_at_once_and_kept_under_a_lower_quota(tmp_path):
     async with SmallStack(tmp_path) as stack:
         journals = Journals(tmp_path)
         resource = stack.http["resource"]
@@ -99,7 +99,7 @@ EXCEEDED = [("quota", "ADDED", QUOTA), ("allocation", "ADDED", ALLOCATED), ("quo
     ("changes", "exceeds"),
     [(LOWERED, False), (REPLENISHED, False), (GRANTED, False), (EXCEEDED, True), (MOVED_BEYOND, True)],
 )
-def test_a_quota_is_judged_by_what_was_held_when_it_was_set(
+def test_quota_is_checked_against_usage_at_its_change(
     tmp_path: Path, changes: list[tuple[str, str, dict[str, Any]]], exceeds: bool
 ) -> None:
     """Also where all of it comes between two looks, as from a service that stood still and works off what waited."""

@@ -10,5 +10,5 @@ from tests.simulation.whole_stack.simulation import EVENTS
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", range(0, SEEDS, 2))
-def test_a_life_with_one_compute_keeps_every_promise(seed: int) -> None:
+def test_simulation_with_one_compute_keeps_every_invariant(seed: int) -> None:
     assert len(lived(seed).events) == EVENTS

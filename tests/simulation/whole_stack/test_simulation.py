@@ -33,7 +33,7 @@ def elsewhere(seed: int, events: int, hash_seed: str) -> str:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("seed", [pytest.param(2, marks=pytest.mark.soak), 5])
-def test_the_same_seed_has_the_same_history(seed: int) -> None:
+def test_same_seed_gives_the_same_history(seed: int) -> None:
     first, again, other = simulate(seed, 300), simulate(seed, 300), simulate(seed + 2, 30)
     assert first.events == again.events
     assert first.hash == again.hash
@@ -41,7 +41,7 @@ def test_the_same_seed_has_the_same_history(seed: int) -> None:
     assert elsewhere(seed, 300, "7") == first.hash[:16]
 
 
-def test_what_can_happen_does() -> None:
+def test_every_event_kind_occurs() -> None:
     kinds: dict[str, int] = {}
     for outcome in (simulate(seed, 200) for seed in (2, 7, 70)):
         kinds |= {kind: kinds.get(kind, 0) + count for kind, count in outcome.kinds.items()}
@@ -50,7 +50,7 @@ def test_what_can_happen_does() -> None:
 
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("mutation", FOUND_BY)
-def test_a_fault_of_the_product_is_found(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_injected_bug_is_found(mutation: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(rest_life, "SETTLED_WITHIN_S", 300.0)  # nobody has to wait for what never comes
     with MUTATIONS[mutation]():
         found: Outcome = simulate(FOUND_BY[mutation])
@@ -59,7 +59,7 @@ def test_a_fault_of_the_product_is_found(mutation: str, monkeypatch: pytest.Monk
     assert found.replay == f"python -m tests.simulation.whole_stack {found.seed} --events {events}"
 
 
-def test_what_the_last_event_leaves_behind_is_found_by_its_replay(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_leftover_of_the_last_event_is_found_by_replay(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = {"again": simulate(3, 40).events[-1].split(" ", 1)[1]}
     judged = Journals.broken
 
@@ -92,7 +92,7 @@ def _lived(seed: int) -> str | None:
 
 @pytest.mark.soak
 @pytest.mark.timeout(172_800)
-def test_many_long_lives_keep_every_promise() -> None:
+def test_many_long_simulations_keep_every_invariant() -> None:
     with multiprocessing.get_context("spawn").Pool(os.cpu_count(), maxtasksperchild=100) as workers:
         failed = [each for each in workers.imap_unordered(_lived, range(SOAK_SEEDS)) if each is not None]
     assert not failed, "\n\n".join(failed)

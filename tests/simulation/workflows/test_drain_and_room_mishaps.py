@@ -115,20 +115,20 @@ async def drains_meet(stack: Stack, monkeypatch: pytest.MonkeyPatch, kinds: Call
     await all_put_back(stack)
 
 
-async def test_each_step_of_a_drain_meets_a_mishap(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_drain_step_survives_a_sampled_failure(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SmallStack(tmp_path) as stack:
         await drains_meet(stack, monkeypatch, lambda at: ["refused", "crashed_after", "cancelled"][at])
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", MISHAPS)
-async def test_each_step_of_a_drain_meets_this_mishap(kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_drain_step_survives_every_failure(kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with SmallStack(tmp_path) as stack:
         await drains_meet(stack, monkeypatch, lambda _: kind)
 
 
 @pytest.mark.parametrize("release", RELEASES)
-async def test_drains_under_way_end_in_another_release(release: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_running_drains_end_in_another_release(release: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     halt = Halt(DRAIN.verb, dict(zip(CHIPS, STEPS, strict=True)))
     async with SmallStack(tmp_path) as stack:
         await serving(stack)
@@ -237,9 +237,7 @@ async def rooms_meet(stack: Stack, monkeypatch: pytest.MonkeyPatch, kinds: Mappi
 GOES_ON = [kind for kind in MISHAPS if kind not in ENDING]
 
 
-async def test_each_step_of_making_room_meets_a_mishap_and_the_room_is_made(
-    tmp_path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_each_defragmentation_step_survives_a_sampled_failure(tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = {step: GOES_ON[at % len(GOES_ON)] for at, step in enumerate(ROOM_STEPS)}
     async with SmallStack(tmp_path) as stack:
         assert await rooms_meet(stack, monkeypatch, kinds) == "Done"
@@ -247,7 +245,9 @@ async def test_each_step_of_making_room_meets_a_mishap_and_the_room_is_made(
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", GOES_ON)
-async def test_each_step_of_making_room_meets_this_mishap(kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_each_defragmentation_step_survives_every_failure(
+    kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     async with SmallStack(tmp_path) as stack:
         assert await rooms_meet(stack, monkeypatch, dict.fromkeys(ROOM_STEPS, kind)) == "Done"
 
@@ -263,7 +263,7 @@ QUICK = {("make_room", "cancelled"), ("await_successor", "refused")}
         for kind in ENDING
     ],
 )
-async def test_what_ends_the_making_of_room_leaves_nothing(
+async def test_ended_defragmentation_leaves_nothing(
     step: tuple[str, str], kind: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with SmallStack(tmp_path) as stack:
@@ -280,7 +280,7 @@ UPGRADES = [(verb, step, release) for verb, step in ROOM_STEPS for release in RE
         for case in UPGRADES
     ],
 )
-async def test_room_in_the_making_is_made_in_another_release(
+async def test_running_defragmentation_ends_in_another_release(
     verb: str, step: str, release: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     halt = Halt(verb, {"": step})

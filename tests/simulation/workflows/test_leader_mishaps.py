@@ -223,18 +223,20 @@ async def rooms_lead(folder: Path, monkeypatch: pytest.MonkeyPatch, expected: di
 DRAIN_STEPS = [(verb, step) for verb, workflow in DRAINS.items() for step in workflow.names]
 
 
-async def test_another_goes_on_at_each_step_of_a_drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_leader_resumes_at_each_step_of_a_drain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     kinds = ("paused_before", "killed_after", "paused_after")
     await drains_lead(tmp_path, monkeypatch, {at: kinds[index % 3] for index, at in enumerate(DRAIN_STEPS)})
 
 
-async def test_another_goes_on_at_each_step_of_making_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_leader_resumes_at_each_step_of_a_defragmentation(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     await rooms_lead(tmp_path, monkeypatch, {at: KINDS[index % 4] for index, at in enumerate(ROOM_STEPS)})
 
 
 @pytest.mark.soak
 @pytest.mark.parametrize("kind", KINDS)
-async def test_another_goes_on_at_each_step(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_new_leader_resumes_at_each_step(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("link", "resource"):
         (tmp_path / name).mkdir()
     await drains_lead(tmp_path / "link", monkeypatch, dict.fromkeys(DRAIN_STEPS, kind))

@@ -171,7 +171,7 @@ def mishaps(monkeypatch: pytest.MonkeyPatch) -> Mishaps:
     return found
 
 
-def test_every_workflow_has_a_beginning_here() -> None:
+def test_every_workflow_has_a_test_setup() -> None:
     assert BEGINNINGS.keys() == WORKFLOWS.keys() - ELSEWHERE.keys(), "say where it begins, or where else it is tested"
 
 
@@ -233,7 +233,7 @@ QUICK = ("create-instance", REPAIR, "delete-instance")
 @pytest.mark.parametrize(
     "workflow", [pytest.param(each, marks=() if each in QUICK else pytest.mark.soak) for each in BEGINNINGS]
 )
-async def test_each_step_meets_a_mishap(workflow: str, mishaps: Mishaps, tmp_path) -> None:
+async def test_each_step_survives_a_sampled_failure(workflow: str, mishaps: Mishaps, tmp_path) -> None:
     """Each step one of them, in turn; the other workflows, and all of them at each step, are `make soak`'s."""
     every = list(MISHAPS)
     async with Stack(tmp_path, settings=MANY_LOST) as stack:
@@ -243,6 +243,6 @@ async def test_each_step_meets_a_mishap(workflow: str, mishaps: Mishaps, tmp_pat
 @pytest.mark.soak
 @pytest.mark.parametrize("workflow", BEGINNINGS)
 @pytest.mark.parametrize("kind", MISHAPS)
-async def test_each_step_meets_this_mishap(kind: str, workflow: str, mishaps: Mishaps, tmp_path) -> None:
+async def test_each_step_survives_every_failure(kind: str, workflow: str, mishaps: Mishaps, tmp_path) -> None:
     async with Stack(tmp_path, settings=MANY_LOST) as stack:
         await each_step(stack, mishaps, workflow, lambda _: kind)

@@ -93,7 +93,7 @@ QUICK = {("delete-instance", "fewer")}
     ("workflow", "release"),
     [pytest.param(*case, marks=() if case in QUICK else pytest.mark.soak, id="-".join(case)) for case in CASES],
 )
-async def test_what_is_under_way_comes_to_its_end_in_another_release(
+async def test_running_workflows_end_in_another_release(
     workflow: str, release: str, tmp_path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     begin, set_off = BEGINNINGS[workflow]

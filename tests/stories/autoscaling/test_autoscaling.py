@@ -35,7 +35,7 @@ def of_pods(average: str) -> dict:
     }
 
 
-async def test_an_instance_grows_with_its_workload(tmp_path):
+async def test_hpa_scales_an_instance_with_its_workload(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 6})
         await cluster.apply_resource(INFER, "one", {"instance": "one"})

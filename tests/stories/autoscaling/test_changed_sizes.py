@@ -42,7 +42,7 @@ async def deployment(cluster: Cluster) -> dict[str, Any]:
     return (await cluster.get("infer", "/v1/deployments/one")).json()
 
 
-async def test_roles_change_for_another_spec_once_nothing_runs_in_them(tmp_path):
+async def test_roles_change_once_drained(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)
         before = (await deployment(cluster))["roles"]
@@ -61,7 +61,7 @@ async def test_roles_change_for_another_spec_once_nothing_runs_in_them(tmp_path)
         nothing_lost(await statistics(cluster))
 
 
-async def test_a_process_that_ends_while_roles_change_starts_with_the_sizes_asked_for(tmp_path):
+async def test_restart_during_a_role_change_uses_the_requested_sizes(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await serving_under_load(cluster, 10)
         await resize(cluster, 2, 8)

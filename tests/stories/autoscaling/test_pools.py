@@ -44,7 +44,7 @@ async def plays(stack: Stack, prefill: int, decode: int) -> bool:
     return await roles(stack) == (prefill, decode)
 
 
-async def test_nodes_change_their_role_when_the_mix_shifts_and_nothing_is_allocated(tmp_path):
+async def test_shifted_mix_changes_roles_without_allocation(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack, 6)
         assert await roles(stack) == (2, 4)
@@ -81,7 +81,7 @@ async def test_nodes_change_their_role_when_the_mix_shifts_and_nothing_is_alloca
         await stack.until(by_its_spec, "the pools are as the deployment says again")
 
 
-async def test_the_pool_that_has_more_to_do_gets_the_nodes_and_gives_them_back_drained(tmp_path):
+async def test_busier_pool_gets_nodes_and_returns_them_drained(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack, 4)
         await offer(stack, 27.0, 8192)
@@ -127,7 +127,7 @@ async def free_nodes(stack: Stack) -> int:
 
 
 @pytest.mark.parametrize("dies", ["nobody", "compute", pytest.param("infer", marks=pytest.mark.soak)])
-async def test_scaled_to_zero_it_gives_its_nodes_back_and_a_request_brings_it_back(tmp_path, dies):
+async def test_scale_to_zero_releases_nodes_and_a_request_restores_them(tmp_path, dies):
     async with Stack(tmp_path, infer=True) as stack:
         everything = await free_nodes(stack)
         await serving(stack, 4)
@@ -168,7 +168,7 @@ async def test_scaled_to_zero_it_gives_its_nodes_back_and_a_request_brings_it_ba
         await stack.check()
 
 
-async def test_at_zero_the_queue_is_bounded_and_has_a_deadline(tmp_path):
+async def test_activation_queue_is_bounded_and_has_a_deadline(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack, 4)
         shape = {"instance": "one", "activationQueueMax": 1, "activationTimeoutS": 5.0}
@@ -190,7 +190,7 @@ async def test_at_zero_the_queue_is_bounded_and_has_a_deadline(tmp_path):
         assert (await last).status_code == 503
 
 
-async def test_who_has_requests_is_not_scaled_to_zero_and_bad_sizes_are_refused_with_the_field(tmp_path):
+async def test_busy_deployment_is_not_scaled_to_zero_and_invalid_sizes_are_refused(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack, 4)
         waiting = asyncio.ensure_future(complete(stack, max_tokens=2000, ignore_eos=True))
@@ -218,7 +218,7 @@ async def test_who_has_requests_is_not_scaled_to_zero_and_bad_sizes_are_refused_
 
 
 @pytest.mark.parametrize("how", ["brought back", "made again"])
-async def test_what_somebody_brings_back_from_zero_is_sized_like_any_other(tmp_path, how):
+async def test_target_restored_by_hand_is_sized_normally(tmp_path, how):
     async with Stack(tmp_path, infer=True) as stack:
         everything = await free_nodes(stack)
         await serving(stack, 4)

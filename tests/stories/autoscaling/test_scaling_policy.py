@@ -68,7 +68,7 @@ def nothing_lost(shown: dict) -> None:
 
 
 @pytest.mark.timeout(300)
-async def test_nodes_follow_the_load_and_leave_drained_whoever_dies_meanwhile(tmp_path):
+async def test_scaling_follows_the_load_and_survives_crashes(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack)
         await offer(stack, 9.0)
@@ -137,7 +137,7 @@ async def settled_policy(stack: Stack) -> dict:
             return await policy(stack)
 
 
-async def test_floors_that_rise_one_after_the_other_are_followed_at_once(tmp_path):
+async def test_raised_floors_apply_at_once(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         await stack.active("one", 4)
@@ -151,7 +151,7 @@ async def test_floors_that_rise_one_after_the_other_are_followed_at_once(tmp_pat
 
 
 @pytest.mark.soak
-async def test_without_the_inference_service_nothing_shrinks_and_says_so(tmp_path):
+async def test_unavailable_inference_service_prevents_shrinking(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await serving(stack, 6)
         await put_policy(stack)
@@ -163,7 +163,7 @@ async def test_without_the_inference_service_nothing_shrinks_and_says_so(tmp_pat
         await stack.start("infer")
 
 
-async def test_bad_policies_and_second_owners_are_refused_with_the_field(tmp_path):
+async def test_invalid_policies_and_second_owners_are_refused(tmp_path):
     async with Stack(tmp_path) as stack:
         assert (await put_policy(stack)).status_code == 200
         for change, status, field in (
@@ -193,7 +193,7 @@ async def test_bad_policies_and_second_owners_are_refused_with_the_field(tmp_pat
         assert (await put_policy(stack, "second")).status_code == 200
 
 
-async def test_a_size_for_which_there_is_no_room_is_said(tmp_path):
+async def test_refused_size_is_shown_in_the_status(tmp_path):
     """Another has 30 of 48 nodes: the target keeps what it has, is tried again, and the policy says so until it has its
     size."""
     async with Stack(tmp_path, infer=True) as stack:

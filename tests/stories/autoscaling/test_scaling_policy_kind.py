@@ -19,7 +19,7 @@ def state_of(body: dict | None) -> str:
     return ((body or {}).get("status") or {}).get("state", "")
 
 
-async def test_a_policy_owns_the_scale_and_the_resource_follows_it(tmp_path):
+async def test_policy_owns_the_scale_of_its_resource(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         await cluster.apply_resource(SCALING_POLICY, "one", SPEC)
@@ -33,7 +33,7 @@ async def test_a_policy_owns_the_scale_and_the_resource_follows_it(tmp_path):
         assert {each["type"] for each in shown["status"]["conditions"]} >= {"ScalingActive", "AbleToScale", "Ready"}
 
 
-async def test_at_zero_the_resource_is_suspended_and_a_request_brings_both_back(tmp_path):
+async def test_scale_to_zero_suspends_the_resource_until_a_request(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 4})
         await cluster.apply_resource(INFER, "one", {"instance": "one", "cachingNodes": 3})
@@ -65,7 +65,7 @@ async def test_at_zero_the_resource_is_suspended_and_a_request_brings_both_back(
         assert {"ScaleTargetDeactivated", "ScaleTargetActivated"} <= reasons
 
 
-async def test_a_policy_that_goes_at_zero_leaves_the_resource_as_large_as_it_was(tmp_path):
+async def test_deleting_a_policy_at_zero_restores_the_size(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 4})
         await cluster.apply_resource(INFER, "one", {"instance": "one"})
@@ -83,7 +83,7 @@ async def test_a_policy_that_goes_at_zero_leaves_the_resource_as_large_as_it_was
         )
 
 
-async def test_sizes_of_pools_that_cannot_be_are_refused_with_the_field(tmp_path):
+async def test_invalid_pool_sizes_are_refused_with_their_field(tmp_path):
     async with Cluster(tmp_path) as cluster:
         policy = {"scaleTargetRef": {"name": "one"}, "maxReplicas": 8}
         metric = {"object": {"metric": {"name": "queued"}, "target": {"type": "Value", "value": 3}}}
@@ -109,7 +109,7 @@ async def create_hpa(cluster: Cluster, least: int, most: int) -> None:
     )
 
 
-async def test_an_autoscaler_that_comes_later_is_refused_and_changes_nothing(tmp_path):
+async def test_later_autoscaler_is_refused(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 3})
         await cluster.apply_resource(SCALING_POLICY, "one", SPEC)
@@ -130,7 +130,7 @@ async def test_an_autoscaler_that_comes_later_is_refused_and_changes_nothing(tmp
         assert observed.nodes == 3
 
 
-async def test_a_second_owner_is_refused(tmp_path):
+async def test_second_owner_is_refused(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         await create_hpa(cluster, 2, 4)

@@ -31,7 +31,7 @@ async def with_spares(stack: Stack, spares: int) -> None:
     await stack.until(ready, f"{spares} spares stand ready")
 
 
-async def test_a_policy_that_counts_on_spares_grows_out_of_them_and_learns_how_long_they_take(tmp_path):
+async def test_policy_with_warm_spares_grows_from_spares_and_records_their_wait(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("one", 4, spares=2)
         await stack.active("one", 4)

@@ -90,7 +90,7 @@ async def moving(stack: Stack) -> float:
     return float(sum(item["sentGbps"] for item in items))
 
 
-async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
+async def test_cut_bundle_slows_tokens_as_predicted(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply(NAME, NODES)
         await stack.active(NAME, NODES)
@@ -127,7 +127,7 @@ async def test_a_cut_bundle_slows_tokens_as_the_fabric_says(tmp_path):
             assert back / whole == pytest.approx(1.0, rel=0.05)
 
 
-async def test_a_silent_cut_is_found_by_probes(tmp_path):
+async def test_silent_cut_is_found_by_probes(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply(NAME, 4)
         await stack.active(NAME, 4)

@@ -103,7 +103,7 @@ async def program_of(stack: Stack, node: str, slice: str) -> dict:
     return stack.fleet.agent("link", node).tables(slice)
 
 
-async def test_a_neighbour_slows_decode_as_the_exact_run_says_and_its_going_gives_the_time_back(tmp_path):
+async def test_neighbour_traffic_slows_decode_as_predicted(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply(NAME, NODES)
         await stack.active(NAME, NODES)
@@ -132,7 +132,7 @@ async def test_a_neighbour_slows_decode_as_the_exact_run_says_and_its_going_give
             assert after == pytest.approx(predicted, rel=0.02)
 
 
-async def test_a_guaranteed_floor_keeps_the_step_within_its_promise(tmp_path):
+async def test_guaranteed_floor_bounds_the_step_time(tmp_path):
     floor = 0.75 * NPU_GBPS
     async with Stack(tmp_path) as stack:
         await stack.apply(NAME, NODES, network={"ub": {"qosClass": "Guaranteed", "floorGbpsPerNpu": floor}})

@@ -61,7 +61,7 @@ async def full(stack: Stack, **spec: Any) -> list[str]:
     return members(await view(stack))
 
 
-async def test_it_continues_without_who_is_lost_and_has_him_back_when_there_is_room(tmp_path):
+async def test_instance_continues_degraded_and_is_restored(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack, minNodes=3)
         stack.impair("dark", "node-down", before[1])
@@ -87,7 +87,7 @@ async def test_it_continues_without_who_is_lost_and_has_him_back_when_there_is_r
         await stack.check()
 
 
-async def test_below_its_floor_it_has_failed_keeps_what_it_has_and_returns_with_its_nodes(tmp_path):
+async def test_instance_below_its_floor_fails_and_returns_with_its_nodes(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
         stack.impair("dark", "node-down", before[1])
@@ -102,7 +102,7 @@ async def test_below_its_floor_it_has_failed_keeps_what_it_has_and_returns_with_
         await stack.check()
 
 
-async def test_below_its_floor_it_is_repaired_by_itself_when_a_node_comes_free(tmp_path):
+async def test_instance_below_its_floor_is_repaired_when_a_node_is_free(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
         stack.impair("dark", "node-down", before[1])
@@ -114,7 +114,7 @@ async def test_below_its_floor_it_is_repaired_by_itself_when_a_node_comes_free(t
         await stack.check()
 
 
-async def test_below_its_floor_it_can_be_stopped_and_starts_when_there_are_nodes(tmp_path):
+async def test_instance_below_its_floor_can_be_stopped_and_started(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
         stack.impair("dark", "node-down", before[1])
@@ -149,7 +149,7 @@ async def test_below_its_floor_it_can_be_stopped_and_starts_when_there_are_nodes
         ({"minNodes": 3}, "Active", "MembersMissing"),
     ],
 )
-async def test_below_its_floor_it_becomes_what_was_asked_for_while_it_was_repaired(tmp_path, asked, state, degraded):
+async def test_instance_below_its_floor_takes_its_changed_spec(tmp_path, asked, state, degraded):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
         drain = {"reason": "so that the repair takes its time", "graceSeconds": 0}
@@ -167,7 +167,7 @@ async def test_below_its_floor_it_becomes_what_was_asked_for_while_it_was_repair
 
 
 @pytest.mark.parametrize("when", ["while it is repaired", "once it has Failed"])
-async def test_in_whole_blocks_it_becomes_smaller_below_its_floor_too(tmp_path, when):
+async def test_instance_of_whole_blocks_shrinks_below_its_floor(tmp_path, when):
     async with SmallStack(tmp_path) as stack:
         placement = {"blocks": [{"nodes": 2, "level": "cabinet"}]}
         before = await full(stack, placement=placement)
@@ -187,7 +187,7 @@ async def test_in_whole_blocks_it_becomes_smaller_below_its_floor_too(tmp_path, 
         await stack.check()
 
 
-async def test_a_repair_that_is_tried_again_and_again_is_one_repair(tmp_path):
+async def test_retried_repair_counts_once(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
         policy = {"instance": "one", "rungs": ["replace"]}
@@ -213,7 +213,7 @@ async def test_a_repair_that_is_tried_again_and_again_is_one_repair(tmp_path):
         await stack.check()
 
 
-async def test_of_two_that_are_lost_one_is_replaced_and_the_other_had_back_later_each_once(tmp_path):
+async def test_two_lost_members_are_replaced_and_restored_once_each(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack, minNodes=3, spares=0)
         await stack.apply("rest", 7)
@@ -230,7 +230,7 @@ async def test_of_two_that_are_lost_one_is_replaced_and_the_other_had_back_later
         await stack.check()
 
 
-async def test_whole_blocks_are_left_and_spares_that_are_gone_keep_it_from_nothing(tmp_path):
+async def test_degraded_shape_keeps_whole_blocks_despite_lost_spares(tmp_path):
     async with SmallStack(tmp_path) as stack:
         placement = {"blocks": [{"nodes": 2, "level": "cabinet"}]}
         await stack.apply("one", 4, minNodes=2, spares=1, placement=placement)
@@ -264,7 +264,7 @@ async def _without(stack: Stack, node: str) -> bool:
     return node not in {each["node"] for each in (await view(stack))["members"]}
 
 
-async def test_it_is_stopped_started_and_made_smaller_as_it_is(tmp_path):
+async def test_degraded_instance_is_stopped_started_and_shrunk(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack, minNodes=2)
         stack.impair("a", "node-down", before[3])
@@ -289,7 +289,7 @@ async def test_it_is_stopped_started_and_made_smaller_as_it_is(tmp_path):
         await stack.check()
 
 
-async def test_one_that_has_too_few_members_to_start_stays_off_and_says_why(tmp_path):
+async def test_instance_with_too_few_members_does_not_start(tmp_path):
     async with SmallStack(tmp_path) as stack:
         before = await full(stack)
         assert (await stack.http["compute"].post("/v1/instances/one:stop")).status_code == 202
@@ -315,7 +315,7 @@ async def test_one_that_has_too_few_members_to_start_stays_off_and_says_why(tmp_
         await stack.check()
 
 
-async def test_the_safety_stop_is_not_passed_by_and_a_policy_may_leave_the_shape_out(tmp_path):
+async def test_safety_stop_and_policy_prevent_the_degraded_shape(tmp_path):
     async with SmallStack(tmp_path, settings={"compute": {"lost_per_supernode": 1}}) as stack:
         before = await full(stack, minNodes=1)
         policy = {"instance": "one", "rungs": ["replace"]}

@@ -47,7 +47,7 @@ async def filled(stack: Stack, nodes: int, **spec: Any) -> list[str]:
     return members(await view(stack))
 
 
-async def test_requests_are_served_on_the_smaller_shape_and_none_is_lost(tmp_path: Path) -> None:
+async def test_degraded_shape_serves_without_losing_requests(tmp_path: Path) -> None:
     async with SmallStack(tmp_path, infer=True) as stack:
         before = await filled(stack, 4, minNodes=3)
         stack.impair("dark", "node-down", before[1])
@@ -67,7 +67,7 @@ async def test_requests_are_served_on_the_smaller_shape_and_none_is_lost(tmp_pat
         await stack.check()
 
 
-async def test_below_its_floor_it_has_failed_and_serves_all_of_it_once_it_is_whole(tmp_path: Path) -> None:
+async def test_instance_below_its_floor_serves_once_restored(tmp_path: Path) -> None:
     async with SmallStack(tmp_path, infer=True) as stack:
         before = await filled(stack, 4, minNodes=4)
         stack.impair("dark", "node-down", before[1])
@@ -80,7 +80,7 @@ async def test_below_its_floor_it_has_failed_and_serves_all_of_it_once_it_is_who
         await stack.check()
 
 
-async def test_a_policy_scales_nothing_that_recovery_took_away(tmp_path: Path) -> None:
+async def test_policy_ignores_members_removed_by_recovery(tmp_path: Path) -> None:
     async with SmallStack(tmp_path, infer=True) as stack:
         before = await filled(stack, 5, minNodes=4)
         await offer(stack, 9.0)
@@ -108,7 +108,7 @@ async def test_a_policy_scales_nothing_that_recovery_took_away(tmp_path: Path) -
 
 
 @pytest.mark.soak
-async def test_a_policy_that_wants_more_gets_the_missing_ones_first_and_no_more_than_it_wants(tmp_path: Path) -> None:
+async def test_missing_members_are_restored_before_growth(tmp_path: Path) -> None:
     async with SmallStack(tmp_path, infer=True) as stack:
         before = await filled(stack, 5, minNodes=4)
         stack.impair("dark", "node-down", before[1])

@@ -41,7 +41,7 @@ async def with_spares(stack: Stack, nodes: int, spares: int) -> InstanceView:
     return seen[-1]
 
 
-async def test_it_is_larger_before_a_free_node_has_booted_and_then_has_new_spares(tmp_path):
+async def test_growth_promotes_spares_and_replenishes_them(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, spares=2)
         before = await with_spares(stack, 2, 2)
@@ -64,7 +64,7 @@ async def test_it_is_larger_before_a_free_node_has_booted_and_then_has_new_spare
         await stack.check()
 
 
-async def test_a_member_that_breaks_while_it_grows_is_replaced_by_nobody_else_s_spare(tmp_path):
+async def test_member_that_fails_during_growth_is_replaced(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3, spares=1)
         before = await with_spares(stack, 3, 1)
@@ -83,7 +83,7 @@ async def test_a_member_that_breaks_while_it_grows_is_replaced_by_nobody_else_s_
 
 
 @pytest.mark.parametrize("service", ["resource", "compute", "link"])
-async def test_it_ends_the_same_when_a_service_dies_on_the_way(tmp_path, service):
+async def test_growth_survives_a_crash(tmp_path, service):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, spares=2)
         before = await with_spares(stack, 2, 2)

@@ -16,7 +16,7 @@ def reported(view, type: str) -> tuple[str, str]:
     return found.status, found.reason
 
 
-async def test_an_instance_becomes_active_on_packed_nodes_and_three_planes(tmp_path):
+async def test_instance_becomes_active_on_packed_nodes_and_three_planes(tmp_path):
     async with Stack(tmp_path) as stack:
         view = await stack.apply("one", 6, spares=1)
         assert view.state == "Provisioning"
@@ -34,7 +34,7 @@ async def test_an_instance_becomes_active_on_packed_nodes_and_three_planes(tmp_p
         await stack.check()
 
 
-async def test_ensuring_twice_is_ensuring_once(tmp_path):
+async def test_ensure_is_idempotent(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         first = await stack.active("one", 4)
@@ -42,7 +42,7 @@ async def test_ensuring_twice_is_ensuring_once(tmp_path):
         assert (again.generation, again.state) == (first.generation, "Active")
 
 
-async def test_an_instance_grows_and_shrinks_in_place(tmp_path):
+async def test_instance_grows_and_shrinks_in_place(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         before = await stack.active("one", 4)
@@ -58,7 +58,7 @@ async def test_an_instance_grows_and_shrinks_in_place(tmp_path):
         assert len(view.members) == 3
 
 
-async def test_deleting_gives_everything_back(tmp_path):
+async def test_deletion_releases_everything(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 8, spares=2)
         await stack.active("one", 8)
@@ -67,7 +67,7 @@ async def test_deleting_gives_everything_back(tmp_path):
         await stack.nothing_left()
 
 
-async def test_deleting_while_still_provisioning_gives_everything_back(tmp_path):
+async def test_deletion_while_provisioning_releases_everything(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 8, spares=2)
 
@@ -84,7 +84,7 @@ async def test_deleting_while_still_provisioning_gives_everything_back(tmp_path)
         await stack.nothing_left()
 
 
-async def test_a_lost_node_is_replaced_by_the_spare_and_a_new_spare_is_taken(tmp_path):
+async def test_lost_node_is_replaced_by_the_spare_which_is_replenished(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 6, spares=1)
         before = await stack.active("one", 6)
@@ -117,7 +117,7 @@ async def _available(stack: Stack, node: str) -> bool:
     return (await stack.get("resource", f"/v1/nodes/{node}")).json()["state"] == "Available"
 
 
-async def test_a_faulty_npu_takes_its_node_out_and_a_harmless_code_does_not(tmp_path):
+async def test_fatal_fault_replaces_its_node_and_a_harmless_code_does_not(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         view = await stack.active("one", 4)
@@ -136,7 +136,7 @@ async def test_a_faulty_npu_takes_its_node_out_and_a_harmless_code_does_not(tmp_
         assert node["health"] == "SubHealthy"
 
 
-async def test_when_too_many_fall_silent_at_once_nothing_is_torn_down(tmp_path):
+async def test_safety_stop_keeps_an_instance_when_many_nodes_are_silent(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 12, spares=2)
         before = await stack.active("one", 12)
@@ -160,7 +160,7 @@ async def test_when_too_many_fall_silent_at_once_nothing_is_torn_down(tmp_path):
         assert after.repairs == 0
 
 
-async def test_what_does_not_fit_says_why_and_comes_up_once_it_fits(tmp_path):
+async def test_unschedulable_instance_shows_why_and_starts_once_it_fits(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("big", 40)
         await stack.active("big", 40)
@@ -189,7 +189,7 @@ async def test_what_does_not_fit_says_why_and_comes_up_once_it_fits(tmp_path):
         ({"vpc": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 6}}, "Pending", "InsufficientBandwidth"),
     ],
 )
-async def test_a_floor_that_no_link_can_carry_undoes_the_reservation(tmp_path, network, state, reason):
+async def test_infeasible_floor_rolls_back_the_reservation(tmp_path, network, state, reason):
     async with Stack(tmp_path) as stack:
         stack.impair("slow", "link-degraded", "sn0-c00-n0", port="vpc", share=0.25)
 
@@ -209,7 +209,7 @@ async def test_a_floor_that_no_link_can_carry_undoes_the_reservation(tmp_path, n
         assert await stack.resource.allocations() == []
 
 
-async def test_a_scale_that_does_not_fit_leaves_the_instance_as_it_was(tmp_path):
+async def test_refused_scale_leaves_the_instance_unchanged(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         await stack.active("one", 4)
@@ -230,7 +230,7 @@ async def test_a_scale_that_does_not_fit_leaves_the_instance_as_it_was(tmp_path)
         await stack.check()
 
 
-async def test_an_ownerless_allocation_and_slice_are_freed(tmp_path):
+async def test_orphaned_allocation_and_slice_are_released(tmp_path):
     async with Stack(tmp_path) as stack:
         body = {"nodes": 2, "labels": {"cloudmatrix.io/instance": "nobody"}}
         await stack.http["resource"].put("/v1/allocations/nobody", json=body)
@@ -243,7 +243,7 @@ async def test_an_ownerless_allocation_and_slice_are_freed(tmp_path):
         await stack.until(freed, "only what bears no instance's name is left", within_s=600)
 
 
-async def test_no_watcher_fails_while_an_instance_lives(tmp_path):
+async def test_no_periodic_task_fails_during_an_instance_life(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         await stack.active("one", 4)

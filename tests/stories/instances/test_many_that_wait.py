@@ -28,7 +28,7 @@ async def tries(stack: SmallStack) -> int:
     return len(created)
 
 
-async def test_who_waits_for_room_costs_little_however_many_there_are(tmp_path: Path) -> None:
+async def test_waiting_instances_cost_few_attempts(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         names = [f"i{each:02}" for each in range(NODES + WAITING)]
         await asyncio.gather(*(stack.apply(name, 1) for name in names))

@@ -42,7 +42,7 @@ async def ended(stack: Stack, operation: dict[str, Any]) -> dict[str, Any]:
     return answer.json()
 
 
-async def test_a_cancelled_creation_gives_everything_back_and_waits_until_it_is_asked_for_again(tmp_path):
+async def test_cancelled_creation_releases_everything_and_waits_for_retry(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         operation = await at_step(stack, "one", "await_ready")
@@ -68,7 +68,7 @@ async def test_a_cancelled_creation_gives_everything_back_and_waits_until_it_is_
 
 
 @pytest.mark.parametrize("change", ["resize", "move"])
-async def test_a_cancelled_change_leaves_the_instance_in_the_shape_it_had(tmp_path, change):
+async def test_cancelled_change_restores_the_shape(tmp_path, change):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         before = await stack.active("one", 3)
@@ -89,7 +89,7 @@ async def test_a_cancelled_change_leaves_the_instance_in_the_shape_it_had(tmp_pa
 
 
 @pytest.mark.parametrize("taken", [False, True])
-async def test_a_cancelled_shrink_has_its_nodes_back_unless_others_took_them(tmp_path, taken):
+async def test_cancelled_shrink_restores_nodes_unless_taken(tmp_path, taken):
     """Where others did, it works on with those that it has, and asks for the rest as for any larger size."""
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 6)
@@ -138,7 +138,7 @@ async def waits_with(stack: Stack, nodes: int) -> bool:
     return (view.state, view.ready_nodes, why) == ("Active", nodes, "InsufficientCapacity")
 
 
-async def test_a_cancelled_stop_or_start_is_not_made_up_for(tmp_path):
+async def test_cancelled_stop_or_start_is_not_repeated(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         before = await stack.active("one", 3)
@@ -158,7 +158,7 @@ async def test_a_cancelled_stop_or_start_is_not_made_up_for(tmp_path):
         await stack.check()
 
 
-async def test_of_a_cancelled_stop_only_the_power_goes_back(tmp_path):
+async def test_cancelled_stop_reverts_only_the_power(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         await stack.active("one", 3)
@@ -177,7 +177,7 @@ async def is_state(stack: Stack, state: str) -> bool:
     return view is not None and view.state == state
 
 
-async def test_an_operation_that_cannot_be_cancelled_says_which_can(tmp_path):
+async def test_refused_cancellation_names_cancellable_operations(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         await stack.active("one", 2)
@@ -192,7 +192,7 @@ async def test_an_operation_that_cannot_be_cancelled_says_which_can(tmp_path):
         await stack.gone("one")
 
 
-async def test_an_overtaken_operation_is_cancelled_in_every_field(tmp_path):
+async def test_superseded_operation_is_cancelled(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         operation = await at_step(stack, "one", "await_ready")
@@ -204,7 +204,7 @@ async def test_an_overtaken_operation_is_cancelled_in_every_field(tmp_path):
         await stack.gone("one")
 
 
-async def test_waiting_ends_by_the_clock_however_often_it_is_woken(tmp_path):
+async def test_operation_wait_times_out_despite_wake_ups(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         operation = await at_step(stack, "one", "await_ready")
@@ -219,7 +219,7 @@ async def test_waiting_ends_by_the_clock_however_often_it_is_woken(tmp_path):
         assert loop.time() - begun == pytest.approx(10, abs=0.5)
 
 
-async def test_an_operation_that_no_release_at_hand_resumes_is_listed_as_stuck_at_once(tmp_path):
+async def test_operation_unknown_to_this_release_is_stuck_at_once(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         operation = await at_step(stack, "one", "await_ready")
@@ -266,7 +266,7 @@ async def operation_names(cluster: Cluster) -> set[str]:
     return {each["name"] for each in (await cluster.get("compute", "/v1/operations")).json()["items"]}
 
 
-async def test_a_cancelled_change_is_said_and_not_asked_for_again_until_the_spec_changes(tmp_path):
+async def test_cancelled_change_is_reported_and_not_repeated(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         await cluster.settles(INSTANCE, "one", ready(2), "it is ready")
@@ -297,7 +297,7 @@ async def test_a_cancelled_change_is_said_and_not_asked_for_again_until_the_spec
 
 
 @pytest.mark.soak
-async def test_another_spec_is_asked_for_at_once_and_what_rest_changes_is_still_put_back(tmp_path):
+async def test_new_spec_applies_at_once_after_a_cancelled_change(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         await cluster.settles(INSTANCE, "one", ready(2), "it is ready")
@@ -310,7 +310,7 @@ async def test_another_spec_is_asked_for_at_once_and_what_rest_changes_is_still_
         assert (await cluster.compute.find_instance("one")).nodes == 3
 
 
-async def test_an_operation_that_will_never_end_is_given_up_and_the_instance_put_right_afterwards(tmp_path):
+async def test_abandoned_operation_is_reconciled_afterwards(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         await stack.active("one")
@@ -344,7 +344,7 @@ async def test_an_operation_that_will_never_end_is_given_up_and_the_instance_put
         await stack.nothing_left()
 
 
-async def test_an_instance_that_is_asked_for_while_workflows_are_drained_is_made_afterwards(tmp_path):
+async def test_instance_requested_during_a_workflow_drain_is_created_afterwards(tmp_path):
     async with Stack(tmp_path) as stack:
         http = stack.http["compute"]
         await stack.apply("early", 1)

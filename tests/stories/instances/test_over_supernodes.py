@@ -30,7 +30,7 @@ async def slice_members(stack: Stack) -> dict[str, set[str]]:
     return {each.name: {node.split("-")[0] for node in each.members} for each in await stack.link.slices()}
 
 
-async def test_an_instance_over_two_supernodes_is_one_and_is_healed_and_deleted(tmp_path):
+async def test_instance_over_two_supernodes_is_repaired_and_deleted(tmp_path):
     async with Stack(tmp_path) as stack:
         await with_supernodes(stack, 2)
         await stack.apply("wide", 52, **WIDE)
@@ -69,7 +69,7 @@ async def test_an_instance_over_two_supernodes_is_one_and_is_healed_and_deleted(
         assert not await stack.resource.allocations()
 
 
-async def test_more_than_a_supernode_has_is_refused_once_and_said_how_it_fits(tmp_path):
+async def test_oversized_supernode_placement_is_refused_with_advice(tmp_path):
     async with Stack(tmp_path) as stack:
         await with_supernodes(stack, 2)
         await stack.apply("large", 52)
@@ -90,7 +90,7 @@ async def test_more_than_a_supernode_has_is_refused_once_and_said_how_it_fits(tm
         await stack.check()
 
 
-async def test_a_floor_that_no_fabric_between_supernodes_keeps_is_refused_and_leaves_nothing(tmp_path):
+async def test_infeasible_floor_between_supernodes_is_refused(tmp_path):
     async with Stack(tmp_path) as stack:
         await with_supernodes(stack, 2)
         network = {"rdma": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 10_000}}
@@ -109,7 +109,7 @@ async def test_a_floor_that_no_fabric_between_supernodes_keeps_is_refused_and_le
 @pytest.mark.parametrize(
     ("supernodes", "nodes"), [(3, 90), pytest.param(10, 400, marks=[pytest.mark.soak, pytest.mark.timeout(1800)])]
 )
-async def test_a_whole_supernode_is_lost_and_the_rest_serves_until_it_is_back(tmp_path, supernodes, nodes):
+async def test_lost_supernode_leaves_the_rest_serving(tmp_path, supernodes, nodes):
     """So many at once are likelier a cut network than dead hardware: nothing is torn down, and it is said why."""
     async with Stack(tmp_path) as stack:
         await with_supernodes(stack, supernodes)
@@ -142,7 +142,7 @@ async def test_a_whole_supernode_is_lost_and_the_rest_serves_until_it_is_back(tm
         await stack.nothing_left()
 
 
-async def test_a_lost_member_is_replaced_in_its_own_supernode_first(tmp_path):
+async def test_lost_member_is_replaced_in_its_own_supernode(tmp_path):
     async with Stack(tmp_path) as stack:
         await with_supernodes(stack, 2)
         await stack.apply("wide", 60, spares=2, **WIDE)

@@ -14,7 +14,7 @@ pytestmark = pytest.mark.looptime
 BODY = {"plane": "ub", "qosClass": "BestEffort", "weight": 2}
 
 
-async def test_a_slice_of_ones_own_stays_and_one_that_an_instance_left_goes(tmp_path):
+async def test_user_slice_is_kept_and_orphaned_slice_is_withdrawn(tmp_path):
     async with Stack(tmp_path) as stack:
         allocation = (await stack.http["resource"].put("/v1/allocations/mine", json={"nodes": 1})).json()
         body = BODY | {"allocation": "mine", "instance": "mine", "members": [allocation["members"][0]["node"]]}
@@ -31,7 +31,7 @@ async def test_a_slice_of_ones_own_stays_and_one_that_an_instance_left_goes(tmp_
         assert await stack.resource.find_allocation("mine") is not None
 
 
-async def test_a_slice_of_ones_own_goes_with_its_allocation_and_gives_its_floor_back(tmp_path):
+async def test_user_slice_is_withdrawn_with_its_allocation(tmp_path):
     async with Stack(tmp_path) as stack:
         allocation = (await stack.http["resource"].put("/v1/allocations/mine", json={"nodes": 2})).json()
         members = [member["node"] for member in allocation["members"]]
@@ -54,7 +54,7 @@ async def test_a_slice_of_ones_own_goes_with_its_allocation_and_gives_its_floor_
         assert not (await stack.get("link", "/v1/slices")).json()["items"]
 
 
-async def test_slices_stay_while_matrixresource_is_away(tmp_path):
+async def test_slices_are_kept_while_matrixresource_is_unavailable(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         await stack.active("one", 2)

@@ -42,7 +42,7 @@ async def crowded_out(stack: Stack) -> None:
     await stack.until(waits_as(stack, "Active"), "the larger shape waits for room", within_s=600)
 
 
-async def test_a_slice_withdrawn_while_another_shape_waits_comes_back_with_the_shape_there_is(tmp_path):
+async def test_withdrawn_slice_is_restored_while_a_change_waits(tmp_path):
     async with Stack(tmp_path) as stack:
         await crowded_out(stack)
         answer = await stack.http["link"].delete("/v1/slices/one-rdma")
@@ -62,7 +62,7 @@ async def test_a_slice_withdrawn_while_another_shape_waits_comes_back_with_the_s
         await stack.check()
 
 
-async def test_who_waits_for_room_is_stopped_and_started_as_it_is(tmp_path):
+async def test_waiting_instance_is_stopped_and_started_in_its_present_shape(tmp_path):
     async with Stack(tmp_path) as stack:
         await crowded_out(stack)
         for verb, power, state in (("stop", "Off", "Stopped"), ("start", "On", "Active"), ("stop", "Off", "Stopped")):
@@ -84,7 +84,7 @@ async def test_who_waits_for_room_is_stopped_and_started_as_it_is(tmp_path):
         await stack.check()
 
 
-async def test_who_waits_for_room_switched_off_keeps_whom_he_has_lost_until_he_starts(tmp_path):
+async def test_stopped_waiting_instance_replaces_lost_members_when_it_starts(tmp_path):
     async with Stack(tmp_path) as stack:
         await crowded_out(stack)
         assert (await stack.http["compute"].post("/v1/instances/one:stop")).status_code == 202
@@ -116,7 +116,7 @@ async def test_who_waits_for_room_switched_off_keeps_whom_he_has_lost_until_he_s
         await stack.check()
 
 
-async def test_a_change_that_no_waiting_helps_is_tried_once_and_again_when_asked_for(tmp_path):
+async def test_permanently_refused_change_is_retried_only_on_request(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         await stack.active("one", 2)
@@ -152,7 +152,7 @@ async def waits_for_room(stack: Stack, name: str) -> None:
     await stack.until(waiting, "the larger shape waits for room", within_s=600)
 
 
-async def test_a_restart_while_another_shape_waits_is_of_the_shape_there_is(tmp_path):
+async def test_restart_while_a_change_waits_keeps_the_present_shape(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         await stack.apply("other", 40)
@@ -176,7 +176,7 @@ async def test_a_restart_while_another_shape_waits_is_of_the_shape_there_is(tmp_
         await stack.check()
 
 
-async def test_who_asks_for_more_than_there_is_keeps_nobody_from_working_on_what_he_has(tmp_path):
+async def test_waiting_growth_does_not_block_maintenance(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         await stack.apply("other", 40)

@@ -48,7 +48,7 @@ async def begun(stack: Stack, nodes: int) -> None:
     await both_serve(stack, nodes)
 
 
-async def test_both_move_with_their_instance_and_nothing_is_lost(tmp_path):
+async def test_deployments_move_with_their_instance(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await begun(stack, 5)
         before = await views(stack)
@@ -68,7 +68,7 @@ def moved(found: dict[str, dict[str, Any]], before: dict[str, dict[str, Any]]) -
     return all(set(found[name]["roles"]) != set(before[name]["roles"]) for name in before)
 
 
-async def test_who_loses_a_node_has_the_spare_and_a_restart_changes_nothing(tmp_path):
+async def test_deployment_with_a_lost_node_gets_the_spare(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await begun(stack, 5)
         before = await views(stack)
@@ -96,7 +96,7 @@ async def test_who_loses_a_node_has_the_spare_and_a_restart_changes_nothing(tmp_
         await stack.check()
 
 
-async def test_a_maintenance_replaces_a_node_for_the_deployment_whose_it_is(tmp_path):
+async def test_maintenance_replaces_a_node_of_its_deployment(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await begun(stack, 5)
         target = min((await views(stack))["two"]["roles"])

@@ -27,7 +27,7 @@ def powers(stack: Stack, nodes: list[str]) -> set[str]:
     return {"Off" if stack.fleet.agent("resource", node).status == "Off" else "On" for node in nodes}
 
 
-async def test_a_stopped_instance_keeps_its_nodes_and_comes_back_on_them(tmp_path):
+async def test_stopped_instance_restarts_on_its_nodes(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         before = await stack.active("one", 4)
@@ -59,7 +59,7 @@ async def test_a_stopped_instance_keeps_its_nodes_and_comes_back_on_them(tmp_pat
         await stack.nothing_left()
 
 
-async def test_a_stopped_instance_is_resized_moved_and_deleted(tmp_path):
+async def test_stopped_instance_is_resized_moved_and_deleted(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         await stack.active("one", 3)
@@ -82,7 +82,7 @@ async def test_a_stopped_instance_is_resized_moved_and_deleted(tmp_path):
         await stack.nothing_left()
 
 
-async def test_what_broke_while_it_was_stopped_is_replaced_when_it_starts(tmp_path):
+async def test_nodes_broken_while_stopped_are_replaced_at_start(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4, spares=1)
         before = await stack.active("one", 4)
@@ -104,7 +104,7 @@ async def test_what_broke_while_it_was_stopped_is_replaced_when_it_starts(tmp_pa
         await stack.check()
 
 
-async def test_a_stop_is_overtaken_by_a_start(tmp_path):
+async def test_start_supersedes_a_stop(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         await stack.active("one", 4)
@@ -120,7 +120,7 @@ async def test_a_stop_is_overtaken_by_a_start(tmp_path):
         await stack.check()
 
 
-async def test_a_restart_switches_off_and_on_again(tmp_path):
+async def test_restart_power_cycles_the_nodes(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         before = await stack.active("one", 2)
@@ -141,7 +141,7 @@ async def _stage(stack: Stack, nodes: list[str], stage: str) -> bool:
     return {stack.fleet.agent("resource", node).stage for node in nodes} == {stage}
 
 
-async def test_an_instance_may_be_made_stopped(tmp_path):
+async def test_instance_can_be_created_stopped(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, power="Off")
         await reaches(stack, "one", "Stopped")
@@ -151,7 +151,7 @@ async def test_an_instance_may_be_made_stopped(tmp_path):
         await stack.active("one", 2)
 
 
-async def test_processes_that_die_only_delay_a_stop_and_a_start(tmp_path):
+async def test_crashes_only_delay_a_stop_and_a_start(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 3)
         await stack.active("one", 3)
@@ -164,7 +164,7 @@ async def test_processes_that_die_only_delay_a_stop_and_a_start(tmp_path):
         await stack.check()
 
 
-async def test_parts_of_nodes_are_not_switched_off(tmp_path):
+async def test_partial_nodes_cannot_be_switched_off(tmp_path):
     async with Stack(tmp_path) as stack:
         answer = await stack.http["resource"].put("/v1/allocations/part", json={"npus": 2})
         assert answer.is_success, answer.text
@@ -172,7 +172,7 @@ async def test_parts_of_nodes_are_not_switched_off(tmp_path):
             await stack.resource.bind("part", "Off")
 
 
-async def test_a_spec_that_cannot_be_met_ever_fails_and_may_be_changed(tmp_path):
+async def test_impossible_spec_fails_and_can_be_changed(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("wide", 6, network={"rdma": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 10_000}})
         await reaches_failed(stack, "wide")

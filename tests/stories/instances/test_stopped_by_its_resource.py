@@ -18,7 +18,7 @@ def is_in(state: str, ready: int):
     return holds
 
 
-async def test_an_instance_is_switched_off_and_on_by_its_spec_and_its_model_waits(tmp_path):
+async def test_spec_powers_an_instance_off_and_on(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 4})
         await cluster.apply_resource(INFER, "one", {"instance": "one"})

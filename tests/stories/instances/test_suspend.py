@@ -28,7 +28,7 @@ async def holds_nothing(stack: Stack) -> None:
     assert [await stack.link.find_slice(f"one-{plane}") for plane in ("ub", "rdma", "vpc")] == [None] * 3
 
 
-async def test_it_gives_everything_back_and_comes_back_as_it_is_specified_then(tmp_path):
+async def test_suspended_instance_releases_everything_and_resumes(tmp_path):
     async with Stack(tmp_path) as stack:
         await change(stack, spares=1)
         await stack.active("one", 4)
@@ -54,7 +54,7 @@ async def test_it_gives_everything_back_and_comes_back_as_it_is_specified_then(t
         await stack.nothing_left()
 
 
-async def test_whatever_it_was_before(tmp_path):
+async def test_suspend_from_any_state(tmp_path):
     async with Stack(tmp_path) as stack:
         await change(stack, suspend=True)
         await reaches(stack, "one", "Suspended")
@@ -85,7 +85,7 @@ async def test_whatever_it_was_before(tmp_path):
         await stack.nothing_left()
 
 
-async def test_a_shape_that_changes_meanwhile_is_taken_up_at_once(tmp_path):
+async def test_shape_changed_while_suspended_applies_on_resume(tmp_path):
     async with Stack(tmp_path) as stack:
         await change(stack, suspend=True)
         await reaches(stack, "one", "Suspended")

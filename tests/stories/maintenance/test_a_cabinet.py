@@ -32,7 +32,7 @@ async def out_at_once(stack: Stack, name: str) -> int:
     return sum(each["state"] in ("Draining", "InService", "Returning") for each in units)
 
 
-async def test_a_cabinet_two_at_once_and_not_before_its_time(tmp_path):
+async def test_cabinet_maintenance_respects_budget_and_start_time(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 6)
         before = await members(stack, "one")
@@ -67,7 +67,7 @@ async def test_a_cabinet_two_at_once_and_not_before_its_time(tmp_path):
         await stack.check()
 
 
-async def test_a_bad_firmware_stops_by_itself_and_names_the_node(tmp_path):
+async def test_bad_firmware_stops_the_rollout(tmp_path):
     async with Stack(tmp_path) as stack:
         bad = f"{CABINET}-n0"
         stack.impair("bad", "stage-failure", bad, stage="write-firmware", why="the image does not verify")
@@ -100,7 +100,7 @@ async def test_a_bad_firmware_stops_by_itself_and_names_the_node(tmp_path):
         await nothing_is_left(stack)
 
 
-async def test_paused_then_aborted_it_leaves_everything_as_it_was(tmp_path):
+async def test_paused_and_aborted_maintenance_restores_everything(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("all", 48)
         await stack.active("all", 48)
@@ -124,7 +124,7 @@ async def test_paused_then_aborted_it_leaves_everything_as_it_was(tmp_path):
         await stack.check()
 
 
-async def test_a_deadline_that_passes_says_so_and_stops(tmp_path):
+async def test_expired_deadline_stops_the_maintenance(tmp_path):
     async with Stack(tmp_path) as stack:
         await put(stack, "fw", **FIRMWARE, deadline=timestamp(stack.clock.now() + 200))
         shown = await until(stack, "fw", "Expired")
@@ -136,7 +136,7 @@ async def test_a_deadline_that_passes_says_so_and_stops(tmp_path):
         await nothing_is_left(stack)
 
 
-async def test_what_is_not_to_be_moved_is_waited_for(tmp_path):
+async def test_immovable_members_are_awaited(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         target = (await members(stack, "one"))[0]
@@ -151,7 +151,7 @@ async def test_what_is_not_to_be_moved_is_waited_for(tmp_path):
         await nothing_is_left(stack)
 
 
-async def test_bad_input_is_refused_with_its_field_and_nothing_changes(tmp_path):
+async def test_invalid_input_is_refused_without_changes(tmp_path):
     async with Stack(tmp_path) as stack:
         await put(stack, "fw", **FIRMWARE, notBefore="2100-01-01T00:00:00Z")
         past = timestamp(stack.clock.now() - 1)

@@ -21,7 +21,7 @@ from tests.stories.maintenance.running import (
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_node_gets_a_firmware_and_whoever_has_it_moves_first(tmp_path):
+async def test_firmware_update_moves_the_member_first(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         target = (await members(stack, "one"))[0]
@@ -54,7 +54,7 @@ async def test_a_node_gets_a_firmware_and_whoever_has_it_moves_first(tmp_path):
         await stack.check()
 
 
-async def test_compute_is_killed_in_each_phase_and_continues(tmp_path):
+async def test_maintenance_survives_a_kill_in_each_phase(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         target = (await members(stack, "one"))[0]
@@ -69,7 +69,7 @@ async def test_compute_is_killed_in_each_phase_and_continues(tmp_path):
 
 
 @pytest.mark.parametrize("phase", ["Draining", "InService"])
-async def test_aborted_under_way_everything_is_as_before(tmp_path, phase):
+async def test_aborted_maintenance_restores_everything(tmp_path, phase):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         target = (await members(stack, "one"))[0]
@@ -86,7 +86,7 @@ async def test_aborted_under_way_everything_is_as_before(tmp_path, phase):
         await stack.check()
 
 
-async def test_a_spare_is_replaced_before_its_node_is_worked_on(tmp_path):
+async def test_spare_is_replaced_before_maintenance(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2, spares=1)
         await members(stack, "one")
@@ -101,7 +101,7 @@ async def test_a_spare_is_replaced_before_its_node_is_worked_on(tmp_path):
         await stack.check()
 
 
-async def test_a_stopped_instance_gives_its_node_and_stays_stopped(tmp_path):
+async def test_maintenance_moves_a_stopped_member(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         target = (await members(stack, "one"))[0]

@@ -42,7 +42,7 @@ async def rolled_over(stack: Stack, sizes: dict[str, int], kills: tuple[int, ...
 
 
 @pytest.mark.soak
-async def test_a_supernode_that_is_nine_tenths_full_rolls_over_under_load(tmp_path):
+async def test_rolling_maintenance_of_a_nearly_full_supernode_under_load(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         sizes = {"served": 8, "one": 16, "two": 16, "three": 3}
         for name, nodes in sizes.items():

@@ -16,7 +16,7 @@ async def drains(stack: Stack) -> list[dict]:
     return (await stack.get("link", "/v1/drains")).json()["items"]
 
 
-async def test_a_switch_is_drained_serviced_and_used_again(tmp_path):
+async def test_switch_is_drained_serviced_and_restored(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 4)
         await stack.active("one", 4)

@@ -23,7 +23,7 @@ def ready(body: dict[str, Any] | None) -> dict[str, Any]:
     return next((each for each in conditions if each["type"] == "Ready"), {})
 
 
-async def test_a_resource_keeps_maintenances_from_beginning_until_it_is_deleted(tmp_path: Path) -> None:
+async def test_budget_resource_blocks_maintenances_until_deleted(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(DISRUPTION_BUDGET, "quiet", {"nodes": "0", "supernode": "sn0"})
         declared = await cluster.settles(DISRUPTION_BUDGET, "quiet", lambda b: ready(b).get("status") == "True", "held")
@@ -44,7 +44,7 @@ async def test_a_resource_keeps_maintenances_from_beginning_until_it_is_deleted(
         await until(cluster, "fan", "Completed", within_s=3600)
 
 
-async def test_what_is_asked_of_it_wrongly_is_refused_with_its_field(tmp_path: Path) -> None:
+async def test_invalid_resource_is_refused_with_its_field(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         for spec, field in (
             ({"nodes": "a few"}, "nodes"),
@@ -67,7 +67,7 @@ async def test_what_is_asked_of_it_wrongly_is_refused_with_its_field(tmp_path: P
         assert (await cluster.get("compute", "/v1/disruption-budgets")).json()["items"] == []
 
 
-async def test_a_changed_resource_changes_the_budget(tmp_path: Path) -> None:
+async def test_changed_resource_changes_the_budget(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         for body in yaml.safe_load_all(EXAMPLES.read_text()):
             await cluster.kube.apply(DISRUPTION_BUDGET, body)

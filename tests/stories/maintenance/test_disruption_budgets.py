@@ -23,7 +23,7 @@ async def under_way(stack: Stack, *names: str) -> int:
     return sum([(await show(stack, name))["counts"]["underWay"] for name in names])
 
 
-async def test_two_maintenances_share_a_budget_and_another_reason_has_its_own(tmp_path):
+async def test_budget_is_shared_per_reason(tmp_path):
     async with SmallStack(tmp_path) as stack:
         await budget(stack, "firmware", nodes="10%", reasons=["Firmware"], supernode="sn0")  # 2 of 12
         for name, cabinet in (("a", "sn0-c00"), ("b", "sn0-c01")):
@@ -50,7 +50,7 @@ async def test_two_maintenances_share_a_budget_and_another_reason_has_its_own(tm
         await stack.check()
 
 
-async def test_nothing_is_begun_while_the_timetable_forbids_it_and_all_of_it_after(tmp_path):
+async def test_budget_schedule_blocks_maintenance_until_it_ends(tmp_path):
     async with SmallStack(tmp_path) as stack:
         begins = datetime.fromtimestamp(stack.clock.now(), UTC).replace(second=0, microsecond=0)
         ends_at = begins.timestamp() + 900

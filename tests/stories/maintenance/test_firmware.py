@@ -33,7 +33,7 @@ async def until(stack: Stack, text: str, **fields: str | None) -> dict:
     return seen[-1]
 
 
-async def test_a_node_gets_another_firmware_while_it_is_serviced(tmp_path):
+async def test_firmware_is_updated_in_service(tmp_path):
     async with Stack(tmp_path) as stack:
         assert (await node(stack))["firmware"] == "emulated-1"
         assert ":service" in (await ask(stack, "update", 409, firmware=NEW))["detail"]
@@ -54,7 +54,7 @@ async def test_a_node_gets_another_firmware_while_it_is_serviced(tmp_path):
         await stack.check()
 
 
-async def test_recovered_while_it_is_written_it_is_written_to_its_end_and_checked(tmp_path):
+async def test_recovery_during_a_firmware_write_completes_it(tmp_path):
     async with Stack(tmp_path) as stack:
         await ask(stack, "service")
         await ask(stack, "update", firmware=NEW)
@@ -66,7 +66,7 @@ async def test_recovered_while_it_is_written_it_is_written_to_its_end_and_checke
         await stack.check()
 
 
-async def test_a_firmware_that_cannot_be_written_says_so_and_leaves_the_old_one(tmp_path):
+async def test_failed_firmware_write_keeps_the_old_version(tmp_path):
     async with Stack(tmp_path) as stack:
         await ask(stack, "service")
         stack.impair("bad", "stage-failure", NODE, stage="write-firmware", why="the image does not verify")

@@ -17,7 +17,7 @@ from tests.stories.repairs.serving import drain_of, nothing_lost, serving_under_
 pytestmark = pytest.mark.looptime
 
 
-async def test_nothing_is_sent_back_or_lost_though_compute_is_killed_while_it_drains(tmp_path):
+async def test_drain_survives_a_kill_without_requeued_requests(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("one", 4)
         await stack.active("one", 4)
@@ -43,7 +43,7 @@ async def test_nothing_is_sent_back_or_lost_though_compute_is_killed_while_it_dr
 
 
 @pytest.mark.soak
-async def test_without_a_drain_the_same_maintenance_sends_requests_back(tmp_path):
+async def test_maintenance_without_a_drain_requeues_requests(tmp_path):
     async with Stack(tmp_path, infer=True, settings={"compute": {"drain_seconds": 0}}) as stack:
         await stack.apply("one", 4)
         await stack.active("one", 4)
@@ -61,7 +61,7 @@ async def test_without_a_drain_the_same_maintenance_sends_requests_back(tmp_path
 @pytest.mark.parametrize(
     "kind", ["lost", "broken", "doubled", "crashed_before", "crashed_after", "cancelled", "refused"]
 )
-async def test_whatever_befalls_a_step_nothing_is_sent_back_and_no_drain_is_left(tmp_path, monkeypatch, step, kind):
+async def test_injected_step_failures_requeue_nothing_and_leave_no_drain(tmp_path, monkeypatch, step, kind):
     mishaps = Mishaps()
     monkeypatch.setattr(compute_controllers, "WORKFLOWS", mishaps.wrapped(WORKFLOWS))
     async with Stack(tmp_path, infer=True) as stack:

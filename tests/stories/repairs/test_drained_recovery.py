@@ -25,7 +25,7 @@ async def recovered(stack: Stack, repairs: int) -> dict[str, Any]:
     return (await operations(stack, "replace-node"))[-1]
 
 
-async def test_who_works_drains_and_rejoins_and_who_is_dead_is_not_asked(tmp_path):
+async def test_working_member_drains_and_rejoins_and_dead_member_is_skipped(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("one", 4)
         await stack.active("one", 4)

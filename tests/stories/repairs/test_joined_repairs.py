@@ -42,7 +42,7 @@ async def reported(stack: Stack, *reasons: str) -> list[tuple[str, str]]:
     return [(each["reason"], each["message"]) for each in listed if each["reason"] in reasons]
 
 
-async def test_who_works_drains_though_a_repair_is_under_way(tmp_path):
+async def test_working_member_drains_during_another_repair(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("one", 6)
         await stack.active("one", 6)
@@ -71,7 +71,7 @@ async def test_who_works_drains_though_a_repair_is_under_way(tmp_path):
         await stack.check()
 
 
-async def test_who_is_lost_while_another_drains_waits_for_nobody(tmp_path):
+async def test_member_lost_during_a_drain_is_repaired_at_once(tmp_path):
     async with Stack(tmp_path, infer=True) as stack:
         await stack.apply("one", 6)
         await stack.active("one", 6)

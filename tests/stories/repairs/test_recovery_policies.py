@@ -38,7 +38,7 @@ async def rungs(stack: Stack) -> list[list[str]]:
     return [[each["rung"] for each in operation["rungs"]] for operation in operations]
 
 
-async def test_a_policy_stops_where_it_says_and_somebody_has_it_tried_again(tmp_path):
+async def test_policy_stops_recovery_until_a_retry(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.apply("one", 2)
         node = (await stack.active("one", 2)).members[0].node
@@ -66,7 +66,7 @@ async def test_a_policy_stops_where_it_says_and_somebody_has_it_tried_again(tmp_
         await stack.check()
 
 
-async def test_one_policy_for_an_instance_and_one_for_the_others_of_a_project(tmp_path):
+async def test_instance_policy_overrides_the_project_policy(tmp_path):
     async with Stack(tmp_path) as stack:
         all_rungs = ["restart", "reset-npu", "reboot", "replace", "degrade"]
         shown = await put(stack, "all", drainSeconds=30)

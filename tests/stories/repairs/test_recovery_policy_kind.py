@@ -28,7 +28,7 @@ def is_ready(body: dict[str, Any] | None) -> bool:
     return ready(body).get("status") == "True"
 
 
-async def test_recovery_goes_as_far_as_the_resource_says_until_it_is_deleted(tmp_path: Path) -> None:
+async def test_recovery_policy_resource_limits_recovery_until_deleted(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(INSTANCE, "one", {"nodes": 2})
         spec = {"instance": "one", "rungs": ["reset-npu", "restart"], "onExhausted": "Stop", "drainSeconds": 0}
@@ -51,7 +51,7 @@ async def test_recovery_goes_as_far_as_the_resource_says_until_it_is_deleted(tmp
         assert (await cluster.get("compute", "/v1/recovery-policies/gentle")).status_code == 404
 
 
-async def test_each_instance_has_one_and_a_second_is_refused_until_the_first_goes(tmp_path: Path) -> None:
+async def test_second_policy_for_an_instance_is_refused(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         example = yaml.safe_load(EXAMPLE.read_text())
         await cluster.kube.apply(RECOVERY_POLICY, {**example, "metadata": {"name": "a", "namespace": "default"}})
@@ -71,7 +71,7 @@ async def test_each_instance_has_one_and_a_second_is_refused_until_the_first_goe
         await cluster.settles(RECOVERY_POLICY, "b", is_ready, "it is the second's turn")
 
 
-async def test_what_is_asked_of_it_wrongly_is_refused_with_its_field(tmp_path: Path) -> None:
+async def test_invalid_resource_is_refused_with_its_field(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         for spec, field in (
             ({"rungs": ["pray"]}, "rungs"),

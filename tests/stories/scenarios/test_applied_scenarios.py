@@ -27,7 +27,7 @@ def because(body: dict[str, Any]) -> str:
     return next(each["reason"] for each in body["status"]["conditions"] if each["type"] == "Ready")
 
 
-async def test_an_applied_file_is_run_once_and_its_deletion_stops_it(tmp_path: Path) -> None:
+async def test_applied_scenario_runs_once_and_its_deletion_stops_it(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         spec = library()[NAME].wire()
         await cluster.apply_resource(SCENARIO, NAME, spec)
@@ -74,7 +74,7 @@ async def test_an_applied_file_is_run_once_and_its_deletion_stops_it(tmp_path: P
         assert message == "spec.targets.victim.select: the selection matches nothing"
 
 
-async def test_one_that_is_changed_while_it_runs_comes_to_its_verdict(tmp_path: Path) -> None:
+async def test_scenario_changed_during_its_run_completes(tmp_path: Path) -> None:
     async with Cluster(tmp_path) as cluster:
         await cluster.apply_resource(SCENARIO, NAME, library()[NAME].wire())
         await cluster.settles(SCENARIO, NAME, lambda b: state(b) == "Running", "it runs")

@@ -39,7 +39,7 @@ def what(report: RunReport) -> list[str]:
     return [each.what for each in report.entries]
 
 
-async def test_a_run_passes_with_its_control_and_leaves_nothing(tmp_path: Path) -> None:
+async def test_run_passes_with_its_control_and_is_rolled_back(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         report = await runner(stack, scenario()).run()
         assert (report.verdict, report.reason) == ("PASS", "every expectation was met")
@@ -55,7 +55,7 @@ async def test_a_run_passes_with_its_control_and_leaves_nothing(tmp_path: Path) 
 
 
 @pytest.mark.soak
-async def test_the_same_seed_lives_the_same_history_and_another_one_another(tmp_path: Path) -> None:
+async def test_history_depends_on_the_seed(tmp_path: Path) -> None:
     async def lived(folder: str, seed: int) -> RunReport:
         (tmp_path / folder).mkdir()
         async with SmallStack(tmp_path / folder) as stack:
@@ -80,7 +80,7 @@ async def test_the_same_seed_lives_the_same_history_and_another_one_another(tmp_
         ("control.expect.0.count", 1, "INVALID", "the control, without the fault"),
     ],
 )  # fmt: skip
-async def test_what_does_not_hold_has_its_verdict_and_is_rolled_back(
+async def test_failed_run_has_its_verdict_and_is_rolled_back(
     tmp_path: Path, path: str, value: Any, verdict: str, reason: str
 ) -> None:
     async with SmallStack(tmp_path) as stack:
@@ -100,9 +100,7 @@ async def test_what_does_not_hold_has_its_verdict_and_is_rolled_back(
         ("given.demo.nodes", 60, "given.demo"),
     ],
 )  # fmt: skip
-async def test_what_cannot_be_is_refused_with_its_field_and_nothing_changes(
-    tmp_path: Path, path: str, value: Any, field: str
-) -> None:
+async def test_invalid_scenario_is_refused_without_changes(tmp_path: Path, path: str, value: Any, field: str) -> None:
     async with SmallStack(tmp_path) as stack:
         before = await world_as_seen(stack)
         for attempt in (
@@ -121,7 +119,7 @@ async def world_as_seen(stack: Stack) -> dict[str, Any]:
 
 
 @pytest.mark.soak
-async def test_a_preview_says_what_would_be_struck_and_changes_nothing(tmp_path: Path) -> None:
+async def test_preview_shows_injections_and_changes_nothing(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         before = await world_as_seen(stack)
         shown = await preview("example", scenario(), ServiceClients(stack.http))
@@ -133,7 +131,7 @@ async def test_a_preview_says_what_would_be_struck_and_changes_nothing(tmp_path:
         assert report.targets == shown.targets
 
 
-async def test_who_was_killed_leaves_nothing_that_the_next_start_does_not_roll_back(tmp_path: Path) -> None:
+async def test_killed_run_is_rolled_back_at_the_next_start(tmp_path: Path) -> None:
     """A kill gives no chance to roll back: the task is left hanging at its next request, as if its process were gone."""
     async with SmallStack(tmp_path) as stack:
         clients = ServiceClients(stack.http)
@@ -159,7 +157,7 @@ async def test_who_was_killed_leaves_nothing_that_the_next_start_does_not_roll_b
 
 
 @pytest.mark.soak
-async def test_a_cancelled_run_rolls_back_and_a_stopped_one_says_so(tmp_path: Path) -> None:
+async def test_cancelled_and_stopped_runs_roll_back(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         stopped = runner(stack, scenario())
         task = asyncio.create_task(stopped.run())
@@ -183,7 +181,7 @@ async def test_a_cancelled_run_rolls_back_and_a_stopped_one_says_so(tmp_path: Pa
         await nothing_is_left(stack)
 
 
-async def test_a_scenario_without_a_target_of_its_kind_is_refused(tmp_path: Path) -> None:
+async def test_scenario_without_a_matching_target_is_refused(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         with pytest.raises(InvalidField) as refused:
             await runner(stack, scenario("targets.victim", {"type": "node", "select": {"state": "Quarantined"}})).run()

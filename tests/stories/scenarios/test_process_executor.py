@@ -108,7 +108,7 @@ def striker(monkeypatch: pytest.MonkeyPatch) -> dict[str, InProcess]:
     return made
 
 
-async def test_a_service_stands_still_and_goes_on_and_the_run_has_its_verdict(tmp_path: Path, striker: Any) -> None:
+async def test_paused_service_resumes_and_the_run_completes(tmp_path: Path, striker: Any) -> None:
     stack = Stack(tmp_path)
     own = striker[str(tmp_path)] = InProcess(stack)
     async with stack:
@@ -123,7 +123,7 @@ async def test_a_service_stands_still_and_goes_on_and_the_run_has_its_verdict(tm
         await stack.check()
 
 
-async def test_what_matrixcompute_leaves_when_it_dies_its_next_life_undoes(tmp_path: Path, striker: Any) -> None:
+async def test_faults_of_a_killed_matrixcompute_are_cleared_at_restart(tmp_path: Path, striker: Any) -> None:
     stack = Stack(tmp_path)
     own = striker[str(tmp_path)] = InProcess(stack)
     async with stack:
@@ -149,7 +149,7 @@ async def test_what_matrixcompute_leaves_when_it_dies_its_next_life_undoes(tmp_p
         (pausing(fault="service-killed"), "definition.method[0].fault", "nothing of that here"),
     ],
 )
-async def test_what_cannot_be_struck_is_refused_with_its_field(
+async def test_impossible_process_fault_is_refused_with_its_field(
     definition: dict[str, Any], field: str, why: str, tmp_path: Path, striker: Any
 ) -> None:
     stack = Stack(tmp_path)
@@ -163,7 +163,7 @@ async def test_what_cannot_be_struck_is_refused_with_its_field(
         assert (await stack.get("compute", "/v1/scenario-runs")).json()["items"] == []
 
 
-async def test_where_nobody_strikes_services_a_preview_says_so(tmp_path: Path) -> None:
+async def test_preview_without_an_executor_is_refused(tmp_path: Path) -> None:
     async with Stack(tmp_path) as stack:
         for query in ({"validateOnly": "true"}, {}):
             refused = await ask(stack, "freeze", pausing(), **query)
@@ -176,7 +176,7 @@ async def test_where_nobody_strikes_services_a_preview_says_so(tmp_path: Path) -
         assert (await stack.get("agents", "/v1/processes")).json()["items"] == []
 
 
-async def test_a_resource_of_kubernetes_has_it_done_too(tmp_path: Path, striker: Any) -> None:
+async def test_process_fault_scenario_as_a_resource(tmp_path: Path, striker: Any) -> None:
     cluster = Cluster(tmp_path)
     own = striker[str(tmp_path)] = InProcess(cluster)
     async with cluster:

@@ -44,7 +44,7 @@ class NoProcesses:
         return {}
 
 
-def test_there_are_twenty_and_each_says_why_and_where_it_is_from() -> None:
+def test_library_scenarios_have_explanation_and_source() -> None:
     assert len(library()) >= 20
     for name, each in library().items():
         assert len(each.explanation) > 80, name
@@ -52,7 +52,7 @@ def test_there_are_twenty_and_each_says_why_and_where_it_is_from() -> None:
 
 
 @pytest.mark.looptime
-async def test_each_can_be_previewed(tmp_path: Path) -> None:
+async def test_library_scenarios_can_be_previewed(tmp_path: Path) -> None:
     async with SmallStack(tmp_path) as stack:
         for name, each in library().items():
             shown = await preview(name, each, ServiceClients(stack.http, NoProcesses()))
@@ -74,7 +74,7 @@ async def passes(folder: Path, name: str) -> None:
 
 @pytest.mark.looptime
 @pytest.mark.parametrize("name", QUICK)
-async def test_some_pass(tmp_path: Path, name: str) -> None:
+async def test_quick_library_scenarios_pass(tmp_path: Path, name: str) -> None:
     await passes(tmp_path, name)
 
 
@@ -82,5 +82,5 @@ async def test_some_pass(tmp_path: Path, name: str) -> None:
 @pytest.mark.looptime
 @pytest.mark.timeout(600)
 @pytest.mark.parametrize("name", OF_HARDWARE)
-async def test_all_of_hardware_pass(tmp_path: Path, name: str) -> None:
+async def test_hardware_library_scenarios_pass(tmp_path: Path, name: str) -> None:
     await passes(tmp_path, name)

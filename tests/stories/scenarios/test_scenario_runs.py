@@ -32,7 +32,7 @@ async def struck(stack: Stack) -> bool:
     return bool(stack.fleet.faults)
 
 
-async def test_a_library_scenario_runs_over_rest_and_a_kill_in_the_middle_leaves_nothing(tmp_path: Path) -> None:
+async def test_library_scenario_over_rest_survives_a_kill(tmp_path: Path) -> None:
     async with SmallStack(tmp_path, tokens=True) as stack:
         compute = stack.http["compute"]
         run = {"scenario": "free-node-lacks-an-npu", "seed": 4}

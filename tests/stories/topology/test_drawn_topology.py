@@ -47,7 +47,7 @@ async def worst_switch(stack: Stack, nodes: int) -> float:
     return next(each["ubShare"] for each in plan["blastRadius"] if each["over"] == "l1")
 
 
-async def test_one_edge_less_changes_routes_admission_and_blast_radius(tmp_path):
+async def test_removed_edge_changes_routes_admission_and_blast_radius(tmp_path):
     async with Stack(tmp_path, topology=drawing(tmp_path, CABLE)) as stack:
         await learnt(stack, cable=False)
         graph = (await stack.get("resource", "/v1/supernodes/sn0/topology?level=die")).json()["graph"]
@@ -96,7 +96,7 @@ async def test_one_edge_less_changes_routes_admission_and_blast_radius(tmp_path)
         assert (await link.put("/v1/slices/two-ub", json=slice_of(HERE, PEER, floor=392))).is_success
 
 
-async def test_a_bad_graph_is_refused_with_where_and_changes_nothing(tmp_path):
+async def test_invalid_graph_is_refused_without_changes(tmp_path):
     async with Stack(tmp_path) as stack:
         document = node_link(Supernode().model_graph())
         for edge in document["edges"]:
@@ -109,7 +109,7 @@ async def test_a_bad_graph_is_refused_with_where_and_changes_nothing(tmp_path):
         assert len((await stack.resource.get("/v1/topology-versions"))["items"]) == 1
 
 
-async def test_a_node_that_is_not_drawn_is_not_there_until_it_is(tmp_path):
+async def test_node_exists_once_it_is_in_the_graph(tmp_path):
     gone = "sn0-c00-n1"
     document = node_link(Supernode().model_graph())
     document["nodes"] = [each for each in document["nodes"] if gone not in (each["id"], each.get("node"))]

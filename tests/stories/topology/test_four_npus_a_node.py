@@ -45,7 +45,7 @@ def gang_pod(name: str, group: str, count: int, npus: int) -> dict:
     return body
 
 
-async def test_instances_programs_and_faults_count_four(tmp_path, spec):
+async def test_four_npus_are_counted_in_instances_programs_and_faults(tmp_path, spec):
     async with Cluster(tmp_path, spec=spec) as stack:
         asked = {"nodes": 2, "network": {"ub": {"qosClass": "Guaranteed", "floorGbpsPerNpu": 10}}}
         plan = await stack.http["compute"].put("/v1/instances/i", json=asked, params={"validateOnly": True})
@@ -60,7 +60,7 @@ async def test_instances_programs_and_faults_count_four(tmp_path, spec):
         assert (refused.status_code, refused.json()["detail"]) == (422, "must be the number of an NPU, 0 to 3")
 
 
-async def test_a_gang_takes_as_many_nodes_as_its_pods_need(tmp_path, spec):
+async def test_gang_takes_the_nodes_that_its_pods_need(tmp_path, spec):
     async with Cluster(tmp_path, spec=spec) as cluster:
         for index in range(3):
             await cluster.kube.create(POD, gang_pod(f"w-{index}", "whole", 3, npus=4), "default")

@@ -12,7 +12,7 @@ from tests.stack import Stack
 pytestmark = pytest.mark.looptime
 
 
-async def test_a_supernode_comes_serves_and_goes(tmp_path):
+async def test_supernode_is_added_serves_and_is_removed(tmp_path):
     async with Stack(tmp_path) as stack:
         await stack.http["resource"].post("/v1/domains/sn0:close", json={})
         asked = await stack.http["resource"].put("/v1/supernodes/sn1", json={})
@@ -56,7 +56,7 @@ async def test_a_supernode_comes_serves_and_goes(tmp_path):
         await stack.check()
 
 
-async def test_a_supernode_that_was_taken_away_comes_back_and_is_heard(tmp_path):
+async def test_removed_supernode_can_be_added_again(tmp_path):
     """Its cards are other ones, and what they report is newer than all that was heard from there before."""
     async with Stack(tmp_path) as stack:
 

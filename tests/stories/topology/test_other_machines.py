@@ -24,7 +24,7 @@ async def served(stack: Stack, **fields) -> dict:
     return seen
 
 
-async def test_a_cluster_of_a2_servers_serves_over_roce_and_replaces_a_lost_server(tmp_path):
+async def test_a2_cluster_serves_over_roce_and_replaces_a_lost_server(tmp_path):
     async with Stack(tmp_path, spec=Path("atlas-800i-a2"), infer=True) as stack:
         nodes = await stack.resource.nodes()
         assert (len(nodes), {node.npus for node in nodes}) == (16, {8})
@@ -64,7 +64,7 @@ async def test_a_cluster_of_a2_servers_serves_over_roce_and_replaces_a_lost_serv
         await stack.check()
 
 
-async def test_what_ends_at_the_server_is_no_way_between_servers(tmp_path):
+async def test_server_local_links_do_not_connect_servers(tmp_path):
     async with Stack(tmp_path, spec=Path("atlas-800i-a2")) as stack:
         await stack.apply("one", 2)
         members = [member.node for member in (await stack.active("one", 2)).members]
@@ -78,7 +78,7 @@ async def test_what_ends_at_the_server_is_no_way_between_servers(tmp_path):
         assert lost.status_code in (200, 422), lost.text
 
 
-async def test_npus_of_a_single_die_are_had_whole(tmp_path):
+async def test_single_die_npus_are_allocated_whole(tmp_path):
     async with Stack(tmp_path, spec=Path("atlas-800i-a2")) as stack:
         http = stack.http["resource"]
         for field, asked in (("npus", {"npus": 0.5}), ("npusPerNode", {"nodes": 2, "npusPerNode": 0.5})):
@@ -111,7 +111,7 @@ async def test_npus_of_a_single_die_are_had_whole(tmp_path):
 
 
 @pytest.mark.timeout(600)
-async def test_a_supernode_of_8192_npus_replaces_a_lost_node(tmp_path):
+async def test_supernode_of_8192_npus_replaces_a_lost_node(tmp_path):
     async with Stack(tmp_path, spec=Path("atlas-950")) as stack:
         assert len(await stack.resource.nodes()) == 1024
         await stack.apply("one", 6, spares=1)

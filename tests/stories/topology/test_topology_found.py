@@ -14,7 +14,7 @@ async def reported(stack: Stack) -> list[list[str]]:
     return [[f"{change['kind']} {change['part']}" for change in each["changes"]] for each in items]
 
 
-async def test_a_failed_switch_and_a_moved_cable_are_found(tmp_path):
+async def test_failed_switch_and_moved_cable_are_detected(tmp_path):
     async with Stack(tmp_path) as stack:
         nodes = [node.name for node in await stack.resource.nodes()]
         for node in nodes:
