@@ -9,30 +9,30 @@ import pytest
 
 from matrixcommon.model.quantities import timestamp
 from matrixcompute.maintenance.spec import MaintenanceView
-from tests.matrixcompute.maintenance_world import Machine, World
+from tests.matrixcompute.maintenance_harness import FakeMachine, MaintenanceHarness
 from tests.matrixcompute.test_maintenance_decision import seen
 
 FIRMWARE = {"target": {"cabinet": "sn0-c00"}, "action": "Firmware", "firmware": "b"}
 SWITCH = {"target": {"switch": "sn0-l2p4-k11"}, "serviceS": 60}
 
 
-def played(folder: Path, spec: dict[str, Any], crash_at: tuple[int, str] | None = None, abort: bool = False) -> tuple[MaintenanceView, Machine]:  # fmt: skip
+def played(folder: Path, spec: dict[str, Any], crash_at: tuple[int, str] | None = None, abort: bool = False) -> tuple[MaintenanceView, FakeMachine]:  # fmt: skip
     """The maintenance once it is over, and the machine then."""
     folder.mkdir()
-    world = World(folder, Machine())
-    world.put("fw", **spec)
+    harness = MaintenanceHarness(folder, FakeMachine())
+    harness.put("fw", **spec)
     if abort:
-        world.look()
-        world.look()
-        world.verbs.abort("fw")
-    world.count_writes()
-    world.machine.asked, world.machine.crash_at = 0, crash_at
-    world.machine.moments.clear()
-    return world.until_over("fw"), world.machine
+        harness.reconcile()
+        harness.reconcile()
+        harness.verbs.abort("fw")
+    harness.count_writes()
+    harness.machine.asked, harness.machine.crash_at = 0, crash_at
+    harness.machine.moments.clear()
+    return harness.run_until_over("fw"), harness.machine
 
 
-def firmwares(machine: Machine) -> dict[str, str | None]:
-    return {name: node.firmware for name, node in machine.found.items()}
+def firmwares(machine: FakeMachine) -> dict[str, str | None]:
+    return {name: node.firmware for name, node in machine.nodes_by_name.items()}
 
 
 @pytest.mark.parametrize(
@@ -54,52 +54,52 @@ def test_crash_at_any_moment_does_not_change_the_outcome(tmp_path, spec, abort, 
         assert found.crash_at is None, "it died"
         assert after.state == state, f"dead {moment} {number}"
         assert firmwares(found) == firmwares(machine)
-        assert all(node.cordoned_by == [] and node.state == "Available" for node in found.found.values())
+        assert all(node.cordoned_by == [] and node.state == "Available" for node in found.nodes_by_name.values())
         assert found.drain is None
 
 
 def test_failed_node_stops_the_rollout(tmp_path):
-    world = World(tmp_path, Machine(4))
-    world.machine.bad = {"sn0-c00-n1"}
-    world.put("fw", **FIRMWARE)
+    harness = MaintenanceHarness(tmp_path, FakeMachine(4))
+    harness.machine.bad = {"sn0-c00-n1"}
+    harness.put("fw", **FIRMWARE)
     for _ in range(40):
-        world.look()
-    view = world.view("fw")
+        harness.reconcile()
+    view = harness.view("fw")
     assert [unit.state for unit in view.units] == ["Done", "Failed", "Pending", "Pending"]
     assert (view.state, view.phase_reason) == ("Running", "NoBudget")
-    world.verbs.abort("fw")
-    assert world.until_over("fw").state == "Aborted"
-    left = world.machine.found["sn0-c00-n1"]
+    harness.verbs.abort("fw")
+    assert harness.run_until_over("fw").state == "Aborted"
+    left = harness.machine.nodes_by_name["sn0-c00-n1"]
     assert (left.cordoned_by, left.state) == ([], "Servicing")
-    assert "until somebody recovers it" in world.view("fw").units[1].message
+    assert "until somebody recovers it" in harness.view("fw").units[1].message
 
 
 def test_changed_maintenance_keeps_its_progress(tmp_path):
-    world = World(tmp_path, Machine(3))
-    world.put("fw", **FIRMWARE)
-    while [unit.state for unit in world.view("fw").units][:2] != ["Done", "InService"]:
-        world.look()
-    found = world.machine.found
+    harness = MaintenanceHarness(tmp_path, FakeMachine(3))
+    harness.put("fw", **FIRMWARE)
+    while [unit.state for unit in harness.view("fw").units][:2] != ["Done", "InService"]:
+        harness.reconcile()
+    found = harness.machine.nodes_by_name
     found["sn0-c00-n3"] = seen("sn0-c00-n3")
     del found["sn0-c00-n1"], found["sn0-c00-n2"]
-    changed = world.put("fw", **FIRMWARE, reason="longer", deadline=timestamp(world.clock.now() + 1e6))
+    changed = harness.put("fw", **FIRMWARE, reason="longer", deadline=timestamp(harness.clock.now() + 1e6))
     assert [(unit.name[-2:], unit.state) for unit in changed.units] == [
         ("n0", "Done"), ("n1", "InService"), ("n3", "Pending"),
     ], "what was not begun of those that are gone is forgotten"  # fmt: skip
-    over = world.until_over("fw")
+    over = harness.run_until_over("fw")
     assert [unit.state for unit in over.units] == ["Done", "Failed", "Done"]
-    assert firmwares(world.machine) == {"sn0-c00-n0": "b", "sn0-c00-n3": "b"}
+    assert firmwares(harness.machine) == {"sn0-c00-n0": "b", "sn0-c00-n3": "b"}
 
 
 def test_repeated_request_finds_the_maintenance(tmp_path):
     """Its node does not come back, and is taken out of the inventory."""
     spec = {"target": {"node": "sn0-c00-n0"}, "action": "Firmware", "firmware": "b"}
-    world = World(tmp_path, Machine())
-    world.machine.bad = {"sn0-c00-n0"}
-    world.put("fw", **spec)
-    over = world.until_over("fw")
+    harness = MaintenanceHarness(tmp_path, FakeMachine())
+    harness.machine.bad = {"sn0-c00-n0"}
+    harness.put("fw", **spec)
+    over = harness.run_until_over("fw")
     assert over.state == "Failed"
-    world.machine.found["sn0-c00-n0"] = seen("sn0-c00-n0", "Quarantined", desired_state="Quarantined")
-    assert world.put("fw", **spec) == over
-    del world.machine.found["sn0-c00-n0"]
-    assert world.put("fw", **spec) == over
+    harness.machine.nodes_by_name["sn0-c00-n0"] = seen("sn0-c00-n0", "Quarantined", desired_state="Quarantined")
+    assert harness.put("fw", **spec) == over
+    del harness.machine.nodes_by_name["sn0-c00-n0"]
+    assert harness.put("fw", **spec) == over

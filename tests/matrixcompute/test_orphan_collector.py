@@ -13,7 +13,7 @@ from matrixcompute.reconcilers.orphan_collector import OrphanCollector
 from matrixcompute.store.store import InstanceRow, OperationRow, ScalingPolicyRow
 from matrixresource.contract.allocations import CACHING_ON_LABEL, AllocationView
 from matrixresource.contract.requested_capacity import PlacementPolicy
-from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
+from tests.matrixcompute.workflow_harness import DO, RecordedWorkflow, open_and_wait_at, runner_process
 
 EARLIER, LATER, LATEST = timestamp(0.0), timestamp(4e9), timestamp(5e9)
 
@@ -57,9 +57,9 @@ class ControlPlane:
     ],
 )
 async def test_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sentence, allocated, over, withdrawn):
-    world, control_plane = World(1), ControlPlane(allocated)
-    async with a_process(tmp_path, world.workflow) as process:
-        name = await waiting_at(process, world, (DO, 0))
+    recorded, control_plane = RecordedWorkflow(1), ControlPlane(allocated)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        name = await open_and_wait_at(process, recorded, (DO, 0))
         if over:
             with process.store.transaction() as session:
                 abandon(session.get_one(OperationRow, name), "cancelled", process.clock.now())
@@ -83,10 +83,10 @@ async def test_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sentenc
     ],
 )
 async def test_cache_memory_is_released_with_its_instance(tmp_path, sentence, instance, allocated, asked_at, released):
-    world = World(1)
+    recorded = RecordedWorkflow(1)
     control_plane = ControlPlane(allocated, instance, asked_at)
-    async with a_process(tmp_path, world.workflow) as process:
-        await waiting_at(process, world, (DO, 0))
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        await open_and_wait_at(process, recorded, (DO, 0))
         collector = OrphanCollector(process.store, control_plane, process.clock)
         await collector.reconcile()
         assert control_plane.released == []
@@ -96,8 +96,8 @@ async def test_cache_memory_is_released_with_its_instance(tmp_path, sentence, in
 
 @pytest.mark.looptime
 async def test_resources_of_an_instance_created_meanwhile_are_kept(tmp_path):
-    world = World(1)
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(1)
+    async with runner_process(tmp_path, recorded.workflow) as process:
 
         class Slow(ControlPlane):
             async def slice_owners(self) -> dict[str, str]:
@@ -149,8 +149,8 @@ class Inference:
     ],
 )  # fmt: skip
 async def test_drain_without_a_scaling_policy_is_withdrawn(tmp_path, sentence, policy, instance, undrained):
-    world, inference = World(1), Inference(owner_of("few"))
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded, inference = RecordedWorkflow(1), Inference(owner_of("few"))
+    async with runner_process(tmp_path, recorded.workflow) as process:
         with process.store.transaction() as session:
             spec = InstanceRequest(nodes=4).wire()
             row = InstanceRow(name="one", project="default", labels={}, spec=spec, applied=spec, state="Active")
@@ -175,7 +175,7 @@ async def test_drain_without_a_scaling_policy_is_withdrawn(tmp_path, sentence, p
 @pytest.mark.parametrize(("by", "undrained"), [(resource_owner("one"), []), ("replace-node-one-1", ["chat"] * 3)])
 async def test_drain_of_the_operator_is_kept(tmp_path, by, undrained):
     inference = Inference(by)
-    async with a_process(tmp_path, World(1).workflow) as process:
+    async with runner_process(tmp_path, RecordedWorkflow(1).workflow) as process:
         collector = OrphanCollector(process.store, ControlPlane(True), process.clock, inference)
         for _ in range(3):
             await collector.reconcile()

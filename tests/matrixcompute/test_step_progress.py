@@ -18,7 +18,7 @@ from matrixcompute.store.store import OperationRow
 from matrixcompute.workflows.definitions import DRAIN, DRAINED, MOVE_INSTANCE, RELOCATE_MEMBER, REPLACE_NODE
 from matrixcompute.workflows.workload_steps import leave_successors
 from tests.matrixcompute.test_workflow_runner import run_to_the_end
-from tests.matrixcompute.workflow_world import DO, UNDO, World, a_process
+from tests.matrixcompute.workflow_harness import DO, UNDO, RecordedWorkflow, runner_process
 
 
 def test_retry_backoff_is_exponential_up_to_a_minute():
@@ -29,9 +29,9 @@ def test_retry_backoff_is_exponential_up_to_a_minute():
 
 @pytest.mark.looptime
 async def test_repeatedly_failing_step_is_stuck_until_retried(tmp_path):
-    world = World(2)
-    world.raises[DO, 1] = [ValueError("a defect")] * 12
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(2)
+    recorded.raises[DO, 1] = [ValueError("a defect")] * 12
+    async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()
         while not process.workflow(name).conditions:
@@ -41,15 +41,15 @@ async def test_repeatedly_failing_step_is_stuck_until_retried(tmp_path):
         assert "`:resume`" in row.message
         shown = {step.name: (step.state, step.attempts) for step in row.view().steps}
         assert shown == {"do_0": ("Done", 0), "do_1": ("Running", 12)}
-        asked = len(world.calls)
+        asked = len(recorded.calls)
         for _ in range(10):
             process.runner.resume()
             await asyncio.sleep(100)
-        assert len(world.calls) == asked, "nobody asks again by himself"
+        assert len(recorded.calls) == asked, "nobody asks again by himself"
         with process.store.transaction() as session:
             unstick(session.get(OperationRow, name), process.clock.now())
         process.runner.resume()
-        row = await process.ended(name)
+        row = await process.wait_until_ended(name)
         assert (row.state, row.conditions[0]["status"]) == ("Done", "False")
         with process.store.transaction() as session, pytest.raises(Conflict, match="not stuck"):
             unstick(session.get(OperationRow, name), process.clock.now())
@@ -57,9 +57,9 @@ async def test_repeatedly_failing_step_is_stuck_until_retried(tmp_path):
 
 @pytest.mark.looptime
 async def test_step_past_its_deadline_is_stuck_and_continues(tmp_path):
-    world = World(2)
-    world.raises[DO, 0] = [StepPending("nodes are being deployed")] * 200
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(2)
+    recorded.raises[DO, 0] = [StepPending("nodes are being deployed")] * 200
+    async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(1700)
@@ -68,7 +68,7 @@ async def test_step_past_its_deadline_is_stuck_and_continues(tmp_path):
         stuck = process.workflow(name).conditions[0]
         assert (stuck["status"], stuck["reason"]) == ("True", "StepDeadline")
         assert "nodes are being deployed" in stuck["message"]
-        row = await process.ended(name, within_s=7200)
+        row = await process.wait_until_ended(name, within_s=7200)
         assert (row.state, row.conditions[0]["status"]) == ("Done", "False")
         steps = row.view().steps
         assert [step.state for step in steps] == ["Done", "Done"]
@@ -77,13 +77,13 @@ async def test_step_past_its_deadline_is_stuck_and_continues(tmp_path):
 
 @pytest.mark.looptime
 async def test_repeated_pending_message_is_not_written(tmp_path):
-    world = World(1)
-    world.raises[DO, 0] = [StepPending(f"{ready} of 2 nodes are active") for ready in (0, 0, 0, 1, 1, 0, 0)]
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(1)
+    recorded.raises[DO, 0] = [StepPending(f"{ready} of 2 nodes are active") for ready in (0, 0, 0, 1, 1, 0, 0)]
+    async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()
         written = []
-        while world.raises[DO, 0]:
+        while recorded.raises[DO, 0]:
             row = process.workflow(name)
             written.append((row.version, row.message))
             await asyncio.sleep(0.5)
@@ -98,11 +98,11 @@ async def test_repeated_pending_message_is_not_written(tmp_path):
 
 @pytest.mark.looptime
 async def test_undo_has_its_own_deadline(tmp_path):
-    world = World(2, refused=1)
-    world.raises[DO, 1] = [StepPending("waits")] * 110
+    recorded = RecordedWorkflow(2, refused=1)
+    recorded.raises[DO, 1] = [StepPending("waits")] * 110
     for at in (0, 1):
-        world.raises[UNDO, at] = [StepPending("routes are being cleared")] * 20
-    row = await run_to_the_end(tmp_path, world)
+        recorded.raises[UNDO, at] = [StepPending("routes are being cleared")] * 20
+    row = await run_to_the_end(tmp_path, recorded)
     assert row.finished_at - row.created_at > 1800, "the first step was begun longer ago than it may take"
     assert (row.state, row.conditions) == ("Failed", [])
 
@@ -110,9 +110,9 @@ async def test_undo_has_its_own_deadline(tmp_path):
 @pytest.mark.looptime
 @pytest.mark.parametrize("overtaken", [False, True])
 async def test_undo_past_its_deadline_is_stuck_until_it_ends(tmp_path, overtaken):
-    world = World(1, refused=0)
-    world.raises[UNDO, 0] = [StepPending("routes are being cleared")] * 200
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(1, refused=0)
+    recorded.raises[UNDO, 0] = [StepPending("routes are being cleared")] * 200
+    async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(1900)
@@ -121,13 +121,13 @@ async def test_undo_past_its_deadline_is_stuck_until_it_ends(tmp_path, overtaken
         if overtaken:
             process.open()
             process.runner.resume()
-        row = await process.ended(name, within_s=7200)
+        row = await process.wait_until_ended(name, within_s=7200)
         assert (row.state, row.stuck) == ("Cancelled" if overtaken else "Failed", None)
 
 
 @pytest.mark.looptime
 async def test_refused_workflow_shows_refused_and_undone_steps(tmp_path):
-    row = await run_to_the_end(tmp_path, World(3, refused=1))
+    row = await run_to_the_end(tmp_path, RecordedWorkflow(3, refused=1))
     shown = [(step.name, step.state) for step in row.view().steps]
     assert shown == [("do_0", "Undone"), ("do_1", "Failed"), ("do_2", "Waiting")]
     assert row.view().steps[1].message == "InsufficientCapacity: no room"
@@ -135,9 +135,9 @@ async def test_refused_workflow_shows_refused_and_undone_steps(tmp_path):
 
 @pytest.mark.looptime
 async def test_workflow_returns_to_an_earlier_step(tmp_path):
-    world = World(4)
-    world.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(4)
+    recorded.raises[DO, 3] = [StepAgain("do_1", "another one failed")]
+    async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()
         while process.workflow(name).message != "another one failed":
@@ -146,17 +146,17 @@ async def test_workflow_returns_to_an_earlier_step(tmp_path):
         assert shown == [("do_0", "Done"), ("do_1", "Running"), ("do_2", "Waiting"), ("do_3", "Waiting")]
         first = process.workflow(name).trace["do_1"]["firstFinishedAt"]
         await process.runner.stop()
-    async with a_process(tmp_path, world.workflow) as process:
+    async with runner_process(tmp_path, recorded.workflow) as process:
         process.runner.resume()
-        row = await process.ended(name)
-    places = [place for _, place in world.order()]
+        row = await process.wait_until_ended(name)
+    places = [place for _, place in recorded.order()]
     assert (row.state, places) == ("Done", [0, 1, 2, 3, 1, 2, 3])
     assert row.trace["do_1"]["firstFinishedAt"] == first < row.trace["do_1"]["finishedAt"]
 
 
 @pytest.mark.looptime
 async def test_state_deadline_counts_from_its_transition(tmp_path):
-    async with a_process(tmp_path, World(1).workflow) as process:
+    async with runner_process(tmp_path, RecordedWorkflow(1).workflow) as process:
         starter = WorkflowStarter(process.store, process.runner, process.clock)
 
         def begin(state: str) -> None:
@@ -217,7 +217,7 @@ def draining(drained_s: float, *, undone: bool = False) -> Workflow[StepContext]
 @pytest.mark.looptime
 @pytest.mark.parametrize("undone", [False, True])
 async def test_state_deadline_is_suspended_during_drains(tmp_path: Path, undone: bool) -> None:
-    async with a_process(tmp_path, draining(20_000.0, undone=undone)) as process:
+    async with runner_process(tmp_path, draining(20_000.0, undone=undone)) as process:
         starter = WorkflowStarter(process.store, process.runner, process.clock)
 
         def listed() -> list[str]:

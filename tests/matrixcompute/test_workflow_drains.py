@@ -13,45 +13,45 @@ from matrixcommon.workflows.operations import Operations
 from matrixcommon.workflows.verbs import unstick
 from matrixcommon.workflows.workflow import StepPending
 from matrixcompute.store.store import OperationRow, WorkflowDrains
-from tests.matrixcompute.workflow_world import DO, Process, World, a_process, waiting_at
+from tests.matrixcompute.workflow_harness import DO, RecordedWorkflow, RunnerProcess, open_and_wait_at, runner_process
 
 pytestmark = pytest.mark.looptime
 
 
-def operations(process: Process) -> Operations:
+def operations(process: RunnerProcess) -> Operations:
     return Operations(process.runner, process.runner._host, process.clock, process.runner.resume)
 
 
-def counts(process: Process) -> WorkflowDrainView:
+def counts(process: RunnerProcess) -> WorkflowDrainView:
     process.runner.resume()
     with process.store.reading() as session:
         return session.get_one(WorkflowDrains, "upgrade").view()
 
 
 async def test_running_workflows_end_and_new_ones_begin_after_the_drain(tmp_path):
-    world = World(3)
-    async with a_process(tmp_path, world.workflow) as process:
-        first = await waiting_at(process, world, (DO, 1))
+    recorded = RecordedWorkflow(3)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        first = await open_and_wait_at(process, recorded, (DO, 1))
         operations(process).drain("upgrade", WorkflowDrainRequest(reason="release 8"))
         second = process.open(instance="two")
         view = counts(process)
         assert (view.state, view.running, view.resting, view.waiting) == ("Draining", 1, 0, 1)
-        assert (await process.ended(first)).state == "Done"
+        assert (await process.wait_until_ended(first)).state == "Done"
         await asyncio.sleep(100)
         view = counts(process)
         assert (view.state, view.running, view.resting, view.waiting) == ("Drained", 0, 0, 1)
-        assert len(world.calls) == 2, "of the second none"
-    async with a_process(tmp_path, world.workflow) as process:
+        assert len(recorded.calls) == 2, "of the second none"
+    async with runner_process(tmp_path, recorded.workflow) as process:
         assert counts(process).waiting == 1, "the next release is drained as well, until somebody ends that"
         operations(process).undrain("upgrade")
-        row = await process.ended(second)
+        row = await process.wait_until_ended(second)
         assert (row.state, row.timed_from) == ("Done", pytest.approx(process.clock.now(), abs=10))
 
 
 async def test_workflow_that_outlives_the_grace_period_resumes_later(tmp_path):
-    world = World(3)
-    world.raises[DO, 1] = [StepPending("nodes are being deployed")] * 100
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(3)
+    recorded.raises[DO, 1] = [StepPending("nodes are being deployed")] * 100
+    async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(50)
@@ -61,36 +61,36 @@ async def test_workflow_that_outlives_the_grace_period_resumes_later(tmp_path):
         await asyncio.sleep(50)
         view = counts(process)
         assert (view.state, view.resting, view.waiting) == ("Drained", 1, 0)
-        asked = len(world.calls)
+        asked = len(recorded.calls)
         await asyncio.sleep(1000)
         process.runner.resume()
-        assert len(world.calls) == asked
-    async with a_process(tmp_path, world.workflow) as process:
+        assert len(recorded.calls) == asked
+    async with runner_process(tmp_path, recorded.workflow) as process:
         process.runner.resume()
         await asyncio.sleep(100)
-        assert len(world.calls) == asked, "it rests in the next life of the process too"
+        assert len(recorded.calls) == asked, "it rests in the next life of the process too"
         operations(process).undrain("upgrade")
-        world.raises.clear()
-        assert (await process.ended(name)).state == "Done"
-        assert (DO, 0) not in world.calls[asked:], "it continued where it had been"
+        recorded.raises.clear()
+        assert (await process.wait_until_ended(name)).state == "Done"
+        assert (DO, 0) not in recorded.calls[asked:], "it continued where it had been"
 
 
 async def test_running_call_completes_after_the_grace_period(tmp_path):
-    world = World(2)
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(2)
+    async with runner_process(tmp_path, recorded.workflow) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(0.5)
-        assert world.calls == [(DO, 0)]
+        assert recorded.calls == [(DO, 0)]
         operations(process).drain("upgrade", WorkflowDrainRequest(grace_s=0))
         assert counts(process).running == 1
         await asyncio.sleep(1)
-        assert (world.effects, process.workflow(name).step, counts(process).state) == ({0}, 1, "Drained")
+        assert (recorded.effects, process.workflow(name).step, counts(process).state) == ({0}, 1, "Drained")
 
 
 async def test_timed_out_attempt_is_retried(tmp_path):
-    world = World(1)
-    first = world.workflow.steps[0]
+    recorded = RecordedWorkflow(1)
+    first = recorded.workflow.steps[0]
     hangs = [1000.0]
 
     async def do_0(work):
@@ -98,22 +98,24 @@ async def test_timed_out_attempt_is_retried(tmp_path):
             await asyncio.sleep(hangs.pop())
         await first.do(work)
 
-    async with a_process(tmp_path, replace(world.workflow, steps=(replace(first, do=do_0, attempt_s=30),))) as process:
+    async with runner_process(
+        tmp_path, replace(recorded.workflow, steps=(replace(first, do=do_0, attempt_s=30),))
+    ) as process:
         begun = process.clock.now()
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(30.5)
         step = process.workflow(name).view().steps[0]
         assert (step.attempts, step.message) == (1, "Unavailable: no end within 30 s")
-        row = await process.ended(name)
+        row = await process.wait_until_ended(name)
         assert (row.state, process.clock.now() - begun < 40) == ("Done", True)
 
 
 async def test_workflow_past_its_deadline_is_stuck(tmp_path):
-    world = World(3)
+    recorded = RecordedWorkflow(3)
     for step in range(3):
-        world.raises[DO, step] = [StepPending("nodes are being deployed")] * 20
-    async with a_process(tmp_path, replace(world.workflow, deadline_s=500)) as process:
+        recorded.raises[DO, step] = [StepPending("nodes are being deployed")] * 20
+    async with runner_process(tmp_path, replace(recorded.workflow, deadline_s=500)) as process:
         name = process.open()
         process.runner.resume()
         await asyncio.sleep(480)
@@ -127,4 +129,4 @@ async def test_workflow_past_its_deadline_is_stuck(tmp_path):
             unstick(session.get_one(OperationRow, name), process.clock.now())
         await asyncio.sleep(100)
         assert process.workflow(name).stuck is None, "its time counts from when it was resumed"
-        assert (await process.ended(name)).state == "Done"
+        assert (await process.wait_until_ended(name)).state == "Done"

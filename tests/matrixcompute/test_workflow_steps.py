@@ -21,15 +21,15 @@ from matrixcompute.workflows.steps import reserve_nodes
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
-from tests.matrixcompute.workflow_world import (
+from tests.matrixcompute.workflow_harness import (
     DO,
     UNDO,
-    Killed,
-    Process,
-    World,
-    a_process,
+    ProcessKilled,
+    RecordedWorkflow,
+    RunnerProcess,
+    open_and_wait_at,
     refused_to_pending,
-    waiting_at,
+    runner_process,
 )
 from tests.upkeep.workflow_steps import ever, every
 
@@ -44,9 +44,9 @@ def test_steps_of_earlier_releases_are_known() -> None:
         assert not workflow.retired.keys() & {*workflow.names}, verb
 
 
-def merged(world: World) -> Workflow:
+def merged(recorded: RecordedWorkflow) -> Workflow:
     """A release in which one step does what the second and the third did."""
-    first, second, third, *more = world.workflow.steps
+    first, second, third, *more = recorded.workflow.steps
 
     async def both(work: StepContext) -> None:
         await second.do(work)
@@ -61,7 +61,7 @@ def merged(world: World) -> Workflow:
     return Workflow("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
 
 
-def events(process: Process) -> list[EventRow]:
+def events(process: RunnerProcess) -> list[EventRow]:
     with process.store.reading() as session:
         found = [*session.scalars(select(EventRow))]
         session.expunge_all()
@@ -71,98 +71,98 @@ def events(process: Process) -> list[EventRow]:
 @pytest.mark.looptime
 @pytest.mark.parametrize("at", [1, 2])
 async def test_workflow_at_a_retired_step_continues_with_its_successor(tmp_path, at):
-    world = World(3)
-    async with a_process(tmp_path, world.workflow) as process:
-        name = await waiting_at(process, world, (DO, at))
-    async with a_process(tmp_path, merged(world)) as process:
+    recorded = RecordedWorkflow(3)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        name = await open_and_wait_at(process, recorded, (DO, at))
+    async with runner_process(tmp_path, merged(recorded)) as process:
         process.runner.resume()
-        row = await process.ended(name)
-        assert (row.state, world.calls) == ("Done", [(DO, 1), (DO, 2)])
+        row = await process.wait_until_ended(name)
+        assert (row.state, recorded.calls) == ("Done", [(DO, 1), (DO, 2)])
         changed = [event.message for event in events(process) if event.reason == "WorkflowChanged"]
     assert len(changed) == 1
     assert changed[0].endswith("with both")
-    assert world.effects == {0, 1, 2}
+    assert recorded.effects == {0, 1, 2}
 
 
 @pytest.mark.looptime
 async def test_return_to_a_renamed_step_runs_the_current_one(tmp_path):
-    world = World(4)
-    async with a_process(tmp_path, world.workflow) as process:
-        name = await waiting_at(process, world, (DO, 3))
-    world.raises[DO, 3] = [StepAgain("both", "another one failed")]
-    async with a_process(tmp_path, merged(world)) as process:
+    recorded = RecordedWorkflow(4)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        name = await open_and_wait_at(process, recorded, (DO, 3))
+    recorded.raises[DO, 3] = [StepAgain("both", "another one failed")]
+    async with runner_process(tmp_path, merged(recorded)) as process:
         process.runner.resume()
-        row = await process.ended(name)
-    assert (row.state, world.calls) == ("Done", [(DO, 3), (DO, 1), (DO, 2), (DO, 3)])
+        row = await process.wait_until_ended(name)
+    assert (row.state, recorded.calls) == ("Done", [(DO, 3), (DO, 1), (DO, 2), (DO, 3)])
     assert row.steps == ["do_0", "both", "do_3"]
 
 
 @pytest.mark.looptime
 async def test_undo_at_a_retired_step_uses_its_successor(tmp_path):
-    world = World(3, refused=2)
-    async with a_process(tmp_path, world.workflow) as process:
-        name = await waiting_at(process, world, (UNDO, 1))
-    async with a_process(tmp_path, merged(world)) as process:
+    recorded = RecordedWorkflow(3, refused=2)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        name = await open_and_wait_at(process, recorded, (UNDO, 1))
+    async with runner_process(tmp_path, merged(recorded)) as process:
         process.runner.resume()
-        assert (await process.ended(name)).state == "Failed"
-    assert world.effects == set()
+        assert (await process.wait_until_ended(name)).state == "Failed"
+    assert recorded.effects == set()
 
 
 @pytest.mark.looptime
 async def test_abandoned_workflow_undoes_nothing(tmp_path):
-    world = World(3)
-    async with a_process(tmp_path, world.workflow) as process:
-        name = await waiting_at(process, world, (DO, 1))
+    recorded = RecordedWorkflow(3)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        name = await open_and_wait_at(process, recorded, (DO, 1))
         process.runner.resume()
         with process.store.transaction() as session:
             row = session.get(OperationRow, name)
             assert row is not None
             abandon(row, "the switch will not come back", process.clock.now())
-        row = await process.ended(name)
+        row = await process.wait_until_ended(name)
         assert row.state == "Failed"
         assert row.message == "Abandoned: test was abandoned at do_1: the switch will not come back"
         await asyncio.sleep(60)
-        assert world.effects == {0}
-        assert not [call for call in world.calls if call[0] == UNDO]
+        assert recorded.effects == {0}
+        assert not [call for call in recorded.calls if call[0] == UNDO]
         with process.store.transaction() as session, pytest.raises(Conflict, match="has ended"):
             abandon(session.get_one(OperationRow, name), "again", 0.0)
 
 
 def test_committed_workflow_cannot_be_cancelled_after_a_step_merge() -> None:
-    world = World(3, committed_at="do_1")
-    workflow = replace(merged(world), committed_at="both")
-    row = OperationRow(name="x", verb="test", state="Running", step=1, steps=world.workflow.names)
+    recorded = RecordedWorkflow(3, committed_at="do_1")
+    workflow = replace(merged(recorded), committed_at="both")
+    row = OperationRow(name="x", verb="test", state="Running", step=1, steps=recorded.workflow.names)
     assert not workflow.can_be_cancelled(row)
     assert workflow.can_be_cancelled(
-        OperationRow(name="x", verb="test", state="Running", step=0, steps=world.workflow.names)
+        OperationRow(name="x", verb="test", state="Running", step=0, steps=recorded.workflow.names)
     )
 
 
 @pytest.mark.looptime
 async def test_changed_definition_is_reported_once(tmp_path):
-    world = World(3)
-    first, second, third = world.workflow.steps
-    async with a_process(tmp_path, world.workflow) as process:
-        name = await waiting_at(process, world, (DO, 1))
-        assert process.workflow(name).definition == world.workflow.definition(process.runner._host.payload)
-    another = replace(world.workflow, steps=(first, second, replace(third, undo=None)))
+    recorded = RecordedWorkflow(3)
+    first, second, third = recorded.workflow.steps
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        name = await open_and_wait_at(process, recorded, (DO, 1))
+        assert process.workflow(name).definition == recorded.workflow.definition(process.runner._host.payload)
+    another = replace(recorded.workflow, steps=(first, second, replace(third, undo=None)))
     for _ in range(2):
-        world.raises[DO, 1] = [StepPending("waits")]
-        async with a_process(tmp_path, another) as process:
+        recorded.raises[DO, 1] = [StepPending("waits")]
+        async with runner_process(tmp_path, another) as process:
             process.runner.resume()
             await asyncio.sleep(5)
             changed = [event.message for event in events(process) if event.reason == "WorkflowChanged"]
             assert len(changed) == 1
             assert changed[0].endswith("with other undo steps, another order or another payload")
-    async with a_process(tmp_path, another) as process:
+    async with runner_process(tmp_path, another) as process:
         process.runner.resume()
-        assert (await process.ended(name)).state == "Done"
+        assert (await process.wait_until_ended(name)).state == "Done"
 
 
 @pytest.mark.looptime
 async def test_step_run_by_two_replicas_counts_once(tmp_path):
-    world = World(3)
-    process = Process(tmp_path, world.workflow)
+    recorded = RecordedWorkflow(3)
+    process = RunnerProcess(tmp_path, recorded.workflow)
     log, name = process.runner._log, process.open()
     for _ in range(2):
         log.done(name, "do_0")
@@ -172,7 +172,7 @@ async def test_step_run_by_two_replicas_counts_once(tmp_path):
 
 @pytest.mark.looptime
 async def test_yielding_workflow_cannot_be_abandoned(tmp_path):
-    async with a_process(tmp_path, replace(World(1).workflow, verb="yield-capacity")) as process:
+    async with runner_process(tmp_path, replace(RecordedWorkflow(1).workflow, verb="yield-capacity")) as process:
         name = process.open("yield-capacity")
         with process.store.transaction() as session:
             instance = process.store.instance(session, "one")
@@ -191,15 +191,15 @@ async def test_yielding_workflow_cannot_be_abandoned(tmp_path):
 @pytest.mark.parametrize("before", [True, False])
 async def test_deletion_survives_a_crash_at_its_last_step(tmp_path, before):
     deletion = Workflow("delete-instance", (Step(mark_deleted),))
-    async with a_process(tmp_path, deletion) as process:
+    async with runner_process(tmp_path, deletion) as process:
         name = process.open("delete-instance")
         process.store.at, process.store.before = process.store.transactions + 1, before
         process.runner.resume()
-        with pytest.raises(Killed):
-            await process.ended(name)
-    async with a_process(tmp_path, deletion) as process:
+        with pytest.raises(ProcessKilled):
+            await process.wait_until_ended(name)
+    async with runner_process(tmp_path, deletion) as process:
         process.runner.resume()
-        row = await process.ended(name)
+        row = await process.wait_until_ended(name)
         assert (row.state, row.error) == ("Done", None)
         with process.store.reading() as session:
             assert session.get(InstanceRow, "one") is None
@@ -231,7 +231,7 @@ class Allocated:
 @pytest.mark.parametrize("later", [[], ["sn0-c00-n0", "sn0-c00-n1"]])
 async def test_newer_spec_does_not_change_leaving_members(tmp_path, later):
     control_plane = Allocated()
-    async with a_process(tmp_path, replace(World(1).workflow, verb="scale-instance")) as process:
+    async with runner_process(tmp_path, replace(RecordedWorkflow(1).workflow, verb="scale-instance")) as process:
         process.open("scale-instance")
         with process.store.transaction() as session:
             instance = process.store.instance(session, "one")

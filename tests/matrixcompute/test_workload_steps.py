@@ -34,7 +34,7 @@ from matrixcompute.workflows.workload_steps import (
 from matrixresource.contract.allocations import AllocationView, MemberView
 from tests.clocks import FixedClock
 from tests.matrixcompute.test_drain_notice import A, B, C, member
-from tests.matrixcompute.workflow_world import DO, World, a_process, waiting_at
+from tests.matrixcompute.workflow_harness import DO, RecordedWorkflow, open_and_wait_at, runner_process
 
 OPERATION = "move-instance-one-1"
 
@@ -360,9 +360,9 @@ class Nobody:
     ],
 )
 async def test_drain_of_an_ended_operation_is_withdrawn(tmp_path, sentence, by, withdrawn):
-    world = World(1)
-    async with a_process(tmp_path, world.workflow) as process:
-        names = {"running": await waiting_at(process, world, (DO, 0)), "": ""}
+    recorded = RecordedWorkflow(1)
+    async with runner_process(tmp_path, recorded.workflow) as process:
+        names = {"running": await open_and_wait_at(process, recorded, (DO, 0)), "": ""}
         names["ended"] = process.open(instance="two")
         with process.store.transaction() as session:
             abandon(session.get_one(OperationRow, names["ended"]), "overtaken", process.clock.now())
@@ -384,8 +384,8 @@ async def test_drain_of_an_ended_operation_is_withdrawn(tmp_path, sentence, by, 
     ],
 )
 async def test_pool_sizes_of_a_deleted_policy_are_withdrawn(tmp_path, sentence, by, withdrawn):
-    world = World(1)
-    async with a_process(tmp_path, world.workflow) as process:
+    recorded = RecordedWorkflow(1)
+    async with runner_process(tmp_path, recorded.workflow) as process:
         with process.store.transaction() as session:
             spec = {"scaleTargetRef": {"name": "one"}, "maxReplicas": 4}
             session.add(ScalingPolicyRow(name="one", target="one", state="Active", generation=1, spec=spec))

@@ -20,7 +20,7 @@ from matrixcompute.workflows.definitions import CREATE_INSTANCE, MOVE_INSTANCE
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
 from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
-from tests.matrixcompute.workflow_world import Process, a_process
+from tests.matrixcompute.workflow_harness import RunnerProcess, runner_process
 
 NODES = {"first": "sn0-c00-n0", "second": "sn0-c01-n0"}
 """Instances of one member each, on a node that drains."""
@@ -65,7 +65,7 @@ class ControlPlane:
         return await self.find_allocation(name)
 
 
-def of_both(process: Process, refuses: MatrixError, woken: list[bool]) -> InstanceReconciler:
+def of_both(process: RunnerProcess, refuses: MatrixError, woken: list[bool]) -> InstanceReconciler:
     """Who looks after both instances, which are Active."""
     spec = InstanceRequest(nodes=1).wire()
     with process.store.transaction() as session:
@@ -93,7 +93,7 @@ def of_both(process: Process, refuses: MatrixError, woken: list[bool]) -> Instan
 async def test_refusal_for_one_instance_does_not_block_others(
     tmp_path: Path, refuses: MatrixError, blocked: bool
 ) -> None:
-    async with a_process(tmp_path, MOVE_INSTANCE) as process:
+    async with runner_process(tmp_path, MOVE_INSTANCE) as process:
         woken: list[bool] = []
         reconciler = of_both(process, refuses, woken)
         await reconciler.reconcile()
@@ -117,7 +117,7 @@ async def test_failing_instance_is_skipped_with_an_event(
         if row.name == "first":
             raise wrong
 
-    async with a_process(tmp_path, MOVE_INSTANCE) as process:
+    async with runner_process(tmp_path, MOVE_INSTANCE) as process:
         reconciler = of_both(process, Unavailable("nothing"), [])
         with monkeypatch.context() as ill:
             ill.setattr(InstanceRow, "observe", observed)
@@ -141,7 +141,7 @@ async def test_failing_instance_backs_off_exponentially_until_it_changes(
 ) -> None:
     observe, tried = InstanceRow.observe, list[float]()
 
-    async with a_process(tmp_path, MOVE_INSTANCE) as process:
+    async with runner_process(tmp_path, MOVE_INSTANCE) as process:
 
         def observed(row: InstanceRow, *what: Any) -> None:
             if row.name == "first":
@@ -180,7 +180,7 @@ async def test_skipped_instance_does_not_take_a_retry_slot(tmp_path: Path, monke
             return []
 
     monkeypatch.setattr(InstanceRow, "observe", observed)
-    async with a_process(tmp_path, CREATE_INSTANCE) as process:
+    async with runner_process(tmp_path, CREATE_INSTANCE) as process:
         of_both(process, Unavailable("nothing"), [])
         reconciler = InstanceReconciler(
             process.store, Full(Unavailable("nothing")), process.runner, process.clock, RecoveryPolicy(), lambda: None  # type: ignore[arg-type]

@@ -9,14 +9,14 @@ import pytest
 from matrixcommon.model.errors import Conflict
 from matrixcompute.contract import InstanceRequest
 from matrixcompute.store.store import InstanceRow
-from tests.matrixcompute.maintenance_world import Machine, World
+from tests.matrixcompute.maintenance_harness import FakeMachine, MaintenanceHarness
 from tests.matrixcompute.test_decisions import member
 
 NODE = {"node": "sn0-c00-n0"}
 SWITCH = {"switch": "sn0-l2p4-k11"}
 
 
-class Refusing(Machine):
+class Refusing(FakeMachine):
     """It refuses everything with `why`, as long as there is one."""
 
     why: str | None = "not now"
@@ -37,30 +37,30 @@ class Refusing(Machine):
 @pytest.mark.parametrize("target", [NODE, SWITCH])
 def test_repeated_refusal_is_written_once(tmp_path: Path, target: dict[str, str]) -> None:
     machine = Refusing()
-    world = World(tmp_path, machine)
+    harness = MaintenanceHarness(tmp_path, machine)
     woken = []
-    world.put("m", action="Service", target=target, serviceS=60)
+    harness.put("m", action="Service", target=target, serviceS=60)
     for _ in range(3):
-        world.look()
-    assert [(unit.reason, unit.message) for unit in world.view("m").units] == [("Conflict", "not now")]
-    before = world.view("m")
-    world.reconciler.wake = lambda: woken.append(None)
+        harness.reconcile()
+    assert [(unit.reason, unit.message) for unit in harness.view("m").units] == [("Conflict", "not now")]
+    before = harness.view("m")
+    harness.reconciler.wake = lambda: woken.append(None)
     for _ in range(5):
-        world.clock.at += 3.0
-        world.look()
-    assert world.view("m") == before
+        harness.clock.at += 3.0
+        harness.reconcile()
+    assert harness.view("m") == before
     assert woken == [], "what is refused is asked again at the next look"
     machine.why = "and not today"
     for _ in range(2):
-        world.look()
-    assert [unit.message for unit in world.view("m").units] == ["and not today"]
+        harness.reconcile()
+    assert [unit.message for unit in harness.view("m").units] == ["and not today"]
     machine.why = None
     for _ in range(2):
-        world.look()
-    assert [unit.reason for unit in world.view("m").units] != ["Conflict"]
+        harness.reconcile()
+    assert [unit.reason for unit in harness.view("m").units] != ["Conflict"]
 
 
-class Occupied(Machine):
+class Occupied(FakeMachine):
     """Its first node is a member of instance `one`, and stays so."""
 
     def __init__(self) -> None:
@@ -83,17 +83,17 @@ class Occupied(Machine):
     ],
 )
 def test_moving_is_reported_only_in_states_with_moves(tmp_path: Path, state: str, reason: str) -> None:
-    world = World(tmp_path, Occupied())
-    with world.store.transaction() as session:
+    harness = MaintenanceHarness(tmp_path, Occupied())
+    with harness.store.transaction() as session:
         spec = InstanceRequest(nodes=1).wire()
         session.add(InstanceRow(name="one", project="default", labels={}, spec=spec, applied=spec, state="Active",
                                 members=[member("sn0-c00-n0").wire()], ready_nodes=1))  # fmt: skip
-    world.put("m", action="Service", target=NODE, serviceS=60)
-    world.look()
-    with world.store.transaction() as session:
+    harness.put("m", action="Service", target=NODE, serviceS=60)
+    harness.reconcile()
+    with harness.store.transaction() as session:
         session.get_one(InstanceRow, "one").state = state
     for _ in range(3):
-        world.look()
-    view = world.view("m")
+        harness.reconcile()
+    view = harness.view("m")
     assert [(unit.state, unit.reason) for unit in view.units] == [("Draining", reason)]
     assert view.phase_reason == (reason if reason != "Moving" else "Rolling")

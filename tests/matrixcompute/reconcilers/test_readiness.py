@@ -23,7 +23,7 @@ from matrixcompute.workflows.definitions import WORKFLOWS, YIELD_INSTANCE
 from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
-from tests.matrixcompute.workflow_world import Process, a_process
+from tests.matrixcompute.workflow_harness import RunnerProcess, runner_process
 
 NODES = ("sn0-c00-n0", "sn0-c01-n0")
 WELL = [member(node) for node in NODES]
@@ -42,7 +42,7 @@ def event(version: int, type: str = "MODIFIED", **changed: Any) -> WatchEvent:
     return WatchEvent(type, version, allocation(version, **changed).wire())
 
 
-def a_ready_instance(process: Process) -> ReadinessUpdater:
+def a_ready_instance(process: RunnerProcess) -> ReadinessUpdater:
     """An instance that is Ready, and who hears of it; the last look saw version 5 of its allocation."""
     spec = InstanceRequest(nodes=2).wire()
     slices = tuple(
@@ -61,7 +61,7 @@ def a_ready_instance(process: Process) -> ReadinessUpdater:
     return news
 
 
-def shown(process: Process) -> tuple[bool, str, str, int]:
+def shown(process: RunnerProcess) -> tuple[bool, str, str, int]:
     with process.store.reading() as session:
         row = session.get_one(InstanceRow, "one")
         ready = row.find_condition("Ready") or {}
@@ -93,7 +93,7 @@ async def test_ready_condition_follows_allocation_events(
     urgent: bool,
     after: tuple[bool, str, str, int],
 ) -> None:
-    async with a_process(tmp_path, *WORKFLOWS.values()) as process:
+    async with runner_process(tmp_path, *WORKFLOWS.values()) as process:
         news = a_ready_instance(process)
         assert shown(process) == READY
         assert news.observe(heard) is urgent
@@ -108,7 +108,7 @@ async def test_instance_errors_are_logged_and_service_errors_are_raised(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, wrong: Exception, logged: int
 ) -> None:
     """A replica that another has overtaken is no fault of the program: seed 3121 of 1,000 events was one."""
-    async with a_process(tmp_path, *WORKFLOWS.values()) as process:
+    async with runner_process(tmp_path, *WORKFLOWS.values()) as process:
         news = a_ready_instance(process)
 
         def refused(*_: Any) -> bool:
@@ -122,7 +122,7 @@ async def test_instance_errors_are_logged_and_service_errors_are_raised(
 
 @pytest.mark.looptime
 async def test_requested_release_is_not_a_loss(tmp_path: Path) -> None:
-    async with a_process(tmp_path, *WORKFLOWS.values()) as process:
+    async with runner_process(tmp_path, *WORKFLOWS.values()) as process:
         news = a_ready_instance(process)
         with process.store.transaction() as session:
             session.get_one(InstanceRow, "one").enter("Deleting", process.clock.now())
@@ -133,7 +133,7 @@ async def test_requested_release_is_not_a_loss(tmp_path: Path) -> None:
 @pytest.mark.looptime
 async def test_preempted_instance_shows_its_state(tmp_path: Path) -> None:
     """A reason of Ready that is a state is the present one."""
-    async with a_process(tmp_path, YIELD_INSTANCE) as process:
+    async with runner_process(tmp_path, YIELD_INSTANCE) as process:
         news = a_ready_instance(process)
         news.observe(event(6, state="Releasing"))
         starter = WorkflowStarter(process.store, process.runner, process.clock)

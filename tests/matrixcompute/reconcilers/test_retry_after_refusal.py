@@ -24,7 +24,7 @@ from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.nodes import Power
 from matrixresource.contract.requested_capacity import PlacementPolicy
 from tests.matrixcompute.test_decisions import member
-from tests.matrixcompute.workflow_world import Process, a_process
+from tests.matrixcompute.workflow_harness import RunnerProcess, runner_process
 
 pytestmark = pytest.mark.looptime
 
@@ -58,7 +58,7 @@ class ControlPlane:
         return [NODE]
 
 
-def waiting(process: Process, last: str, state: str, retry_at: float = math.inf) -> None:
+def waiting(process: RunnerProcess, last: str, state: str, retry_at: float = math.inf) -> None:
     """One that is Active, and of which the last operation ended so."""
     with process.store.transaction() as session:
         instance = InstanceRow(
@@ -70,7 +70,7 @@ def waiting(process: Process, last: str, state: str, retry_at: float = math.inf)
         row.state, row.finished_at = state, 0.0
 
 
-async def opened(process: Process, control_plane: ControlPlane) -> list[str]:
+async def opened(process: RunnerProcess, control_plane: ControlPlane) -> list[str]:
     """The verbs that a look opens."""
     policy = RecoveryPolicy()
     await InstanceReconciler(
@@ -91,13 +91,13 @@ async def opened(process: Process, control_plane: ControlPlane) -> list[str]:
 async def test_failed_member_is_replaced_unless_its_repair_was_refused(
     tmp_path: Path, sentence: str, last: str, state: str, verbs: list[str]
 ) -> None:
-    async with a_process(tmp_path, REPLACE_NODE, SCALE_INSTANCE) as process:
+    async with runner_process(tmp_path, REPLACE_NODE, SCALE_INSTANCE) as process:
         waiting(process, last, state)
         assert await opened(process, ControlPlane(agent="Lost")) == verbs, sentence
 
 
 async def test_forgotten_operation_may_be_a_waiting_repair(tmp_path: Path) -> None:
-    async with a_process(tmp_path, REPLACE_NODE) as process:
+    async with runner_process(tmp_path, REPLACE_NODE) as process:
         waiting(process, "replace-node", "Failed")
         with process.store.transaction() as session:
             for row in session.query(OperationRow):
@@ -116,7 +116,7 @@ async def test_forgotten_operation_may_be_a_waiting_repair(tmp_path: Path) -> No
 async def test_retry_powers_on_nodes_of_an_abandoned_restart(
     tmp_path: Path, sentence: str, retry_at: float, power: Power, verbs: list[str]
 ) -> None:
-    async with a_process(tmp_path, RESTART_INSTANCE, SCALE_INSTANCE) as process:
+    async with runner_process(tmp_path, RESTART_INSTANCE, SCALE_INSTANCE) as process:
         waiting(process, "restart-instance", "Failed", retry_at)
         assert await opened(process, ControlPlane(power=power)) == verbs, sentence
 
@@ -133,6 +133,6 @@ async def test_retry_powers_on_nodes_of_an_abandoned_restart(
 async def test_retry_finishes_an_abandoned_move(
     tmp_path: Path, last: str, sentence: str, retry_at: float, moves: bool, verbs: list[str]
 ) -> None:
-    async with a_process(tmp_path, MOVE_INSTANCE, RELOCATE_MEMBER, SCALE_INSTANCE) as process:
+    async with runner_process(tmp_path, MOVE_INSTANCE, RELOCATE_MEMBER, SCALE_INSTANCE) as process:
         waiting(process, last, "Failed", retry_at)
         assert await opened(process, ControlPlane(moves=moves)) == verbs, sentence

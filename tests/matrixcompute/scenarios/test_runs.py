@@ -14,7 +14,7 @@ from matrixcommon.model.errors import Conflict, InvalidField, MatrixError, NotFo
 from matrixcommon.model.fencing import FENCE, Fence
 from matrixcompute.scenarios.library import library
 from matrixcompute.scenarios.runs import ScenarioRequest, ScenarioRunView
-from tests.matrixcompute.scenarios.run_world import NODES, Life, Machine
+from tests.matrixcompute.scenarios.scenario_harness import NODES, FakeServices, ScenarioHarness
 
 pytestmark = pytest.mark.looptime
 
@@ -42,10 +42,10 @@ def dark(**otherwise: Any) -> dict[str, Any]:
 
 
 async def test_run_shows_phases_and_verdict_and_is_idempotent(tmp_path: Path) -> None:
-    life = Life(tmp_path, Machine())
-    asked = await life.put("one", definition=dark())
+    harness = ScenarioHarness(tmp_path, FakeServices())
+    asked = await harness.put("one", definition=dark())
     assert (asked.state, asked.verdict) == ("Pending", None)
-    view = await life.until_over("one")
+    view = await harness.run_until_over("one")
     assert (view.state, view.verdict, view.message) == ("Completed", "PASS", "every expectation was met")
     assert [each.name for each in view.phases] == ["Preparing", "SteadyState", "Method", "RollingBack"]
     assert all(each.finished_at for each in view.phases)
@@ -55,23 +55,23 @@ async def test_run_shows_phases_and_verdict_and_is_idempotent(tmp_path: Path) ->
     assert view.targets["victim"][0] in NODES
     assert view.expectations[0].passed
     assert view.instances == ["made"]
-    assert not life.machine.faults
-    assert not life.machine.instances
-    again = await life.put("one", definition=dark())
+    assert not harness.machine.faults
+    assert not harness.machine.instances
+    again = await harness.put("one", definition=dark())
     assert again.etag == view.etag
     with pytest.raises(Conflict, match="exists with another spec"):
-        await life.put("one", definition=dark(title="Another"))
-    life.runs.delete("one")
+        await harness.put("one", definition=dark(title="Another"))
+    harness.runs.delete("one")
     with pytest.raises(NotFound):
-        life.runs.stop("one")
+        harness.runs.stop("one")
 
 
 async def test_runs_are_played_one_at_a_time_in_order(tmp_path: Path) -> None:
-    life = Life(tmp_path, Machine())
+    harness = ScenarioHarness(tmp_path, FakeServices())
     for name in ("zebra", "ant"):
-        await life.put(name, definition=dark(title=name))
+        await harness.put(name, definition=dark(title=name))
         await asyncio.sleep(1)
-    first, second = await life.until_over("zebra"), await life.until_over("ant")
+    first, second = await harness.run_until_over("zebra"), await harness.run_until_over("ant")
     assert first.finished_at is not None
     assert second.started_at is not None
     assert first.finished_at <= second.started_at
@@ -94,24 +94,24 @@ async def test_runs_are_played_one_at_a_time_in_order(tmp_path: Path) -> None:
     ],
 )  # fmt: skip
 async def test_invalid_run_is_refused_with_its_field(tmp_path: Path, spec: dict[str, Any], field: str) -> None:
-    life = Life(tmp_path, Machine())
+    harness = ScenarioHarness(tmp_path, FakeServices())
     for validate_only in (True, False):
         with pytest.raises(MatrixError) as refused:
-            await life.put("one", validate_only, **spec)
+            await harness.put("one", validate_only, **spec)
         assert refused.value.field == field
     with pytest.raises(NotFound):
-        life.runs.stop("one")
+        harness.runs.stop("one")
 
 
 async def test_preview_names_targets_and_stores_nothing(tmp_path: Path) -> None:
-    life = Life(tmp_path, Machine())
-    view = await life.put("one", True, definition=dark(), seed=11)
+    harness = ScenarioHarness(tmp_path, FakeServices())
+    view = await harness.put("one", True, definition=dark(), seed=11)
     assert view.preview is not None
     assert view.preview.seed == 11
     assert view.preview.actions[0].startswith("5s: node-down on sn0-c00-n")
     with pytest.raises(NotFound):
-        life.runs.stop("one")
-    assert not life.machine.writes
+        harness.runs.stop("one")
+    assert not harness.machine.writes
 
 
 @pytest.mark.parametrize(
@@ -129,16 +129,16 @@ async def test_preview_names_targets_and_stores_nothing(tmp_path: Path) -> None:
 async def test_missed_expectation_shows_the_observation_and_the_missing_instance(
     tmp_path: Path, expected: dict[str, Any], message: str
 ) -> None:
-    life = Life(tmp_path, Machine())
-    await life.put("one", definition=dark(expect=[{**expected, "within": "30s"}]))
+    harness = ScenarioHarness(tmp_path, FakeServices())
+    await harness.put("one", definition=dark(expect=[{**expected, "within": "30s"}]))
 
     async def delete() -> None:
         await asyncio.sleep(8)
-        life.machine.instances.clear()
+        harness.machine.instances.clear()
 
-    view = await life.until_over("one", delete)
+    view = await harness.run_until_over("one", delete)
     assert (view.verdict, view.message) == ("FAIL", message.format(node=view.targets["victim"][0]))
-    assert not life.machine.faults
+    assert not harness.machine.faults
 
 
 @pytest.mark.parametrize(
@@ -155,20 +155,20 @@ async def test_missed_expectation_shows_the_observation_and_the_missing_instance
 async def test_instance_mismatch_shows_the_field(
     tmp_path: Path, field: dict[str, Any], otherwise: dict[str, Any], message: str
 ) -> None:
-    life = Life(tmp_path, Machine())
+    harness = ScenarioHarness(tmp_path, FakeServices())
     expected = {"instance": "made", "state": "Active", "within": "30s", **otherwise}
-    await life.put("one", definition=dark(expect=[expected]))
+    await harness.put("one", definition=dark(expect=[expected]))
 
     async def change() -> None:
         await asyncio.sleep(8)
-        life.machine.instances["made"] |= field
+        harness.machine.instances["made"] |= field
 
-    view = await life.until_over("one", change)
+    view = await harness.run_until_over("one", change)
     assert (view.verdict, view.message) == ("FAIL", f"{view.expectations[0].name}: {message}")
 
 
 async def test_run_does_not_wait_for_a_deleted_instance(tmp_path: Path) -> None:
-    class Slow(Machine):
+    class Slow(FakeServices):
         """Instances are made, and come up later."""
 
         async def put(self, *what: Any, **how: Any) -> dict[str, Any]:
@@ -178,62 +178,62 @@ async def test_run_does_not_wait_for_a_deleted_instance(tmp_path: Path) -> None:
             found = await super().find(*what)
             return None if found is None else found | {"state": "Provisioning"}
 
-    life = Life(tmp_path, Slow())
-    await life.put("one", definition=dark())
+    harness = ScenarioHarness(tmp_path, Slow())
+    await harness.put("one", definition=dark())
 
     async def delete() -> None:
         await asyncio.sleep(8)
-        life.machine.instances.clear()
+        harness.machine.instances.clear()
 
-    view = await life.until_over("one", delete)
+    view = await harness.run_until_over("one", delete)
     assert (view.verdict, view.message) == (
         "INVALID", "given.made: the instance was created for this run, and somebody has deleted it since"
     )  # fmt: skip
 
 
 async def test_stopped_run_is_rolled_back(tmp_path: Path) -> None:
-    life = Life(tmp_path, Machine())
-    await life.put("one", definition=dark())
-    await life.put("waits", definition=dark(title="Later"))
-    assert (life.runs.stop("waits").state, life.view("waits").verdict) == ("Completed", "STOPPED")
+    harness = ScenarioHarness(tmp_path, FakeServices())
+    await harness.put("one", definition=dark())
+    await harness.put("waits", definition=dark(title="Later"))
+    assert (harness.runs.stop("waits").state, harness.view("waits").verdict) == ("Completed", "STOPPED")
 
     async def stop() -> None:
         await asyncio.sleep(8)
-        assert life.machine.faults
+        assert harness.machine.faults
         with pytest.raises(Conflict, match="stop it first"):
-            life.runs.delete("one")
-        assert life.runs.stop("one").state == "Stopping"
-        assert life.runs.stop("one").state == "Stopping"
-        life.runs.wake()
+            harness.runs.delete("one")
+        assert harness.runs.stop("one").state == "Stopping"
+        assert harness.runs.stop("one").state == "Stopping"
+        harness.runs.wake()
 
-    view = await life.until_over("one", stop)
+    view = await harness.run_until_over("one", stop)
     assert (view.verdict, view.message) == ("STOPPED", "stopped by request")
-    assert not life.machine.faults
-    assert not life.machine.instances
+    assert not harness.machine.faults
+    assert not harness.machine.instances
 
 
 async def test_run_waits_for_unavailable_services(tmp_path: Path) -> None:
-    life = Life(tmp_path, Machine())
-    await life.put("one", definition=dark())
-    life.machine.away = Unavailable("there is no agents in this stack")
-    await life.reconciler.reconcile()
-    assert (life.view("one").state, life.view("one").message) == (
+    harness = ScenarioHarness(tmp_path, FakeServices())
+    await harness.put("one", definition=dark())
+    harness.machine.unavailable = Unavailable("there is no agents in this stack")
+    await harness.reconciler.reconcile()
+    assert (harness.view("one").state, harness.view("one").message) == (
         "Pending",
         "Unavailable: there is no agents in this stack",
     )
-    life.machine.away = None
-    assert (await life.until_over("one")).verdict == "PASS"
+    harness.machine.unavailable = None
+    assert (await harness.run_until_over("one")).verdict == "PASS"
 
 
 async def test_former_leader_writes_nothing_and_its_successor_rolls_back(tmp_path: Path) -> None:
-    machine = Machine()
-    old, new = Life(tmp_path, machine), Life(tmp_path, machine)
+    machine = FakeServices()
+    old, new = ScenarioHarness(tmp_path, machine), ScenarioHarness(tmp_path, machine)
     await old.put("one", definition=dark())
 
-    async def lead(life: Life, generation: int) -> str:
+    async def lead(harness: ScenarioHarness, generation: int) -> str:
         FENCE.set(Fence("compute", generation))
-        life.fences.hear(Fence("compute", generation))
-        return await life.reconciler.reconcile()
+        harness.fences.hear(Fence("compute", generation))
+        return await harness.reconciler.reconcile()
 
     former = asyncio.create_task(lead(old, 1))
     await asyncio.sleep(8)
@@ -248,18 +248,18 @@ async def test_former_leader_writes_nothing_and_its_successor_rolls_back(tmp_pat
         old.runs.delete("one")
 
 
-async def played(folder: Path, crash_at: tuple[int, str] | None, stopped: bool) -> tuple[ScenarioRunView, Machine]:
-    life = Life(folder, Machine())
-    await life.put("one", definition=dark())
-    life.count_writes()
-    life.machine.crash_at = crash_at
+async def played(folder: Path, crash_at: tuple[int, str] | None, stopped: bool) -> tuple[ScenarioRunView, FakeServices]:
+    harness = ScenarioHarness(folder, FakeServices())
+    await harness.put("one", definition=dark())
+    harness.count_writes()
+    harness.machine.crash_at = crash_at
 
     async def stop() -> None:
         await asyncio.sleep(8)
-        life.runs.stop("one")
-        life.runs.wake()
+        harness.runs.stop("one")
+        harness.runs.wake()
 
-    return await life.until_over("one", stop if stopped else None), life.machine
+    return await harness.run_until_over("one", stop if stopped else None), harness.machine
 
 
 async def test_crash_at_any_write_leaves_nothing_and_invalidates_the_run(tmp_path: Path) -> None:
@@ -278,20 +278,20 @@ async def test_crash_at_any_write_leaves_nothing_and_invalidates_the_run(tmp_pat
 
 
 async def test_library_scenarios_are_read_only_and_others_are_ensured(tmp_path: Path) -> None:
-    life = Life(tmp_path, Machine())
-    assert {each.name for each in life.scenarios.views()} == set(library())
+    harness = ScenarioHarness(tmp_path, FakeServices())
+    assert {each.name for each in harness.scenarios.views()} == set(library())
     body = ScenarioRequest.model_validate(dark(labels={"team": "a"}))
-    made = life.scenarios.ensure("mine", body)
+    made = harness.scenarios.ensure("mine", body)
     assert (made.generation, made.built_in, made.labels) == (1, False, {"team": "a"})
-    assert life.scenarios.ensure("mine", body).etag == made.etag
-    assert life.scenarios.ensure("mine", body.model_copy(update={"seed": 4})).generation == 2
-    for verb in (lambda: life.scenarios.ensure("gray-link", body), lambda: life.scenarios.delete("gray-link")):
+    assert harness.scenarios.ensure("mine", body).etag == made.etag
+    assert harness.scenarios.ensure("mine", body.model_copy(update={"seed": 4})).generation == 2
+    for verb in (lambda: harness.scenarios.ensure("gray-link", body), lambda: harness.scenarios.delete("gray-link")):
         with pytest.raises(Conflict, match="comes with the project"):
             verb()
     with pytest.raises(InvalidField) as refused:
-        life.scenarios.ensure(
+        harness.scenarios.ensure(
             "bad", ScenarioRequest.model_validate(dark(method=[{**DARK["method"][0], "target": "x"}]))
         )
     assert refused.value.field == "method[0].target"
-    life.scenarios.delete("mine")
-    assert {each.name for each in life.scenarios.views()} == set(library())
+    harness.scenarios.delete("mine")
+    assert {each.name for each in harness.scenarios.views()} == set(library())

@@ -23,7 +23,7 @@ from matrixcontainer.kubeapi.controllers.manager import Manager
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue
 from services.chassis.periodic import Periodic, follow, supervise
 from services.testing.clocks import LoopClock
-from tests.matrixcompute.workflow_world import a_process
+from tests.matrixcompute.workflow_harness import runner_process
 
 Work = Callable[[], Awaitable[Any]]
 
@@ -139,7 +139,7 @@ async def test_a_step_that_fails_as_its_process_stops_is_not_begun_again(tmp_pat
         "test", (Step(wait, deadline_s=90_000.0),), refused=lambda session, instance, refused, now: None,
         committed_at="wait", deadline_s=97_200.0,
     )  # fmt: skip
-    async with a_process(tmp_path, workflow) as process:
+    async with runner_process(tmp_path, workflow) as process:
         process.open()
         process.runner.resume()
         await began.wait()

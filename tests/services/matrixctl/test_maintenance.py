@@ -17,7 +17,7 @@ from services.compute.main import MIGRATIONS, ComputeSettings, build
 from services.matrixctl.commands.machine import maintenance
 from services.matrixctl.output import waiting
 from tests.clocks import FixedClock
-from tests.matrixcompute.maintenance_world import Machine
+from tests.matrixcompute.maintenance_harness import FakeMachine
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 ROOT = Path(__file__).parents[3]
@@ -27,7 +27,7 @@ class CliHarness:
     """matrixctl, and MatrixCompute that looks once whenever matrixctl waits."""
 
     def __init__(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        self.machine, self.capsys, clock = Machine(), capsys, FixedClock()
+        self.machine, self.capsys, clock = FakeMachine(), capsys, FixedClock()
         database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
         database.migrate(MIGRATIONS)
         store = ComputeStore(Database(database.sessions, Base.metadata, clock))
@@ -62,7 +62,7 @@ def test_a_firmware_on_a_whole_supernode_is_one_command(harness: CliHarness) -> 
     assert "sn0-c00-n0 Done - emulated-2 a" in out
     assert "Running: 0 of 2 done, 1 under way" in err
     assert "Running: 1 of 2 done" in err
-    assert {node.firmware for node in harness.machine.found.values()} == {"emulated-2"}
+    assert {node.firmware for node in harness.machine.nodes_by_name.values()} == {"emulated-2"}
     assert "fw Completed supernode=sn0 Firmware 2 0 2 Completed" in harness.run("maintenance list")[1]
 
 
@@ -77,7 +77,7 @@ def test_pause_resume_and_abort(harness: CliHarness) -> None:
     assert (code, "sn0-c00-n0 InService" in out, "kept out of use until" in out) == (0, True, True)
     code, out, _ = harness.run("maintenance abort fan --wait -o json")
     assert (code, json.loads(out)["state"]) == (0, "Aborted")
-    assert harness.machine.found["sn0-c00-n0"].cordoned_by == []
+    assert harness.machine.nodes_by_name["sn0-c00-n0"].cordoned_by == []
 
 
 def test_how_far_each_of_many_is_is_shown_to_who_asks_for_it(

@@ -15,8 +15,8 @@ from services.compute import controllers, main
 from services.matrixctl.output import waiting
 from services.matrixctl.scenarios import host
 from tests.clocks import FixedClock
-from tests.matrixcompute.maintenance_world import Machine as Neighbours
-from tests.matrixcompute.scenarios.run_world import Life, Machine
+from tests.matrixcompute.maintenance_harness import FakeMachine
+from tests.matrixcompute.scenarios.scenario_harness import FakeServices, ScenarioHarness
 from tests.matrixcompute.scenarios.test_runs import dark
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
@@ -24,12 +24,12 @@ from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_norma
 class CliHarness:
     """matrixctl, and MatrixCompute that plays a run whenever matrixctl waits."""
 
-    def __init__(self, folder: Path, machine: Machine, capsys: pytest.CaptureFixture[str]) -> None:
+    def __init__(self, folder: Path, machine: FakeServices, capsys: pytest.CaptureFixture[str]) -> None:
         self.folder, self.capsys = folder, capsys
-        self.life = Life(folder, machine, FixedClock())
+        self.life = ScenarioHarness(folder, machine, FixedClock())
         settings = main.ComputeSettings(state=folder)
         self.life.database.shared = True  # the life writes beside the application
-        self.client = TestClient(main.build(settings, self.life.clock, self.life.database, Neighbours()))  # type: ignore[arg-type]
+        self.client = TestClient(main.build(settings, self.life.clock, self.life.database, FakeMachine()))  # type: ignore[arg-type]
 
     def reconcile(self, _wall_s: float = 0.0) -> None:
         asyncio.run(self.life.reconciler.reconcile())
@@ -45,7 +45,7 @@ class CliHarness:
 
 @pytest.fixture
 def harness(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> CliHarness:
-    machine = Machine()
+    machine = FakeServices()
     monkeypatch.setattr(controllers, "ServiceClients", lambda services, executor: machine)
     made = CliHarness(tmp_path, machine, capsys)
     connect_matrixctl(monkeypatch, {"compute": made.client})
@@ -86,7 +86,7 @@ def test_what_strikes_services_is_refused_with_its_field(harness: CliHarness) ->
 
 
 async def test_matrixctl_runs_none_while_matrixcompute_does() -> None:
-    class Busy(Machine):
+    class Busy(FakeServices):
         async def list_all(self, service: str, collection: str) -> list[dict[str, object]]:
             return [{"name": "other", "state": "Running"}]
 

@@ -20,7 +20,7 @@ from matrixcompute.reconcilers.autoscaling import AutoscalingReconciler
 from matrixcompute.store.store import InstanceRow, ScalingPolicyRow
 from matrixcompute.workflows.definitions import SCALE_INSTANCE, SUSPEND_INSTANCE
 from tests.matrixcompute.test_decisions import member
-from tests.matrixcompute.workflow_world import Process, World, a_process
+from tests.matrixcompute.workflow_harness import RecordedWorkflow, RunnerProcess, runner_process
 
 
 class Inference:
@@ -45,13 +45,13 @@ class Inference:
 
 
 @contextlib.asynccontextmanager
-async def looked(
+async def reconcile_policy(
     folder: Path, inference: Inference, instance: dict[str, Any], state: str = "Active", **policy: Any
-) -> AsyncIterator[tuple[Process, ScalingPolicyView]]:
+) -> AsyncIterator[tuple[RunnerProcess, ScalingPolicyView]]:
     """The policy after one look at an instance of that spec, from which a member drained."""
     body = ScalingPolicyRequest.model_validate({"scaleTargetRef": {"name": "one"}} | policy)
     request = InstanceRequest.model_validate(instance)
-    async with a_process(folder, World(1).workflow, SCALE_INSTANCE, SUSPEND_INSTANCE) as process:
+    async with runner_process(folder, RecordedWorkflow(1).workflow, SCALE_INSTANCE, SUSPEND_INSTANCE) as process:
         with process.store.transaction() as session:
             session.add(
                 InstanceRow(
@@ -84,7 +84,7 @@ async def looked(
 )
 async def test_policy_ends_only_its_own_drain(tmp_path, sentence, state, by, undrained):
     inference = Inference({"drain": {"nodes": ["sn0-c00-n1"], "state": "Draining"} | by}, {})
-    async with looked(tmp_path, inference, {"nodes": 2}, state, maxReplicas=4) as (process, _):
+    async with reconcile_policy(tmp_path, inference, {"nodes": 2}, state, maxReplicas=4) as (process, _):
         assert inference.undrained == undrained, sentence
         with process.store.reading() as session:
             assert session.get_one(ScalingPolicyRow, "few").draining is None
@@ -97,7 +97,7 @@ async def test_bounds_without_a_whole_block_are_refused_with_a_reason(tmp_path, 
         {}, {"idleS": 1.0, "work": {"nodes": 0.5, "backlogNodeSeconds": 0, "startS": 60, "staysS": 9}}
     )
     blocks = {"policy": "pack", "blocks": [{"level": "supernode", "nodes": 8}]}
-    async with looked(
+    async with reconcile_policy(
         tmp_path, inference, {"nodes": 8, "placement": blocks}, minReplicas=least, maxReplicas=6
     ) as (process, view):  # fmt: skip
         assert inference.rescaled == []
@@ -111,7 +111,10 @@ async def test_bounds_without_a_whole_block_are_refused_with_a_reason(tmp_path, 
 @pytest.mark.looptime
 async def test_policy_of_a_deleting_instance_can_be_deleted(tmp_path):
     inference = Inference({}, {})
-    async with looked(tmp_path, inference, {"nodes": 2, "suspend": True}, "Deleting", maxReplicas=4) as (process, _):
+    async with reconcile_policy(tmp_path, inference, {"nodes": 2, "suspend": True}, "Deleting", maxReplicas=4) as (
+        process,
+        _,
+    ):
         with process.store.transaction() as session:
             session.get_one(ScalingPolicyRow, "few").desired_pools = {"prefill": 0, "decode": 0}
         service = InstanceService(process.store, None, process.runner, process.clock, lambda: None)  # type: ignore[arg-type]
@@ -141,7 +144,7 @@ class Busy(Inference):
 async def test_waiting_decision_is_written_once(tmp_path: Path, least: int, waits: str) -> None:
     work = {"nodes": 0.0, "backlogNodeSeconds": 0, "startS": 60, "staysS": 9}
     inference = Busy({}, {"idleS": 9000.0, "work": work})
-    async with looked(tmp_path, inference, {"nodes": 2}, minReplicas=least, maxReplicas=4) as (process, _):
+    async with reconcile_policy(tmp_path, inference, {"nodes": 2}, minReplicas=least, maxReplicas=4) as (process, _):
         with process.store.transaction() as session:
             instance = session.get_one(InstanceRow, "one")
             instance.members = [member(f"sn0-c00-n{at}").wire() for at in range(2)]

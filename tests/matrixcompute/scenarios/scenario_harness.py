@@ -1,7 +1,7 @@
 """A machine of three nodes on which faults show at once, and MatrixCompute's scenario runs over a database in a file.
 
 `crash_at` counts what is written: by MatrixCompute into its database, and by what it asks of the others. At that one
-MatrixCompute dies, before or after it was done; `live` begins its next life on what is there.
+MatrixCompute dies, before or after it was done; `restart` begins its next life on what is there.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Crashed(BaseException):
     """MatrixCompute is no more."""
 
 
-class Machine(ServiceClients):
+class FakeServices(ServiceClients):
     """What the services of such a machine answer. An instance is Active as soon as it is asked for."""
 
     def __init__(self) -> None:
@@ -44,14 +44,14 @@ class Machine(ServiceClients):
         self.writes = 0
         self.moments: list[tuple[int, str]] = []
         self.crash_at: tuple[int, str] | None = None
-        self.away: Exception | None = None
+        self.unavailable: Exception | None = None
 
     async def list_all(self, service: str, collection: str) -> list[dict[str, Any]]:
-        if self.away is not None:
-            raise self.away
-        dark = {each["target"] for each in self.faults.values()}
+        if self.unavailable is not None:
+            raise self.unavailable
+        unpowered = {each["target"] for each in self.faults.values()}
         return {
-            "nodes": [{"name": name, "state": "Available", "powered": name not in dark} for name in NODES],
+            "nodes": [{"name": name, "state": "Available", "powered": name not in unpowered} for name in NODES],
             "faults": list(self.faults.values()),
             "instances": list(self.instances.values()),
         }.get(collection, [])
@@ -86,17 +86,17 @@ class Machine(ServiceClients):
             raise Crashed
 
 
-class Life:
+class ScenarioHarness:
     """MatrixCompute's scenarios over such a machine."""
 
-    def __init__(self, folder: Path, machine: Machine, clock: Clock | None = None) -> None:
+    def __init__(self, folder: Path, machine: FakeServices, clock: Clock | None = None) -> None:
         folder.mkdir(exist_ok=True)
         self.machine, self.clock = machine, clock or LoopClock()
         self.database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
         self.database.migrate(MIGRATIONS)
-        self.live()
+        self.restart()
 
-    def live(self) -> None:
+    def restart(self) -> None:
         """A life that knows what the last one wrote."""
         records = Database(self.database.sessions, Base.metadata, self.clock)
         self.store, self.fences = ComputeStore(records), Fences(records)
@@ -117,21 +117,23 @@ class Life:
             assert row is not None
             return row.view()
 
-    async def until_over(self, name: str, beside: Callable[[], Awaitable[None]] | None = None) -> ScenarioRunView:
+    async def run_until_over(
+        self, name: str, meanwhile: Callable[[], Awaitable[None]] | None = None
+    ) -> ScenarioRunView:
         """Looks until it is over; whoever dies on the way lives again."""
         for _ in range(20):
-            looking = asyncio.create_task(self._look())
-            if beside is not None:
-                await beside()
-                beside = None
-            if not await looking:
-                self.live()
+            reconciling = asyncio.create_task(self._reconcile())
+            if meanwhile is not None:
+                await meanwhile()
+                meanwhile = None
+            if not await reconciling:
+                self.restart()
             if (view := self.view(name)).finished_at is not None:
                 return view
             await asyncio.sleep(15)
         raise AssertionError(f"it does not end: {self.view(name)}")
 
-    async def _look(self) -> bool:
+    async def _reconcile(self) -> bool:
         """One, as a process makes it; False where it died."""
         try:
             await self.reconciler.reconcile()

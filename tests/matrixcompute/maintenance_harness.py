@@ -1,7 +1,7 @@
 """A machine that does at once what a maintenance asks of it, and MatrixCompute's part of it over a database in a file.
 
 `crash_at` counts what is asked and what is written: at that one MatrixCompute dies, before or after it was done, and
-`live` begins its next life on what is there.
+`restart` begins its next life on what is there.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ class Crashed(BaseException):
     """MatrixCompute is no more."""
 
 
-class Machine:
+class FakeMachine:
     """Some free nodes of one cabinet, and its switches. The firmware of those in `bad` cannot be written."""
 
     def __init__(self, nodes: int = 2) -> None:
-        self.found = {name: seen(name) for name in (f"sn0-c00-n{number}" for number in range(nodes))}
+        self.nodes_by_name = {name: seen(name) for name in (f"sn0-c00-n{number}" for number in range(nodes))}
         self.bad: set[str] = set()
         self.drain: DrainView | None = None
-        self.asked = 0
+        self.request_count = 0
         self.moments: list[tuple[int, str]] = []
         self.crash_at: tuple[int, str] | None = None
 
@@ -55,7 +55,7 @@ class Machine:
 
     async def nodes(self, filter: str) -> list[NodeView]:
         field, _, value = filter.partition("=")
-        return [node for node in self.found.values() if getattr(node, field) == value]
+        return [node for node in self.nodes_by_name.values() if getattr(node, field) == value]
 
     async def allocations(self) -> list[AllocationView]:
         return []
@@ -97,28 +97,28 @@ class Machine:
 
     def _change(self, node: str, **fields: object) -> None:
         self.count("before")
-        self.found[node] = self.found[node].model_copy(update=fields)
+        self.nodes_by_name[node] = self.nodes_by_name[node].model_copy(update=fields)
         self.count("after")
 
     def count(self, moment: str) -> None:
         """One more thing that was asked or written; dies where it is to."""
-        self.asked += moment == "before"
-        self.moments.append((self.asked, moment))
+        self.request_count += moment == "before"
+        self.moments.append((self.request_count, moment))
         if self.crash_at == self.moments[-1]:
             self.crash_at = None
             raise Crashed
 
 
-class World:
+class MaintenanceHarness:
     """MatrixCompute's maintenances over such a machine."""
 
-    def __init__(self, folder: Path, machine: Machine) -> None:
+    def __init__(self, folder: Path, machine: FakeMachine) -> None:
         self.machine, self.clock = machine, FixedClock()
         self.database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
         self.database.migrate(MIGRATIONS)
-        self.live()
+        self.restart()
 
-    def live(self) -> None:
+    def restart(self) -> None:
         """A life that knows what the last one wrote."""
         records = Database(self.database.sessions, Base.metadata, self.clock)
         self.store = ComputeStore(records)
@@ -139,16 +139,16 @@ class World:
             assert row is not None
             return row.view()
 
-    def look(self) -> None:
+    def reconcile(self) -> None:
         asyncio.run(self.reconciler.reconcile())
 
-    def until_over(self, name: str) -> MaintenanceView:
+    def run_until_over(self, name: str) -> MaintenanceView:
         """Looks until it is over; whoever dies on the way lives again."""
         for _ in range(60):
             try:
-                self.look()
+                self.reconcile()
             except Crashed:
-                self.live()
+                self.restart()
             self.clock.at += 60.0
             if (view := self.view(name)).finished_at is not None:
                 return view

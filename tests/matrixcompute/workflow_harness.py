@@ -28,11 +28,11 @@ Call = tuple[str, int]
 """A step done or undone, by its place in the workflow."""
 
 
-class Killed(BaseException):
+class ProcessKilled(BaseException):
     """The process ends here."""
 
 
-class World:
+class RecordedWorkflow:
     """What the steps act on. It outlives every process: which effects there are, and every call that reached it."""
 
     def __init__(
@@ -66,7 +66,7 @@ class World:
         step.__name__ = f"{kind}_{at}"
         return step
 
-    def order(self) -> list[Call]:
+    def distinct_calls(self) -> list[Call]:
         """The calls without those that only say again what the one before said."""
         return [call for at, call in enumerate(self.calls) if at == 0 or call != self.calls[at - 1]]
 
@@ -90,12 +90,12 @@ class KillingStore(ComputeStore):
         with super().transaction(dry) as session:
             yield session
             if kills and self.before:
-                raise Killed
+                raise ProcessKilled
         if kills:
-            raise Killed
+            raise ProcessKilled
 
 
-class Process:
+class RunnerProcess:
     """One life of the runner on a database that outlives it."""
 
     def __init__(self, folder: Path, *workflows: Workflow) -> None:
@@ -127,7 +127,7 @@ class Process:
             session.expunge(row)
             return row
 
-    async def ended(self, name: str, within_s: float = 3600) -> OperationRow:
+    async def wait_until_ended(self, name: str, within_s: float = 3600) -> OperationRow:
         """The workflow once it has ended; every task of the runner that was killed raises here."""
         started = self.clock.now()
         while self.workflow(name).state in OPEN:
@@ -144,20 +144,20 @@ class Process:
 
 
 @contextlib.asynccontextmanager
-async def a_process(folder: Path, *workflows: Workflow) -> AsyncIterator[Process]:
-    process = Process(folder, *workflows)
+async def runner_process(folder: Path, *workflows: Workflow) -> AsyncIterator[RunnerProcess]:
+    process = RunnerProcess(folder, *workflows)
     try:
         yield process
     finally:
         await process.stop()
 
 
-async def waiting_at(process: Process, world: World, call: Call) -> str:
+async def open_and_wait_at(process: RunnerProcess, recorded: RecordedWorkflow, call: Call) -> str:
     """A workflow that has come as far as this call, which waits. What was called until then is forgotten."""
-    world.raises[call] = [StepPending("waits")]
+    recorded.raises[call] = [StepPending("waits")]
     name = process.open()
     process.runner.resume()
-    while call not in world.calls or process.workflow(name).message != "waits":
+    while call not in recorded.calls or process.workflow(name).message != "waits":
         await asyncio.sleep(0.5)
-    world.calls.clear()
+    recorded.calls.clear()
     return name
