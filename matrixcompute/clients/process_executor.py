@@ -59,7 +59,7 @@ class ProcessExecutor:
         except NotFound:
             return []
 
-    async def seen(self, service: str) -> dict[str, Any]:
+    async def observe(self, service: str) -> dict[str, Any]:
         return await call(self._http, "GET", at("processes", service))
 
     async def _put(

@@ -25,7 +25,7 @@ def due_at(retry_at: float, clock: Clock, floor_wall_s: float = RETRY_FLOOR_WALL
     return retry_at - RETRY_S + clock.at_least_wall(RETRY_S, floor_wall_s) if retry_at else 0.0
 
 
-class Refusals:
+class RefusalBackoff:
     """The names refused recently that are backing off. Not stored: after a restart they are retried at once."""
 
     def __init__(self, clock: Clock) -> None:

@@ -77,11 +77,11 @@ class StepContext:
             # A workflow of an earlier release has no such parameter, and carries out the current spec.
             return list(instance.leaving or []) if instance.generation == self.spec_generation else []
 
-    def since(self, step: str) -> float:
+    def started_at(self, step: str) -> float:
         """When that step of this workflow began (s); the current time if it has not."""
         return float(self._step_trace(step).get("startedAt", self.clock.now()))
 
-    def undone_since(self, step: str) -> float:
+    def undo_started_at(self, step: str) -> float:
         """When the undo of that step of this workflow began (s); the current time if it has not."""
         return float(self._step_trace(step).get(start_of("Undoing"), self.clock.now()))
 

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from matrixcommon.model.clock import Clock
 from matrixcommon.model.errors import Conflict
 from matrixcompute.clients.control_plane import ControlPlane
-from matrixcompute.model.retries import RETRY_S, Refusals
+from matrixcompute.model.retries import RETRY_S, RefusalBackoff
 from matrixcompute.operations.context import RESTORE
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
 from matrixcompute.recovery.ladder import RungTried
@@ -32,16 +32,16 @@ class CapacityReconciler:
         self._control_plane = control_plane
         self._workflows = workflows
         self._clock = clock
-        self._refusals = Refusals(clock)
+        self._backoff = RefusalBackoff(clock)
 
     def due(self, name: str) -> bool:
         """Whether it is time to ask for an instance's missing members."""
-        return not self._refusals.backing_off(name)
+        return not self._backoff.backing_off(name)
 
     async def restore(self, name: str) -> int:
         """Restore missing members, as many as there is room for, and then spares. Returns how many workflows were
         opened."""
-        self._refusals.record(name)
+        self._backoff.record(name)
         allocation = await self._control_plane.find_allocation(name)
         with self._store.reading() as session:
             instance = session.get(InstanceRow, name)

@@ -12,7 +12,7 @@ from matrixcommon.model.clock import Clock
 from matrixcompute.clients.control_plane import ControlPlane
 from matrixcompute.model.composition import compose, limit_to_allocated
 from matrixcompute.model.observation import Observed
-from matrixcompute.model.retries import Refusals
+from matrixcompute.model.retries import RefusalBackoff
 from matrixcompute.model.states import HOLDING, SETTLED
 from matrixcompute.operations.context import MOVE, PENDING_GENERATION, YIELD_CAPACITY
 from matrixcompute.operations.starter import WorkflowStarter, below_floor
@@ -33,7 +33,7 @@ class PreemptionReconciler:
         self._control_plane = control_plane
         self._workflows = workflows
         self._clock = clock
-        self._refusals = Refusals(clock)
+        self._backoff = RefusalBackoff(clock)
         """Instances whose members could not leave."""
 
     # -- what was revoked ---------------------------------------------------------------------------------------
@@ -77,7 +77,7 @@ class PreemptionReconciler:
         not block work on the nodes it has."""
         if observed.allocation is None or instance.state not in SETTLED:
             return
-        if self._refusals.backing_off(instance.name):
+        if self._backoff.backing_off(instance.name):
             return
         nodes = nodes_in_domains(observed.allocation.members, draining)
         if nodes:
@@ -105,7 +105,7 @@ class PreemptionReconciler:
                     session, name, "DrainBlocked", f"{remaining} cannot leave: {refused.message}", now, "Warning"
                 )
             if not leaving:
-                self._refusals.record(name)
+                self._backoff.record(name)
                 return 0
             waits = instance.generation != instance.observed_generation
             parameters = (

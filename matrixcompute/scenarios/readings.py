@@ -148,7 +148,7 @@ async def _views(target: str, snapshot: Snapshot, context: ReadContext, *, hardw
         found = []
         for service in context.resources[target]:
             processes = snapshot.clients.processes
-            status = await processes.seen(service) if hardware and processes is not None else {}
+            status = await processes.observe(service) if hardware and processes is not None else {}
             found.append({"name": service, "ready": await snapshot.clients.ready(service), **status})
         return found
     if type == "switch":

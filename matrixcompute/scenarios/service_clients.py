@@ -33,7 +33,7 @@ class Processes(Protocol):
     async def injected(self) -> Sequence[str]:
         """The names of faults not cleared yet, including those that an earlier process left."""
 
-    async def seen(self, service: str) -> dict[str, Any]:
+    async def observe(self, service: str) -> dict[str, Any]:
         """The real status of a service, in the fields that conditions may name."""
 
 

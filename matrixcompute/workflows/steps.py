@@ -54,7 +54,7 @@ async def restore_shape(context: StepContext) -> None:
     try:
         await _apply_shape(context, limit_to_allocated(applied, applied, present), present)
     except Conflict as refused:
-        if context.clock.now() - context.undone_since(reserve_nodes.__name__) < RESTORE_TIMEOUT_S:
+        if context.clock.now() - context.undo_started_at(reserve_nodes.__name__) < RESTORE_TIMEOUT_S:
             raise StepPending(f"waiting for the nodes and bandwidth it had before: {refused.message}") from None
         await _keep_allocated(context, applied, present, refused)
 

@@ -176,7 +176,7 @@ async def drain_members(context: StepContext) -> None:
         notice = replace(notice, nodes=tuple(node for node in notice.nodes if node in context.notified()))
     if not notice.nodes:
         return
-    late = context.clock.now() - context.since("drain_members") > notice.deadline_s + GRACE_S
+    late = context.clock.now() - context.started_at("drain_members") > notice.deadline_s + GRACE_S
     try:
         drains = _own_drains(context, await context.inference.deployments_on(context.instance))
     except Unavailable as unavailable:
@@ -273,7 +273,7 @@ def _raise_while_retryable(context: StepContext, step: str, unavailable: Unavail
 
 def _await_workload(context: StepContext, step: str, waiting: str) -> None:
     """Raise StepPending until the workload has had its time; after that, continue without it."""
-    if context.clock.now() - context.since(step) < SERVING_TIMEOUT_S:
+    if context.clock.now() - context.started_at(step) < SERVING_TIMEOUT_S:
         raise StepPending(waiting, again_s=POLL_INTERVAL_S)
     context.record_event("NotServingYet", f"{waiting}; continuing without it", warning=True)
 

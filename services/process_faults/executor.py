@@ -89,7 +89,7 @@ class ProcessExecutor:
         return self._process_faults
 
     async def _view_of(self, faults: ProcessFaults, name: str) -> ProcessView:
-        seen = await faults.seen(name)
+        seen = await faults.observe(name)
         return ProcessView(name=name, state="Running" if seen["running"] else "Stopped", **seen)
 
 

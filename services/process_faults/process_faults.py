@@ -117,7 +117,7 @@ class ProcessFaults:
         """(kind, service) of the faults not undone yet, by name."""
         return self._read()
 
-    async def seen(self, service: str) -> dict[str, Any]:
+    async def observe(self, service: str) -> dict[str, Any]:
         """Whether the service runs, whether it was restarted since its last fault, and the state of its database."""
         holder, file = self._folder.process_lock(service).holder(), self._file(service)
         before = self._pids.get(service)

@@ -190,7 +190,7 @@ def draining(drained_s: float, *, undone: bool = False) -> Workflow[StepContext]
     async def await_loaded(work: StepContext) -> None: ...
 
     async def wait(work: StepContext, step: str) -> None:
-        if work.clock.now() - work.since(step) < drained_s:
+        if work.clock.now() - work.started_at(step) < drained_s:
             raise StepPending("3 requests run on sn0-c00-n0", again_s=60.0)
 
     async def leave_successors(work: StepContext) -> None:

@@ -132,7 +132,7 @@ class Work:
     def record_notified(self, nodes: Collection[str]) -> None:
         self.already |= {*nodes}
 
-    def since(self, step: str) -> float:
+    def started_at(self, step: str) -> float:
         return self.clock.now() - self.took_s
 
     def recovery_policy(self) -> RecoveryPolicy:

@@ -14,7 +14,7 @@ from matrixcompute.model.retries import (
     PER_SHAPE_WALL_S,
     RETRY_FLOOR_WALL_S,
     RETRY_S,
-    Refusals,
+    RefusalBackoff,
     WaitingInstance,
     due_at,
     select_retries,
@@ -48,16 +48,16 @@ def test_backoff_is_emulated_time_with_a_wall_time_floor(scale: float, retry_at:
 def test_refusal_is_kept_until_its_retry_is_due_at_any_speed() -> None:
     """Others that are refused meanwhile do not have it forgotten."""
     clock = At(NOW, 60.0)
-    refusals = Refusals(clock)
-    refusals.record("first")
+    backoff = RefusalBackoff(clock)
+    backoff.record("first")
     clock.at += 2 * RETRY_S
-    refusals.record("second")
-    assert refusals.backing_off("first")
+    backoff.record("second")
+    assert backoff.backing_off("first")
     clock.at = NOW + 60 * RETRY_FLOOR_WALL_S
-    assert not refusals.backing_off("first")
-    assert refusals.backing_off("second")
-    refusals.record("third")
-    assert len(refusals) == 2
+    assert not backoff.backing_off("first")
+    assert backoff.backing_off("second")
+    backoff.record("third")
+    assert len(backoff) == 2
 
 
 def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority: int = 0) -> WaitingInstance:

@@ -36,7 +36,7 @@ async def test_a_database_refuses_writes_until_another_runner_undoes_it(tmp_path
     assert rows.execute("SELECT count(*) FROM instances").fetchone() == (0,)
     after = ProcessFaults(StateFolder(tmp_path), STACK)
     assert await after.injected() == ["a-0"], "it is written down for whoever comes after a kill"
-    assert not (await after.seen("compute"))["writable"]
+    assert not (await after.observe("compute"))["writable"]
     await after.clear("a-0")
     rows.execute("INSERT INTO instances VALUES ('one')")
     assert await after.injected() == []
@@ -47,13 +47,13 @@ async def test_a_service_of_the_stack_is_killed_or_stands_still(supervised_stack
     faults = ProcessFaults(supervised_stack.folder, supervised_stack.stack())
     assert set(await faults.services()) == {"alpha", "beta"}
     await faults.inject("a-0", "service-paused", "beta", {})
-    assert not (await faults.seen("beta"))["running"]
+    assert not (await faults.observe("beta"))["running"]
     await faults.clear("a-0")
-    assert (await faults.seen("beta"))["running"]
+    assert (await faults.observe("beta"))["running"]
     before = supervised_stack.pid("alpha")
     await faults.inject("a-1", "service-killed", "alpha", {})
     eventually(lambda: supervised_stack.pid("alpha") not in (0, before), "the supervisor starts it again")
-    assert (await faults.seen("alpha"))["restarted"]
+    assert (await faults.observe("alpha"))["restarted"]
 
 
 async def test_what_keeps_no_file_or_waits_too_long_is_refused_by_its_field(tmp_path: Path) -> None:
@@ -92,7 +92,7 @@ async def test_of_two_faults_on_one_database_each_holds_until_it_is_cleared(
     faults = ProcessFaults(StateFolder(tmp_path), STACK)
 
     async def holds(kind: str) -> bool:
-        seen = await faults.seen("compute")
+        seen = await faults.observe("compute")
         return not seen["writable"] if kind == "database-readonly" else seen["stalled"]
 
     await faults.inject("a", first, "compute", {})
@@ -113,9 +113,9 @@ async def test_a_stall_is_of_one_database(tmp_path: Path) -> None:
     sqlite3.connect(tmp_path / "link.db").execute("CREATE TABLE slices (name TEXT)")
     faults = ProcessFaults(StateFolder(tmp_path), STACK)
     await faults.inject("a", "database-stalled", "compute", {})
-    while not (await faults.seen("compute"))["stalled"]:
+    while not (await faults.observe("compute"))["stalled"]:
         await asyncio.sleep(0)
-    assert not (await faults.seen("link"))["stalled"]
+    assert not (await faults.observe("link"))["stalled"]
     await faults.clear("a")
 
 
@@ -125,11 +125,11 @@ async def test_a_service_stands_still_until_the_last_pause_of_it_is_cleared(supe
     await faults.inject("a", "service-paused", "beta", {})
     await others.inject("b", "service-paused", "beta", {})
     await faults.clear("a")
-    assert not (await faults.seen("beta"))["running"]
+    assert not (await faults.observe("beta"))["running"]
     await faults.clear("a")
-    assert not (await faults.seen("beta"))["running"], "asked again it is still gone"
+    assert not (await faults.observe("beta"))["running"], "asked again it is still gone"
     await others.clear("b")
-    assert (await faults.seen("beta"))["running"]
+    assert (await faults.observe("beta"))["running"]
 
 
 async def test_what_comes_while_another_is_undone_is_there_afterwards(
@@ -149,10 +149,10 @@ async def test_what_comes_while_another_is_undone_is_there_afterwards(
         at_once.setattr(ProcessFaults, "_undo", meanwhile)
         await faults.clear("a")
     assert await faults.injected() == ["b", "c"]
-    assert not (await faults.seen("compute"))["writable"]
+    assert not (await faults.observe("compute"))["writable"]
     for name in "cb":
         await faults.clear(name)
-    assert (await faults.seen("compute"))["writable"]
+    assert (await faults.observe("compute"))["writable"]
 
 
 # ---- who does it for others ---------------------------------------------------------------------------------------------
@@ -233,10 +233,10 @@ async def test_a_stalled_database_can_be_struck_otherwise_too_and_healed(tmp_pat
     rows = database(tmp_path)
     faults = ProcessFaults(StateFolder(tmp_path), STACK)
     await faults.inject("a-0", "database-stalled", "compute", {"stallS": "0.05"})
-    while not (await faults.seen("compute"))["stalled"]:
+    while not (await faults.observe("compute"))["stalled"]:
         await asyncio.sleep(0)
     await faults.inject("a-1", "database-readonly", "compute", {})
-    assert not (await faults.seen("compute"))["writable"]
+    assert not (await faults.observe("compute"))["writable"]
     await faults.clear("a-1")
     await faults.clear("a-0")
     rows.execute("INSERT INTO instances VALUES ('one')")

@@ -121,13 +121,13 @@ async def test_a_fault_on_a_database_is_no_part_of_what_is_known(
     struck = ProcessFaults(folder, stack)
     await struck.inject("a", "database-readonly", "compute", {})
     take_snapshot(folder, tmp_path / "struck.snapshot")
-    assert not (await struck.seen("compute"))["writable"], "the stack itself is struck as before"
+    assert not (await struck.observe("compute"))["writable"], "the stack itself is struck as before"
     target = folder if into == "the same folder" else StateFolder(tmp_path / "other")
     restore(target, tmp_path / "struck.snapshot")
     with closing(sqlite3.connect(target.path / "compute.db")) as database:
         database.execute("INSERT INTO documents VALUES (1)")
     after = ProcessFaults(target, stack)
-    assert (await after.injected(), (await after.seen("compute"))["writable"]) == ([], True)
+    assert (await after.injected(), (await after.observe("compute"))["writable"]) == ([], True)
 
 
 async def test_what_strikes_a_stack_ends_with_its_reset(folder: StateFolder) -> None:

@@ -40,7 +40,7 @@ class NoProcesses:
     async def injected(self) -> Sequence[str]:
         return []
 
-    async def seen(self, service: str) -> dict[str, Any]:
+    async def observe(self, service: str) -> dict[str, Any]:
         return {}
 
 
