@@ -26,7 +26,7 @@ from matrixresource.contract.nodes import NodeView
 from services.chassis.database import DatabaseEngine
 from services.compute.main import MIGRATIONS
 from tests.clocks import FixedClock
-from tests.matrixcompute.test_maintenance_decision import seen
+from tests.matrixcompute.test_maintenance_decision import node_view
 
 
 class Crashed(BaseException):
@@ -37,7 +37,7 @@ class FakeMachine:
     """Some free nodes of one cabinet, and its switches. The firmware of those in `bad` cannot be written."""
 
     def __init__(self, nodes: int = 2) -> None:
-        self.nodes_by_name = {name: seen(name) for name in (f"sn0-c00-n{number}" for number in range(nodes))}
+        self.nodes_by_name = {name: node_view(name) for name in (f"sn0-c00-n{number}" for number in range(nodes))}
         self.bad: set[str] = set()
         self.drain: DrainView | None = None
         self.request_count = 0

@@ -17,8 +17,8 @@ from services.chassis.database import DatabaseEngine
 from tests.clocks import FixedClock
 
 
-class Table:
-    """The reconciler over a database; `asked` are the questions that it puts to it."""
+class FaultTable:
+    """The reconciler over a database; `queries` are the questions that it puts to it."""
 
     def __init__(self, folder: Any) -> None:
         database = DatabaseEngine(f"sqlite:///{folder / 'compute.db'}")
@@ -26,7 +26,7 @@ class Table:
         self.store = ComputeStore(Database(database.sessions, Base.metadata, FixedClock()))
         self.nodes = [node(number) for number in range(48)]
         self.reconciler = FaultReconciler(self.store, SimpleNamespace(nodes=self._nodes))
-        self.asked: list[str] = []
+        self.queries: list[str] = []
         event.listen(database.engine, "before_cursor_execute", self._ask)
 
     async def _nodes(self) -> list[NodeView]:
@@ -34,9 +34,9 @@ class Table:
 
     def _ask(self, connection: Any, cursor: Any, statement: str, *_: Any) -> None:
         if "FROM instances" in statement or "FROM faults" in statement:
-            self.asked.append(statement.partition("FROM ")[2].split()[0])
+            self.queries.append(statement.partition("FROM ")[2].split()[0])
 
-    async def hears(self, *nodes: NodeView) -> bool:
+    async def observe(self, *nodes: NodeView) -> bool:
         """News of these, written down; whether any of it mattered."""
         taken = [self.reconciler.observe(WatchEvent("MODIFIED", 1, each.wire())) for each in nodes]
         await self.reconciler.reconcile_changed()
@@ -58,37 +58,37 @@ def node(number: int, *codes: str, agent: str = "Connected") -> NodeView:
 
 @pytest.fixture
 def table(tmp_path):
-    return Table(tmp_path)
+    return FaultTable(tmp_path)
 
 
 async def test_machine_without_faults_costs_one_query_per_period(table):
     await table.reconciler.reconcile()
-    table.asked.clear()
+    table.queries.clear()
     await table.reconciler.reconcile()
-    assert table.asked == ["faults"]
+    assert table.queries == ["faults"]
 
 
 async def test_only_holders_of_faulty_nodes_are_queried(table):
     table.nodes[3], table.nodes[5] = node(3, "220001001"), node(5, agent="Lost")
     assert await table.reconciler.reconcile() == "2 nodes have faults"
-    assert table.asked == ["faults", "instances", "instances"]
+    assert table.queries == ["faults", "instances", "instances"]
     assert table.faults() == {table.nodes[3].name, table.nodes[5].name}
-    table.asked.clear()
-    assert not await table.hears(node(7))
-    assert table.asked == [], "news of a node that has none, and had none"
-    assert await table.hears(node(3))
+    table.queries.clear()
+    assert not await table.observe(node(7))
+    assert table.queries == [], "news of a node that has none, and had none"
+    assert await table.observe(node(3))
     assert table.faults() == {table.nodes[5].name}
-    table.asked.clear()
-    assert not await table.hears(node(3))
-    assert table.asked == []
+    table.queries.clear()
+    assert not await table.observe(node(3))
+    assert table.queries == []
 
 
 async def test_changes_are_coalesced_into_one_write(table):
     await table.reconciler.reconcile()
-    table.asked.clear()
-    assert await table.hears(node(1, "220001001"), node(2, agent="Lost"), node(4, "220001001"), node(4))
+    table.queries.clear()
+    assert await table.observe(node(1, "220001001"), node(2, agent="Lost"), node(4, "220001001"), node(4))
     assert table.faults() == {table.nodes[1].name, table.nodes[2].name}
-    assert table.asked.count("faults") == 2, "one to write, one by this test"
+    assert table.queries.count("faults") == 2, "one to write, one by this test"
 
 
 async def test_older_events_do_not_overwrite_a_full_pass(table):

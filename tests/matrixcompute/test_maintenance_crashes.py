@@ -10,13 +10,13 @@ import pytest
 from matrixcommon.model.quantities import timestamp
 from matrixcompute.maintenance.spec import MaintenanceView
 from tests.matrixcompute.maintenance_harness import FakeMachine, MaintenanceHarness
-from tests.matrixcompute.test_maintenance_decision import seen
+from tests.matrixcompute.test_maintenance_decision import node_view
 
 FIRMWARE = {"target": {"cabinet": "sn0-c00"}, "action": "Firmware", "firmware": "b"}
 SWITCH = {"target": {"switch": "sn0-l2p4-k11"}, "serviceS": 60}
 
 
-def played(folder: Path, spec: dict[str, Any], crash_at: tuple[int, str] | None = None, abort: bool = False) -> tuple[MaintenanceView, FakeMachine]:  # fmt: skip
+def run_with_crash(folder: Path, spec: dict[str, Any], crash_at: tuple[int, str] | None = None, abort: bool = False) -> tuple[MaintenanceView, FakeMachine]:  # fmt: skip
     """The maintenance once it is over, and the machine then."""
     folder.mkdir()
     harness = MaintenanceHarness(folder, FakeMachine())
@@ -46,11 +46,11 @@ def firmwares(machine: FakeMachine) -> dict[str, str | None]:
     ids=["one after another", "aborted", "switch", "switch aborted"],
 )
 def test_crash_at_any_moment_does_not_change_the_outcome(tmp_path, spec, abort, state):
-    plain, machine = played(tmp_path / "plain", spec, abort=abort)
+    plain, machine = run_with_crash(tmp_path / "plain", spec, abort=abort)
     assert plain.state == state
     assert len(machine.moments) > 4
     for number, moment in machine.moments:
-        after, found = played(tmp_path / f"{number}-{moment}", spec, (number, moment), abort)
+        after, found = run_with_crash(tmp_path / f"{number}-{moment}", spec, (number, moment), abort)
         assert found.crash_at is None, "it died"
         assert after.state == state, f"dead {moment} {number}"
         assert firmwares(found) == firmwares(machine)
@@ -80,7 +80,7 @@ def test_changed_maintenance_keeps_its_progress(tmp_path):
     while [unit.state for unit in harness.view("fw").units][:2] != ["Done", "InService"]:
         harness.reconcile()
     found = harness.machine.nodes_by_name
-    found["sn0-c00-n3"] = seen("sn0-c00-n3")
+    found["sn0-c00-n3"] = node_view("sn0-c00-n3")
     del found["sn0-c00-n1"], found["sn0-c00-n2"]
     changed = harness.put("fw", **FIRMWARE, reason="longer", deadline=timestamp(harness.clock.now() + 1e6))
     assert [(unit.name[-2:], unit.state) for unit in changed.units] == [
@@ -99,7 +99,7 @@ def test_repeated_request_finds_the_maintenance(tmp_path):
     harness.put("fw", **spec)
     over = harness.run_until_over("fw")
     assert over.state == "Failed"
-    harness.machine.nodes_by_name["sn0-c00-n0"] = seen("sn0-c00-n0", "Quarantined", desired_state="Quarantined")
+    harness.machine.nodes_by_name["sn0-c00-n0"] = node_view("sn0-c00-n0", "Quarantined", desired_state="Quarantined")
     assert harness.put("fw", **spec) == over
     del harness.machine.nodes_by_name["sn0-c00-n0"]
     assert harness.put("fw", **spec) == over

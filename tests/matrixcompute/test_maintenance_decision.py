@@ -27,7 +27,7 @@ def serviced(**more: Any) -> MaintenanceSpec:
     return spec(action="Service", firmware=None, **more)
 
 
-def seen(name: str = N0, state: str = "Available", **more: Any) -> NodeView:
+def node_view(name: str = N0, state: str = "Available", **more: Any) -> NodeView:
     plain = {
         "name": name, "state": state, "supernode": "sn0", "cabinet": name[:7], "npus": 8, "cpus": 4,
         "schedulable": True, "power": "On", "health": "Healthy", "agent": "Connected", "epoch": 1,
@@ -42,7 +42,7 @@ def unit(name: str = N0, state: str = "Pending", since: float = NOW - 100, **mor
     return MaintenanceUnit.model_validate({"name": name, "state": state, "since": begun} | more)
 
 
-def look(
+def plan_units(
     what: MaintenanceSpec, units: list[MaintenanceUnit], nodes: list[NodeView], state: str = "Running", **more: Any
 ) -> tuple[list[tuple[str, str]], list[tuple[str, str]], str, str]:
     """What becomes of each unit, what is asked for, the state of the whole and the reason."""
@@ -64,60 +64,60 @@ MINE = [OURS]
 @pytest.mark.parametrize(
     ("sentence", "what", "before", "node", "after", "asks"),
     [
-        ("a free node is cordoned and serviced", spec(), unit(), seen(), "Draining", BEGIN),
-        ("so is one that is held", spec(), unit(), seen(state="Active", allocation="one"), "Draining", BEGIN),
-        ("what has the firmware already is left", spec(), unit(), seen(firmware="b"), "Skipped", []),
-        ("what others keep out is left", spec(), unit(), seen(state="Retired", desired_state="Retired"), "Skipped", []),
-        ("what others service is waited for", spec(), unit(), seen(state="Servicing"), "Pending", []),
-        ("a silent one is waited for", spec(), unit(), seen(agent="Stale"), "Pending", []),
-        ("one in a check is waited for", spec(), unit(), seen(state="Verifying"), "Pending", []),
-        ("parts are not moved", spec(), unit(), seen(state="Active", shared_by=2), "Pending", []),
-        ("not to be moved: it keeps newcomers off", spec(movable=False), unit(), seen(state="Active", allocation="one"), "Cordoned", BEGIN[:1]),
-        ("and begins when it is left", spec(movable=False), unit(state="Cordoned"), seen(cordoned_by=MINE), "Draining", BEGIN[1:]),
-        ("kept out meanwhile, it is free of the cordon", spec(movable=False), unit(state="Cordoned"), seen(state="Quarantined", desired_state="Quarantined", cordoned_by=MINE), "Cordoned", [("uncordon", N0)]),
-        ("and then left to whoever keeps it out", spec(movable=False), unit(state="Cordoned"), seen(state="Quarantined", desired_state="Quarantined"), "Skipped", []),
-        ("back before that, it is waited for again", spec(movable=False), unit(state="Cordoned", reason="KeptOut"), seen(state="Active", allocation="one"), "Cordoned", BEGIN[:1] * 2),
-        ("one that drains is not taken from them either", spec(), unit(state="Draining"), seen(state="Quarantined", desired_state="Quarantined", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
-        ("and has failed without the cordon", spec(), unit(state="Returning"), seen(state="Retired", desired_state="Retired"), "Failed", []),
-        ("asked again after a crash", spec(), unit(state="Draining"), seen(), "Draining", BEGIN),
-        ("a member that moves is awaited", spec(), unit(state="Draining"), seen(state="Draining", allocation="one", cordoned_by=MINE), "Draining", []),
-        ("left, it is in service", spec(), unit(state="Draining"), seen(state="Servicing", cordoned_by=MINE), "InService", []),
-        ("its firmware is written", spec(), unit(state="InService"), seen(state="Servicing", cordoned_by=MINE), "InService", [("update", N0)]),
-        ("which is awaited", spec(), unit(state="InService"), seen(state="Servicing", task="update"), "InService", []),
-        ("written, it is checked", spec(), unit(state="InService"), seen(state="Servicing", firmware="b"), "Returning", [("recover", N0)]),
-        ("one that fails is open to who recovers it", spec(), unit(state="InService"), seen(state="Servicing", state_reason="StageFailed", cordoned_by=MINE), "InService", [("uncordon", N0)]),
-        ("and has failed", spec(), unit(state="InService"), seen(state="Servicing", state_reason="StageFailed"), "Failed", []),
-        ("the check is awaited", spec(), unit(state="Returning", worked=True), seen(state="Verifying", firmware="b"), "Returning", []),
-        ("then only the own cordon goes", spec(), unit(state="Returning", worked=True), seen(firmware="b", cordoned_by=["admin", OURS]), "Returning", [("uncordon", N0)]),
-        ("and that is all", spec(), unit(state="Returning", worked=True), seen(firmware="b", cordoned_by=["admin"]), "Done", []),
-        ("a check that fails is the end", spec(), unit(state="Returning", worked=True), seen(state="Quarantined", desired_state="Quarantined"), "Failed", []),
-        ("silent meanwhile, it is awaited", spec(), unit(state="Returning", worked=True), seen(state="Quarantined", agent="Lost"), "Returning", []),
-        ("kept out for a time", serviced(service_s=300), unit(state="InService"), seen(state="Servicing"), "InService", []),
-        ("that passes", serviced(service_s=60), unit(state="InService"), seen(state="Servicing"), "Returning", [("recover", N0)]),
-        ("or until somebody recovers it", serviced(), unit(state="InService"), seen(state="Verifying"), "Returning", []),
-        ("one that is gone has failed", spec(), unit(state="Draining"), seen(N1), "Failed", []),
+        ("a free node is cordoned and serviced", spec(), unit(), node_view(), "Draining", BEGIN),
+        ("so is one that is held", spec(), unit(), node_view(state="Active", allocation="one"), "Draining", BEGIN),
+        ("what has the firmware already is left", spec(), unit(), node_view(firmware="b"), "Skipped", []),
+        ("what others keep out is left", spec(), unit(), node_view(state="Retired", desired_state="Retired"), "Skipped", []),
+        ("what others service is waited for", spec(), unit(), node_view(state="Servicing"), "Pending", []),
+        ("a silent one is waited for", spec(), unit(), node_view(agent="Stale"), "Pending", []),
+        ("one in a check is waited for", spec(), unit(), node_view(state="Verifying"), "Pending", []),
+        ("parts are not moved", spec(), unit(), node_view(state="Active", shared_by=2), "Pending", []),
+        ("not to be moved: it keeps newcomers off", spec(movable=False), unit(), node_view(state="Active", allocation="one"), "Cordoned", BEGIN[:1]),
+        ("and begins when it is left", spec(movable=False), unit(state="Cordoned"), node_view(cordoned_by=MINE), "Draining", BEGIN[1:]),
+        ("kept out meanwhile, it is free of the cordon", spec(movable=False), unit(state="Cordoned"), node_view(state="Quarantined", desired_state="Quarantined", cordoned_by=MINE), "Cordoned", [("uncordon", N0)]),
+        ("and then left to whoever keeps it out", spec(movable=False), unit(state="Cordoned"), node_view(state="Quarantined", desired_state="Quarantined"), "Skipped", []),
+        ("back before that, it is waited for again", spec(movable=False), unit(state="Cordoned", reason="KeptOut"), node_view(state="Active", allocation="one"), "Cordoned", BEGIN[:1] * 2),
+        ("one that drains is not taken from them either", spec(), unit(state="Draining"), node_view(state="Quarantined", desired_state="Quarantined", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
+        ("and has failed without the cordon", spec(), unit(state="Returning"), node_view(state="Retired", desired_state="Retired"), "Failed", []),
+        ("asked again after a crash", spec(), unit(state="Draining"), node_view(), "Draining", BEGIN),
+        ("a member that moves is awaited", spec(), unit(state="Draining"), node_view(state="Draining", allocation="one", cordoned_by=MINE), "Draining", []),
+        ("left, it is in service", spec(), unit(state="Draining"), node_view(state="Servicing", cordoned_by=MINE), "InService", []),
+        ("its firmware is written", spec(), unit(state="InService"), node_view(state="Servicing", cordoned_by=MINE), "InService", [("update", N0)]),
+        ("which is awaited", spec(), unit(state="InService"), node_view(state="Servicing", task="update"), "InService", []),
+        ("written, it is checked", spec(), unit(state="InService"), node_view(state="Servicing", firmware="b"), "Returning", [("recover", N0)]),
+        ("one that fails is open to who recovers it", spec(), unit(state="InService"), node_view(state="Servicing", state_reason="StageFailed", cordoned_by=MINE), "InService", [("uncordon", N0)]),
+        ("and has failed", spec(), unit(state="InService"), node_view(state="Servicing", state_reason="StageFailed"), "Failed", []),
+        ("the check is awaited", spec(), unit(state="Returning", worked=True), node_view(state="Verifying", firmware="b"), "Returning", []),
+        ("then only the own cordon goes", spec(), unit(state="Returning", worked=True), node_view(firmware="b", cordoned_by=["admin", OURS]), "Returning", [("uncordon", N0)]),
+        ("and that is all", spec(), unit(state="Returning", worked=True), node_view(firmware="b", cordoned_by=["admin"]), "Done", []),
+        ("a check that fails is the end", spec(), unit(state="Returning", worked=True), node_view(state="Quarantined", desired_state="Quarantined"), "Failed", []),
+        ("silent meanwhile, it is awaited", spec(), unit(state="Returning", worked=True), node_view(state="Quarantined", agent="Lost"), "Returning", []),
+        ("kept out for a time", serviced(service_s=300), unit(state="InService"), node_view(state="Servicing"), "InService", []),
+        ("that passes", serviced(service_s=60), unit(state="InService"), node_view(state="Servicing"), "Returning", [("recover", N0)]),
+        ("or until somebody recovers it", serviced(), unit(state="InService"), node_view(state="Verifying"), "Returning", []),
+        ("one that is gone has failed", spec(), unit(state="Draining"), node_view(N1), "Failed", []),
     ],
 )  # fmt: skip
 def test_unit_transitions(sentence, what, before, node, after, asks):
-    units, asked, _, _ = look(what, [before], [node])
+    units, asked, _, _ = plan_units(what, [before], [node])
     assert (units[0][0], asked) == (after, asks), sentence
 
 
 @pytest.mark.parametrize(
     ("sentence", "before", "node", "after", "asks"),
     [
-        ("what was not begun is left", unit(), seen(), "Skipped", []),
-        ("who has it stays", unit(state="Draining"), seen(state="Draining", allocation="one", cordoned_by=MINE), "Returning", [("recover", N0)]),
-        ("and is free of the cordon", unit(state="Returning"), seen(state="Active", allocation="one", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
-        ("then left as it was", unit(state="Returning"), seen(state="Active", allocation="one"), "Skipped", []),
-        ("a cordon alone is taken back", unit(state="Cordoned"), seen(state="Active", allocation="one", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
-        ("what is written is written to its end", unit(state="InService"), seen(state="Servicing", task="update"), "InService", []),
-        ("what is only serviced comes back", unit(state="InService"), seen(state="Servicing"), "Returning", [("recover", N0)]),
+        ("what was not begun is left", unit(), node_view(), "Skipped", []),
+        ("who has it stays", unit(state="Draining"), node_view(state="Draining", allocation="one", cordoned_by=MINE), "Returning", [("recover", N0)]),
+        ("and is free of the cordon", unit(state="Returning"), node_view(state="Active", allocation="one", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
+        ("then left as it was", unit(state="Returning"), node_view(state="Active", allocation="one"), "Skipped", []),
+        ("a cordon alone is taken back", unit(state="Cordoned"), node_view(state="Active", allocation="one", cordoned_by=MINE), "Returning", [("uncordon", N0)]),
+        ("what is written is written to its end", unit(state="InService"), node_view(state="Servicing", task="update"), "InService", []),
+        ("what is only serviced comes back", unit(state="InService"), node_view(state="Servicing"), "Returning", [("recover", N0)]),
     ],
 )  # fmt: skip
 @pytest.mark.parametrize("state", ["Aborting", "Expiring"])
 def test_ending_maintenance_returns_all_nodes(state, sentence, before, node, after, asks):
-    units, asked, _, _ = look(spec(), [before], [node], state)
+    units, asked, _, _ = plan_units(spec(), [before], [node], state)
     assert (units[0][0], asked) == (after, asks), sentence
 
 
@@ -128,33 +128,35 @@ TWO = {"budget": {"maxUnavailable": 2}}
 @pytest.mark.parametrize(
     ("sentence", "what", "units", "nodes", "begun"),
     [
-        ("one at once", spec(), UNITS, [seen(N0), seen(N1), seen(N2)], [N0]),
-        ("two", spec(**TWO), UNITS, [seen(N0), seen(N1), seen(N2)], [N0, N1]),
-        ("free ones first", spec(), UNITS, [seen(N0, "Active", allocation="one"), seen(N1), seen(N2)], [N1]),
-        ("one in a cabinet", spec(budget={"maxUnavailable": 9, "maxUnavailablePerCabinet": 1}), UNITS, [seen(N0), seen(N1), seen(N2)], [N0, N2]),
-        ("who is out already counts", spec(**TWO), UNITS, [seen(N0), seen(N1), seen(N2, "Quarantined", agent="Lost")], [N0]),
-        ("and may use the budget up", spec(), UNITS, [seen(N0), seen(N1), seen(N2, "Quarantined")], []),
-        ("one that failed counts", spec(), [unit(N0, "Failed"), *UNITS[1:]], [seen(N0, "Servicing"), seen(N1), seen(N2)], []),
-        ("members of one instance together", spec(**TWO), UNITS, [seen(n, "Active", allocation="one") for n in (N0, N1, N2)], [N0, N1]),
+        ("one at once", spec(), UNITS, [node_view(N0), node_view(N1), node_view(N2)], [N0]),
+        ("two", spec(**TWO), UNITS, [node_view(N0), node_view(N1), node_view(N2)], [N0, N1]),
+        ("free ones first", spec(), UNITS, [node_view(N0, "Active", allocation="one"), node_view(N1), node_view(N2)], [N1]),
+        ("one in a cabinet", spec(budget={"maxUnavailable": 9, "maxUnavailablePerCabinet": 1}), UNITS, [node_view(N0), node_view(N1), node_view(N2)], [N0, N2]),
+        ("who is out already counts", spec(**TWO), UNITS, [node_view(N0), node_view(N1), node_view(N2, "Quarantined", agent="Lost")], [N0]),
+        ("and may use the budget up", spec(), UNITS, [node_view(N0), node_view(N1), node_view(N2, "Quarantined")], []),
+        ("one that failed counts", spec(), [unit(N0, "Failed"), *UNITS[1:]], [node_view(N0, "Servicing"), node_view(N1), node_view(N2)], []),
+        ("members of one instance together", spec(**TWO), UNITS, [node_view(n, "Active", allocation="one") for n in (N0, N1, N2)], [N0, N1]),
     ],
 )  # fmt: skip
 def test_budget_limits_begun_units(sentence, what, units, nodes, begun):
-    _, asked, state, _ = look(what, units, nodes)
+    _, asked, state, _ = plan_units(what, units, nodes)
     assert sorted(of for action, of in asked if action == "service") == begun, sentence
     assert state == "Running"
 
 
 def test_members_of_incomplete_instances_are_not_drained():
-    nodes = [seen(N0, "Active", allocation="one")]
+    nodes = [node_view(N0, "Active", allocation="one")]
     why = {"one": ("BelowFloor", "instance one has 1 of 2 members ready")}
-    units, asked, state, reason = look(spec(), [unit()], nodes, unmovable=why)
+    units, asked, state, reason = plan_units(spec(), [unit()], nodes, unmovable=why)
     assert (units, asked, state, reason) == ([("Pending", "BelowFloor")], [], "Running", "BelowFloor")
 
 
 @pytest.mark.parametrize("why", ["NoRoom", "InstanceChanging", "InstanceFailed"])
 def test_blocked_holder_is_named(why):
-    nodes = [seen(N0, "Draining", allocation="one", cordoned_by=MINE)]
-    units, asked, _, reason = look(spec(), [unit(state="Draining")], nodes, blocked={"one": (why, "it does not go")})
+    nodes = [node_view(N0, "Draining", allocation="one", cordoned_by=MINE)]
+    units, asked, _, reason = plan_units(
+        spec(), [unit(state="Draining")], nodes, blocked={"one": (why, "it does not go")}
+    )
     assert (units, asked, reason) == ([("Draining", why)], [], why)
 
 
@@ -173,7 +175,7 @@ def test_blocked_holder_is_named(why):
     ],
 )
 def test_maintenance_state(sentence, state, what, units, after):
-    assert look(what, units, [seen(N0), seen(N1)], state)[2] == after, sentence
+    assert plan_units(what, units, [node_view(N0), node_view(N1)], state)[2] == after, sentence
 
 
 SWITCH = serviced(target={"switch": "sn0-l2p4-k11"}, service_s=60)
@@ -193,7 +195,7 @@ CHIP = "sn0-l2p4-k11"
     ],
 )
 def test_switch_transitions(sentence, before, drain, after, asks):
-    units, asked, _, _ = look(SWITCH, [before], [], drain=drain)
+    units, asked, _, _ = plan_units(SWITCH, [before], [], drain=drain)
     assert (units[0][0], asked) == (after, asks), sentence
 
 
@@ -221,6 +223,6 @@ def test_invalid_spec_is_refused_with_its_field(field, change):
 
 def test_refused_switch_drain_is_shown():
     refused = unit(CHIP, "Draining", reason="InsufficientBandwidth", message="without it 2 slices would have less")
-    units, asked, state, reason = look(SWITCH, [refused], [])
+    units, asked, state, reason = plan_units(SWITCH, [refused], [])
     assert (units, asked) == ([("Draining", "InsufficientBandwidth")], [("drain", CHIP)])
     assert (state, reason) == ("Running", "InsufficientBandwidth")

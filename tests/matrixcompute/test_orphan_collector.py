@@ -18,7 +18,7 @@ from tests.matrixcompute.workflow_harness import DO, RecordedWorkflow, open_and_
 EARLIER, LATER, LATEST = timestamp(0.0), timestamp(4e9), timestamp(5e9)
 
 
-class ControlPlane:
+class FakeControlPlane:
     """One slice of instance `one`, and its allocation where it has one."""
 
     def __init__(self, allocated: bool, caching_on: str | None = None, asked_at: str = EARLIER) -> None:
@@ -57,7 +57,7 @@ class ControlPlane:
     ],
 )
 async def test_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sentence, allocated, over, withdrawn):
-    recorded, control_plane = RecordedWorkflow(1), ControlPlane(allocated)
+    recorded, control_plane = RecordedWorkflow(1), FakeControlPlane(allocated)
     async with runner_process(tmp_path, recorded.workflow) as process:
         name = await open_and_wait_at(process, recorded, (DO, 0))
         if over:
@@ -84,7 +84,7 @@ async def test_slice_of_an_instance_without_nodes_is_withdrawn(tmp_path, sentenc
 )
 async def test_cache_memory_is_released_with_its_instance(tmp_path, sentence, instance, allocated, asked_at, released):
     recorded = RecordedWorkflow(1)
-    control_plane = ControlPlane(allocated, instance, asked_at)
+    control_plane = FakeControlPlane(allocated, instance, asked_at)
     async with runner_process(tmp_path, recorded.workflow) as process:
         await open_and_wait_at(process, recorded, (DO, 0))
         collector = OrphanCollector(process.store, control_plane, process.clock)
@@ -99,7 +99,7 @@ async def test_resources_of_an_instance_created_meanwhile_are_kept(tmp_path):
     recorded = RecordedWorkflow(1)
     async with runner_process(tmp_path, recorded.workflow) as process:
 
-        class Slow(ControlPlane):
+        class Slow(FakeControlPlane):
             async def slice_owners(self) -> dict[str, str]:
                 return {"first-ub": "first", "second-ub": "second"}
 
@@ -164,7 +164,7 @@ async def test_drain_without_a_scaling_policy_is_withdrawn(tmp_path, sentence, p
                 few.declare(body)
                 few.draining = policy["draining"]
                 session.add(few)
-        collector = OrphanCollector(process.store, ControlPlane(True), process.clock, inference)
+        collector = OrphanCollector(process.store, FakeControlPlane(True), process.clock, inference)
         await collector.reconcile()
         assert inference.undrained == [], "who drained may just have left"
         await collector.reconcile()
@@ -176,7 +176,7 @@ async def test_drain_without_a_scaling_policy_is_withdrawn(tmp_path, sentence, p
 async def test_drain_of_the_operator_is_kept(tmp_path, by, undrained):
     inference = Inference(by)
     async with runner_process(tmp_path, RecordedWorkflow(1).workflow) as process:
-        collector = OrphanCollector(process.store, ControlPlane(True), process.clock, inference)
+        collector = OrphanCollector(process.store, FakeControlPlane(True), process.clock, inference)
         for _ in range(3):
             await collector.reconcile()
     assert inference.undrained == undrained

@@ -187,21 +187,21 @@ async def test_state_deadline_counts_from_its_transition(tmp_path):
 def draining(drained_s: float, *, undone: bool = False) -> Workflow[StepContext]:
     """A workflow with a step that waits so long for drains: on the way, or as it is undone."""
 
-    async def await_loaded(work: StepContext) -> None: ...
+    async def await_loaded(context: StepContext) -> None: ...
 
-    async def wait(work: StepContext, step: str) -> None:
-        if work.clock.now() - work.started_at(step) < drained_s:
+    async def wait(context: StepContext, step: str) -> None:
+        if context.clock.now() - context.started_at(step) < drained_s:
             raise StepPending("3 requests run on sn0-c00-n0", again_s=60.0)
 
-    async def leave_successors(work: StepContext) -> None:
-        await wait(work, "await_loaded")
+    async def leave_successors(context: StepContext) -> None:
+        await wait(context, "await_loaded")
 
-    async def drain_members(work: StepContext) -> None:
+    async def drain_members(context: StepContext) -> None:
         if undone:
             raise InsufficientCapacity("no room")
-        await wait(work, "drain_members")
+        await wait(context, "drain_members")
 
-    async def await_ready(work: StepContext) -> None:
+    async def await_ready(context: StepContext) -> None:
         raise StepPending("nodes are being deployed", again_s=60.0)
 
     loaded = Step(await_loaded, undo=leave_successors if undone else None, deadline_s=90_000.0)

@@ -48,14 +48,14 @@ def merged(recorded: RecordedWorkflow) -> Workflow:
     """A release in which one step does what the second and the third did."""
     first, second, third, *more = recorded.workflow.steps
 
-    async def both(work: StepContext) -> None:
-        await second.do(work)
-        await third.do(work)
+    async def both(context: StepContext) -> None:
+        await second.do(context)
+        await third.do(context)
 
-    async def neither(work: StepContext) -> None:
+    async def neither(context: StepContext) -> None:
         for step in (third, second):
             assert step.undo is not None
-            await step.undo(work)
+            await step.undo(context)
 
     steps = (first, Step(both, undo=neither), *more)
     return Workflow("test", steps, refused=refused_to_pending, retired={second.name: "both", third.name: "both"})
@@ -209,7 +209,7 @@ async def test_deletion_survives_a_crash_at_its_last_step(tmp_path, before):
 # -- overtaken by a newer spec -----------------------------------------------------------------------------------------
 
 
-class Allocated:
+class FakeControlPlane:
     """An allocation of three members; how it is asked to change is kept."""
 
     def __init__(self) -> None:
@@ -230,7 +230,7 @@ class Allocated:
 @pytest.mark.looptime
 @pytest.mark.parametrize("later", [[], ["sn0-c00-n0", "sn0-c00-n1"]])
 async def test_newer_spec_does_not_change_leaving_members(tmp_path, later):
-    control_plane = Allocated()
+    control_plane = FakeControlPlane()
     async with runner_process(tmp_path, replace(RecordedWorkflow(1).workflow, verb="scale-instance")) as process:
         process.open("scale-instance")
         with process.store.transaction() as session:
@@ -242,7 +242,7 @@ async def test_newer_spec_does_not_change_leaving_members(tmp_path, later):
             instance.generation, instance.leaving = instance.generation + 1, later
         host = InstanceHost(process.store, control_plane, process.clock, RecoveryPolicy())  # type: ignore[arg-type]
         with process.store.reading() as session:
-            work = host.context(session, session.get_one(OperationRow, name))
-        await reserve_nodes(work)
+            context = host.context(session, session.get_one(OperationRow, name))
+        await reserve_nodes(context)
     (request,) = control_plane.asked
     assert (request.nodes, request.exclude_nodes) == (2, ["sn0-c00-n2"])

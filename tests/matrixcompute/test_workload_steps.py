@@ -46,12 +46,12 @@ class Inference:
         given = {"state": "Serving", "readyNodes": [A, B, C], "fabricGeneration": 7}
         self.view: dict[str, Any] = given | view
         self.asked: list[dict[str, Any]] = []
-        self.away = self.withdrawn = False
+        self.unavailable = self.withdrawn = False
         self.refuses: Exception | None = None
         self.answer: dict[str, Any] = {"requestsAtStart": 9}
 
     async def deployment_keys(self, instance: str) -> list[str]:
-        if self.away:
+        if self.unavailable:
             raise Unavailable("no route")
         return ["one"]
 
@@ -86,7 +86,7 @@ class Inference:
         del self.view["drain"]
 
 
-class ControlPlane:
+class FakeControlPlane:
     def __init__(self, members: list[MemberView]) -> None:
         self.members, self.full = members, False
 
@@ -106,12 +106,12 @@ class ControlPlane:
 
 
 @dataclass
-class Work:
+class FakeContext:
     """What a step is given. `took_s`: for how long it has been at this step."""
 
     inference: Any = field(default_factory=Inference)
     control_plane: Any = field(
-        default_factory=lambda: ControlPlane([member(A), member(B, rank=1), member(C, role="successor")])
+        default_factory=lambda: FakeControlPlane([member(A), member(B, rank=1), member(C, role="successor")])
     )
     repair: bool = False
     took_s: float = 0.0
@@ -124,13 +124,13 @@ class Work:
     shape: InstanceRequest = field(default_factory=lambda: InstanceRequest(nodes=2))
     clock: Any = field(default_factory=lambda: FixedClock(1000.0))
     events: list[str] = field(default_factory=list)
-    already: set[str] = field(default_factory=lambda: {A})
+    notified_nodes: set[str] = field(default_factory=lambda: {A})
 
     def notified(self) -> set[str]:
-        return self.already
+        return self.notified_nodes
 
     def record_notified(self, nodes: Collection[str]) -> None:
-        self.already |= {*nodes}
+        self.notified_nodes |= {*nodes}
 
     def started_at(self, step: str) -> float:
         return self.clock.now() - self.took_s
@@ -156,60 +156,64 @@ def drain(state: str = "Draining", by: str = OPERATION, nodes: tuple[str, ...] =
 
 
 async def test_drain_names_its_operation_and_deadline():
-    work = Work()
-    await tell_workload(work)
-    assert work.inference.asked == [{"nodes": [A], "deadlineS": 600.0, "by": OPERATION, "keepServing": False}]
-    assert work.events == ["Draining"]
+    context = FakeContext()
+    await tell_workload(context)
+    assert context.inference.asked == [{"nodes": [A], "deadlineS": 600.0, "by": OPERATION, "keepServing": False}]
+    assert context.events == ["Draining"]
 
 
 async def test_deployment_keeps_serving_during_an_in_place_repair():
-    work = Work(repair=True, control_plane=ControlPlane([member(A, "FreeRestart"), member(B, rank=1)]))
-    await tell_workload(work)
-    assert work.inference.asked[0]["keepServing"]
-    work.inference.view["drain"] = drain(nodes=(B,))
-    await tell_workload(work)
-    assert work.inference.asked[1]["nodes"] == [A, B], "who drains for this operation already does not serve meanwhile"
-    work.inference.refuses = InsufficientCapacity("the remaining nodes cannot serve without the drained ones")
-    await tell_workload(work)
-    assert work.events == ["Draining", "Draining", "NotDrained"]
+    context = FakeContext(repair=True, control_plane=FakeControlPlane([member(A, "FreeRestart"), member(B, rank=1)]))
+    await tell_workload(context)
+    assert context.inference.asked[0]["keepServing"]
+    context.inference.view["drain"] = drain(nodes=(B,))
+    await tell_workload(context)
+    assert context.inference.asked[1]["nodes"] == [A, B], (
+        "who drains for this operation already does not serve meanwhile"
+    )
+    context.inference.refuses = InsufficientCapacity("the remaining nodes cannot serve without the drained ones")
+    await tell_workload(context)
+    assert context.events == ["Draining", "Draining", "NotDrained"]
 
 
 async def test_irreplaceable_member_keeps_serving():
-    work = Work(repair=True, control_plane=ControlPlane([member(A, "ManuallySeparate"), member(B, rank=1)]))
-    work.control_plane.full = True
-    await tell_workload(work)
-    assert (work.inference.asked, work.events) == ([], ["NotDrained"])
-    work.control_plane.full = False
-    await tell_workload(work)
-    assert [(each["nodes"], each["keepServing"]) for each in work.inference.asked] == [([A], False)]
+    context = FakeContext(
+        repair=True, control_plane=FakeControlPlane([member(A, "ManuallySeparate"), member(B, rank=1)])
+    )
+    context.control_plane.full = True
+    await tell_workload(context)
+    assert (context.inference.asked, context.events) == ([], ["NotDrained"])
+    context.control_plane.full = False
+    await tell_workload(context)
+    assert [(each["nodes"], each["keepServing"]) for each in context.inference.asked] == [([A], False)]
 
 
 async def test_foreign_drain_is_not_replaced():
-    work = Work()
-    work.inference.refuses = Conflict("drains for another")
-    await tell_workload(work)
-    assert work.events == ["NotDrained"]
+    context = FakeContext()
+    context.inference.refuses = Conflict("drains for another")
+    await tell_workload(context)
+    assert context.events == ["NotDrained"]
 
 
 @pytest.mark.parametrize(
     ("by", "asked"), [(owner_of("few"), [[A]]), (resource_owner("one"), [[A]]), ("replace-node-one-2", [])]
 )
 async def test_operation_replaces_only_drains_that_are_requested_again(by, asked):
-    work = Work(inference=Inference(drain=drain(by=by, nodes=(B,))))
-    await tell_workload(work)
-    assert [each["nodes"] for each in work.inference.asked] == asked
-    assert work.events == (["Draining"] if asked else ["NotDrained"])
+    context = FakeContext(inference=Inference(drain=drain(by=by, nodes=(B,))))
+    await tell_workload(context)
+    assert [each["nodes"] for each in context.inference.asked] == asked
+    assert context.events == (["Draining"] if asked else ["NotDrained"])
 
 
 @pytest.mark.parametrize("step", [await_loaded, tell_workload, drain_members])
 async def test_unanswered_request_is_retried_a_few_times(step):
-    work = Work()
-    work.inference.away = True
+    context = FakeContext()
+    context.inference.unavailable = True
     with pytest.raises(Unavailable):
-        await step(work)
-    work.failed = UNANSWERED_MAX
-    await step(work)
-    assert work.events == ["NotDrained"]
+        await step(context)
+    context.failed = UNANSWERED_MAX
+    await step(context)
+    assert context.events == ["NotDrained"]
 
 
 @pytest.mark.parametrize(
@@ -223,27 +227,29 @@ async def test_unanswered_request_is_retried_a_few_times(step):
     ],
 )
 async def test_drain_members_waits_for_running_requests(sentence, view, took_s, pending, events):
-    work = Work(inference=Inference(**view), took_s=took_s)
+    context = FakeContext(inference=Inference(**view), took_s=took_s)
     if pending is None:
-        await drain_members(work)
+        await drain_members(context)
     else:
         with pytest.raises(StepPending, match=pending):
-            await drain_members(work)
-    assert work.events == events, sentence
+            await drain_members(context)
+    assert context.events == events, sentence
 
 
 @pytest.mark.parametrize("step", [await_loaded, drain_members])
 async def test_superseded_move_or_lost_successor_rolls_back(step):
     with pytest.raises(StaleGeneration):
-        await step(Work(inference=Inference(drain=drain()), generation=2))
+        await step(FakeContext(inference=Inference(drain=drain()), generation=2))
     lost = [member(A), member(C, role="successor", agent="Lost", ready=False)]
     with pytest.raises(Conflict, match="have to be repaired before the move"):
-        await step(Work(inference=Inference(drain=drain()), control_plane=ControlPlane(lost)))
+        await step(FakeContext(inference=Inference(drain=drain()), control_plane=FakeControlPlane(lost)))
 
 
 async def test_member_lost_while_draining_is_not_awaited():
     members = [member(A, "FreeRestart", agent="Lost", ready=False), member(B, rank=1)]
-    await drain_members(Work(inference=Inference(drain=drain()), repair=True, control_plane=ControlPlane(members)))
+    await drain_members(
+        FakeContext(inference=Inference(drain=drain()), repair=True, control_plane=FakeControlPlane(members))
+    )
 
 
 @pytest.mark.parametrize(
@@ -257,25 +263,25 @@ async def test_member_lost_while_draining_is_not_awaited():
     ],
 )
 async def test_successors_are_loaded_before_members_drain(sentence, view, took_s, pending):
-    work = Work(inference=Inference(**view), took_s=took_s)
+    context = FakeContext(inference=Inference(**view), took_s=took_s)
     if pending is None:
-        await await_loaded(work)
+        await await_loaded(context)
     else:
         with pytest.raises(StepPending, match=pending):
-            await await_loaded(work)
+            await await_loaded(context)
 
 
 async def test_retained_members_rejoin_before_the_deployment_counts_as_serving():
-    work = Work(repair=True, control_plane=ControlPlane([member(A), member(B, rank=1)]))
-    work.inference.view |= {"drain": drain("Drained"), "fabricGeneration": 6}
+    context = FakeContext(repair=True, control_plane=FakeControlPlane([member(A), member(B, rank=1)]))
+    context.inference.view |= {"drain": drain("Drained"), "fabricGeneration": 6}
     with pytest.raises(StepPending, match="one has yet to see every member"):
-        await await_serving(work)
-    assert not work.inference.withdrawn, "it may still use a node that has left"
-    work.inference.view["fabricGeneration"] = 7
+        await await_serving(context)
+    assert not context.inference.withdrawn, "it may still use a node that has left"
+    context.inference.view["fabricGeneration"] = 7
     with pytest.raises(StepPending, match="one has yet to use every member"):
-        await await_serving(work)
-    assert (work.inference.withdrawn, work.events) == (True, ["Rejoined"])
-    await await_serving(work)
+        await await_serving(context)
+    assert (context.inference.withdrawn, context.events) == (True, ["Rejoined"])
+    await await_serving(context)
 
 
 @pytest.mark.parametrize(
@@ -288,25 +294,27 @@ async def test_retained_members_rejoin_before_the_deployment_counts_as_serving()
     ],
 )
 async def test_await_serving_after_a_repair(sentence, state, took_s, waits, events):
-    members = ControlPlane([member(A), member(B, rank=1)])
-    work = Work(inference=Inference(state=state, readyNodes=[]), control_plane=members, repair=True, took_s=took_s)
+    members = FakeControlPlane([member(A), member(B, rank=1)])
+    context = FakeContext(
+        inference=Inference(state=state, readyNodes=[]), control_plane=members, repair=True, took_s=took_s
+    )
     if waits:
         with pytest.raises(StepPending):
-            await await_serving(work)
+            await await_serving(context)
     else:
-        await await_serving(work)
-    assert work.events == events, sentence
+        await await_serving(context)
+    assert context.events == events, sentence
 
 
 async def test_rollback_withdraws_only_its_own_drains():
-    work = Work(inference=Inference(drain=drain(by="somebody")))
-    await withdraw_drains(work)
-    assert not work.inference.withdrawn
-    work.inference.view["drain"] = drain()
-    await withdraw_drains(work)
-    assert work.inference.withdrawn
-    work.inference.away = True
-    await withdraw_drains(work)
+    context = FakeContext(inference=Inference(drain=drain(by="somebody")))
+    await withdraw_drains(context)
+    assert not context.inference.withdrawn
+    context.inference.view["drain"] = drain()
+    await withdraw_drains(context)
+    assert context.inference.withdrawn
+    context.inference.unavailable = True
+    await withdraw_drains(context)
 
 
 @pytest.mark.parametrize(
@@ -319,28 +327,30 @@ async def test_rollback_withdraws_only_its_own_drains():
 )
 async def test_abandoned_move_drains_used_successors(sentence, view, successor, asked, waits):
     coming = member(C, **({"role": "successor"} | successor))
-    work = Work(inference=Inference(**view), control_plane=ControlPlane([member(A), member(B, rank=1), coming]))
-    work.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(work.clock.now() + 600)}
+    context = FakeContext(
+        inference=Inference(**view), control_plane=FakeControlPlane([member(A), member(B, rank=1), coming])
+    )
+    context.inference.answer = drain(nodes=(C,)) | {"deadlineAt": timestamp(context.clock.now() + 600)}
     if waits:
         with pytest.raises(StepPending, match=f"3 requests still on {C}"):
-            await leave_successors(work)
-        work.clock.at += 600 + GRACE_S
-    await leave_successors(work)
-    assert len(work.inference.asked) == 2 * asked, sentence
-    assert all(each["nodes"] == [C] and each["keepServing"] for each in work.inference.asked)
-    work.inference.away = True
-    await leave_successors(work)
+            await leave_successors(context)
+        context.clock.at += 600 + GRACE_S
+    await leave_successors(context)
+    assert len(context.inference.asked) == 2 * asked, sentence
+    assert all(each["nodes"] == [C] and each["keepServing"] for each in context.inference.asked)
+    context.inference.unavailable = True
+    await leave_successors(context)
 
 
 async def test_steps_do_nothing_without_a_workload():
-    work = Work(inference=None)
+    context = FakeContext(inference=None)
     for step in (await_loaded, leave_successors, tell_workload, drain_members, withdraw_drains, await_serving):
-        await step(work)
-    assert work.events == []
+        await step(context)
+    assert context.events == []
 
 
-class Nobody:
-    """ControlPlane with nothing on them."""
+class EmptyControlPlane:
+    """FakeControlPlane with nothing on them."""
 
     async def slice_owners(self) -> dict[str, str]:
         return {}
@@ -367,10 +377,10 @@ async def test_drain_of_an_ended_operation_is_withdrawn(tmp_path, sentence, by, 
         with process.store.transaction() as session:
             abandon(session.get_one(OperationRow, names["ended"]), "overtaken", process.clock.now())
         inference = Inference(drain=drain(by=names.get(by, by)))
-        collector = OrphanCollector(process.store, Nobody(), process.clock, inference)
+        collector = OrphanCollector(process.store, EmptyControlPlane(), process.clock, inference)
         await collector.reconcile()
         assert inference.withdrawn == withdrawn, sentence
-        inference.away = True
+        inference.unavailable = True
         assert "0 drains withdrawn" in await collector.reconcile()
 
 
@@ -390,8 +400,8 @@ async def test_pool_sizes_of_a_deleted_policy_are_withdrawn(tmp_path, sentence, 
             spec = {"scaleTargetRef": {"name": "one"}, "maxReplicas": 4}
             session.add(ScalingPolicyRow(name="one", target="one", state="Active", generation=1, spec=spec))
         inference = Inference(scale={"prefillNodes": 2, "decodeNodes": 2, "by": by})
-        collector = OrphanCollector(process.store, Nobody(), process.clock, inference)
+        collector = OrphanCollector(process.store, EmptyControlPlane(), process.clock, inference)
         await collector.reconcile()
         assert inference.withdrawn == withdrawn, sentence
-        inference.away = True
+        inference.unavailable = True
         assert "0 sizes of pools withdrawn" in await collector.reconcile()

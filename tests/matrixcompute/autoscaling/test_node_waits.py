@@ -13,7 +13,7 @@ from matrixcompute.autoscaling.node_waits import WAITS_KEPT, NodeWaits, emulated
 from matrixcompute.autoscaling.policy import ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, recommend_pools
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares, with_node_waits
-from tests.matrixcompute.autoscaling.test_scaling_decision import NOON, a_policy
+from tests.matrixcompute.autoscaling.test_scaling_decision import NOON, make_policy
 
 FAST = {"scaleUp": {"policies": [{"type": "Pods", "value": 100, "periodSeconds": 15}]}}
 
@@ -66,7 +66,7 @@ def test_estimate_is_one_of_the_recorded_waits(seen):
 
 def test_horizon_includes_the_boot_time():
     seen = Observation(4, 4, load=6.0, backlog=40.0, start_s=37.0)
-    policy = a_policy(maxReplicas=200, behavior=FAST)
+    policy = make_policy(maxReplicas=200, behavior=FAST)
     found = recommend_with_spares(with_node_waits(seen, waits(108)), policy, ScalingState(), NOON)
     late = recommend(replace(seen, start_s=145.0), policy, ScalingState(), NOON)
     soon = recommend(seen, policy, ScalingState(), NOON)
@@ -78,7 +78,7 @@ def test_horizon_of_pools_includes_the_boot_time():
     seen = PoolsObservation(
         Observation(8, 8), Observation(4, 4, load=6.0, backlog=40.0, start_s=37.0), Observation(4, 4, load=2.0)
     )
-    policy = a_policy(maxReplicas=200, pools={}, behavior=FAST)
+    policy = make_policy(maxReplicas=200, pools={}, behavior=FAST)
     found = recommend_with_spares(with_node_waits(seen, waits(108)), policy, ScalingState(), NOON)
     late = {role: replace(seen.of(role), start_s=seen.of(role).start_s + 108) for role in ("prefill", "decode")}
     assert found == recommend_pools(replace(seen, whole=found_whole(seen), **late), policy, ScalingState(), NOON)

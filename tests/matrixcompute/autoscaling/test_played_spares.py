@@ -29,7 +29,7 @@ def test_spare_serves_no_later_than_a_free_node(count, start_s, share, steps):
         assert spares.ready >= 0
 
 
-def a_trace(seed: int) -> Trace:
+def random_trace(seed: int) -> Trace:
     chance = np.random.default_rng(seed)
     at = np.sort(np.concatenate([chance.uniform(0, 60, 200), chance.uniform(60, 180, 1400)]))
     prompt = chance.integers(500, 6000, len(at)).astype(float)
@@ -43,7 +43,7 @@ def a_trace(seed: int) -> Trace:
 )  # fmt: skip
 def test_spares_do_not_delay_first_tokens(seed, plan, spares, start_s):
     """The same sizes at the same moments, growing: what comes from a spare is there sooner, and nothing else differs."""
-    trace = a_trace(seed)
+    trace = random_trace(seed)
     sizes = np.concatenate([[1], 1 + np.cumsum(plan)])
 
     def planned(seen):

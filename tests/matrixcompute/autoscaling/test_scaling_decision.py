@@ -23,15 +23,15 @@ from matrixcompute.autoscaling.policy import Reason, ScalingPolicyRequest, Scali
 from matrixcompute.reconcilers.scaling_targets import check_scalable
 
 NOON = 12 * 3600.0  # of 1 January 1970, a Thursday
-AT_ONCE = {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabilizationWindowSeconds": 0}}
+IMMEDIATE = {"scaleUp": {"stabilizationWindowSeconds": 0}, "scaleDown": {"stabilizationWindowSeconds": 0}}
 
 
-def a_policy(**more: Any) -> ScalingPolicySpec:
+def make_policy(**more: Any) -> ScalingPolicySpec:
     given = {
         "scaleTargetRef": {"name": "one"},
         "minReplicas": 2,
         "maxReplicas": 20,
-        "behavior": AT_ONCE,
+        "behavior": IMMEDIATE,
         "predictive": "Off",
     } | more
     return ScalingPolicySpec.model_validate(given)
@@ -42,9 +42,9 @@ def of(metric: str, **target: Any) -> dict:
     return {"type": "Object", "object": {"metric": {"name": metric}, "target": {"type": kind, **target}}}
 
 
-QUEUE = a_policy(metrics=[of("queued", averageValue=3.0)])
-KV = a_policy(metrics=[of("kvUsage", value=0.8)])
-BOTH = a_policy(metrics=[of("queued", averageValue=3.0), of("kvUsage", value=0.8)])
+QUEUE = make_policy(metrics=[of("queued", averageValue=3.0)])
+KV = make_policy(metrics=[of("kvUsage", value=0.8)])
+BOTH = make_policy(metrics=[of("queued", averageValue=3.0), of("kvUsage", value=0.8)])
 
 
 @pytest.mark.parametrize(
@@ -63,18 +63,18 @@ BOTH = a_policy(metrics=[of("queued", averageValue=3.0), of("kvUsage", value=0.8
         ("of either side", BOTH, Observation(22, 22), 20, Reason.TOO_MANY_REPLICAS),
         ("never above the most", QUEUE, Observation(19, 19, metrics={"queued": 90.0}), 20, Reason.TOO_MANY_REPLICAS),
         ("never below the least", QUEUE, Observation(4, 4, metrics={"queued": 0.0}), 2, Reason.TOO_FEW_REPLICAS),
-        ("the work of nodes, at four fifths", a_policy(), Observation(4, 4, load=4.0), 5, Reason.ABOVE_TARGET),
-        ("and what will wait, in ten seconds", a_policy(), Observation(4, 4, load=3.9, backlog=20.0), 7, Reason.ABOVE_TARGET),
-        ("whole blocks", a_policy(block=4), Observation(4, 4, load=3.9), 8, Reason.ABOVE_TARGET),
-        ("fewer by less than a block", a_policy(block=4), Observation(8, 8, load=4.0), 8, Reason.WHOLE_BLOCKS),
-        ("half of it starts: it counts as there", a_policy(), Observation(8, 4, load=6.4), 8, Reason.PENDING_MEMBERS),
-        ("HPA's rate: four more, or twice as many", a_policy(), Observation(5, 5, load=14.0), 10, Reason.SCALE_UP_LIMIT),
+        ("the work of nodes, at four fifths", make_policy(), Observation(4, 4, load=4.0), 5, Reason.ABOVE_TARGET),
+        ("and what will wait, in ten seconds", make_policy(), Observation(4, 4, load=3.9, backlog=20.0), 7, Reason.ABOVE_TARGET),
+        ("whole blocks", make_policy(block=4), Observation(4, 4, load=3.9), 8, Reason.ABOVE_TARGET),
+        ("fewer by less than a block", make_policy(block=4), Observation(8, 8, load=4.0), 8, Reason.WHOLE_BLOCKS),
+        ("half of it starts: it counts as there", make_policy(), Observation(8, 4, load=6.4), 8, Reason.PENDING_MEMBERS),
+        ("HPA's rate: four more, or twice as many", make_policy(), Observation(5, 5, load=14.0), 10, Reason.SCALE_UP_LIMIT),
         (
-            "a schedule is a floor", a_policy(schedules=[{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 6}]),
+            "a schedule is a floor", make_policy(schedules=[{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 6}]),
             Observation(4, 4, load=1.0), 6, Reason.SCHEDULE_FLOOR,
         ),
         (
-            "down only", a_policy(behavior=AT_ONCE | {"scaleUp": {"selectPolicy": "Disabled"}}),
+            "down only", make_policy(behavior=IMMEDIATE | {"scaleUp": {"selectPolicy": "Disabled"}}),
             Observation(4, 4, load=9.0), 4, Reason.SCALE_UP_LIMIT,
         ),
     ],
@@ -88,9 +88,9 @@ def test_recommend(sentence, policy, seen, replicas, reason):
 @pytest.mark.parametrize(
     ("policy", "returns_to", "replicas"),
     [
-        (a_policy(minReplicas=0, maxReplicas=5, block=2), 5, 4),
-        (a_policy(minReplicas=0, maxReplicas=5, block=2), 3, 4),
-        (a_policy(minReplicas=0, maxReplicas=5, block=2, schedules=[{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 5}]), 1, 4),
+        (make_policy(minReplicas=0, maxReplicas=5, block=2), 5, 4),
+        (make_policy(minReplicas=0, maxReplicas=5, block=2), 3, 4),
+        (make_policy(minReplicas=0, maxReplicas=5, block=2, schedules=[{"name": "day", "start": "08:00", "end": "18:00", "minReplicas": 5}]), 1, 4),
     ],
 )  # fmt: skip
 def test_return_from_zero_is_in_whole_blocks_within_bounds(policy, returns_to, replicas):
@@ -103,8 +103,8 @@ def test_return_from_zero_is_in_whole_blocks_within_bounds(policy, returns_to, r
     [
         (BOTH, Observation(4, 4, metrics={"queued": 0.0}), "kvUsage has no value"),
         (BOTH, Observation(4, 4), "queued, kvUsage have no value"),
-        (a_policy(), Observation(4, 4), "no deployment on the target reports its incoming work"),
-        (a_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little data"),
+        (make_policy(), Observation(4, 4), "no deployment on the target reports its incoming work"),
+        (make_policy(predictive="Auto"), Observation(4, 4, load=0.1), "the forecast has too little data"),
     ],
 )
 def test_message_names_the_missing_signal(policy, seen, silent):
@@ -157,7 +157,7 @@ def test_schedules_are_in_force_by_the_clock_and_overnight(clock, days, start, e
     assert schedule_floor([schedule], clock) == floor
 
 
-def play(
+def simulate(
     policy: ScalingPolicySpec, loads: list[float], members: int = 4, tick_s: float = 15.0, slow: int = 0
 ) -> list[int]:
     """Sizes over time. A member that is new is ready after `slow` ticks."""
@@ -173,27 +173,27 @@ def play(
 
 
 def test_highest_recommendation_of_the_window_limits_shrinking():
-    policy = a_policy(behavior={"scaleDown": {"stabilizationWindowSeconds": 120}})
-    sizes = play(policy, [8.0] * 8 + [2.0] * 100, members=10)
+    policy = make_policy(behavior={"scaleDown": {"stabilizationWindowSeconds": 120}})
+    sizes = simulate(policy, [8.0] * 8 + [2.0] * 100, members=10)
     fell = next(at for at, size in enumerate(sizes) if size < 10)
     assert 8 + 120 / 15 <= fell <= 8 + 120 / 15 + 5
     assert sizes[-1] == 3
 
 
 def test_constant_load_settles():
-    sizes = play(a_policy(), [5.0] * 240, slow=8)
+    sizes = simulate(make_policy(), [5.0] * 240, slow=8)
     assert len(set(sizes[20:])) == 1
 
 
 def test_starting_members_are_not_requested_again():
-    sizes = play(a_policy(), [8.0] * 40, members=4, slow=20)
+    sizes = simulate(make_policy(), [8.0] * 40, members=4, slow=20)
     assert max(sizes) == sizes[-1] == 10
 
 
 def test_forecast_raises_the_floor_only_in_auto_mode():
     climb = [2.0 + 0.2 * at for at in range(50)]
     off, preview, auto = (
-        play(a_policy(predictive=mode, maxReplicas=40, objective={"utilization": 0.8}), climb)[-1]
+        simulate(make_policy(predictive=mode, maxReplicas=40, objective={"utilization": 0.8}), climb)[-1]
         for mode in ("Off", "Preview", "Auto")
     )
     assert off == preview < auto
@@ -201,7 +201,7 @@ def test_forecast_raises_the_floor_only_in_auto_mode():
 
 @pytest.mark.parametrize(("peak", "foreseen"), [(0.0, False), (9.0, True)])
 def test_minimum_is_not_reported_as_a_forecast(peak, foreseen):
-    policy, state, reasons = a_policy(predictive="Auto", minReplicas=4), ScalingState(), set()
+    policy, state, reasons = make_policy(predictive="Auto", minReplicas=4), ScalingState(), set()
     for tick in range(200):
         load = peak if tick % 40 < 20 else 0.0
         found = recommend(Observation(12, 12, load=load, start_s=60.0), policy, state, NOON + 15.0 * tick)
@@ -212,33 +212,35 @@ def test_minimum_is_not_reported_as_a_forecast(peak, foreseen):
 
 
 def test_missing_forecast_prevents_shrinking():
-    policy = a_policy(predictive="Auto")
-    assert play(policy, [2.0] * 19, members=10)[-1] == 10
-    assert play(policy, [2.0] * 60, members=10)[-1] < 10
+    policy = make_policy(predictive="Auto")
+    assert simulate(policy, [2.0] * 19, members=10)[-1] == 10
+    assert simulate(policy, [2.0] * 60, members=10)[-1] < 10
 
 
 def test_initial_size_is_kept_during_warm_up():
-    sizes = play(a_policy(predictive="Auto", behavior={}), [2.0] * 160, members=10)
+    sizes = simulate(make_policy(predictive="Auto", behavior={}), [2.0] * 160, members=10)
     assert set(sizes[: int(WARM_UP_S / 15)]) == {10}
     assert sizes[-1] < 10
 
 
 def test_policy_window_overrides_the_warm_up():
-    sizes = play(
-        a_policy(predictive="Auto", behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}), [2.0] * 60, members=10
+    sizes = simulate(
+        make_policy(predictive="Auto", behavior={"scaleDown": {"stabilizationWindowSeconds": 60}}),
+        [2.0] * 60,
+        members=10,
     )
     assert sizes[-1] < 10
 
 
 def test_growth_during_warm_up_is_released():
     loads = [4.0] * 40 + [9.0] * 4 + [4.0] * 60
-    sizes = play(a_policy(predictive="Auto", behavior={}), loads, members=5)
+    sizes = simulate(make_policy(predictive="Auto", behavior={}), loads, members=5)
     assert max(sizes) >= 9
     assert min(sizes) == 5
 
 
 def test_late_prompts_raise_the_headroom_for_an_hour():
-    policy = a_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
+    policy = make_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
     state, seen = ScalingState(), Observation(10, 10, load=8.5, queues=True)
     for at in range(100):
         backlog = 60.0 if 50 <= at < 54 else 0.0
@@ -256,7 +258,7 @@ def test_late_prompts_raise_the_headroom_for_an_hour():
 
 def test_overload_of_the_initial_size_raises_no_headroom():
     """A forecast that was not there yet missed nothing: a beginning that is too small is no fault of its headroom."""
-    policy = a_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
+    policy = make_policy(predictive="Auto", maxReplicas=40, objective={"backlogSeconds": 5.0})
     forecasts = []
     for backlog in (60.0, 0.0):
         state, seen = ScalingState(), Observation(6, 6, load=8.5, backlog=backlog, queues=True)
@@ -273,7 +275,7 @@ def test_overload_of_the_initial_size_raises_no_headroom():
 @pytest.mark.parametrize("start_s", [30.0, 145.0, 300.0])
 def test_burst_is_not_extrapolated_over_the_start_time(start_s):
     """A look at twice the load beside many at half of it: the mean says how much comes until a new member serves."""
-    policy = a_policy(predictive="Auto", maxReplicas=400, objective={"backlogSeconds": 5.0})
+    policy = make_policy(predictive="Auto", maxReplicas=400, objective={"backlogSeconds": 5.0})
     state, seen = ScalingState(), Observation(8, 8, load=4.0, queues=True, start_s=start_s)
     for at in range(10):
         state = recommend(seen, policy, state, NOON + 15.0 * at).state
@@ -286,7 +288,7 @@ def test_backlog_is_cleared_in_a_share_of_the_start_time(start_s):
     """Members that are missing all the time until new ones serve: asked for are these, and for what has come to wait by
     then at most two and a half times as many again, however long a start takes."""
     rates = {"scaleUp": {"policies": [{"type": "Pods", "value": 400, "periodSeconds": 15}]}}
-    policy = a_policy(predictive="Auto", maxReplicas=400, behavior=rates, objective={"backlogSeconds": 5.0})
+    policy = make_policy(predictive="Auto", maxReplicas=400, behavior=rates, objective={"backlogSeconds": 5.0})
     seen = Observation(2, 2, load=6.0, backlog=20.0, queues=True, start_s=start_s)
     missing = 6.0 - 2.0
     found = recommend(seen, policy, ScalingState(), NOON).replicas
@@ -294,14 +296,14 @@ def test_backlog_is_cleared_in_a_share_of_the_start_time(start_s):
 
 
 def test_shrinking_by_one_block_needs_twenty_minutes_of_low_load():
-    policy = a_policy()
-    sizes = play(policy, [5.0] + [3.5] * 100, members=6)
+    policy = make_policy()
+    sizes = simulate(policy, [5.0] + [3.5] * 100, members=6)
     assert sizes[2 : 1200 // 15] == [6] * (1200 // 15 - 2)  # four fifths of five nodes are too few for 5.0
     assert sizes[-1] < 6
 
 
 def test_backlog_accounts_for_starting_members():
-    policy = a_policy()
+    policy = make_policy()
     late, started = (Observation(8, ready, load=6.0, backlog=20.0) for ready in (3, 8))
     assert recommend(late, policy, ScalingState(), NOON).replicas > 8
     assert recommend(started, policy, ScalingState(), NOON).replicas == 8
@@ -328,7 +330,7 @@ def test_invalid_input_is_refused_with_its_field(change, field):
 
 LOADS = st.one_of(st.none(), st.floats(0, 60))
 POLICIES = st.builds(
-    lambda least, more, block, predictive, windows, percent: a_policy(
+    lambda least, more, block, predictive, windows, percent: make_policy(
         minReplicas=least * block, maxReplicas=(least + more) * block, block=block, predictive=predictive,
         behavior={
             "scaleUp": {
@@ -390,6 +392,6 @@ def test_recommendation_is_monotonic_in_load(policy, history, members, load, mor
 @settings(deadline=None, max_examples=50)
 @given(load=st.floats(0.5, 14), members=st.integers(2, 20))
 def test_no_change_within_the_tolerance(load, members):
-    policy = a_policy(metrics=[of("work", averageValue=1.0)])
+    policy = make_policy(metrics=[of("work", averageValue=1.0)])
     seen = Observation(members, members, metrics={"work": members * (0.9 + 0.2 * (load - 0.5) / 13.5)})
     assert recommend(seen, policy, ScalingState(), NOON).replicas == members

@@ -14,23 +14,23 @@ from matrixcompute.autoscaling.decision import Observation, recommend
 from matrixcompute.autoscaling.policy import Reason, ScalingPolicySpec, ScalingState
 from matrixcompute.autoscaling.pools import PoolsObservation, recommend_pools
 from matrixcompute.autoscaling.warm_spares import recommend_with_spares
-from tests.matrixcompute.autoscaling.test_scaling_decision import NOON, a_policy
+from tests.matrixcompute.autoscaling.test_scaling_decision import NOON, make_policy
 
 SLOW = {"boot_s": 110.0, "join_s": 10.0}
 """A backlog of 40 s of one node, while the work of 6 nodes comes in at 4: what waits until a node serves counts."""
 
 
-def rising(**more: float) -> Observation:
+def rising_load(**more: float) -> Observation:
     return Observation(4, 4, load=6.0, backlog=40.0, start_s=20.0, **(SLOW | more))  # type: ignore[arg-type]
 
 
-def tiered(spares: int, **more: object) -> ScalingPolicySpec:
-    return a_policy(warmSpares=spares, behavior={"scaleUp": {"policies": [
+def with_spares(spares: int, **more: object) -> ScalingPolicySpec:
+    return make_policy(warmSpares=spares, behavior={"scaleUp": {"policies": [
         {"type": "Pods", "value": 100, "periodSeconds": 15}]}}, maxReplicas=200, **more)  # fmt: skip
 
 
-BOOTED = recommend(replace(rising(), start_s=130.0), tiered(0), ScalingState(), NOON).replicas
-JOINED = recommend(replace(rising(), start_s=30.0), tiered(0), ScalingState(), NOON).replicas
+BOOTED = recommend(replace(rising_load(), start_s=130.0), with_spares(0), ScalingState(), NOON).replicas
+JOINED = recommend(replace(rising_load(), start_s=30.0), with_spares(0), ScalingState(), NOON).replicas
 
 
 def test_booting_needs_more_in_advance_than_joining():
@@ -48,14 +48,14 @@ def test_booting_needs_more_in_advance_than_joining():
     ],
 )
 def test_spares_cover_capacity_needed_in_advance(sentence, warm, spares, replicas):
-    seen = rising(spares=spares)
-    found = recommend_with_spares(seen, tiered(warm), ScalingState(), NOON)
+    seen = rising_load(spares=spares)
+    found = recommend_with_spares(seen, with_spares(warm), ScalingState(), NOON)
     assert found.replicas == replicas, sentence
 
 
 def test_size_covered_by_spares_has_its_reason():
     seen = Observation(4, 4, load=4.1, backlog=1.0, start_s=0.0, spares=4, boot_s=300.0, join_s=0.0)
-    policy = tiered(4, objective={"utilization": 1.0, "backlogSeconds": 30.0})
+    policy = with_spares(4, objective={"utilization": 1.0, "backlogSeconds": 30.0})
     found = recommend_with_spares(seen, policy, ScalingState(), NOON)
     booted = recommend(replace(seen, start_s=300.0), policy, ScalingState(), NOON)
     assert booted.replicas > found.replicas == 4
@@ -64,14 +64,14 @@ def test_size_covered_by_spares_has_its_reason():
 
 
 def test_covered_size_is_in_whole_blocks():
-    found = recommend_with_spares(rising(spares=3), tiered(3, block=2), ScalingState(), NOON)
+    found = recommend_with_spares(rising_load(spares=3), with_spares(3, block=2), ScalingState(), NOON)
     assert found.replicas % 2 == 0
 
 
 @pytest.mark.parametrize("count", [-1, 49, "many"])
 def test_impossible_warm_spares_are_refused_with_their_field(count):
     with pytest.raises(ValidationError) as refused:
-        a_policy(warmSpares=count)
+        make_policy(warmSpares=count)
     assert refused.value.errors()[0]["loc"] == ("warmSpares",)
 
 
@@ -90,7 +90,7 @@ def test_members_and_warm_spares_meet_the_booting_decision(
     members = members // block * block or block
     ready = max(0, members - starting)
     seen = Observation(members, ready, load=load, backlog=backlog, spares=spares, boot_s=boot, join_s=join * boot)
-    policy = tiered(warm, block=block)
+    policy = with_spares(warm, block=block)
     found = recommend_with_spares(seen, policy, ScalingState(), NOON)
     booted = recommend(replace(seen, start_s=seen.start_s + boot), policy, ScalingState(), NOON)
     assert found.replicas + min(spares, warm) >= booted.replicas >= found.replicas
@@ -106,7 +106,7 @@ def test_each_pool_is_between_the_joining_and_the_booting_decision(prefill, deco
         Observation(4, 4, load=prefill, backlog=waits, queues=True),
         Observation(4, 4, load=decode),
     )
-    policy = tiered(6, pools={})
+    policy = with_spares(6, pools={})
     found = recommend_with_spares(seen, policy, ScalingState(), NOON)
     late = {role: replace(seen.of(role), start_s=seen.of(role).start_s + 110.0) for role in ("prefill", "decode")}
     booted = recommend_pools(replace(seen, **late), policy, ScalingState(), NOON)

@@ -14,8 +14,8 @@ from tests.small_stack import SmallStack
 pytestmark = pytest.mark.looptime
 
 
-class Another:
-    """Another replica, which writes right before the next transaction of this one begins."""
+class ConcurrentReplica:
+    """ConcurrentReplica replica, which writes right before the next transaction of this one begins."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.armed = False
@@ -46,11 +46,11 @@ async def test_changes_through_another_replica_are_kept(tmp_path, monkeypatch, p
     async with SmallStack(tmp_path) as stack:
         await stack.apply("one", 2)
         await stack.active("one", 2)
-        another = Another(monkeypatch)
-        another.armed = True
+        replica = ConcurrentReplica(monkeypatch)
+        replica.armed = True
         answer = await stack.http["compute"].post(f"/v1/instances/{path}", json=body)
         assert answer.status_code == 202, answer.text
-        assert not another.armed, "it has written"
+        assert not replica.armed, "it has written"
         view = answer.json()
         assert view["priority"] == 7
         for field, value in changed.items():

@@ -26,7 +26,7 @@ NODES = {"first": "sn0-c00-n0", "second": "sn0-c01-n0"}
 """Instances of one member each, on a node that drains."""
 
 
-class ControlPlane:
+class FakeControlPlane:
     """What they show of the instances. `refuses`: whatever is asked of the first one is refused so."""
 
     def __init__(self, refuses: MatrixError) -> None:
@@ -65,7 +65,7 @@ class ControlPlane:
         return await self.find_allocation(name)
 
 
-def of_both(process: RunnerProcess, refuses: MatrixError, woken: list[bool]) -> InstanceReconciler:
+def reconciler_of_two(process: RunnerProcess, refuses: MatrixError, wake_ups: list[bool]) -> InstanceReconciler:
     """Who looks after both instances, which are Active."""
     spec = InstanceRequest(nodes=1).wire()
     with process.store.transaction() as session:
@@ -77,7 +77,7 @@ def of_both(process: RunnerProcess, refuses: MatrixError, woken: list[bool]) -> 
                 )
             )  # fmt: skip
     return InstanceReconciler(
-        process.store, ControlPlane(refuses), process.runner, process.clock, RecoveryPolicy(), lambda: woken.append(True)  # type: ignore[arg-type]
+        process.store, FakeControlPlane(refuses), process.runner, process.clock, RecoveryPolicy(), lambda: wake_ups.append(True)  # type: ignore[arg-type]
     )  # fmt: skip
 
 
@@ -94,13 +94,13 @@ async def test_refusal_for_one_instance_does_not_block_others(
     tmp_path: Path, refuses: MatrixError, blocked: bool
 ) -> None:
     async with runner_process(tmp_path, MOVE_INSTANCE) as process:
-        woken: list[bool] = []
-        reconciler = of_both(process, refuses, woken)
+        wake_ups: list[bool] = []
+        reconciler = reconciler_of_two(process, refuses, wake_ups)
         await reconciler.reconcile()
         with process.store.reading() as session:
             assert [each.target for each in process.store.open_operations(session)] == ["second"]
             events = {each.instance: each.reason for each in process.store.events(session)}
-        assert woken, "its workflow is taken up at once"
+        assert wake_ups, "its workflow is taken up at once"
         assert events == {"second": "Draining"} | ({"first": "DrainBlocked"} if blocked else {})
 
 
@@ -118,9 +118,9 @@ async def test_failing_instance_is_skipped_with_an_event(
             raise wrong
 
     async with runner_process(tmp_path, MOVE_INSTANCE) as process:
-        reconciler = of_both(process, Unavailable("nothing"), [])
-        with monkeypatch.context() as ill:
-            ill.setattr(InstanceRow, "observe", observed)
+        reconciler = reconciler_of_two(process, Unavailable("nothing"), [])
+        with monkeypatch.context() as context:
+            context.setattr(InstanceRow, "observe", observed)
             for _ in range(2):
                 assert "1 instance passed over" in await reconciler.reconcile()
         assert "an instance is passed over" in caplog.text
@@ -150,7 +150,7 @@ async def test_failing_instance_backs_off_exponentially_until_it_changes(
             observe(row, *what)
 
         monkeypatch.setattr(InstanceRow, "observe", observed)
-        reconciler = of_both(process, Unavailable("nothing"), [])
+        reconciler = reconciler_of_two(process, Unavailable("nothing"), [])
         for _ in range(2000):
             assert "1 instance passed over" in await reconciler.reconcile()
             await asyncio.sleep(1)
@@ -175,13 +175,13 @@ async def test_skipped_instance_does_not_take_a_retry_slot(tmp_path: Path, monke
             raise KeyError("nodes")
         observe(row, *what)
 
-    class Full(ControlPlane):
+    class Full(FakeControlPlane):
         async def allocations(self) -> list[AllocationView]:
             return []
 
     monkeypatch.setattr(InstanceRow, "observe", observed)
     async with runner_process(tmp_path, CREATE_INSTANCE) as process:
-        of_both(process, Unavailable("nothing"), [])
+        reconciler_of_two(process, Unavailable("nothing"), [])
         reconciler = InstanceReconciler(
             process.store, Full(Unavailable("nothing")), process.runner, process.clock, RecoveryPolicy(), lambda: None  # type: ignore[arg-type]
         )  # fmt: skip

@@ -16,7 +16,7 @@ NODE = {"node": "sn0-c00-n0"}
 SWITCH = {"switch": "sn0-l2p4-k11"}
 
 
-class Refusing(FakeMachine):
+class RefusingMachine(FakeMachine):
     """It refuses everything with `why`, as long as there is one."""
 
     why: str | None = "not now"
@@ -36,20 +36,20 @@ class Refusing(FakeMachine):
 
 @pytest.mark.parametrize("target", [NODE, SWITCH])
 def test_repeated_refusal_is_written_once(tmp_path: Path, target: dict[str, str]) -> None:
-    machine = Refusing()
+    machine = RefusingMachine()
     harness = MaintenanceHarness(tmp_path, machine)
-    woken = []
+    wake_ups = []
     harness.put("m", action="Service", target=target, serviceS=60)
     for _ in range(3):
         harness.reconcile()
     assert [(unit.reason, unit.message) for unit in harness.view("m").units] == [("Conflict", "not now")]
     before = harness.view("m")
-    harness.reconciler.wake = lambda: woken.append(None)
+    harness.reconciler.wake = lambda: wake_ups.append(None)
     for _ in range(5):
         harness.clock.at += 3.0
         harness.reconcile()
     assert harness.view("m") == before
-    assert woken == [], "what is refused is asked again at the next look"
+    assert wake_ups == [], "what is refused is asked again at the next look"
     machine.why = "and not today"
     for _ in range(2):
         harness.reconcile()
@@ -60,7 +60,7 @@ def test_repeated_refusal_is_written_once(tmp_path: Path, target: dict[str, str]
     assert [unit.reason for unit in harness.view("m").units] != ["Conflict"]
 
 
-class Occupied(FakeMachine):
+class OccupiedMachine(FakeMachine):
     """Its first node is a member of instance `one`, and stays so."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Occupied(FakeMachine):
     ],
 )
 def test_moving_is_reported_only_in_states_with_moves(tmp_path: Path, state: str, reason: str) -> None:
-    harness = MaintenanceHarness(tmp_path, Occupied())
+    harness = MaintenanceHarness(tmp_path, OccupiedMachine())
     with harness.store.transaction() as session:
         spec = InstanceRequest(nodes=1).wire()
         session.add(InstanceRow(name="one", project="default", labels={}, spec=spec, applied=spec, state="Active",

@@ -26,14 +26,14 @@ from tests.matrixcompute.test_decisions import member
 from tests.matrixcompute.workflow_harness import RunnerProcess, runner_process
 
 NODES = ("sn0-c00-n0", "sn0-c01-n0")
-WELL = [member(node) for node in NODES]
+HEALTHY = [member(node) for node in NODES]
 LOST = [member(NODES[0], agent="Lost", ready=False), member(NODES[1])]
 
 
 def allocation(version: int, **changed: Any) -> AllocationView:
     whole = AllocationView(
         name="one", project="default", nodes=2, npus=16, spares=0, placement=PlacementPolicy(), topology_version="v",
-        bound=True, state="Bound", members=WELL, etag=f'"{version}"',
+        bound=True, state="Bound", members=HEALTHY, etag=f'"{version}"',
     )  # fmt: skip
     return whole.model_copy(update=changed)
 
@@ -42,26 +42,26 @@ def event(version: int, type: str = "MODIFIED", **changed: Any) -> WatchEvent:
     return WatchEvent(type, version, allocation(version, **changed).wire())
 
 
-def a_ready_instance(process: RunnerProcess) -> ReadinessUpdater:
+def ready_instance(process: RunnerProcess) -> ReadinessUpdater:
     """An instance that is Ready, and who hears of it; the last look saw version 5 of its allocation."""
     spec = InstanceRequest(nodes=2).wire()
     slices = tuple(
         ObservedSlice(name=f"one-{plane.value}", plane=plane, state="Active", generation=1, programmed=True, floors_kept=True)
         for plane in Plane
     )  # fmt: skip
-    news, seen = ReadinessUpdater(process.store, process.clock), allocation(5)
+    updater, seen = ReadinessUpdater(process.store, process.clock), allocation(5)
     with process.store.transaction() as session:
         row = InstanceRow(
             name="one", project="default", labels={}, spec=spec, applied=spec, state="Active", generation=1,
             observed_generation=1, conditions=[], members=[], slices=[],
         )  # fmt: skip
         session.add(row)
-        row.observe(Observed(seen, slices), plan_recovery(WELL, [], RecoveryPolicy(), [], 0.0), process.clock.now())
-    news.mark_observed({"one": seen})
-    return news
+        row.observe(Observed(seen, slices), plan_recovery(HEALTHY, [], RecoveryPolicy(), [], 0.0), process.clock.now())
+    updater.mark_observed({"one": seen})
+    return updater
 
 
-def shown(process: RunnerProcess) -> tuple[bool, str, str, int]:
+def read_condition(process: RunnerProcess) -> tuple[bool, str, str, int]:
     with process.store.reading() as session:
         row = session.get_one(InstanceRow, "one")
         ready = row.find_condition("Ready") or {}
@@ -71,21 +71,21 @@ def shown(process: RunnerProcess) -> tuple[bool, str, str, int]:
 READY = True, "Ready", "serves", 2
 NONE_LEFT = False, "NotServing", "0 of 2 members are active", 0
 
-HEARD: list[tuple[str, WatchEvent | None, bool, tuple[bool, str, str, int]]] = [
+CASES: list[tuple[str, WatchEvent | None, bool, tuple[bool, str, str, int]]] = [
     ("nothing new", event(6), False, READY),
     ("a break of the watch", None, False, READY),
     ("a member is lost", event(6, members=LOST), True, (False, "NotServing", f"1 of 2 members are active (agent silent: {NODES[0]})", 1)),
-    ("a member is not heard", event(6, members=[member(NODES[0], agent="Stale", ready=False), WELL[1]]), False,
+    ("a member is not heard", event(6, members=[member(NODES[0], agent="Stale", ready=False), HEALTHY[1]]), False,
      (False, "NotServing", f"1 of 2 members are active (agent silent: {NODES[0]})", 1)),
     ("it was preempted", event(6, state="Releasing"), True, NONE_LEFT),
     ("its nodes are gone", event(6, "DELETED"), True, NONE_LEFT),
-    ("it goes on with one", event(6, nodes=1, members=WELL[1:]), False, (True, "Ready", "serves with 1 of 2 nodes", 1)),
+    ("it goes on with one", event(6, nodes=1, members=HEALTHY[1:]), False, (True, "Ready", "serves with 1 of 2 nodes", 1)),
     ("what was so before the last look", event(5, members=LOST), True, READY),
 ]  # fmt: skip
 
 
 @pytest.mark.looptime
-@pytest.mark.parametrize(("sentence", "heard", "urgent", "after"), HEARD, ids=[each[0] for each in HEARD])
+@pytest.mark.parametrize(("sentence", "heard", "urgent", "after"), CASES, ids=[each[0] for each in CASES])
 async def test_ready_condition_follows_allocation_events(
     tmp_path: Path,
     sentence: str,
@@ -94,10 +94,10 @@ async def test_ready_condition_follows_allocation_events(
     after: tuple[bool, str, str, int],
 ) -> None:
     async with runner_process(tmp_path, *WORKFLOWS.values()) as process:
-        news = a_ready_instance(process)
-        assert shown(process) == READY
-        assert news.observe(heard) is urgent
-        assert shown(process) == after
+        updater = ready_instance(process)
+        assert read_condition(process) == READY
+        assert updater.observe(heard) is urgent
+        assert read_condition(process) == after
 
 
 @pytest.mark.looptime
@@ -109,34 +109,34 @@ async def test_instance_errors_are_logged_and_service_errors_are_raised(
 ) -> None:
     """A replica that another has overtaken is no fault of the program: seed 3121 of 1,000 events was one."""
     async with runner_process(tmp_path, *WORKFLOWS.values()) as process:
-        news = a_ready_instance(process)
+        updater = ready_instance(process)
 
         def refused(*_: Any) -> bool:
             raise wrong
 
-        monkeypatch.setattr(news, "_update_instance", refused)
+        monkeypatch.setattr(updater, "_update_instance", refused)
         with nullcontext() if logged else pytest.raises(type(wrong)):
-            assert news.observe(event(6, members=LOST)) is True
+            assert updater.observe(event(6, members=LOST)) is True
         assert [each.levelname for each in caplog.records if "passed over" in each.message] == ["ERROR"] * logged
 
 
 @pytest.mark.looptime
 async def test_requested_release_is_not_a_loss(tmp_path: Path) -> None:
     async with runner_process(tmp_path, *WORKFLOWS.values()) as process:
-        news = a_ready_instance(process)
+        updater = ready_instance(process)
         with process.store.transaction() as session:
             session.get_one(InstanceRow, "one").enter("Deleting", process.clock.now())
-        assert shown(process)[:3] == (False, "Deleting", "the instance is Deleting"), "it says so from then on"
-        assert news.observe(event(6, state="Releasing")) is False
+        assert read_condition(process)[:3] == (False, "Deleting", "the instance is Deleting"), "it says so from then on"
+        assert updater.observe(event(6, state="Releasing")) is False
 
 
 @pytest.mark.looptime
 async def test_preempted_instance_shows_its_state(tmp_path: Path) -> None:
     """A reason of Ready that is a state is the present one."""
     async with runner_process(tmp_path, YIELD_INSTANCE) as process:
-        news = a_ready_instance(process)
-        news.observe(event(6, state="Releasing"))
+        updater = ready_instance(process)
+        updater.observe(event(6, state="Releasing"))
         starter = WorkflowStarter(process.store, process.runner, process.clock)
         with process.store.transaction() as session:
             starter.open(session, YIELD_CAPACITY, session.get_one(InstanceRow, "one"), "Pending", "Preempted")
-        assert shown(process)[:3] == (False, "Pending", "the instance is Pending")
+        assert read_condition(process)[:3] == (False, "Pending", "the instance is Pending")

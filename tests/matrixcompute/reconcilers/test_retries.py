@@ -23,7 +23,7 @@ from matrixcompute.model.retries import (
 NOW = 10_000.0
 
 
-class At(ScaledClock):
+class FakeClock(ScaledClock):
     def __init__(self, now: float, scale: float = 1.0) -> None:
         super().__init__(scale)
         self.at = now
@@ -42,12 +42,12 @@ class At(ScaledClock):
     ],
 )
 def test_backoff_is_emulated_time_with_a_wall_time_floor(scale: float, retry_at: float, due: float) -> None:
-    assert due_at(retry_at, At(NOW, scale)) == due
+    assert due_at(retry_at, FakeClock(NOW, scale)) == due
 
 
 def test_refusal_is_kept_until_its_retry_is_due_at_any_speed() -> None:
     """Others that are refused meanwhile do not have it forgotten."""
-    clock = At(NOW, 60.0)
+    clock = FakeClock(NOW, 60.0)
     backoff = RefusalBackoff(clock)
     backoff.record("first")
     clock.at += 2 * RETRY_S
@@ -60,7 +60,7 @@ def test_refusal_is_kept_until_its_retry_is_due_at_any_speed() -> None:
     assert len(backoff) == 2
 
 
-def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority: int = 0) -> WaitingInstance:
+def waiting_instance(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority: int = 0) -> WaitingInstance:
     return WaitingInstance(name, shape, priority, NOW - ago_s + RETRY_S)
 
 
@@ -68,31 +68,37 @@ def refused(name: str, shape: str = "one", ago_s: float = 2 * RETRY_S, priority:
     ("waiting", "asking", "turns"),
     [
         ([], (), set()),
-        ([refused("a"), refused("b")], (), {"a"}),
-        ([refused("a"), refused("b", ago_s=90.0)], (), {"b"}),  # the others have asked since
-        ([refused("a"), refused("b", "two")], (), {"a", "b"}),
-        ([refused("a"), refused("b", ago_s=RETRY_S - 1)], (), set()),  # what b was refused, a would be
-        ([refused("a"), refused("b", "two", ago_s=RETRY_S - 1)], (), {"a"}),
-        ([refused("a"), refused("b", "two")], ("one",), {"b"}),
+        ([waiting_instance("a"), waiting_instance("b")], (), {"a"}),
+        ([waiting_instance("a"), waiting_instance("b", ago_s=90.0)], (), {"b"}),  # the others have asked since
+        ([waiting_instance("a"), waiting_instance("b", "two")], (), {"a", "b"}),
+        (
+            [waiting_instance("a"), waiting_instance("b", ago_s=RETRY_S - 1)],
+            (),
+            set(),
+        ),  # what b was refused, a would be
+        ([waiting_instance("a"), waiting_instance("b", "two", ago_s=RETRY_S - 1)], (), {"a"}),
+        ([waiting_instance("a"), waiting_instance("b", "two")], ("one",), {"b"}),
     ],
 )
 def test_one_of_equal_specs_is_retried(
     waiting: list[WaitingInstance], asking: tuple[str, ...], turns: set[str]
 ) -> None:
-    assert select_retries(waiting, asking, At(NOW)) == turns
+    assert select_retries(waiting, asking, FakeClock(NOW)) == turns
 
 
 def test_few_retries_at_a_time_by_priority() -> None:
-    waiting = [refused(f"w{each}", f"{each}", priority=each) for each in range(3 * CONCURRENT_RETRIES_MAX)]
-    first = select_retries(waiting, (), At(NOW))
+    waiting = [waiting_instance(f"w{each}", f"{each}", priority=each) for each in range(3 * CONCURRENT_RETRIES_MAX)]
+    first = select_retries(waiting, (), FakeClock(NOW))
     assert first == {f"w{each}" for each in range(2 * CONCURRENT_RETRIES_MAX, 3 * CONCURRENT_RETRIES_MAX)}
-    assert select_retries(waiting, [f"x{each}" for each in range(CONCURRENT_RETRIES_MAX)], At(NOW)) == set()
+    assert select_retries(waiting, [f"x{each}" for each in range(CONCURRENT_RETRIES_MAX)], FakeClock(NOW)) == set()
 
 
 def test_backoff_grows_with_the_number_of_shapes() -> None:
-    many = [refused(f"w{each}", f"{each}") for each in range(1000)]
-    assert not select_retries(many, (), At(NOW))
-    assert len(select_retries(many, (), At(NOW - 2 * RETRY_S + 1000 * PER_SHAPE_WALL_S))) == CONCURRENT_RETRIES_MAX
+    many = [waiting_instance(f"w{each}", f"{each}") for each in range(1000)]
+    assert not select_retries(many, (), FakeClock(NOW))
+    assert (
+        len(select_retries(many, (), FakeClock(NOW - 2 * RETRY_S + 1000 * PER_SHAPE_WALL_S))) == CONCURRENT_RETRIES_MAX
+    )
 
 
 @given(
@@ -103,11 +109,11 @@ def test_backoff_grows_with_the_number_of_shapes() -> None:
 )
 def test_every_waiting_instance_is_retried_eventually(waiting: list[WaitingInstance], asking: set[str]) -> None:
     """If nobody ever fits and everybody is refused at once, each asks before anybody of its kind asks twice."""
-    turns = select_retries(waiting, asking, At(NOW))
+    turns = select_retries(waiting, asking, FakeClock(NOW))
     shapes = [each.shape for each in waiting if each.name in turns]
     assert len(shapes) == len(set(shapes))
     assert not set(shapes) & asking
-    clock, left, asked = At(NOW), {each.name: each for each in waiting}, list[str]()
+    clock, left, asked = FakeClock(NOW), {each.name: each for each in waiting}, list[str]()
     for _ in range(3 * len(waiting)):
         clock.at += RETRY_S
         for name in select_retries(left.values(), (), clock):

@@ -32,7 +32,7 @@ NODE = "sn0-c00-n0"
 SPEC = InstanceRequest(nodes=1)
 
 
-class ControlPlane:
+class FakeControlPlane:
     """They show one instance of one member."""
 
     def __init__(self, agent: str = "Connected", power: Power = "On", moves: bool = False) -> None:
@@ -58,7 +58,7 @@ class ControlPlane:
         return [NODE]
 
 
-def waiting(process: RunnerProcess, last: str, state: str, retry_at: float = math.inf) -> None:
+def create_waiting(process: RunnerProcess, last: str, state: str, retry_at: float = math.inf) -> None:
     """One that is Active, and of which the last operation ended so."""
     with process.store.transaction() as session:
         instance = InstanceRow(
@@ -70,7 +70,7 @@ def waiting(process: RunnerProcess, last: str, state: str, retry_at: float = mat
         row.state, row.finished_at = state, 0.0
 
 
-async def opened(process: RunnerProcess, control_plane: ControlPlane) -> list[str]:
+async def opened_verbs(process: RunnerProcess, control_plane: FakeControlPlane) -> list[str]:
     """The verbs that a look opens."""
     policy = RecoveryPolicy()
     await InstanceReconciler(
@@ -92,17 +92,17 @@ async def test_failed_member_is_replaced_unless_its_repair_was_refused(
     tmp_path: Path, sentence: str, last: str, state: str, verbs: list[str]
 ) -> None:
     async with runner_process(tmp_path, REPLACE_NODE, SCALE_INSTANCE) as process:
-        waiting(process, last, state)
-        assert await opened(process, ControlPlane(agent="Lost")) == verbs, sentence
+        create_waiting(process, last, state)
+        assert await opened_verbs(process, FakeControlPlane(agent="Lost")) == verbs, sentence
 
 
 async def test_forgotten_operation_may_be_a_waiting_repair(tmp_path: Path) -> None:
     async with runner_process(tmp_path, REPLACE_NODE) as process:
-        waiting(process, "replace-node", "Failed")
+        create_waiting(process, "replace-node", "Failed")
         with process.store.transaction() as session:
             for row in session.query(OperationRow):
                 session.delete(row)
-        assert await opened(process, ControlPlane(agent="Lost")) == []
+        assert await opened_verbs(process, FakeControlPlane(agent="Lost")) == []
 
 
 @pytest.mark.parametrize(
@@ -117,8 +117,8 @@ async def test_retry_powers_on_nodes_of_an_abandoned_restart(
     tmp_path: Path, sentence: str, retry_at: float, power: Power, verbs: list[str]
 ) -> None:
     async with runner_process(tmp_path, RESTART_INSTANCE, SCALE_INSTANCE) as process:
-        waiting(process, "restart-instance", "Failed", retry_at)
-        assert await opened(process, ControlPlane(power=power)) == verbs, sentence
+        create_waiting(process, "restart-instance", "Failed", retry_at)
+        assert await opened_verbs(process, FakeControlPlane(power=power)) == verbs, sentence
 
 
 @pytest.mark.parametrize("last", ["move-instance", "relocate-member"])
@@ -134,5 +134,5 @@ async def test_retry_finishes_an_abandoned_move(
     tmp_path: Path, last: str, sentence: str, retry_at: float, moves: bool, verbs: list[str]
 ) -> None:
     async with runner_process(tmp_path, MOVE_INSTANCE, RELOCATE_MEMBER, SCALE_INSTANCE) as process:
-        waiting(process, last, "Failed", retry_at)
-        assert await opened(process, ControlPlane(moves=moves)) == verbs, sentence
+        create_waiting(process, last, "Failed", retry_at)
+        assert await opened_verbs(process, FakeControlPlane(moves=moves)) == verbs, sentence

@@ -52,7 +52,7 @@ T, F, N = True, False, None
 
 
 @pytest.mark.parametrize(
-    ("mode", "before", "looks", "passed", "after_s"),
+    ("mode", "before", "observations", "passed", "after_s"),
     [
         ("settled", F, [(1, F), (5, T), (10, T)], True, 5),
         ("settled", F, [(5, T), (7, F), (10, F)], False, None),
@@ -73,11 +73,11 @@ T, F, N = True, False, None
     ],
 )
 def test_expectation_is_decided_by_its_mode(
-    mode: str, before: bool, looks: list[tuple[float, bool | None]], passed: bool, after_s: float | None
+    mode: str, before: bool, observations: list[tuple[float, bool | None]], passed: bool, after_s: float | None
 ) -> None:
     expectation = Expectation.model_validate({"metric": "orphans", "count": 0, "within": "10s", "mode": mode})
     tracker = Tracker(expectation, 1000.0, before)
-    for at, holds in looks:
+    for at, holds in observations:
         assert tracker.outcome is None, "it was decided too early"
         tracker.observe(1000.0 + at, holds)
     assert tracker.outcome is not None
@@ -85,7 +85,7 @@ def test_expectation_is_decided_by_its_mode(
 
 
 @pytest.mark.parametrize(
-    ("mode", "looks", "passed", "limit_s"),
+    ("mode", "observations", "passed", "limit_s"),
     [
         ("reached", [(10, F), (25, T)], True, 30),
         ("reached", [(10, F), (30, F)], False, 30),
@@ -94,12 +94,12 @@ def test_expectation_is_decided_by_its_mode(
     ],
 )
 def test_limit_covers_detection_on_a_fast_clock(
-    mode: str, looks: list[tuple[float, bool]], passed: bool, limit_s: float
+    mode: str, observations: list[tuple[float, bool]], passed: bool, limit_s: float
 ) -> None:
     expectation = Expectation.model_validate({"metric": "orphans", "count": 0, "within": "10s", "mode": mode})
     tracker = Tracker(expectation, 1000.0, limit_s_min=30.0)
     assert tracker.deadline == 1000.0 + limit_s
-    for at, holds in looks:
+    for at, holds in observations:
         assert tracker.outcome is None, "it was decided too early"
         tracker.observe(1000.0 + at, holds)
     assert tracker.outcome is not None

@@ -34,7 +34,7 @@ SHOWN: dict[str, list[dict[str, Any]]] = {
 }  # fmt: skip
 
 
-class Shown(ServiceClients):
+class FakeClients(ServiceClients):
     """What the services show."""
 
     def __init__(self) -> None:
@@ -61,21 +61,21 @@ class Shown(ServiceClients):
 async def test_counts_are_scoped_to_the_project(condition: Any, ours: int, theirs: int) -> None:
     context, seen = ReadContext(scenario(), {}), {}
     for of in ("demo", "default/demo", "team/demo"):
-        seen[of] = (await evaluate(Condition(**condition, of=of), Snapshot(Shown()), context)).number
+        seen[of] = (await evaluate(Condition(**condition, of=of), Snapshot(FakeClients()), context)).number
     assert seen == {"demo": ours, "default/demo": ours, "team/demo": theirs}
 
 
 async def test_orphans_are_scoped_to_the_project() -> None:
     context, seen = ReadContext(scenario(), {}), {}
     for of in ("gone", "team/gone", "demo", None):
-        seen[of] = (await evaluate(Condition(metric="orphans", min=0, of=of), Snapshot(Shown()), context)).number
+        seen[of] = (await evaluate(Condition(metric="orphans", min=0, of=of), Snapshot(FakeClients()), context)).number
     assert seen == {"gone": 2, "team/gone": 1, "demo": 0, None: 3}
 
 
 async def test_target_is_chosen_among_the_members_of_its_instance() -> None:
     for name, node in (("demo", "sn0-c00-n0"), ("team/demo", "sn0-c00-n1")):
-        chosen = await resolve_targets(scenario("targets.victim.select.instance", name), Snapshot(Shown()), {})
+        chosen = await resolve_targets(scenario("targets.victim.select.instance", name), Snapshot(FakeClients()), {})
         assert chosen == {"victim": [node]}
     for absent in ("other/demo", "team/demos"):
         with pytest.raises(Exception, match=f"there is no instance {absent}"):
-            await resolve_targets(scenario("targets.victim.select.instance", absent), Snapshot(Shown()), {})
+            await resolve_targets(scenario("targets.victim.select.instance", absent), Snapshot(FakeClients()), {})

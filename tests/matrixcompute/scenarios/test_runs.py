@@ -18,7 +18,7 @@ from tests.matrixcompute.scenarios.scenario_harness import NODES, FakeServices, 
 
 pytestmark = pytest.mark.looptime
 
-DARK: dict[str, Any] = {
+NODE_DOWN_SCENARIO: dict[str, Any] = {
     "title": "A node loses power",
     "seed": 3,
     "given": {"made": {"nodes": 1}},
@@ -37,13 +37,13 @@ DARK: dict[str, Any] = {
 }
 
 
-def dark(**otherwise: Any) -> dict[str, Any]:
-    return {**deepcopy(DARK), **otherwise}
+def node_down_scenario(**otherwise: Any) -> dict[str, Any]:
+    return {**deepcopy(NODE_DOWN_SCENARIO), **otherwise}
 
 
 async def test_run_shows_phases_and_verdict_and_is_idempotent(tmp_path: Path) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
-    asked = await harness.put("one", definition=dark())
+    asked = await harness.put("one", definition=node_down_scenario())
     assert (asked.state, asked.verdict) == ("Pending", None)
     view = await harness.run_until_over("one")
     assert (view.state, view.verdict, view.message) == ("Completed", "PASS", "every expectation was met")
@@ -57,10 +57,10 @@ async def test_run_shows_phases_and_verdict_and_is_idempotent(tmp_path: Path) ->
     assert view.instances == ["made"]
     assert not harness.machine.faults
     assert not harness.machine.instances
-    again = await harness.put("one", definition=dark())
+    again = await harness.put("one", definition=node_down_scenario())
     assert again.etag == view.etag
     with pytest.raises(Conflict, match="exists with another spec"):
-        await harness.put("one", definition=dark(title="Another"))
+        await harness.put("one", definition=node_down_scenario(title="Another"))
     harness.runs.delete("one")
     with pytest.raises(NotFound):
         harness.runs.stop("one")
@@ -69,7 +69,7 @@ async def test_run_shows_phases_and_verdict_and_is_idempotent(tmp_path: Path) ->
 async def test_runs_are_played_one_at_a_time_in_order(tmp_path: Path) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
     for name in ("zebra", "ant"):
-        await harness.put(name, definition=dark(title=name))
+        await harness.put(name, definition=node_down_scenario(title=name))
         await asyncio.sleep(1)
     first, second = await harness.run_until_over("zebra"), await harness.run_until_over("ant")
     assert first.finished_at is not None
@@ -82,15 +82,15 @@ async def test_runs_are_played_one_at_a_time_in_order(tmp_path: Path) -> None:
     [
         ({"scenario": "nonsuch"}, "scenario"),
         ({"scenario": "resource-stands-still"}, "scenario.method[0].fault"),
-        ({"definition": dark(targets={"victim": {"type": "node", "select": {"names": ["sn0-c09-n0"]}}})},
+        ({"definition": node_down_scenario(targets={"victim": {"type": "node", "select": {"names": ["sn0-c09-n0"]}}})},
          "definition.targets.victim.select"),
-        ({"definition": dark(targets={"victim": {"type": "node", "select": {"instance": "nonsuch"}}})},
+        ({"definition": node_down_scenario(targets={"victim": {"type": "node", "select": {"instance": "nonsuch"}}})},
          "definition.targets.victim.select.instance"),
-        ({"definition": dark(targets={"victim": {"type": "node", "mode": "COUNT(4)"}})},
+        ({"definition": node_down_scenario(targets={"victim": {"type": "node", "mode": "COUNT(4)"}})},
          "definition.targets.victim.mode"),
-        ({"definition": dark(expect=[{"metric": "nonsuch", "within": "5s", "above": 0}])},
+        ({"definition": node_down_scenario(expect=[{"metric": "nonsuch", "within": "5s", "above": 0}])},
          "definition.expect[0].metric"),
-        ({"definition": dark(), "name": "other"}, "name"),
+        ({"definition": node_down_scenario(), "name": "other"}, "name"),
     ],
 )  # fmt: skip
 async def test_invalid_run_is_refused_with_its_field(tmp_path: Path, spec: dict[str, Any], field: str) -> None:
@@ -105,7 +105,7 @@ async def test_invalid_run_is_refused_with_its_field(tmp_path: Path, spec: dict[
 
 async def test_preview_names_targets_and_stores_nothing(tmp_path: Path) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
-    view = await harness.put("one", True, definition=dark(), seed=11)
+    view = await harness.put("one", True, definition=node_down_scenario(), seed=11)
     assert view.preview is not None
     assert view.preview.seed == 11
     assert view.preview.actions[0].startswith("5s: node-down on sn0-c00-n")
@@ -130,7 +130,7 @@ async def test_missed_expectation_shows_the_observation_and_the_missing_instance
     tmp_path: Path, expected: dict[str, Any], message: str
 ) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
-    await harness.put("one", definition=dark(expect=[{**expected, "within": "30s"}]))
+    await harness.put("one", definition=node_down_scenario(expect=[{**expected, "within": "30s"}]))
 
     async def delete() -> None:
         await asyncio.sleep(8)
@@ -157,7 +157,7 @@ async def test_instance_mismatch_shows_the_field(
 ) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
     expected = {"instance": "made", "state": "Active", "within": "30s", **otherwise}
-    await harness.put("one", definition=dark(expect=[expected]))
+    await harness.put("one", definition=node_down_scenario(expect=[expected]))
 
     async def change() -> None:
         await asyncio.sleep(8)
@@ -179,7 +179,7 @@ async def test_run_does_not_wait_for_a_deleted_instance(tmp_path: Path) -> None:
             return None if found is None else found | {"state": "Provisioning"}
 
     harness = ScenarioHarness(tmp_path, Slow())
-    await harness.put("one", definition=dark())
+    await harness.put("one", definition=node_down_scenario())
 
     async def delete() -> None:
         await asyncio.sleep(8)
@@ -193,8 +193,8 @@ async def test_run_does_not_wait_for_a_deleted_instance(tmp_path: Path) -> None:
 
 async def test_stopped_run_is_rolled_back(tmp_path: Path) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
-    await harness.put("one", definition=dark())
-    await harness.put("waits", definition=dark(title="Later"))
+    await harness.put("one", definition=node_down_scenario())
+    await harness.put("waits", definition=node_down_scenario(title="Later"))
     assert (harness.runs.stop("waits").state, harness.view("waits").verdict) == ("Completed", "STOPPED")
 
     async def stop() -> None:
@@ -214,7 +214,7 @@ async def test_stopped_run_is_rolled_back(tmp_path: Path) -> None:
 
 async def test_run_waits_for_unavailable_services(tmp_path: Path) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
-    await harness.put("one", definition=dark())
+    await harness.put("one", definition=node_down_scenario())
     harness.machine.unavailable = Unavailable("there is no agents in this stack")
     await harness.reconciler.reconcile()
     assert (harness.view("one").state, harness.view("one").message) == (
@@ -228,7 +228,7 @@ async def test_run_waits_for_unavailable_services(tmp_path: Path) -> None:
 async def test_former_leader_writes_nothing_and_its_successor_rolls_back(tmp_path: Path) -> None:
     machine = FakeServices()
     old, new = ScenarioHarness(tmp_path, machine), ScenarioHarness(tmp_path, machine)
-    await old.put("one", definition=dark())
+    await old.put("one", definition=node_down_scenario())
 
     async def lead(harness: ScenarioHarness, generation: int) -> str:
         FENCE.set(Fence("compute", generation))
@@ -248,9 +248,11 @@ async def test_former_leader_writes_nothing_and_its_successor_rolls_back(tmp_pat
         old.runs.delete("one")
 
 
-async def played(folder: Path, crash_at: tuple[int, str] | None, stopped: bool) -> tuple[ScenarioRunView, FakeServices]:
+async def run_with_crash(
+    folder: Path, crash_at: tuple[int, str] | None, stopped: bool
+) -> tuple[ScenarioRunView, FakeServices]:
     harness = ScenarioHarness(folder, FakeServices())
-    await harness.put("one", definition=dark())
+    await harness.put("one", definition=node_down_scenario())
     harness.count_writes()
     harness.machine.crash_at = crash_at
 
@@ -263,12 +265,12 @@ async def played(folder: Path, crash_at: tuple[int, str] | None, stopped: bool) 
 
 
 async def test_crash_at_any_write_leaves_nothing_and_invalidates_the_run(tmp_path: Path) -> None:
-    plain, machine = await played(tmp_path / "plain", None, stopped=False)
+    plain, machine = await run_with_crash(tmp_path / "plain", None, stopped=False)
     assert plain.verdict == "PASS"
     assert len(machine.moments) > 15
     verdicts = set()
     for number, moment in machine.moments:
-        after, found = await played(tmp_path / f"{number}-{moment}", (number, moment), stopped=False)
+        after, found = await run_with_crash(tmp_path / f"{number}-{moment}", (number, moment), stopped=False)
         assert found.crash_at is None, "it died"
         assert (found.faults, found.instances) == ({}, {}), f"dead {moment} {number}"
         assert after.state == "Completed"
@@ -280,7 +282,7 @@ async def test_crash_at_any_write_leaves_nothing_and_invalidates_the_run(tmp_pat
 async def test_library_scenarios_are_read_only_and_others_are_ensured(tmp_path: Path) -> None:
     harness = ScenarioHarness(tmp_path, FakeServices())
     assert {each.name for each in harness.scenarios.views()} == set(library())
-    body = ScenarioRequest.model_validate(dark(labels={"team": "a"}))
+    body = ScenarioRequest.model_validate(node_down_scenario(labels={"team": "a"}))
     made = harness.scenarios.ensure("mine", body)
     assert (made.generation, made.built_in, made.labels) == (1, False, {"team": "a"})
     assert harness.scenarios.ensure("mine", body).etag == made.etag
@@ -290,7 +292,10 @@ async def test_library_scenarios_are_read_only_and_others_are_ensured(tmp_path: 
             verb()
     with pytest.raises(InvalidField) as refused:
         harness.scenarios.ensure(
-            "bad", ScenarioRequest.model_validate(dark(method=[{**DARK["method"][0], "target": "x"}]))
+            "bad",
+            ScenarioRequest.model_validate(
+                node_down_scenario(method=[{**NODE_DOWN_SCENARIO["method"][0], "target": "x"}])
+            ),
         )
     assert refused.value.field == "method[0].target"
     harness.scenarios.delete("mine")

@@ -17,7 +17,7 @@ from services.matrixctl.scenarios import host
 from tests.clocks import FixedClock
 from tests.matrixcompute.maintenance_harness import FakeMachine
 from tests.matrixcompute.scenarios.scenario_harness import FakeServices, ScenarioHarness
-from tests.matrixcompute.scenarios.test_runs import dark
+from tests.matrixcompute.scenarios.test_runs import node_down_scenario
 from tests.services.matrixctl.inprocess import connect_matrixctl, run_line_normalised
 
 
@@ -39,7 +39,7 @@ class CliHarness:
 
     def file(self, **otherwise: object) -> Path:
         written = self.folder / "blackout.yaml"
-        written.write_text(yaml.safe_dump({"kind": "MatrixFaultScenario", "spec": dark(**otherwise)}))
+        written.write_text(yaml.safe_dump({"kind": "MatrixFaultScenario", "spec": node_down_scenario(**otherwise)}))
         return written
 
 

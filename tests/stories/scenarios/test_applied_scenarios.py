@@ -10,7 +10,7 @@ import pytest
 from matrixcompute.scenarios.library import library
 from matrixcontainer.client.client import EVENT, SCENARIO
 from tests.cluster import Cluster
-from tests.matrixcompute.scenarios.test_runs import DARK
+from tests.matrixcompute.scenarios.test_runs import NODE_DOWN_SCENARIO
 
 pytestmark = pytest.mark.looptime
 
@@ -56,7 +56,7 @@ async def test_applied_scenario_runs_once_and_its_deletion_stops_it(tmp_path: Pa
         await deleted(cluster, NAME)
         assert (await cluster.get("compute", "/v1/scenario-runs")).json()["items"] == []
 
-        dark = {**DARK, "given": {}, "targets": {"victim": {"type": "node", "select": STRUCK}}}
+        dark = {**NODE_DOWN_SCENARIO, "given": {}, "targets": {"victim": {"type": "node", "select": STRUCK}}}
         never = [{"metric": "nodes.lost", "above": 47, "within": "2h"}]
         await cluster.apply_resource(SCENARIO, "dark", {**dark, "expect": never, "suspend": True})
         await cluster.settles(SCENARIO, "dark", lambda b: state(b) == "Suspended", "it waits")
