@@ -268,8 +268,8 @@ class AutoscalingReconciler:
         try:
             for deployment, view in served.items():
                 await self._rescale(name, deployment, view, ZERO_POOLS)
-        except Conflict as busy:
-            self._status.record_unchanged(name, Reason.CHANGE_UNDER_WAY, busy.message)
+        except Conflict as conflict:
+            self._status.record_unchanged(name, Reason.CHANGE_UNDER_WAY, conflict.message)
             await self._converge(name, await self._deployments(target))
             return False
         now = self._clock.now()

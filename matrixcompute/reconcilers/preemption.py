@@ -93,16 +93,16 @@ class PreemptionReconciler:
             row = self._store.instance(session, name)
             shape = row.last_active or row.shape
             request = compose(name, limit_to_allocated(shape, shape, allocation))
-        leaving, refused = await select_movable(self._control_plane, name, request, nodes)
+        leaving, refusal = await select_movable(self._control_plane, name, request, nodes)
         with self._store.transaction() as session:
             instance = session.get(InstanceRow, name)
             if instance is None or instance.state not in SETTLED or self._store.open_operations(session, name):
                 return 0
             now = self._clock.now()
-            if refused is not None:
+            if refusal is not None:
                 remaining = ", ".join(node for node in nodes if node not in leaving)
                 self._store.record_event(
-                    session, name, "DrainBlocked", f"{remaining} cannot leave: {refused.message}", now, "Warning"
+                    session, name, "DrainBlocked", f"{remaining} cannot leave: {refusal.message}", now, "Warning"
                 )
             if not leaving:
                 self._backoff.record(name)

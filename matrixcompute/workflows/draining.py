@@ -31,18 +31,18 @@ async def select_movable(
     Changes nothing: MatrixResource only plans each move.
     """
     leaving: list[str] = []
-    refused: MatrixError | None = None
+    refusal: MatrixError | None = None
     for candidates in [list(nodes), *([node] for node in nodes)]:
         allocation_request = exclude_nodes(request, [*leaving, *candidates])
         try:
             await control_plane.move(name, allocation_request, validate_only=True)
-        except Conflict as why:
-            refused = why
+        except Conflict as error:
+            refusal = error
         else:
             leaving += candidates
         if len(leaving) == len(nodes):
             return leaving, None
-    return leaving, refused
+    return leaving, refusal
 
 
 def shrink_request(

@@ -87,8 +87,8 @@ async def replace_members(context: StepContext) -> None:
         try:
             after = await context.control_plane.replace(context.instance, node, plan.reason)
             replaced.append((node, _replacement(allocation.members, after.members, node)))
-        except InsufficientCapacity as why:
-            refusal = why
+        except InsufficientCapacity as error:
+            refusal = error
             unreplaced.append(node)
     for node, successor in replaced:
         context.record_event("NodeReplaced", f"{node} ({plan.reason}) was replaced by {successor}", warning=True)

@@ -120,8 +120,8 @@ async def _replaceable(context: StepContext, node: str) -> bool:
     """Whether there is another node for a member. Changes nothing."""
     try:
         await context.control_plane.replace(context.instance, node, "NodeUnhealthy", validate_only=True)
-    except InsufficientCapacity as full:
-        context.record_event("NotDrained", f"{node}: {full.message}")
+    except InsufficientCapacity as refusal:
+        context.record_event("NotDrained", f"{node}: {refusal.message}")
         return False
     return True
 
