@@ -29,5 +29,5 @@ async def test_refusals_are_forgotten_when_due(tmp_path: Path) -> None:
         assert not room.due(f"i{each}")
         clock.at += RETRY_S
         assert room.due(f"i{each}")
-    assert len(room._refusals) == 1
+    assert len(room._backoff) == 1
     database.close()
