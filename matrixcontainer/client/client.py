@@ -56,18 +56,18 @@ NETWORK_SLICE = Kind("cloudmatrix.io/v1alpha1", "NetworkSlice", "networkslices",
 _ERRORS: dict[int, type[MatrixError]] = {404: NotFound, 409: Conflict, 410: Gone, 422: InvalidField}
 
 
-def document_of(answer: httpx.Response) -> dict[str, Any]:
+def parse_response(response: httpx.Response) -> dict[str, Any]:
     """The object or list in a response. Raises the error that the status code stands for: see KubeClient."""
-    if answer.status_code >= 400:
+    if response.status_code >= 400:
         try:
-            message = answer.json().get("message", answer.text[:200])
+            message = response.json().get("message", response.text[:200])
         except ValueError:
-            message = answer.text[:200]
-        retryable = answer.status_code in (429, 500, 502, 503, 504)
-        kind = _ERRORS.get(answer.status_code, Unavailable if retryable else InternalError)
-        request = answer.request
-        raise kind(f"Kubernetes API: {request.method} {request.url.path}: {answer.status_code}: {message}")
-    return orjson.loads(answer.content) if answer.content else {}
+            message = response.text[:200]
+        retryable = response.status_code in (429, 500, 502, 503, 504)
+        kind = _ERRORS.get(response.status_code, Unavailable if retryable else InternalError)
+        request = response.request
+        raise kind(f"Kubernetes API: {request.method} {request.url.path}: {response.status_code}: {message}")
+    return orjson.loads(response.content) if response.content else {}
 
 
 class KubeClient:
@@ -76,12 +76,12 @@ class KubeClient:
     def __init__(self, http: httpx.AsyncClient) -> None:
         self._http = http
 
-    async def _send(self, method: str, path: str, **more: Any) -> dict[str, Any]:
+    async def _send(self, method: str, path: str, **kwargs: Any) -> dict[str, Any]:
         try:
-            answer = await self._http.request(method, path, **more)
-        except httpx.HTTPError as wrong:
-            raise Unavailable(f"Kubernetes API: {method} {path}: {type(wrong).__name__}: {wrong}") from wrong
-        return document_of(answer)
+            response = await self._http.request(method, path, **kwargs)
+        except httpx.HTTPError as error:
+            raise Unavailable(f"Kubernetes API: {method} {path}: {type(error).__name__}: {error}") from error
+        return parse_response(response)
 
     async def find(self, kind: Kind, name: str, namespace: str | None = None) -> dict[str, Any] | None:
         try:
@@ -94,18 +94,18 @@ class KubeClient:
     ) -> tuple[list[dict[str, Any]], str]:
         """The objects and the resourceVersion to watch from."""
         params = {"labelSelector": labels} if labels else None
-        answer = await self._send("GET", kind.path(namespace), params=params)
-        return list(answer.get("items") or []), answer["metadata"]["resourceVersion"]
+        listing = await self._send("GET", kind.path(namespace), params=params)
+        return list(listing.get("items") or []), listing["metadata"]["resourceVersion"]
 
     async def apply(self, kind: Kind, body: dict[str, Any], subresource: str | None = None) -> dict[str, Any]:
         """Server-side apply, forced: takes ownership of the fields in `body` and leaves all others alone."""
         metadata = body["metadata"]
-        full = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
+        document = {"apiVersion": kind.api_version, "kind": kind.kind, **body}
         return await self._send(
             "PATCH",
             kind.path(metadata.get("namespace"), metadata["name"], subresource),
             params={"fieldManager": MANAGER, "force": "true"},
-            content=orjson.dumps(full),
+            content=orjson.dumps(document),
             headers={"Content-Type": "application/apply-patch+yaml"},
         )
 
@@ -126,8 +126,8 @@ class KubeClient:
 
     async def bind(self, name: str, namespace: str, body: dict[str, Any]) -> None:
         """Bind a pod to the node in `body.target`. Raises Conflict if it is already bound."""
-        full = {"apiVersion": "v1", "kind": "Binding", **body}
-        await self._send("POST", POD.path(namespace, name, "binding"), json=full)
+        binding = {"apiVersion": "v1", "kind": "Binding", **body}
+        await self._send("POST", POD.path(namespace, name, "binding"), json=binding)
 
     async def delete(
         self, kind: Kind, name: str, namespace: str | None = None, grace_s: int | None = None, uid: str | None = None
@@ -151,15 +151,15 @@ class KubeClient:
         try:
             async with self._http.stream(
                 "GET", kind.path(), params=params, timeout=httpx.Timeout(5.0, read=90.0)
-            ) as answer:
-                if answer.status_code >= 400:
-                    await answer.aread()
-                    raise _ERRORS.get(answer.status_code, Unavailable)(f"watch {kind.plural}: {answer.text[:200]}")
-                async for line in answer.aiter_lines():
+            ) as response:
+                if response.status_code >= 400:
+                    await response.aread()
+                    raise _ERRORS.get(response.status_code, Unavailable)(f"watch {kind.plural}: {response.text[:200]}")
+                async for line in response.aiter_lines():
                     if line.strip():
                         event = orjson.loads(line)
                         if event["type"] == "ERROR":
                             raise Gone(f"watch {kind.plural}: {event['object'].get('message')}")
                         yield event["type"], event["object"]
-        except httpx.HTTPError as wrong:
-            raise Unavailable(f"watch {kind.plural}: {type(wrong).__name__}: {wrong}") from wrong
+        except httpx.HTTPError as error:
+            raise Unavailable(f"watch {kind.plural}: {type(error).__name__}: {error}") from error

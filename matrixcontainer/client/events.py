@@ -17,40 +17,40 @@ def kube_time(at: float) -> str:
 
 
 def event_body(
-    name: str, about: dict[str, Any], *, type: str, reason: str, message: str, component: str, at: float
+    name: str, reference: dict[str, Any], *, type: str, reason: str, message: str, component: str, at: float
 ) -> dict[str, Any]:
     """An Event named `name` about the object that `about` refers to (apiVersion, kind, name, namespace, uid)."""
-    moment = kube_time(at)
+    timestamp = kube_time(at)
     return {
-        "metadata": {"name": name, "namespace": about["namespace"]},
-        "involvedObject": about,
+        "metadata": {"name": name, "namespace": reference["namespace"]},
+        "involvedObject": reference,
         "type": type,
         "reason": reason,
         "message": message,
         "source": {"component": component},
         "reportingComponent": component,
         "reportingInstance": component,
-        "firstTimestamp": moment,
-        "lastTimestamp": moment,
+        "firstTimestamp": timestamp,
+        "lastTimestamp": timestamp,
         "count": 1,
     }
 
 
-def event_on(
-    kind: Kind, obj: dict[str, Any], type: str, reason: str, message: str, *, component: str, at: float, mark: str
+def event_for_object(
+    kind: Kind, obj: dict[str, Any], type: str, reason: str, message: str, *, component: str, at: float, dedup_key: str
 ) -> dict[str, Any]:
-    """An Event about `obj`. Its name is derived from `mark`: the same mark yields the same Event, recorded once."""
+    """An Event about `obj`. Its name is derived from `dedup_key`: the same key yields the same Event, recorded once."""
     metadata = obj["metadata"]
-    about = {"apiVersion": kind.api_version, "kind": kind.kind, "name": metadata["name"], "uid": metadata["uid"]}
-    about["namespace"] = metadata.get("namespace", "")
-    digest = hashlib.sha256(f"{metadata['uid']} {mark}".encode()).hexdigest()
+    reference = {"apiVersion": kind.api_version, "kind": kind.kind, "name": metadata["name"], "uid": metadata["uid"]}
+    reference["namespace"] = metadata.get("namespace", "")
+    digest = hashlib.sha256(f"{metadata['uid']} {dedup_key}".encode()).hexdigest()
     name = f"{metadata['name'][:200]}.{digest[:12]}"
-    event = event_body(name, about, type=type, reason=reason, message=message[:1000], component=component, at=at)
-    event["metadata"]["namespace"] = about["namespace"] or "default"
+    event = event_body(name, reference, type=type, reason=reason, message=message[:1000], component=component, at=at)
+    event["metadata"]["namespace"] = reference["namespace"] or "default"
     return event
 
 
-async def record(kube: KubeClient, event: dict[str, Any]) -> None:
+async def record_event(kube: KubeClient, event: dict[str, Any]) -> None:
     """Write an Event, unless it already exists or its namespace is terminating."""
     with contextlib.suppress(Conflict, NotFound):
         await kube.create(EVENT, event, event["metadata"]["namespace"])

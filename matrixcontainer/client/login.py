@@ -18,19 +18,19 @@ def login(kubeconfig: Path | None) -> kopf.ConnectionInfo:
     """Connection and credentials from a kubeconfig's current context, or else from the pod's service account."""
     if kubeconfig is not None:
         os.environ["KUBECONFIG"] = str(kubeconfig)
-    how = kopf.login_with_service_account if kubeconfig is None else kopf.login_with_kubeconfig
-    found = how(settings=kopf.OperatorSettings())
-    if found is None:
+    authenticate = kopf.login_with_service_account if kubeconfig is None else kopf.login_with_kubeconfig
+    connection = authenticate(settings=kopf.OperatorSettings())
+    if connection is None:
         raise Unavailable("no usable kubeconfig or service account found")
-    return found
+    return connection
 
 
-def leads_to(kubeconfig: Path, url: str) -> bool:
+def points_to(kubeconfig: Path, url: str) -> bool:
     """Whether the kubeconfig exists and, if `url` is given, points to an API on the same port: the file may be left
     over from an earlier run on another port."""
     try:
-        found = parse_yaml(kubeconfig.read_text())
-        server = found["clusters"][0]["cluster"]["server"]
+        config = parse_yaml(kubeconfig.read_text())
+        server = config["clusters"][0]["cluster"]["server"]
     except FileNotFoundError:
         return False
     except (KeyError, IndexError, TypeError, ValueError):
@@ -38,12 +38,12 @@ def leads_to(kubeconfig: Path, url: str) -> bool:
     return not url or urlsplit(str(server)).port == urlsplit(url).port
 
 
-def http_of(access: kopf.ConnectionInfo) -> httpx.AsyncClient:
+def http_client_for(connection: kopf.ConnectionInfo) -> httpx.AsyncClient:
     """An HTTP client that trusts this API's CA and authenticates with our token or certificate."""
     return httpx.AsyncClient(
-        base_url=access.server,
-        verify=access.as_ssl_context(),
+        base_url=connection.server,
+        verify=connection.as_ssl_context(),
         trust_env=False,
-        headers={"User-Agent": MANAGER, **access.as_http_headers()},
+        headers={"User-Agent": MANAGER, **connection.as_http_headers()},
         timeout=httpx.Timeout(15.0, connect=3.0),
     )

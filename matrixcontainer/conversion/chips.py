@@ -16,53 +16,53 @@ from typing import Any
 
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
-from matrixcontainer.conversion.accounts import Accounts
+from matrixcontainer.conversion.report import Report
 from matrixcontainer.kubeapi.meta.quantities import NoQuantity, amount
 from matrixcontainer.operator.workload import NPU_RESOURCE
 
 RESOURCES = (NPU_RESOURCE, "huawei.com/ascend-1980")
 CHIPS_PER_NODE = 16
 """Default where a manifest does not say: the dies of a supernode's node."""
-CHIPS_PER_NODE_KNOWN = (8, 16)
+SUPPORTED_CHIPS_PER_NODE = (8, 16)
 POLICY = "huawei.com/schedule_policy"
 HARDWARE_SELECTORS = ("accelerator-type", "accelerator", "host-arch", "servertype")
 """Node labels of MindCluster that nodes here do not have."""
 
 
-def chips_per_node(template: dict[str, Any], notes: dict[str, str], given: int | None) -> int:
-    """How many chips a pod template counts per node. `given` is the user's choice and takes precedence."""
-    if given is not None:
-        return given
+def chips_per_node(template: dict[str, Any], annotations: dict[str, str], override: int | None) -> int:
+    """How many chips a pod template counts per node. `override` is the user's choice and takes precedence."""
+    if override is not None:
+        return override
     selector = (template.get("spec") or {}).get("nodeSelector") or {}
-    words = (notes.get(POLICY, ""), selector.get("accelerator-type", ""))
-    for pattern, word in zip((r"chip\d+-node(\d+)", r"(?:module|card)-\w+?-(\d+)"), words, strict=True):
-        if (found := re.search(pattern, word)) and int(found[1]) in CHIPS_PER_NODE_KNOWN:
-            return int(found[1])
+    texts = (annotations.get(POLICY, ""), selector.get("accelerator-type", ""))
+    for pattern, text in zip((r"chip\d+-node(\d+)", r"(?:module|card)-\w+?-(\d+)"), texts, strict=True):
+        if (match := re.search(pattern, text)) and int(match[1]) in SUPPORTED_CHIPS_PER_NODE:
+            return int(match[1])
     return CHIPS_PER_NODE
 
 
 @dataclass(frozen=True)
-class ChipCount:
+class ChipConverter:
     """Rewrites the chip requests of pod templates to NPUs."""
 
     per_node: int
-    accounts: Accounts
+    report: Report
 
     def rewrite(self, spec: dict[str, Any], path: str) -> bool:
         """Rewrite the requests in place; return whether there were any. Raises InvalidField for a fraction of an NPU or
         more than a node."""
-        asked = False
-        for at, amounts in _amounts(spec, path):
+        rewritten = False
+        for container_path, amounts in _amounts(spec, path):
             for resource in [name for name in RESOURCES if name in amounts]:
-                asked = True
-                self._rewrite_amount(amounts, resource, f"{at}[{resource}]")
-        return asked
+                rewritten = True
+                self._rewrite_amount(amounts, resource, f"{container_path}[{resource}]")
+        return rewritten
 
     def _rewrite_amount(self, amounts: dict[str, Any], resource: str, path: str) -> None:
         try:
             chips = amount(amounts.pop(resource))
-        except NoQuantity as wrong:
-            raise InvalidField(str(wrong), field=path) from wrong
+        except NoQuantity as error:
+            raise InvalidField(str(error), field=path) from error
         npus = chips * NPUS_PER_NODE / self.per_node
         if npus.denominator != 1 or npus < 1:
             raise InvalidField(
@@ -76,14 +76,14 @@ class ChipCount:
             )
         amounts[NPU_RESOURCE] = int(npus)
         if (resource, chips) != (NPU_RESOURCE, npus):
-            self.accounts.translated(path, f"{float(chips):g} of {self.per_node} a node: {NPU_RESOURCE} {npus} of 8")
+            self.report.translated(path, f"{float(chips):g} of {self.per_node} a node: {NPU_RESOURCE} {npus} of 8")
 
 
 def _amounts(spec: dict[str, Any], path: str) -> Iterator[tuple[str, dict[str, Any]]]:
     """The requests and limits of a pod's containers, each with its path."""
     for kind in ("initContainers", "containers"):
-        for at, container in enumerate(spec.get(kind) or []):
-            for list_ in ("requests", "limits"):
-                found = (container.get("resources") or {}).get(list_)
-                if found:
-                    yield f"{path}.{kind}[{at}].resources", found
+        for index, container in enumerate(spec.get(kind) or []):
+            for section in ("requests", "limits"):
+                amounts = (container.get("resources") or {}).get(section)
+                if amounts:
+                    yield f"{path}.{kind}[{index}].resources", amounts

@@ -10,7 +10,7 @@ from typing import Any
 
 from matrixcommon.model.errors import InvalidField
 
-TEXT, WHOLE, TEXTS, OBJECT = "a string", "an integer", "an object of strings", "an object"
+TEXT, INTEGER, TEXTS, OBJECT = "a string", "an integer", "an object of strings", "an object"
 
 _METADATA: dict[str, Any] = {"labels": TEXTS, "annotations": TEXTS}
 _CONTAINERS = [{"resources": {"requests": OBJECT, "limits": OBJECT}}]
@@ -30,8 +30,8 @@ VOLCANO: dict[str, Any] = {
         "tasks": [{"name": TEXT, "template": POD}],
         "schedulerName": TEXT,
         "priorityClassName": TEXT,
-        "maxRetry": WHOLE,
-        "ttlSecondsAfterFinished": WHOLE,
+        "maxRetry": INTEGER,
+        "ttlSecondsAfterFinished": INTEGER,
         "networkTopology": {"mode": TEXT},
     },
 }
@@ -43,36 +43,36 @@ ASCEND: dict[str, Any] = {
         "runPolicy": {"schedulingPolicy": OBJECT},
         "schedulerName": TEXT,
         "priorityClassName": TEXT,
-        "maxRetry": WHOLE,
-        "ttlSecondsAfterFinished": WHOLE,
+        "maxRetry": INTEGER,
+        "ttlSecondsAfterFinished": INTEGER,
         "networkTopology": {"mode": TEXT},
     },
 }
 
 
-def check(value: Any, shape: Any, path: str = "") -> None:
+def check_types(value: Any, shape: Any, path: str = "") -> None:
     """Raise InvalidField for the first field of the wrong type. Removes nulls in place."""
     if isinstance(shape, dict):
-        _demand(isinstance(value, dict), OBJECT, path)
+        _require(isinstance(value, dict), OBJECT, path)
         for name in [name for name in shape if name in value]:
             if value[name] is None:
                 del value[name]
             else:
-                check(value[name], shape[name], f"{path}.{name}".lstrip("."))
+                check_types(value[name], shape[name], f"{path}.{name}".lstrip("."))
     elif isinstance(shape, list):
-        _demand(isinstance(value, list), "a list", path)
-        for at, each in enumerate(value):
-            check(each, shape[0], f"{path}[{at}]")
+        _require(isinstance(value, list), "a list", path)
+        for index, each in enumerate(value):
+            check_types(each, shape[0], f"{path}[{index}]")
     elif shape == TEXTS:
-        _demand(isinstance(value, dict), OBJECT, path)
+        _require(isinstance(value, dict), OBJECT, path)
         for name, each in value.items():
-            _demand(isinstance(each, str), "a string; put numbers in quotes", f"{path}[{name}]")
-    elif shape == WHOLE:
-        _demand(isinstance(value, int) and not isinstance(value, bool), WHOLE, path)
+            _require(isinstance(each, str), "a string; put numbers in quotes", f"{path}[{name}]")
+    elif shape == INTEGER:
+        _require(isinstance(value, int) and not isinstance(value, bool), INTEGER, path)
     else:
-        _demand(isinstance(value, str if shape == TEXT else dict), shape, path)
+        _require(isinstance(value, str if shape == TEXT else dict), shape, path)
 
 
-def _demand(satisfied: bool, wanted: str, path: str) -> None:
+def _require(satisfied: bool, expected: str, path: str) -> None:
     if not satisfied:
-        raise InvalidField(f"must be {wanted}", field=path)
+        raise InvalidField(f"must be {expected}", field=path)

@@ -19,7 +19,7 @@ from typing import Any
 
 from matrixcommon.model.errors import Conflict, NotFound
 from matrixcontainer.client.client import NODE, KubeClient
-from matrixcontainer.client.events import event_on, record
+from matrixcontainer.client.events import event_for_object, record_event
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.operator.decision import MANAGED_BY, MANAGED_LABEL
 from matrixcontainer.operator.reconciler import READS_MAX
@@ -32,7 +32,7 @@ MANAGED_OBJECTS = f"{MANAGED_LABEL}={MANAGED_BY}"
 
 
 @dataclass(frozen=True)
-class NodeMark:
+class CordonState:
     """Cordon state of a Node: whether it is unschedulable, and the owners that we last wrote into its annotation."""
 
     version: str
@@ -40,94 +40,96 @@ class NodeMark:
     owners: str
 
     @classmethod
-    def of(cls, body: dict[str, Any]) -> NodeMark:
+    def of(cls, body: dict[str, Any]) -> CordonState:
         metadata = body["metadata"]
         owners = (metadata.get("annotations") or {}).get(CORDONED_BY, "")
         return cls(metadata["resourceVersion"], bool(body["spec"].get("unschedulable")), owners)
 
-    def same_state(self, other: NodeMark | None) -> bool:
+    def matches(self, other: CordonState | None) -> bool:
         return other is not None and (self.unschedulable, self.owners) == (other.unschedulable, other.owners)
 
 
-def owners_of(node: NodeView) -> list[str]:
+def other_owners(node: NodeView) -> list[str]:
     """Owners of a node's cordons other than Kubernetes users; a closed state of the node counts as one."""
-    kept_out = [node.state.lower()] if node.state in KEPT_OUT else []
-    return sorted({*node.cordoned_by, *kept_out} - {KUBERNETES})
+    state = [node.state.lower()] if node.state in KEPT_OUT else []
+    return sorted({*node.cordoned_by, *state} - {KUBERNETES})
 
 
-def cordoned_in_kubernetes(node: NodeView, mark: NodeMark) -> bool:
+def cordoned_in_kubernetes(node: NodeView, state: CordonState) -> bool:
     """Whether a Kubernetes user has cordoned the node, judged by the Node and by the cordon recorded so far."""
-    return mark.unschedulable and (not mark.owners or KUBERNETES in node.cordoned_by)
+    return state.unschedulable and (not state.owners or KUBERNETES in node.cordoned_by)
 
 
 class Cordons:
-    """Cordons of all mirrored nodes. `take` receives watch events; nodes that it has not seen are listed."""
+    """Cordons of all mirrored nodes. `handle_event` receives watch events; nodes that it has not seen are listed."""
 
     def __init__(self, kube: KubeClient, resource: ResourceClient, wall: Callable[[], float]) -> None:
         self._kube = kube
         self._resource = resource
         self._wall = wall
-        self._marks: dict[str, NodeMark] = {}
+        self._states: dict[str, CordonState] = {}
 
-    def see(self, bodies: Iterable[dict[str, Any]]) -> None:
+    def replace(self, bodies: Iterable[dict[str, Any]]) -> None:
         """Replace the known Nodes by a complete list."""
-        self._marks = {body["metadata"]["name"]: NodeMark.of(body) for body in bodies}
+        self._states = {body["metadata"]["name"]: CordonState.of(body) for body in bodies}
 
-    def take(self, type: str, body: dict[str, Any]) -> bool:
+    def handle_event(self, type: str, body: dict[str, Any]) -> bool:
         """Process a watch event; return whether the Node's cordon state changed."""
-        name, mark = body["metadata"]["name"], NodeMark.of(body)
+        name, state = body["metadata"]["name"], CordonState.of(body)
         if type == "DELETED":
-            return self._marks.pop(name, None) is not None
-        news = not mark.same_state(self._marks.get(name))
-        self._marks[name] = mark
-        return news
+            return self._states.pop(name, None) is not None
+        changed = not state.matches(self._states.get(name))
+        self._states[name] = state
+        return changed
 
     async def reconcile(self, nodes: dict[str, NodeView]) -> None:
         """Synchronise both sides and update `nodes` with the result. An error in one node does not hold up the others;
         the first is raised afterwards."""
-        if any(name not in self._marks for name in nodes):
-            self.see((await self._kube.list(NODE, labels=MANAGED_OBJECTS))[0])
-        await attempt_all(self._follow(nodes, name) for name in list(nodes))
+        if any(name not in self._states for name in nodes):
+            self.replace((await self._kube.list(NODE, labels=MANAGED_OBJECTS))[0])
+        await attempt_all(self._reconcile_node(nodes, name) for name in list(nodes))
 
-    async def _follow(self, nodes: dict[str, NodeView], name: str) -> None:
-        nodes[name] = await self._reconcile(nodes[name])
+    async def _reconcile_node(self, nodes: dict[str, NodeView], name: str) -> None:
+        nodes[name] = await self._sync_cordon(nodes[name])
 
-    async def _reconcile(self, node: NodeView) -> NodeView:
+    async def _sync_cordon(self, node: NodeView) -> NodeView:
         for _ in range(READS_MAX):
-            mark = self._marks.get(node.name)
-            if mark is None:
+            state = self._states.get(node.name)
+            if state is None:
                 return node  # its Node is not created yet
-            asked = cordoned_in_kubernetes(node, mark)
-            if asked != (KUBERNETES in node.cordoned_by):
-                node = await self._resource.cordon(node.name, KUBERNETES, asked)
-            owners = ",".join(owners_of(node))
-            wanted = NodeMark(mark.version, asked or bool(owners), owners)
-            if mark.same_state(wanted):
+            cordoned = cordoned_in_kubernetes(node, state)
+            if cordoned != (KUBERNETES in node.cordoned_by):
+                node = await self._resource.cordon(node.name, KUBERNETES, cordoned)
+            owners = ",".join(other_owners(node))
+            desired = CordonState(state.version, cordoned or bool(owners), owners)
+            if state.matches(desired):
                 return node
             with contextlib.suppress(Conflict):
-                await self._write(node.name, mark, wanted)
+                await self._write(node.name, state, desired)
                 return node
-            found = await self._kube.find(NODE, node.name)
-            if found is None:
-                self._marks.pop(node.name)
+            current = await self._kube.find(NODE, node.name)
+            if current is None:
+                self._states.pop(node.name)
             else:
-                self.take("MODIFIED", found)
+                self.handle_event("MODIFIED", current)
         raise Conflict(f"Node {node.name} changes faster than its cordons can be mirrored")
 
-    async def _write(self, name: str, before: NodeMark, wanted: NodeMark) -> None:
-        metadata = {"resourceVersion": wanted.version, "annotations": {CORDONED_BY: wanted.owners or None}}
-        body = {"metadata": metadata, "spec": {"unschedulable": wanted.unschedulable or None}}
+    async def _write(self, name: str, before: CordonState, desired: CordonState) -> None:
+        metadata = {"resourceVersion": desired.version, "annotations": {CORDONED_BY: desired.owners or None}}
+        body = {"metadata": metadata, "spec": {"unschedulable": desired.unschedulable or None}}
         with contextlib.suppress(NotFound):
             written = await self._kube.merge(NODE, name, body)
-            self.take("MODIFIED", written)
-            if wanted.unschedulable and not before.unschedulable:
-                await self._record_closed(written, wanted.owners, uncordoned=bool(before.owners))
+            self.handle_event("MODIFIED", written)
+            if desired.unschedulable and not before.unschedulable:
+                await self._record_unschedulable(written, desired.owners, uncordoned=bool(before.owners))
 
-    async def _record_closed(self, node: dict[str, Any], owners: str, uncordoned: bool) -> None:
+    async def _record_unschedulable(self, node: dict[str, Any], owners: str, uncordoned: bool) -> None:
         """Record why a Node is unschedulable. `uncordoned`: a user removed `unschedulable` but other owners remain."""
         message, type = f"cordoned by {owners}", "Normal"
         if uncordoned:
             message, type = f"uncordoned in Kubernetes, but still cordoned by {owners}", "Warning"
-        mark = node["metadata"]["resourceVersion"]
+        version = node["metadata"]["resourceVersion"]
         about = (type, "NodeNotSchedulable", message)
-        await record(self._kube, event_on(NODE, node, *about, component=MANAGED_BY, at=self._wall(), mark=mark))
+        await record_event(
+            self._kube, event_for_object(NODE, node, *about, component=MANAGED_BY, at=self._wall(), dedup_key=version)
+        )

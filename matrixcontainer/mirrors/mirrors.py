@@ -31,7 +31,7 @@ log = logging.getLogger(__name__)
 RESYNC_S = 300.0
 """How often every object is rewritten regardless of what we last wrote, in case a watch has missed a change."""
 
-SORTED = orjson.OPT_SORT_KEYS
+SORT_KEYS = orjson.OPT_SORT_KEYS
 UNKNOWN = (b"", b"")
 """Placeholder for what was last written that forces a write."""
 
@@ -48,11 +48,11 @@ class Mirror:
         self._shared = shared
         self._written: dict[str, tuple[bytes, bytes]] = {}
         self._observed: dict[str, str | None] = {}
-        """resourceVersions that a watch reported since the last `match`; None if the object was deleted."""
+        """resourceVersions that a watch reported since the last `sync`; None if the object was deleted."""
         self._versions: dict[str, str] = {}
         self._listed = False
 
-    async def match(self, wanted: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
+    async def sync(self, desired: dict[str, tuple[dict[str, Any], dict[str, Any]]]) -> int:
         """Write objects that differ from `wanted` (name to (object, status)) and delete ours that are not in it; return
         how many were changed. An error in one object does not hold up the others; the first is raised afterwards."""
         if not self._listed:
@@ -63,23 +63,23 @@ class Mirror:
         for name in filter(self._is_foreign_change, self._observed):
             self._written[name] = UNKNOWN
         self._observed.clear()
-        unwanted = sorted(set(self._written) - set(wanted))
-        touched = await attempt_all(
+        unwanted = sorted(set(self._written) - set(desired))
+        changed = await attempt_all(
             chain(
-                (self._write(name, *each) for name, each in wanted.items()),
+                (self._write(name, *each) for name, each in desired.items()),
                 (self._delete(name) for name in unwanted),
             )
         )
-        return sum(touched)
+        return sum(changed)
 
     async def _write(self, name: str, body: dict[str, Any], status: dict[str, Any]) -> bool:
         """Write the parts that differ from what was last written; return whether any did. After an error the next call
         writes both."""
-        texts = (orjson.dumps(body, None, SORTED), orjson.dumps(_without_timestamps(status), None, SORTED))
+        texts = (orjson.dumps(body, None, SORT_KEYS), orjson.dumps(_without_timestamps(status), None, SORT_KEYS))
         current = self._written.get(name, UNKNOWN)
         self._written[name] = UNKNOWN
         if current[0] != texts[0]:
-            self._see(await self._kube.apply(self._kind, body))
+            self._record_version(await self._kube.apply(self._kind, body))
         if current[1] != texts[1]:
             await self._write_status(name, status)
         self._written[name] = texts
@@ -95,16 +95,16 @@ class Mirror:
         for _ in range(READS_MAX):
             body = {"metadata": {"resourceVersion": self._versions[name]}, "status": status}
             try:
-                self._see(await self._kube.merge(self._kind, name, body, subresource="status"))
+                self._record_version(await self._kube.merge(self._kind, name, body, subresource="status"))
                 return
             except Conflict:
-                found = await self._kube.find(self._kind, name)
-                if found is None:
+                current = await self._kube.find(self._kind, name)
+                if current is None:
                     break
-                self._see(found)
+                self._record_version(current)
         raise Conflict(f"{self._kind.kind} {name} changes faster than it can be mirrored")
 
-    def take(self, type: str, body: dict[str, Any]) -> bool:
+    def handle_event(self, type: str, body: dict[str, Any]) -> bool:
         """Process a watch event; return whether it is another client's change that has to be reverted."""
         name = body["metadata"]["name"]
         if type != "DELETED" and self._shared:
@@ -113,11 +113,11 @@ class Mirror:
         self._observed[name] = None if type == "DELETED" else body["metadata"]["resourceVersion"]
         return self._is_foreign_change(name)
 
-    def see(self, bodies: list[dict[str, Any]]) -> bool:
+    def replace(self, bodies: list[dict[str, Any]]) -> bool:
         """Process a complete list; return whether other clients have changed any object since we wrote it."""
         present = {body["metadata"]["name"] for body in bodies}
         self._observed = {name: None for name in self._written if name not in present}
-        return any([bool(self._observed), *(self.take("MODIFIED", body) for body in bodies)])
+        return any([bool(self._observed), *(self.handle_event("MODIFIED", body) for body in bodies)])
 
     def _is_foreign_change(self, name: str) -> bool:
         """Whether the last reported change of the object is not ours. A watch may report our own write before its
@@ -125,11 +125,11 @@ class Mirror:
         """
         return name in self._written and self._observed[name] != self._versions.get(name)
 
-    def _see(self, current: dict[str, Any]) -> None:
+    def _record_version(self, current: dict[str, Any]) -> None:
         self._versions[current["metadata"]["name"]] = current["metadata"]["resourceVersion"]
 
-    def forget(self) -> None:
-        """Compare with the actual objects at the next `match`."""
+    def invalidate(self) -> None:
+        """Compare with the actual objects at the next `sync`."""
         self._listed = False
         self._written.clear()
         self._observed.clear()
@@ -137,12 +137,12 @@ class Mirror:
 
 def npus_without_pods(allocations: Iterable[AllocationView]) -> dict[str, int]:
     """Per node, how many NPUs have a die held by a shared-node allocation that is not a gang of pods."""
-    found: dict[str, set[int]] = defaultdict(set)
+    npus_by_node: dict[str, set[int]] = defaultdict(set)
     for allocation in allocations:
         if GANG_LABEL not in allocation.labels:
             for member in allocation.members:
-                found[member.node] |= {die // 2 for die in member.dies or []}
-    return {node: len(npus) for node, npus in found.items()}
+                npus_by_node[member.node] |= {die // 2 for die in member.dies or []}
+    return {node: len(npus) for node, npus in npus_by_node.items()}
 
 
 def _without_timestamps(status: dict[str, Any]) -> dict[str, Any]:
@@ -177,62 +177,62 @@ class Mirrors:
         self._statuses: dict[str, dict[str, Any]] = {}
         self._resync_at = 0.0
 
-    def see(self, kind: Kind, bodies: list[dict[str, Any]]) -> bool:
+    def replace(self, kind: Kind, bodies: list[dict[str, Any]]) -> bool:
         """Process a complete list of the kind's objects; return whether a reconcile is needed."""
         if kind == NODE:
-            self.cordons.see(bodies)
-        return self._mirrors[kind].see(bodies)
+            self.cordons.replace(bodies)
+        return self._mirrors[kind].replace(bodies)
 
-    def take(self, kind: Kind, type: str, body: dict[str, Any]) -> bool:
+    def handle_event(self, kind: Kind, type: str, body: dict[str, Any]) -> bool:
         """Process a watch event; return whether a reconcile is needed."""
-        cordoned = kind == NODE and self.cordons.take(type, body)
-        return self._mirrors[kind].take(type, body) or cordoned
+        cordoned = kind == NODE and self.cordons.handle_event(type, body)
+        return self._mirrors[kind].handle_event(type, body) or cordoned
 
     async def reconcile(self) -> str:
         """Bring every mirror up to date."""
         if self._wall() >= self._resync_at:
-            self._forget()
+            self._invalidate()
             self._resync_at = self._wall() + RESYNC_S
         try:
-            touched = await self._reconcile_all()
+            changed = await self._reconcile_all()
         except (NotFound, Conflict):
-            self._forget()
+            self._invalidate()
             raise
-        return f"{touched} mirrored objects changed"
+        return f"{changed} mirrored objects changed"
 
-    def _forget(self) -> None:
-        self.cordons.see(())
+    def _invalidate(self) -> None:
+        self.cordons.replace(())
         for mirror in self._mirrors.values():
-            mirror.forget()
+            mirror.invalidate()
 
     async def _reconcile_all(self) -> int:
-        every = (self._match_nodes, self._match_supernodes, self._match_slices)
-        return sum(await attempt_all(match() for match in every))
+        syncs = (self._sync_nodes, self._sync_supernodes, self._sync_slices)
+        return sum(await attempt_all(sync() for sync in syncs))
 
-    async def _match_nodes(self) -> int:
+    async def _sync_nodes(self) -> int:
         """Mirror Nodes, even if synchronising their cordons fails; that error is raised afterwards."""
-        at, refused = kube_time(self._wall()), None
+        now, cordon_error = kube_time(self._wall()), None
         nodes = {node.name: node for node in await self._resource.nodes()}
         try:
             await self.cordons.reconcile(nodes)
-        except MatrixError as failure:
-            refused = failure
+        except MatrixError as error:
+            cordon_error = error
         shared = any(node.shared_by for node in nodes.values())
-        taken = npus_without_pods(await self._resource.allocations()) if shared else {}
-        wanted = {}
+        npus_in_use = npus_without_pods(await self._resource.allocations()) if shared else {}
+        desired = {}
         for name, node in nodes.items():
-            status = node_status(node, at, self._statuses.get(name), taken.get(name, 0))
+            status = node_status(node, now, self._statuses.get(name), npus_in_use.get(name, 0))
             self._statuses[name] = status
-            wanted[name] = (node_object(node, self._shared), status)
-        touched = await self._nodes.match(wanted)
-        if refused is not None:
-            raise refused
-        return touched
+            desired[name] = (node_object(node, self._shared), status)
+        changed = await self._nodes.sync(desired)
+        if cordon_error is not None:
+            raise cordon_error
+        return changed
 
-    async def _match_supernodes(self) -> int:
+    async def _sync_supernodes(self) -> int:
         supernodes = await self._resource.supernodes()
-        return await self._supernodes.match({each.name: supernode_object(each) for each in supernodes})
+        return await self._supernodes.sync({each.name: supernode_object(each) for each in supernodes})
 
-    async def _match_slices(self) -> int:
+    async def _sync_slices(self) -> int:
         views = await self._slices()
-        return await self._links.match({slice_mirror_name(view): slice_object(view) for view in views})
+        return await self._links.sync({slice_mirror_name(view): slice_object(view) for view in views})

@@ -54,9 +54,9 @@ def _taints(node: NodeView, shared: bool) -> list[dict[str, str]]:
         taints.append({"key": "cloudmatrix.io/instance", "value": name_of(node.allocation), "effect": "NoSchedule"})
     if node.cordoned_by or node.state in KEPT_OUT:
         taints.append({"key": "node.kubernetes.io/unschedulable", "effect": "NoSchedule"})
-    why = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
-    if why is not None:
-        taints += [{"key": why, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
+    key = {"Unknown": "node.kubernetes.io/unreachable", "False": "node.kubernetes.io/not-ready"}.get(_ready(node))
+    if key is not None:
+        taints += [{"key": key, "effect": effect} for effect in ("NoSchedule", "NoExecute")]
     return taints
 
 
@@ -68,22 +68,22 @@ def _ready(node: NodeView) -> str:
     return {"Connected": "True", "Stale": "Unknown", "Lost": "Unknown"}.get(node.agent, "False")
 
 
-def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: int = 0) -> dict[str, Any]:
+def node_status(node: NodeView, now: str, previous: dict[str, Any] | None, npus_in_use: int = 0) -> dict[str, Any]:
     """The Node's status. `at` is the wall-clock time in RFC 3339, used for conditions that change.
 
-    `taken` NPUs are held by shared-node allocations without pods, so they are not allocatable.
+    `npus_in_use` NPUs are held by shared-node allocations without pods, so they are not allocatable.
     """
     npus = str(node.npus)
     capacity = {"cpu": str(node.cpus * 48), "memory": "1536Gi", "pods": str(PODS_PER_NODE), NPU_RESOURCE: npus}
-    separated = len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")})
-    healthy = str(0 if node.state == "Retired" else max(0, node.npus - separated - taken))
+    isolated_npus = len({f.component.split("-")[0] for f in node.faults if f.level.startswith("Separate")})
+    healthy = str(0 if node.state == "Retired" else max(0, node.npus - isolated_npus - npus_in_use))
     ready = _ready(node)
-    text = f"the resource agent is {node.agent}; the node is {node.state}" + ", off" * (node.power == "Off")
-    text += "".join(f"; {part}" for part in (node.stage and f"stage {node.stage}", node.state_message) if part)
-    current = {c["type"]: c for c in (before or {}).get("conditions") or []}
+    message_text = f"the resource agent is {node.agent}; the node is {node.state}" + ", off" * (node.power == "Off")
+    message_text += "".join(f"; {part}" for part in (node.stage and f"stage {node.stage}", node.state_message) if part)
+    current = {c["type"]: c for c in (previous or {}).get("conditions") or []}
     conditions = []
     for type, status, reason, message in (
-        ("Ready", ready, f"Agent{node.agent}" if node.power != "Off" else "SwitchedOff", text),
+        ("Ready", ready, f"Agent{node.agent}" if node.power != "Off" else "SwitchedOff", message_text),
         (
             "NPUHealthy",
             {"Healthy": "True", "Unknown": "Unknown"}.get(node.health, "False"),
@@ -92,7 +92,9 @@ def node_status(node: NodeView, at: str, before: dict[str, Any] | None, taken: i
         ),
     ):
         since = (
-            current.get(type, {}).get("lastTransitionTime", at) if current.get(type, {}).get("status") == status else at
+            current.get(type, {}).get("lastTransitionTime", now)
+            if current.get(type, {}).get("status") == status
+            else now
         )
         conditions.append(
             {

@@ -23,7 +23,7 @@ class Action:
 
     verb: Literal["EnsureInstance", "PlanInstance", "DeleteInstance", "Nothing"]
     request: InstanceRequest | None = None
-    why: str = ""
+    reason: str = ""
 
 
 def namespace_of(body: dict[str, Any]) -> str:
@@ -49,9 +49,9 @@ def desired_instance(body: dict[str, Any]) -> InstanceRequest:
     Raises InvalidField if it refers to another namespace, or if the spec is invalid although the CRD accepted it: the
     installed CRD may be older than the operator."""
     metadata = body["metadata"]
-    for side in ("affinity", "antiAffinity"):
-        for other in (body["spec"].get(side) or {}).get("instances") or ():
-            key_in(body, other, f"spec.{side}.instances")
+    for rule in ("affinity", "antiAffinity"):
+        for other in (body["spec"].get(rule) or {}).get("instances") or ():
+            key_in(body, other, f"spec.{rule}.instances")
     labels = {**(metadata.get("labels") or {}), SOURCE_LABEL: metadata.get("namespace", "default")}
     shape = {key: value for key, value in body["spec"].items() if key != "dryRun"}
     try:
@@ -71,8 +71,8 @@ def lease_ended(body: dict[str, Any]) -> bool:
     """Whether the instance of this generation of the spec had a lease. Once it is gone, its lease has ended and it is
     not created again for the same spec."""
     reported = body.get("status") or {}
-    same = reported.get("observedGeneration") == body["metadata"].get("generation", 1)
-    return same and bool(reported.get("expiresAt")) and body["spec"].get("leaseS") is not None
+    same_generation = reported.get("observedGeneration") == body["metadata"].get("generation", 1)
+    return same_generation and bool(reported.get("expiresAt")) and body["spec"].get("leaseS") is not None
 
 
 def cancelled_change(body: dict[str, Any], observed: InstanceView | None) -> CancelledChange | None:
@@ -81,9 +81,9 @@ def cancelled_change(body: dict[str, Any], observed: InstanceView | None) -> Can
     cancelled = observed.cancelled if observed is not None else None
     if cancelled is None or cancelled.shape != _shape(desired_instance(body)):
         return None
-    seen = (body.get("status") or {}).get("cancelled") or {}
-    earlier = seen.get("generation", 0) < body["metadata"].get("generation", 1)
-    return None if seen.get("operation") == cancelled.operation and earlier else cancelled
+    reported = (body.get("status") or {}).get("cancelled") or {}
+    spec_is_newer = reported.get("generation", 0) < body["metadata"].get("generation", 1)
+    return None if reported.get("operation") == cancelled.operation and spec_is_newer else cancelled
 
 
 def _shape(request: InstanceRequest) -> InstanceShape:
@@ -94,22 +94,24 @@ def next_action(body: dict[str, Any], observed: InstanceView | None) -> Action:
     """Return the step that brings the instance closer to its resource's spec."""
     if body["metadata"].get("deletionTimestamp"):
         if observed is None or (body["spec"].get("dryRun") and SOURCE_LABEL not in observed.labels):
-            return Action("Nothing", why="the resource has no instance; one that it only planned with is not its own")
-        return Action("DeleteInstance", why="the resource is being deleted")
+            return Action(
+                "Nothing", reason="the resource has no instance; one that it only planned with is not its own"
+            )
+        return Action("DeleteInstance", reason="the resource is being deleted")
     request = desired_instance(body)
     if body["spec"].get("dryRun"):
         planned = ((body.get("status") or {}).get("plan") or {}).get("generation")
         if planned == body["metadata"].get("generation", 1):
-            return Action("Nothing", why="already planned")
+            return Action("Nothing", reason="already planned")
         return Action("PlanInstance", request, "dryRun is set")
     if observed is None and lease_ended(body):
-        return Action("Nothing", why="the lease has ended; change the spec to start a new one")
+        return Action("Nothing", reason="the lease has ended; change the spec to start a new one")
     if observed is None:
         return Action("EnsureInstance", request, "the instance does not exist")
     if observed.state == "Deleting":
-        return Action("Nothing", why="an instance of the same name is still being deleted")
+        return Action("Nothing", reason="an instance of the same name is still being deleted")
     if cancelled_change(body, observed) is not None:
-        return Action("Nothing", why="the change was cancelled; change the spec to retry")
+        return Action("Nothing", reason="the change was cancelled; change the spec to retry")
     if observed.request() != request:
         return Action("EnsureInstance", request, "the spec has changed")
-    return Action("Nothing", why="as specified")
+    return Action("Nothing", reason="as specified")

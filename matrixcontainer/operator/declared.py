@@ -45,9 +45,9 @@ class DeclaredReconciler(Reconciler):
     async def delete(self, key: str) -> bool:
         """Delete the object; True once it is gone."""
 
-    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, temporary: bool) -> None:
         """Also report a conflict with another owner, which may still resolve itself."""
-        await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
+        await super().report_refusal(key, body, refused, temporary and refused.reason != "Conflict")
 
 
 class DisruptionBudgetReconciler(DeclaredReconciler):
@@ -72,8 +72,8 @@ class RecoveryPolicyReconciler(DeclaredReconciler):
         if (instance := request.get("instance")) is not None:
             key_in(body, instance, "spec.instance")
         policy = await self.compute.ensure_recovery_policy(key, {**request, "project": namespace_of(body)})
-        shown = policy.wire()
-        await self.write_status(body, {name: shown.get(name) for name in RECOVERY_STATUS})
+        fields = policy.wire()
+        await self.write_status(body, {name: fields.get(name) for name in RECOVERY_STATUS})
         return policy.state, describe_policy(policy)
 
     async def delete(self, key: str) -> bool:

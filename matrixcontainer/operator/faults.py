@@ -40,6 +40,6 @@ class FaultReconciler(Reconciler):
         await self.report_ready(body, "Injected", True, "Injected", message)
         return None
 
-    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, temporary: bool) -> None:
         """Also report a name conflict, which resolves itself when the other fault is cleared."""
-        await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
+        await super().report_refusal(key, body, refused, temporary and refused.reason != "Conflict")

@@ -17,14 +17,14 @@ from matrixcommon.model.resource_key import resolve
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import INFER, INSTANCE, Kind, KubeClient
 from matrixcontainer.client.login import login
-from matrixcontainer.operator.changed import CONCURRENCY_MAX
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.declared import DisruptionBudgetReconciler, RecoveryPolicyReconciler
 from matrixcontainer.operator.faults import FaultReconciler
 from matrixcontainer.operator.infers import InferReconciler
 from matrixcontainer.operator.instances import InstanceReconciler
 from matrixcontainer.operator.ports import Faults, Inference
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, DELETION_POLL_WALL_S, FINALIZER, Reconciler
+from matrixcontainer.operator.reconcile_queue import CONCURRENCY_MAX
+from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, FINALIZER, REQUEUE_AFTER_WALL_S, Reconciler
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.scaling import ScalingPolicyReconciler
 from matrixcontainer.operator.scenarios import ScenarioReconciler
@@ -33,12 +33,12 @@ log = logging.getLogger(__name__)
 
 RESYNC_WALL_S = 30.0
 """How often each resource is reconciled without a reported change, to repair drift that nothing reported."""
-CLEANUP_TRIES = 150
+CLEANUP_ATTEMPTS_MAX = 150
 """Attempts to delete what a resource that lost its finalizer leaves behind: enough for services to be unavailable for
 five minutes."""
 
 
-class NotAsSpecified(kopf.TemporaryError):
+class NotConverged(kopf.TemporaryError):
     """Not a failure: the resource has not converged yet, as its status says, and is reconciled again."""
 
 
@@ -76,14 +76,20 @@ class Reconcilers:
                 await reconciler.take_over()
 
     @property
-    def at_rest(self) -> bool:
+    def quiescent(self) -> bool:
         """Whether no unanswered request can still take effect unnoticed."""
         return not any(reconciler.unanswered.any for reconciler in self.all)
 
-    def keys(self, index: str, of: str | None = None) -> set[str]:
+    def keys(self, index: str, key_filter: str | None = None) -> set[str]:
         """All keys in an index, or only those under `of`."""
-        found = self.indexes.get(index, {})
-        entries = found.values() if of is None else [found[of]] if of in found else []
+        entries_by_key = self.indexes.get(index, {})
+        entries = (
+            entries_by_key.values()
+            if key_filter is None
+            else [entries_by_key[key_filter]]
+            if key_filter in entries_by_key
+            else []
+        )
         return {key for entry in entries for key in entry}
 
 
@@ -108,7 +114,7 @@ def reconcilers_for(
     )
 
 
-def _of(kind: Kind) -> tuple[str, str, str]:
+def _kopf_resource(kind: Kind) -> tuple[str, str, str]:
     group, version = kind.api_version.split("/")
     return group, version, kind.plural
 
@@ -133,56 +139,60 @@ def registry_for(reconcilers: Reconcilers, kubeconfig: Path | None) -> kopf.Oper
         settings.background.cancellation_polling = DELETION_POLL_WALL_S
         reconcilers.indexes = {name: given[name] for name in ("instances", "infers")}
 
-    @kopf.index(*_of(INSTANCE), id="instances", registry=registry)
+    @kopf.index(*_kopf_resource(INSTANCE), id="instances", registry=registry)
     def instances(body: kopf.Body, **_: Any) -> dict[str, str]:
-        return {_key(body): _key(body)}
+        return {_resource_key(body): _resource_key(body)}
 
-    @kopf.index(*_of(INFER), id="infers", registry=registry)
+    @kopf.index(*_kopf_resource(INFER), id="infers", registry=registry)
     def infers(body: kopf.Body, **_: Any) -> dict[str, str]:
         """Index CloudMatrixInfers by the key of their instance."""
-        return {resolve(body.spec["instance"], body.metadata.namespace or ""): _key(body)}
+        return {resolve(body.spec["instance"], body.metadata.namespace or ""): _resource_key(body)}
 
     for reconciler in reconcilers.all:
-        _handle(registry, reconciler, reconcilers.slots)
+        _register_handlers(registry, reconciler, reconcilers.slots)
 
     return registry
 
 
-def _handle(registry: kopf.OperatorRegistry, reconciler: Reconciler, slots: asyncio.Semaphore) -> None:
+def _register_handlers(registry: kopf.OperatorRegistry, reconciler: Reconciler, slots: asyncio.Semaphore) -> None:
     """Register one function for every change of a resource of that kind, deletion included, and for its timer."""
 
     async def reconcile(body: kopf.Body, **_: Any) -> None:
         try:
             async with slots:
-                again_s = await reconciler.reconcile(_key(body))
+                requeue_after_s = await reconciler.reconcile(_resource_key(body))
         except MatrixError as refused:
-            raise kopf.TemporaryError(refused.message, delay=AGAIN_WALL_S) from refused
-        if again_s is not None:
-            raise NotAsSpecified(f"{_key(body)} has not converged yet", delay=again_s)
+            raise kopf.TemporaryError(refused.message, delay=REQUEUE_AFTER_WALL_S) from refused
+        if requeue_after_s is not None:
+            raise NotConverged(f"{_resource_key(body)} has not converged yet", delay=requeue_after_s)
 
     async def clean_up(body: kopf.Body, **_: Any) -> None:
-        for _attempt in range(CLEANUP_TRIES):
+        for _attempt in range(CLEANUP_ATTEMPTS_MAX):
             try:
                 async with slots:
-                    again_s = await reconciler.clean_up(_key(body), dict(body))
+                    requeue_after_s = await reconciler.clean_up(_resource_key(body), dict(body))
             except MatrixError as refused:
-                log.warning("cleanup refused, will retry", extra={"key": _key(body), "why": refused.message})
-                again_s = AGAIN_WALL_S
-            if again_s is None:
+                log.warning("cleanup refused, will retry", extra={"key": _resource_key(body), "why": refused.message})
+                requeue_after_s = REQUEUE_AFTER_WALL_S
+            if requeue_after_s is None:
                 return
-            await asyncio.sleep(again_s)
-        log.error("cleanup of a deleted resource gave up", extra={"kind": reconciler.kind.kind, "key": _key(body)})
+            await asyncio.sleep(requeue_after_s)
+        log.error(
+            "cleanup of a deleted resource gave up", extra={"kind": reconciler.kind.kind, "key": _resource_key(body)}
+        )
 
-    where = _of(reconciler.kind)
-    kopf.on.event(*where, id="give-back", when=_is_gone, registry=registry)(clean_up)
-    for change in (kopf.on.resume, kopf.on.create, kopf.on.update, kopf.on.delete):
-        change(*where, id="reconcile", registry=registry)(reconcile)  # the id is part of Kopf's annotations
-    kopf.timer(*where, interval=RESYNC_WALL_S, initial_delay=RESYNC_WALL_S, id="resync", registry=registry)(reconcile)
+    resource = _kopf_resource(reconciler.kind)
+    kopf.on.event(*resource, id="give-back", when=_is_deleted, registry=registry)(clean_up)
+    for subscribe in (kopf.on.resume, kopf.on.create, kopf.on.update, kopf.on.delete):
+        subscribe(*resource, id="reconcile", registry=registry)(reconcile)  # the id is part of Kopf's annotations
+    kopf.timer(*resource, interval=RESYNC_WALL_S, initial_delay=RESYNC_WALL_S, id="resync", registry=registry)(
+        reconcile
+    )
 
 
-def _is_gone(type: str | None, **_: Any) -> bool:
+def _is_deleted(type: str | None, **_: Any) -> bool:
     return type == "DELETED"
 
 
-def _key(body: kopf.Body) -> str:
+def _resource_key(body: kopf.Body) -> str:
     return key_of_resource({"metadata": body.metadata})

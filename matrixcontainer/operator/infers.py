@@ -25,7 +25,7 @@ class InferReconciler(Reconciler):
     """Reconciles a CloudMatrixInfer with its deployment. `endpoint` is CloudMatrix-Infer's URL, shown in the status."""
 
     kind = INFER
-    gone_status: ClassVar[dict[str, Any]] = {"pods": 0, "metrics": None}
+    deleted_status: ClassVar[dict[str, Any]] = {"pods": 0, "metrics": None}
 
     def __init__(
         self,
@@ -44,35 +44,35 @@ class InferReconciler(Reconciler):
 
     async def converge(self, key: str, body: dict[str, Any]) -> float | None:
         if body["metadata"].get("deletionTimestamp"):
-            pods = await self._match_pods(body, {})
+            pods = await self._sync_pods(body, {})
             return None if await self._inference.delete(key) and pods == 0 else DELETION_POLL_WALL_S
         spec = body["spec"]
         instance = await self._compute.find_instance(key_in(body, spec["instance"], "spec.instance"))
         deployment = await self._inference.find(key)
         not_ready = not_ready_reason(spec["instance"], instance)
         if deployment is None and not_ready:
-            pods = await self._match_pods(body, {})
+            pods = await self._sync_pods(body, {})
             await self._report(body, None, pods, ("Waiting", f"waiting: {not_ready}"), progressing=True)
             return None
         deployment = await self._inference.ensure(key, spec)
-        pods = await self._match_pods(body, deployment.get("roles") or {})
-        await self._scale_in.withdraw(body, deployment, instance)
-        progressing, why = progress_of(deployment)
-        if not_ready and why[0] == "NoLayout":
-            why = why[0], not_ready
-        await self._report(body, deployment, pods, why, progressing=progressing, not_ready=not_ready)
+        pods = await self._sync_pods(body, deployment.get("roles") or {})
+        await self._scale_in.undrain_unneeded(body, deployment, instance)
+        progressing, details = progress(deployment)
+        if not_ready and details[0] == "NoLayout":
+            details = details[0], not_ready
+        await self._report(body, deployment, pods, details, progressing=progressing, not_ready=not_ready)
         return None
 
-    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, temporary: bool) -> None:
         """Report a refused spec. An existing deployment is unaffected, and its status is still shown."""
         deployment = await self._inference.find(key)
-        if deployment is None and not passes:
-            await super().report_refusal(key, body, refused, passes)
+        if deployment is None and not temporary:
+            await super().report_refusal(key, body, refused, temporary)
             return
         pods = (body.get("status") or {}).get("pods", 0)
         await self._report(body, deployment, pods, (refused.reason, refused.message), progressing=False)
 
-    async def measure(self) -> str:
+    async def update_metrics(self) -> str:
         """Write every serving deployment's current metrics into its status, for autoscalers.
 
         Call it as often as autoscalers read them. A deployment whose statistics cannot be read is logged and does not
@@ -93,21 +93,21 @@ class InferReconciler(Reconciler):
                 log.info("metrics not updated", extra={"deployment": key, "why": failure.message})
         return f"{len(serving)} deployments measured"
 
-    async def _match_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
+    async def _sync_pods(self, body: dict[str, Any], roles: dict[str, str]) -> int:
         """Create and delete pods to match the layout; return how many there are now."""
         metadata = body["metadata"]
-        wanted = pods_for(body, roles)
+        desired = pods_for(body, roles)
         labels = f"{MANAGED_LABEL}={MANAGED_BY},{DEPLOYMENT_LABEL}={metadata['name']}"
-        present, _ = await self.kube.list(POD, metadata["namespace"], labels)
-        names = {pod["metadata"]["name"] for pod in present}
-        for pod in present:
+        current, _ = await self.kube.list(POD, metadata["namespace"], labels)
+        names = {pod["metadata"]["name"] for pod in current}
+        for pod in current:
             name = pod["metadata"]["name"]
-            if name not in wanted:
+            if name not in desired:
                 # Delete by force: if the node is lost, no kubelet is there to confirm, and the workload has moved on.
                 with contextlib.suppress(Conflict):  # replaced by another pod of the same name
                     await self.kube.delete(POD, name, metadata["namespace"], grace_s=0, uid=pod["metadata"]["uid"])
                 names.discard(name)
-        for name, pod in wanted.items():
+        for name, pod in desired.items():
             if name not in names:
                 with contextlib.suppress(Conflict):
                     await self.kube.create(POD, pod, metadata["namespace"])
@@ -119,18 +119,18 @@ class InferReconciler(Reconciler):
         body: dict[str, Any],
         deployment: dict[str, Any] | None,
         pods: int,
-        why: tuple[str, str],
+        details: tuple[str, str],
         *,
         progressing: bool,
         not_ready: str = "",
     ) -> None:
-        """Write the status. `why` is the reason and message of the Progressing condition; `not_ready` says why the
+        """Write the status. `details` is the reason and message of the Progressing condition; `not_ready` says why the
         instance is not ready, which CloudMatrix-Infer cannot: it knows no more of the instance than its slices."""
         state = deployment["state"] if deployment is not None else "Pending"
         before = (body.get("status") or {}).get("state")
-        reported = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
-        waiting = why[1] if progressing else f"the deployment is {state}"
-        message = reported[0]["message"] if reported else waiting
+        ready_conditions = [c for c in (deployment or {}).get("conditions") or [] if c["type"] == "Ready"]
+        default_message = details[1] if progressing else f"the deployment is {state}"
+        message = ready_conditions[0]["message"] if ready_conditions else default_message
         if not_ready and deployment is not None and state in ("Pending", "Unavailable"):
             message = not_ready
         ready = self.condition(body, "Ready", state == "Serving", state, message)
@@ -146,7 +146,9 @@ class InferReconciler(Reconciler):
             "decodeNpus": pools.get("decodeNpus", 0),
             "cachingNodes": pools.get("cachingNodes", 0),
             "pods": pods,
-            "conditions": self.condition({**body, "status": {"conditions": ready}}, "Progressing", progressing, *why),
+            "conditions": self.condition(
+                {**body, "status": {"conditions": ready}}, "Progressing", progressing, *details
+            ),
         }
         if not pods:
             status["metrics"] = None  # no longer measured: an autoscaler must not act on old values
@@ -163,7 +165,7 @@ def not_ready_reason(name: str, instance: InstanceView | None) -> str:
     return f"instance {name} is {instance.state}"
 
 
-def progress_of(deployment: dict[str, Any]) -> tuple[bool, tuple[str, str]]:
+def progress(deployment: dict[str, Any]) -> tuple[bool, tuple[str, str]]:
     """Whether the deployment is still moving to the sizes in its spec, with its reason and message."""
     for each in deployment.get("conditions") or []:
         if each["type"] == "Progressing" and each["reason"] != "Settled":

@@ -11,12 +11,18 @@ from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceView
 from matrixcontainer.client.client import INSTANCE, KubeClient
-from matrixcontainer.client.events import record
+from matrixcontainer.client.events import record_event
 from matrixcontainer.operator.decision import desired_instance, next_action
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S, DELETION_POLL_WALL_S, Reconciler, StaleRead, name_field
+from matrixcontainer.operator.reconciler import (
+    DELETION_POLL_WALL_S,
+    REQUEUE_AFTER_WALL_S,
+    Reconciler,
+    StaleRead,
+    prefix_field,
+)
 from matrixcontainer.operator.scale_in import ScaleIn
 from matrixcontainer.operator.status import (
-    NOTHING_LEFT,
+    EMPTY_STATUS,
     SYNCED,
     event_object,
     instance_status,
@@ -24,7 +30,7 @@ from matrixcontainer.operator.status import (
     resource_event,
 )
 
-FOLLOWED = "cloudmatrix.io/followed-scale"
+FOLLOWED_SCALE = "cloudmatrix.io/followed-scale"
 """Annotation of a resource whose scale a policy owns: the `nodes` and `suspend` last written on the policy's behalf."""
 
 
@@ -32,7 +38,7 @@ class InstanceReconciler(Reconciler):
     """Reconciles a CloudMatrixInstance with its instance in MatrixCompute."""
 
     kind = INSTANCE
-    gone_status = NOTHING_LEFT
+    deleted_status = EMPTY_STATUS
 
     def __init__(self, kube: KubeClient, compute: ComputeClient, scale_in: ScaleIn, wall: Callable[[], float]) -> None:
         super().__init__(kube, wall)
@@ -43,22 +49,22 @@ class InstanceReconciler(Reconciler):
         observed = await self._compute.find_instance(key)
         await self._follow_policy(body, observed)
         action = next_action(body, observed)
-        again_s = None
+        requeue_after_s = None
         if action.verb == "PlanInstance":
             await self._plan(key, body, observed)
             return None
         if action.request is not None:
-            departure = await self._scale_in.drain_leaving(body, observed, action.request)
-            if departure.waiting and observed is not None:
-                observed, again_s = departure.as_progress_of(observed), AGAIN_WALL_S
+            drain = await self._scale_in.drain_leaving_members(body, observed, action.request)
+            if drain.waiting and observed is not None:
+                observed, requeue_after_s = drain.with_progress(observed), REQUEUE_AFTER_WALL_S
             else:
-                observed = await self._compute.ensure_instance(key, action.request, leaving=departure.nodes)
+                observed = await self._compute.ensure_instance(key, action.request, leaving=drain.nodes)
         elif action.verb == "DeleteInstance":
-            again_s = None if await self._compute.delete_instance(key) else DELETION_POLL_WALL_S
+            requeue_after_s = None if await self._compute.delete_instance(key) else DELETION_POLL_WALL_S
         elif observed is None and (body["spec"].get("dryRun") or body["metadata"].get("deletionTimestamp")):
             return None  # the plan is already in the status, or nothing is left
         await self._report(body, observed)
-        return again_s
+        return requeue_after_s
 
     async def _follow_policy(self, body: dict[str, Any], observed: InstanceView | None) -> None:
         """Write a scaling policy's decision into the resource's spec, as a HorizontalPodAutoscaler would.
@@ -68,7 +74,7 @@ class InstanceReconciler(Reconciler):
         metadata, spec = body["metadata"], body["spec"]
         if observed is None or metadata.get("deletionTimestamp") or spec.get("dryRun"):
             return
-        followed = (metadata.get("annotations") or {}).get(FOLLOWED)
+        followed = (metadata.get("annotations") or {}).get(FOLLOWED_SCALE)
         current = {"nodes": spec["nodes"], "suspend": bool(spec.get("suspend"))}
         desired = {"nodes": observed.nodes, "suspend": observed.suspend}
         annotation: str | None = json.dumps(desired)
@@ -76,7 +82,7 @@ class InstanceReconciler(Reconciler):
             desired, annotation = desired if followed == json.dumps(current) else current, None
         if (current, followed) == (desired, annotation):
             return
-        patched = {"resourceVersion": metadata["resourceVersion"], "annotations": {FOLLOWED: annotation}}
+        patched = {"resourceVersion": metadata["resourceVersion"], "annotations": {FOLLOWED_SCALE: annotation}}
         try:
             written = await self.kube.merge(
                 INSTANCE, metadata["name"], {"metadata": patched, "spec": desired}, metadata["namespace"]
@@ -93,18 +99,18 @@ class InstanceReconciler(Reconciler):
         plan, refused = None, None
         try:
             plan = await self._compute.ensure_instance(key, desired_instance(body), validate_only=True)
-        except MatrixError as why:
-            if why.retryable:
+        except MatrixError as error:
+            if error.retryable:
                 raise
-            name_field(why)
-            refused = why
+            prefix_field(error)
+            refused = error
         await self.write_status(body, planned_status(body, observed, plan, refused, self.wall()))
 
-    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, temporary: bool) -> None:
         """Report a refused spec. An existing instance is unaffected, and its status is still shown."""
-        observed = None if passes else await self._compute.find_instance(key)
+        observed = None if temporary else await self._compute.find_instance(key)
         if observed is None:
-            await super().report_refusal(key, body, refused, passes)
+            await super().report_refusal(key, body, refused, temporary)
         else:
             await self._report(body, observed, refused)
 
@@ -115,15 +121,15 @@ class InstanceReconciler(Reconciler):
         if (body.get("status") or {}).get("plan") and not body["spec"].get("dryRun"):
             status["plan"] = None  # outdated: dryRun is off
         if await self.write_status(body, status) and (synced := _synced_condition(body)) and synced != before:
-            about = (synced["reason"], synced["message"], self.wall(), synced["lastTransitionTime"])
-            await record(self.kube, resource_event(self.kind, body, "Warning", *about))
+            details = (synced["reason"], synced["message"], self.wall(), synced["lastTransitionTime"])
+            await record_event(self.kube, resource_event(self.kind, body, "Warning", *details))
 
     async def record(self, event: dict[str, Any]) -> None:
         """Record one of MatrixCompute's instance events on the instance's resource. Idempotent."""
         resource = await self.read(key_of(event["project"], event["instance"]))
         if resource is not None:  # otherwise the instance was created over REST, or its resource is gone
             metadata = resource["metadata"]
-            await record(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))
+            await record_event(self.kube, event_object(event, metadata["namespace"], metadata["uid"], self.wall()))
 
 
 def _synced_condition(body: dict[str, Any]) -> dict[str, Any] | None:

@@ -2,9 +2,8 @@
 
 The holder renews its Lease. A candidate that finds it expired takes it over at the resourceVersion that it read, so
 that only one of several can succeed. A holder that cannot renew in time stops before another may start, because its own
-deadline (`RENEW_DEADLINE_S`) is shorter than the time others wait (`DURATION_S`). Times are wall-clock times, as the
-other candidates are real processes.
-"""
+deadline (`RENEW_DEADLINE_S`) is shorter than the time others wait (`LEASE_DURATION_S`). Times are wall-clock times, as
+the other candidates are real processes."""
 
 from __future__ import annotations
 
@@ -19,15 +18,15 @@ from matrixcontainer.client.client import LEASE, KubeClient
 
 log = logging.getLogger(__name__)
 
-DURATION_S = 15.0
+LEASE_DURATION_S = 15.0
 RENEW_DEADLINE_S = 10.0
-RETRY_S = 2.0
+RETRY_PERIOD_S = 2.0
 """Lease duration, renew deadline and retry period: client-go's defaults of 15, 10 and 2 seconds."""
 AT_REST = "cloudmatrix.io/at-rest"
 """Annotation of a Lease whose holder had no request in flight when it released it."""
 
 
-class Leadership:
+class LeaderElector:
     """One candidate. A holder that restarts with the same `identity` continues immediately."""
 
     def __init__(
@@ -44,9 +43,9 @@ class Leadership:
         self._now = now
         self._name = name
         self._namespace = namespace
-        self._seen: tuple[str, float] = ("", 0.0)
+        self._observed: tuple[str, float] = ("", 0.0)
         self.holder = ""
-        self.after_rest = False
+        self.clean_handover = False
         """Whether the previous holder of the Lease, if any, had no request in flight when it released it."""
         self._renewed_at = 0.0
         """When the last renewal was sent. Others count from when it was written, possibly long before its response."""
@@ -55,19 +54,19 @@ class Leadership:
         """Wait until we hold the Lease."""
         while True:
             try:
-                if await self._try():
+                if await self._try_acquire_or_renew():
                     return
             except MatrixError as refused:
                 log.info("cannot acquire leadership yet", extra={"why": refused.message})
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_PERIOD_S)
 
-    async def keep(self) -> None:
+    async def renew(self) -> None:
         """Renew until leadership is lost, then return: no more work may be done after that."""
         while True:
-            await asyncio.sleep(RETRY_S)
+            await asyncio.sleep(RETRY_PERIOD_S)
             try:
                 async with asyncio.timeout(max(0.0, self._renewed_at + RENEW_DEADLINE_S - self._now())):
-                    if not await self._try():
+                    if not await self._try_acquire_or_renew():
                         log.error("leadership lost to another candidate", extra={"holder": self.holder})
                         return
             except TimeoutError:
@@ -76,24 +75,24 @@ class Leadership:
             except MatrixError as refused:
                 log.warning("leadership was not renewed", extra={"why": refused.message})
 
-    async def release(self, at_rest: bool) -> None:
-        """Release the Lease so that the next candidate can start immediately; `at_rest` if no request of ours is in
+    async def release(self, quiescent: bool) -> None:
+        """Release the Lease so that the next candidate can start immediately; `quiescent` if no request of ours is in
         flight."""
         try:
             lease = await self._kube.find(LEASE, self._name, self._namespace)
             if lease is not None and lease["spec"].get("holderIdentity") == self._identity:
-                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1}, at_rest)
+                await self._write(lease, {"holderIdentity": "", "leaseDurationSeconds": 1}, quiescent)
         except MatrixError as refused:
             log.info("leadership was not released", extra={"why": refused.message})
 
-    async def _try(self) -> bool:
-        began = self._now()
-        acquired = await self._acquire_or_renew()
+    async def _try_acquire_or_renew(self) -> bool:
+        started = self._now()
+        acquired = await self._update_lease()
         if acquired:
-            self._renewed_at = began
+            self._renewed_at = started
         return acquired
 
-    async def _acquire_or_renew(self) -> bool:
+    async def _update_lease(self) -> bool:
         lease = await self._kube.find(LEASE, self._name, self._namespace)
         if lease is None:
             body = {"metadata": {"name": self._name, "namespace": self._namespace}, "spec": self._spec(0)}
@@ -101,12 +100,12 @@ class Leadership:
                 await self._kube.create(LEASE, body, self._namespace)
             except Conflict:
                 return False
-            self.after_rest = True
-            return self._current(self._identity)
+            self.clean_handover = True
+            return self._observe_holder(self._identity)
         spec = lease.get("spec") or {}
         holder = spec.get("holderIdentity") or ""
         if holder not in ("", self._identity) and not self._expired(lease):
-            self._current(holder)
+            self._observe_holder(holder)
             return False
         transitions = int(spec.get("leaseTransitions") or 0) + (holder != self._identity)
         acquired = spec.get("acquireTime") if holder == self._identity else None
@@ -115,10 +114,10 @@ class Leadership:
         except Conflict:
             return False
         if self.holder != self._identity:
-            self.after_rest = (lease["metadata"].get("annotations") or {}).get(AT_REST) == "true"
-        return self._current(self._identity)
+            self.clean_handover = (lease["metadata"].get("annotations") or {}).get(AT_REST) == "true"
+        return self._observe_holder(self._identity)
 
-    def _current(self, holder: str) -> bool:
+    def _observe_holder(self, holder: str) -> bool:
         self.holder = holder
         return holder == self._identity
 
@@ -126,21 +125,21 @@ class Leadership:
         """Whether the Lease has not changed for its duration, measured by our own clock so that the clocks of different
         machines need not agree."""
         version = lease["metadata"]["resourceVersion"]
-        if self._seen[0] != version:
-            self._seen = (version, self._now())
-        return self._now() - self._seen[1] > float(lease["spec"].get("leaseDurationSeconds") or DURATION_S)
+        if self._observed[0] != version:
+            self._observed = (version, self._now())
+        return self._now() - self._observed[1] > float(lease["spec"].get("leaseDurationSeconds") or LEASE_DURATION_S)
 
     def _spec(self, transitions: int, acquired: str | None = None) -> dict[str, Any]:
         at = datetime.fromtimestamp(self._now(), UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
         return {
             "holderIdentity": self._identity,
-            "leaseDurationSeconds": int(DURATION_S),
+            "leaseDurationSeconds": int(LEASE_DURATION_S),
             "acquireTime": acquired or at,
             "renewTime": at,
             "leaseTransitions": transitions,
         }
 
-    async def _write(self, lease: dict[str, Any], spec: dict[str, Any], at_rest: bool = False) -> None:
-        annotations = {AT_REST: "true" if at_rest else None}
+    async def _write(self, lease: dict[str, Any], spec: dict[str, Any], quiescent: bool = False) -> None:
+        annotations = {AT_REST: "true" if quiescent else None}
         metadata = {"resourceVersion": lease["metadata"]["resourceVersion"], "annotations": annotations}
         await self._kube.merge(LEASE, self._name, {"metadata": metadata, "spec": spec}, self._namespace)

@@ -22,13 +22,13 @@ from matrixcommon.model.resource_key import name_of, project_of
 from matrixcommon.model.resource_model import condition, is_true
 from matrixcommon.telemetry.trace import continued
 from matrixcontainer.client.client import Kind, KubeClient
-from matrixcontainer.client.events import record
+from matrixcontainer.client.events import record_event
 from matrixcontainer.kubeapi.admission.trace_context import ANNOTATION
 from matrixcontainer.operator.status import resource_event
 
 FINALIZER = "cloudmatrix.io/operator"
 READS_MAX = 5
-AGAIN_WALL_S = 2.0
+REQUEUE_AFTER_WALL_S = 2.0
 DELETION_POLL_WALL_S = 0.5
 UNANSWERED_WALL_S = 60.0
 """How long an unanswered request may still take effect: it may be in transit, or queued in a process that hangs."""
@@ -39,13 +39,13 @@ class StaleRead(Conflict):
     """The resource has changed since it was read."""
 
 
-def name_field(refused: MatrixError, sent_as: str = "spec") -> None:
+def prefix_field(refused: MatrixError, spec_field: str = "spec") -> None:
     """Prefix a service's refusal with the field it is about, as named in the resource.
 
-    `sent_as` is where the request to the service holds the spec: for a scenario, the `definition` of its run.
+    `spec_field` is where the request to the service holds the spec: for a scenario, the `definition` of its run.
     """
     if refused.field and not refused.message.startswith(("spec.", "metadata.")):
-        field = "metadata.name" if refused.field == "name" else f"spec.{refused.field.removeprefix(f'{sent_as}.')}"
+        field = "metadata.name" if refused.field == "name" else f"spec.{refused.field.removeprefix(f'{spec_field}.')}"
         refused.message = f"{field}: {refused.message.removeprefix(f'{refused.field}: ')}"
 
 
@@ -58,33 +58,33 @@ class UnansweredRequests:
 
     def __init__(self, wall: Callable[[], float]) -> None:
         self._wall = wall
-        self._until: dict[str, float] = {}
+        self._expires_at: dict[str, float] = {}
         self._inherited: frozenset[str] = frozenset()
-        self._inherited_until = 0.0
+        self._inherited_expire_at = 0.0
 
-    def note(self, key: str) -> None:
+    def add(self, key: str) -> None:
         """Record that a request for that resource was not answered."""
-        self._forget()
-        self._until[key] = self._wall() + UNANSWERED_WALL_S
+        self._expire()
+        self._expires_at[key] = self._wall() + UNANSWERED_WALL_S
 
     def inherit(self, uids: Iterable[str]) -> None:
         """Record that another process handled these resources until now."""
-        self._inherited, self._inherited_until = frozenset(uids), self._wall() + UNANSWERED_WALL_S
+        self._inherited, self._inherited_expire_at = frozenset(uids), self._wall() + UNANSWERED_WALL_S
 
-    def may_arrive(self, key: str, uid: str) -> bool:
+    def may_take_effect(self, key: str, uid: str) -> bool:
         """Whether an unanswered request for that resource may still take effect."""
-        self._forget()
-        return key in self._until or uid in self._inherited
+        self._expire()
+        return key in self._expires_at or uid in self._inherited
 
     @property
     def any(self) -> bool:
-        self._forget()
-        return bool(self._until or self._inherited)
+        self._expire()
+        return bool(self._expires_at or self._inherited)
 
-    def _forget(self) -> None:
+    def _expire(self) -> None:
         now = self._wall()
-        self._until = {key: until for key, until in self._until.items() if now < until}
-        if now >= self._inherited_until:
+        self._expires_at = {key: until for key, until in self._expires_at.items() if now < until}
+        if now >= self._inherited_expire_at:
             self._inherited = frozenset()
 
 
@@ -92,8 +92,8 @@ class Reconciler(ABC):
     """Reconciles the resources of one kind. Callers use `reconcile`; each kind implements `converge`."""
 
     kind: ClassVar[Kind]
-    sent_as: ClassVar[str] = "spec"
-    gone_status: ClassVar[Mapping[str, Any]] = {}
+    spec_field: ClassVar[str] = "spec"
+    deleted_status: ClassVar[Mapping[str, Any]] = {}
     """Status fields, besides the state, of a resource of which nothing is left."""
 
     def __init__(self, kube: KubeClient, wall: Callable[[], float]) -> None:
@@ -105,9 +105,9 @@ class Reconciler(ABC):
         """Resources of which nothing is left: uid to the time when that was established. Lets `clean_up` skip them for
         `CLEANED_UP_WALL_S`."""
 
-    def _note_cleaned_up(self, uid: str) -> None:
+    def _mark_cleaned_up(self, uid: str) -> None:
         now = self.wall()
-        self._cleaned_up = {each: at for each, at in self._cleaned_up.items() if now < at + CLEANED_UP_WALL_S} | {
+        self._cleaned_up = {key: at for key, at in self._cleaned_up.items() if now < at + CLEANED_UP_WALL_S} | {
             uid: now
         }
 
@@ -129,27 +129,27 @@ class Reconciler(ABC):
     async def _reconcile_read(self, key: str, body: dict[str, Any]) -> float | None:
         """Reconcile the resource as just read. Raises StaleRead if it has changed since."""
         try:
-            with continued(trace_context_of(body), f"reconcile {self.kind.kind}", resource=key):
-                again_s = await self.converge(key, body)
-                late_s = self._unanswered_delay(key, body) if again_s is None else None
+            with continued(trace_context(body), f"reconcile {self.kind.kind}", resource=key):
+                requeue_after_s = await self.converge(key, body)
+                unanswered_delay_s = self._unanswered_delay(key, body) if requeue_after_s is None else None
                 if body["metadata"].get("deletionTimestamp"):
-                    await self._report_deleting(body, again_s is not None, late_s is not None)
-                    if again_s is None and late_s is None:
-                        self._note_cleaned_up(body["metadata"]["uid"])
-                return late_s if again_s is None else again_s
+                    await self._report_deleting(body, requeue_after_s is not None, unanswered_delay_s is not None)
+                    if requeue_after_s is None and unanswered_delay_s is None:
+                        self._mark_cleaned_up(body["metadata"]["uid"])
+                return unanswered_delay_s if requeue_after_s is None else requeue_after_s
         except StaleRead:
             raise
         except asyncio.CancelledError:
-            self.unanswered.note(key)
+            self.unanswered.add(key)
             raise
         except MatrixError as refused:
             if isinstance(refused, Unavailable) and was_sent(refused):
-                self.unanswered.note(key)
-            name_field(refused, self.sent_as)
-            passes = refused.retryable or isinstance(refused, Conflict)
+                self.unanswered.add(key)
+            prefix_field(refused, self.spec_field)
+            temporary = refused.retryable or isinstance(refused, Conflict)
             if not body["metadata"].get("deletionTimestamp"):
-                await self.report_refusal(key, body, refused, passes)
-                if not passes:
+                await self.report_refusal(key, body, refused, temporary)
+                if not temporary:
                     return None
             raise
 
@@ -161,31 +161,31 @@ class Reconciler(ABC):
         async with self.lock_for(key):
             if self._cleaned_up.pop(body["metadata"]["uid"], None) is not None or await self.read(key) is not None:
                 return None
-            going = {**body["metadata"], "deletionTimestamp": body["metadata"].get("deletionTimestamp") or "gone"}
-            return await self.converge(key, {**body, "metadata": going})
+            metadata = {**body["metadata"], "deletionTimestamp": body["metadata"].get("deletionTimestamp") or "gone"}
+            return await self.converge(key, {**body, "metadata": metadata})
 
     def _unanswered_delay(self, key: str, body: dict[str, Any]) -> float | None:
         """In how many wall-clock seconds to check again before a resource may be removed, because an unanswered request
         could still take effect and nothing would clean up after it; None if it may be removed."""
         metadata = body["metadata"]
-        waits = metadata.get("deletionTimestamp") and self.unanswered.may_arrive(key, metadata["uid"])
-        return AGAIN_WALL_S if waits else None
+        pending = metadata.get("deletionTimestamp") and self.unanswered.may_take_effect(key, metadata["uid"])
+        return REQUEUE_AFTER_WALL_S if pending else None
 
-    async def _report_deleting(self, body: dict[str, Any], goes: bool, late: bool) -> None:
+    async def _report_deleting(self, body: dict[str, Any], in_progress: bool, unanswered: bool) -> None:
         """Report on a resource being deleted: that it is no longer Ready, and what still delays its removal once
         nothing is left of it. Where other finalizers hold it, this is the last reconcile and so the final status."""
-        others = [each for each in body["metadata"].get("finalizers") or [] if each != FINALIZER]
+        other_finalizers = [each for each in body["metadata"].get("finalizers") or [] if each != FINALIZER]
         state, status = "Deleting", dict[str, Any]()
-        if late:
+        if unanswered:
             message = (
                 f"cleanup is done; waiting up to {UNANSWERED_WALL_S:g} s until a request that was not answered can no "
                 "longer take effect"
             )
-        elif goes and is_true((body.get("status") or {}).get("conditions") or [], "Ready"):
+        elif in_progress and is_true((body.get("status") or {}).get("conditions") or [], "Ready"):
             message = "deletion is in progress"
-        elif others and not goes:
-            message = f"cleanup is done; waiting for other finalizers: {', '.join(others)}"
-            state, status = "Deleted", dict(self.gone_status)
+        elif other_finalizers and not in_progress:
+            message = f"cleanup is done; waiting for other finalizers: {', '.join(other_finalizers)}"
+            state, status = "Deleted", dict(self.deleted_status)
         else:
             return
         conditions = self.condition(body, "Ready", False, state, message)
@@ -244,9 +244,9 @@ class Reconciler(ABC):
         if await self.write_status(body, status):
             await self.record_transition(body, "Warning" if warning else "Normal", reason, message)
 
-    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
-        """Write into the status why a spec is refused; `passes`: the refusal may be temporary and is retried."""
-        if not passes:
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, temporary: bool) -> None:
+        """Write into the status why a spec is refused; `temporary`: the refusal may be temporary and is retried."""
+        if not temporary:
             await self.report_ready(body, "Refused", False, refused.reason, refused.message, warning=True)
 
     def condition(
@@ -267,18 +267,18 @@ class Reconciler(ABC):
         """Record an event on the resource, once per transition of its Ready condition."""
         conditions = body["status"]["conditions"]
         since = next(each["lastTransitionTime"] for each in conditions if each["type"] == "Ready")
-        await record(self.kube, resource_event(self.kind, body, type, reason, message, self.wall(), since))
+        await record_event(self.kube, resource_event(self.kind, body, type, reason, message, self.wall(), since))
 
 
 def was_sent(refused: Unavailable) -> bool:
     """Whether an unanswered request was sent and so may take effect; not if the connection was never established."""
-    why = refused.__cause__
-    return isinstance(why, httpx.TransportError) and not isinstance(why, (httpx.ConnectError, httpx.ConnectTimeout))
+    cause = refused.__cause__
+    return isinstance(cause, httpx.TransportError) and not isinstance(cause, (httpx.ConnectError, httpx.ConnectTimeout))
 
 
-def trace_context_of(body: dict[str, Any]) -> str:
+def trace_context(body: dict[str, Any]) -> str:
     """The trace context of the write that produced this generation; empty once that generation was observed."""
     metadata = body["metadata"]
-    seen = (body.get("status") or {}).get("observedGeneration") == metadata.get("generation", 1)
-    kept = (metadata.get("annotations") or {}).get(ANNOTATION, "")
-    return "" if seen and not metadata.get("deletionTimestamp") else str(kept)
+    observed = (body.get("status") or {}).get("observedGeneration") == metadata.get("generation", 1)
+    carrier = (metadata.get("annotations") or {}).get(ANNOTATION, "")
+    return "" if observed and not metadata.get("deletionTimestamp") else str(carrier)

@@ -20,20 +20,20 @@ from matrixcompute.autoscaling.policy import draining_text, resource_owner
 from matrixcompute.client import ComputeClient
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.client.client import INFER, INSTANCE, KubeClient
-from matrixcontainer.client.events import record
+from matrixcontainer.client.events import record_event
 from matrixcontainer.operator.decision import cancelled_change, desired_nodes, key_of_resource, namespace_of
 from matrixcontainer.operator.ports import Inference
 from matrixcontainer.operator.status import resource_event
 
 
 @dataclass(frozen=True)
-class Departure:
+class MemberDrain:
     """The members that will leave, and what they still wait for, if anything."""
 
     nodes: Sequence[str] = ()
     waiting: str = ""
 
-    def as_progress_of(self, observed: InstanceView) -> InstanceView:
+    def with_progress(self, observed: InstanceView) -> InstanceView:
         """The observed instance with this drain as its Progressing condition."""
         draining = Condition(type="Progressing", status="True", reason="Draining", message=self.waiting)
         others = [each for each in observed.conditions if each.type != draining.type]
@@ -51,36 +51,38 @@ class ScaleIn:
         self._inference = inference
         self._wall = wall
 
-    async def drain_leaving(
+    async def drain_leaving_members(
         self, body: dict[str, Any], observed: InstanceView | None, request: InstanceRequest
-    ) -> Departure:
+    ) -> MemberDrain:
         """Drain the members that the change would remove and return them; none if the instance does not shrink or
         nothing is deployed on it."""
         members = _members(observed)
-        if observed is None or request.nodes >= len(members) or _moves(request, observed):
-            return Departure()
+        if observed is None or request.nodes >= len(members) or _placement_changed(request, observed):
+            return MemberDrain()
         deployments = await self._deployments(body)
         if not deployments:
-            return Departure()
+            return MemberDrain()
         plan = await self._compute.ensure_instance(key_of_resource(body), request, validate_only=True)
         leaving = sorted(members - _members(plan))
         if not leaving:
-            return Departure()  # they have left already and are only still listed as members
+            return MemberDrain()  # they have left already and are only still listed as members
         try:
             by = resource_owner(key_of_resource(body))
             drains = {name: await self._request_drain(name, leaving, by) for name in deployments}
         except Conflict as busy:  # another owner is draining, for example a repair or a move
-            return Departure(leaving, f"the nodes to remove cannot drain yet: {busy.message}")
+            return MemberDrain(leaving, f"the nodes to remove cannot drain yet: {busy.message}")
         running = {name: drain for name, drain in drains.items() if drain.get("state", "Drained") != "Drained"}
-        began = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
+        requests_at_start = sum(drain.get("requestsAtStart", 0) for drain in drains.values())
         nodes = ", ".join(leaving)
-        if began:
-            await self._record_event(body, "Draining", draining_text(began, nodes))
+        if requests_at_start:
+            await self._record_event(body, "Draining", draining_text(requests_at_start, nodes))
         if not running:
             await self._record_event(body, "Drained", f"nothing runs any more on the nodes to remove: {nodes}")
-            return Departure(leaving)
-        left = ", ".join(f"{name_of(name)} has {drain['requests']} requests there" for name, drain in running.items())
-        return Departure(leaving, f"draining nodes before they are removed: {left}")
+            return MemberDrain(leaving)
+        remaining = ", ".join(
+            f"{name_of(name)} has {drain['requests']} requests there" for name, drain in running.items()
+        )
+        return MemberDrain(leaving, f"draining nodes before they are removed: {remaining}")
 
     async def _request_drain(self, deployment: str, leaving: list[str], by: str) -> dict[str, Any]:
         """Ask the deployment to drain and return the drain's progress; {} if there is no such deployment."""
@@ -89,7 +91,9 @@ class ScaleIn:
         except NotFound:
             return {}
 
-    async def withdraw(self, infer: dict[str, Any], deployment: dict[str, Any], instance: InstanceView | None) -> None:
+    async def undrain_unneeded(
+        self, infer: dict[str, Any], deployment: dict[str, Any], instance: InstanceView | None
+    ) -> None:
         """End the operator's own drain once it is no longer needed: the instance keeps its nodes, or a scaling policy
         drains them itself."""
         key, drain = resolve(infer["spec"]["instance"], namespace_of(infer)), deployment.get("drain") or {}
@@ -101,8 +105,8 @@ class ScaleIn:
             await self._inference.undrain(key_of_resource(infer))
             return
         resource = await self._kube.find(INSTANCE, name_of(key), project_of(key))
-        still = _members(instance) & set(drain["nodes"])
-        if not still or resource is None:
+        draining = _members(instance) & set(drain["nodes"])
+        if not draining or resource is None:
             return
         if desired_nodes(resource) >= len(_members(instance)) or cancelled_change(resource, instance) is not None:
             await self._inference.undrain(key_of_resource(infer))
@@ -116,14 +120,14 @@ class ScaleIn:
 
     async def _record_event(self, body: dict[str, Any], reason: str, message: str) -> None:
         """Record an event on the resource, once per generation and set of nodes."""
-        await record(self._kube, resource_event(INSTANCE, body, "Normal", reason, message, self._wall()))
+        await record_event(self._kube, resource_event(INSTANCE, body, "Normal", reason, message, self._wall()))
 
 
 def _members(view: InstanceView | None) -> set[str]:
     return set() if view is None else {member.node for member in view.members if member.role == "member"}
 
 
-def _moves(request: InstanceRequest, observed: InstanceView) -> bool:
+def _placement_changed(request: InstanceRequest, observed: InstanceView) -> bool:
     """Whether the placement changes: then the instance moves make-before-break, and members serve until their
     replacements do."""
     desired = (request.placement, request.affinity, request.anti_affinity)

@@ -16,7 +16,7 @@ from matrixcommon.model.resource_model import condition
 from matrixcompute.autoscaling.policy_view import ScalingPolicyView
 from matrixcompute.client import ComputeClient
 from matrixcontainer.client.client import AUTOSCALER, INSTANCE, SCALING_POLICY, KubeClient
-from matrixcontainer.client.events import record
+from matrixcontainer.client.events import record_event
 from matrixcontainer.operator.crds import POLICY_STATUS
 from matrixcontainer.operator.decision import key_in, namespace_of
 from matrixcontainer.operator.reconciler import DELETION_POLL_WALL_S, Reconciler
@@ -46,43 +46,45 @@ class ScalingPolicyReconciler(Reconciler):
                     f"HorizontalPodAutoscaler {name!r} already owns the scale of {target!r}",
                     field="scaleTargetRef.name",
                 )
-            await self._refuse(autoscaler, body, target)
+            await self._warn_autoscaler(autoscaler, body, target)
         labels = body["metadata"].get("labels") or {}
         view = await self._compute.ensure_policy(key, {**spec, "project": namespace, "labels": labels})
-        shown, generation = view.wire(), body["metadata"].get("generation", 1)
+        fields, generation = view.wire(), body["metadata"].get("generation", 1)
         conditions = (body.get("status") or {}).get("conditions") or []
         for each in view.conditions:
-            why = each.status == "True", each.reason, each.message
-            conditions = condition(conditions, each.type, *why, generation=generation, now=self.wall())
-        await self.write_status(body, {name: shown.get(name) for name in POLICY_STATUS} | {"conditions": conditions})
+            details = each.status == "True", each.reason, each.message
+            conditions = condition(conditions, each.type, *details, generation=generation, now=self.wall())
+        await self.write_status(body, {name: fields.get(name) for name in POLICY_STATUS} | {"conditions": conditions})
         await self._record_decision(body, view)
         await self.report_ready(body, view.state, True, "Owner", f"owns the scale of {target}")
         return None
 
     async def _record_decision(self, body: dict[str, Any], view: ScalingPolicyView) -> None:
         """Record an event for the newest decision, once, if it changes the scale or the pools."""
-        before, last = ([None, None, *view.decisions])[-2:]
-        moved = before is not None and last is not None and before.desired_pools != last.desired_pools is not None
-        if last is not None and (last.desired_replicas != last.current_replicas or moved):
-            why = "Normal", last.reason, last.message
-            await record(self.kube, resource_event(self.kind, body, *why, self.wall(), last.at))
+        previous, last = ([None, None, *view.decisions])[-2:]
+        pools_changed = (
+            previous is not None and last is not None and previous.desired_pools != last.desired_pools is not None
+        )
+        if last is not None and (last.desired_replicas != last.current_replicas or pools_changed):
+            details = "Normal", last.reason, last.message
+            await record_event(self.kube, resource_event(self.kind, body, *details, self.wall(), last.at))
 
-    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, temporary: bool) -> None:
         """Also report a conflict with another owner, which resolves itself when that owner goes."""
-        await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
+        await super().report_refusal(key, body, refused, temporary and refused.reason != "Conflict")
 
     async def _autoscalers_of(self, namespace: str, target: str) -> list[dict[str, Any]]:
         """The HorizontalPodAutoscalers that scale that instance."""
-        wanted = {"kind": INSTANCE.kind, "name": target}
-        found = (await self.kube.list(AUTOSCALER, namespace))[0]
-        return [each for each in found if wanted.items() <= each["spec"]["scaleTargetRef"].items()]
+        target_ref = {"kind": INSTANCE.kind, "name": target}
+        autoscalers = (await self.kube.list(AUTOSCALER, namespace))[0]
+        return [each for each in autoscalers if target_ref.items() <= each["spec"]["scaleTargetRef"].items()]
 
-    async def _refuse(self, autoscaler: dict[str, Any], policy: dict[str, Any], target: str) -> None:
+    async def _warn_autoscaler(self, autoscaler: dict[str, Any], policy: dict[str, Any], target: str) -> None:
         """Record a warning event, once, on an autoscaler created after the policy."""
         name, uid = policy["metadata"]["name"], policy["metadata"]["uid"]
         text = f"ScalingPolicy {name!r} owns the scale of {target!r} and reverts other changes; delete one of the two"
-        why = "Warning", "ScaleOwned", text
-        await record(self.kube, resource_event(AUTOSCALER, autoscaler, *why, self.wall(), uid))
+        details = "Warning", "ScaleOwned", text
+        await record_event(self.kube, resource_event(AUTOSCALER, autoscaler, *details, self.wall(), uid))
 
 
 def _created(body: dict[str, Any]) -> str:

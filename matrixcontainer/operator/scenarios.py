@@ -25,7 +25,7 @@ class ScenarioReconciler(Reconciler):
     """Reconciles a MatrixFaultScenario with its run in MatrixCompute."""
 
     kind = SCENARIO
-    sent_as = "definition"
+    spec_field = "definition"
 
     def __init__(self, kube: KubeClient, compute: ComputeClient, wall: Callable[[], float]) -> None:
         super().__init__(kube, wall)
@@ -35,7 +35,7 @@ class ScenarioReconciler(Reconciler):
         run = await self._compute.find_run(key)
         own = run is not None and run.labels.get(UID_LABEL) == body["metadata"]["uid"]
         if body["metadata"].get("deletionTimestamp"):
-            return await self._end(key, run) if run is not None and own else None
+            return await self._stop_and_delete(key, run) if run is not None and own else None
         if run is not None and not own:
             raise Conflict(f"MatrixCompute has a run {key!r} that this resource did not create; use another name")
         if run is None and (body.get("status") or {}).get("verdict"):
@@ -53,10 +53,10 @@ class ScenarioReconciler(Reconciler):
             return None
         elif run.state in ("Pending", "Running"):
             run = await self._compute.stop_run(key)
-        await self._show(body, run)
+        await self._report(body, run)
         return None
 
-    async def _end(self, key: str, run: ScenarioRunView) -> float | None:
+    async def _stop_and_delete(self, key: str, run: ScenarioRunView) -> float | None:
         """Stop and roll back the run, then delete it."""
         if run.state in ("Pending", "Running"):
             run = await self._compute.stop_run(key)
@@ -64,24 +64,24 @@ class ScenarioReconciler(Reconciler):
             return DELETION_POLL_WALL_S
         return None if await self._compute.delete_run(key) else DELETION_POLL_WALL_S
 
-    async def _show(self, body: dict[str, Any], run: ScenarioRunView) -> None:
-        shown = run.wire()
-        await self.write_status(body, {name: shown.get(name) for name in SCENARIO_STATUS})
+    async def _report(self, body: dict[str, Any], run: ScenarioRunView) -> None:
+        fields = run.wire()
+        await self.write_status(body, {name: fields.get(name) for name in SCENARIO_STATUS})
         failed = run.verdict not in (None, "PASS")
         reason = (run.verdict or run.state).capitalize()
         await self.report_ready(body, run.state, run.verdict == "PASS", reason, run.message, warning=failed)
 
     async def _report_changed(self, body: dict[str, Any], run: ScenarioRunView) -> None:
         """Report that the spec has changed since the run was created. The run keeps its definition and its verdict."""
-        why = "Changed", "the run keeps its first spec; to run the new one, delete the resource and apply it again"
-        shown = run.wire()
-        status = {name: shown.get(name) for name in SCENARIO_STATUS} | {"state": run.state}
-        if await self.write_status(body, status | {"conditions": self.condition(body, "Ready", False, *why)}):
-            await self.record_transition(body, "Warning", *why)
+        details = "Changed", "the run keeps its first spec; to run the new one, delete the resource and apply it again"
+        fields = run.wire()
+        status = {name: fields.get(name) for name in SCENARIO_STATUS} | {"state": run.state}
+        if await self.write_status(body, status | {"conditions": self.condition(body, "Ready", False, *details)}):
+            await self.record_transition(body, "Warning", *details)
 
-    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, passes: bool) -> None:
+    async def report_refusal(self, key: str, body: dict[str, Any], refused: MatrixError, temporary: bool) -> None:
         """Also report a name conflict, which may still resolve itself."""
-        await super().report_refusal(key, body, refused, passes and refused.reason != "Conflict")
+        await super().report_refusal(key, body, refused, temporary and refused.reason != "Conflict")
 
 
 def desired_run(body: dict[str, Any], run: ScenarioRunView | None = None) -> dict[str, Any]:

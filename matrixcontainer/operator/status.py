@@ -13,20 +13,20 @@ from matrixcommon.model.quantities import timestamp
 from matrixcommon.model.resource_model import condition
 from matrixcompute.contract import NOT_SERVING, CancelledChange, InstanceView
 from matrixcontainer.client.client import Kind
-from matrixcontainer.client.events import event_body, event_on
+from matrixcontainer.client.events import event_body, event_for_object
 from matrixcontainer.operator.decision import INSTANCE_LABEL, MANAGED_BY, cancelled_change, lease_ended, next_action
 
 SYNCED = "Synced"
 """Type of the condition that says why the instance does not follow its spec; present only while that is so."""
 
-NOTHING_LEFT: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "members": [], "slices": []}
+EMPTY_STATUS: dict[str, Any] = {"readyNodes": 0, "readySpares": 0, "members": [], "slices": []}
 """Status fields of an instance that does not exist."""
 
-HEALTHY = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
+HEALTHY_STATUS = {"Healthy": True, "SubHealthy": True, "Unhealthy": False}
 """Status of a member's Healthy condition by its health; Unknown for any other."""
 
 
-def serves_no_more(view: dict[str, Any]) -> bool:
+def stopped_serving(view: dict[str, Any]) -> bool:
     """Whether an instance, as MatrixCompute shows it, has lost what it needs to serve."""
     return any(each["type"] == "Ready" and each["reason"] == NOT_SERVING for each in view.get("conditions", ()))
 
@@ -41,31 +41,39 @@ def instance_status(
     conditions = before.get("conditions") or []
     if observed is None:
         ended = lease_ended(body)
-        why = ("LeaseEnded", "the lease has ended; change the spec to start a new one")
+        details = ("LeaseEnded", "the lease has ended; change the spec to start a new one")
         if not ended:
-            why = ("Pending", "MatrixCompute has not accepted the instance yet")
-        kept = ("Ready", "Progressing") if ended else ("Ready",)
-        conditions = [each for each in conditions if each["type"] in kept]  # the others described the old instance
-        for type in kept:
-            conditions = condition(conditions, type, False, *why, generation=generation, now=wall_now)
-        return {"state": "Ended" if ended else "Pending", **NOTHING_LEFT, "conditions": conditions}
+            details = ("Pending", "MatrixCompute has not accepted the instance yet")
+        kept_types = ("Ready", "Progressing") if ended else ("Ready",)
+        conditions = [
+            each for each in conditions if each["type"] in kept_types
+        ]  # the others described the old instance
+        for type in kept_types:
+            conditions = condition(conditions, type, False, *details, generation=generation, now=wall_now)
+        return {"state": "Ended" if ended else "Pending", **EMPTY_STATUS, "conditions": conditions}
     cancelled = cancelled_change(body, observed) if refused is None else None
     settled = refused is None and cancelled is None and observed.generation == observed.observed_generation
     settled = settled and next_action(body, observed).verb == "Nothing"
-    seen = {each["type"] for each in conditions}
-    of = (generation if settled else before.get("observedGeneration", 0)) or generation
+    outdated_types = {each["type"] for each in conditions}
+    observed_generation = (generation if settled else before.get("observedGeneration", 0)) or generation
     for current in observed.conditions:
         status = {"True": True, "False": False}.get(current.status)
         conditions = condition(
-            conditions, current.type, status, current.reason, current.message, generation=of, now=wall_now
+            conditions,
+            current.type,
+            status,
+            current.reason,
+            current.message,
+            generation=observed_generation,
+            now=wall_now,
         )
-        seen.discard(current.type)
+        outdated_types.discard(current.type)
     not_followed = ("Cancelled", cancelled_message(cancelled)) if cancelled is not None else None
     if refused is not None:
         not_followed = refused.reason, f"{refused.message}; the instance is unchanged"
     if not_followed is not None:
         conditions = condition(conditions, SYNCED, False, *not_followed, generation=generation, now=wall_now)
-        seen.discard(SYNCED)
+        outdated_types.discard(SYNCED)
     return {
         "state": observed.state,
         "observedGeneration": generation if settled else before.get("observedGeneration", 0),
@@ -75,9 +83,9 @@ def instance_status(
         "operation": observed.operation or "",
         "repairs": observed.repairs,
         "expiresAt": observed.expires_at or "",
-        "members": _members(before, observed, of, wall_now),
-        "slices": _planes(before, observed, of, wall_now),
-        "conditions": [each for each in conditions if each["type"] not in seen],
+        "members": _members(before, observed, observed_generation, wall_now),
+        "slices": _slices(before, observed, observed_generation, wall_now),
+        "conditions": [each for each in conditions if each["type"] not in outdated_types],
         **({"lastRecovery": observed.last_recovery.wire()} if observed.last_recovery is not None else {}),
     } | ({"cancelled": {"operation": cancelled.operation, "generation": generation}} if cancelled is not None else {})
 
@@ -98,24 +106,24 @@ def planned_status(
     For an existing instance the plan also lists the moves, by rank.
     """
     generation = body["metadata"].get("generation", 1)
-    reported: dict[str, Any] = {"generation": generation, "fits": plan is not None, "plannedAt": timestamp(wall_now)}
+    plan_status: dict[str, Any] = {"generation": generation, "fits": plan is not None, "plannedAt": timestamp(wall_now)}
     if plan is not None:
-        reported["members"] = [
+        plan_status["members"] = [
             {"node": member.node, "cabinet": member.cabinet, "role": member.role} for member in plan.members
         ]
-        reported["cabinets"] = len({member.cabinet for member in plan.members})
-        reported["preempts"] = plan.preempts
+        plan_status["cabinets"] = len({member.cabinet for member in plan.members})
+        plan_status["preempts"] = plan.preempts
         if observed is not None:
-            here, there = _places(observed), _places(plan)
-            reported["moves"] = [
-                {"rank": rank, "from": here.get(rank, ""), "to": there.get(rank, "")}
-                for rank in sorted(here.keys() | there.keys())
-                if here.get(rank) != there.get(rank)
+            current_nodes, planned_nodes = _nodes_by_rank(observed), _nodes_by_rank(plan)
+            plan_status["moves"] = [
+                {"rank": rank, "from": current_nodes.get(rank, ""), "to": planned_nodes.get(rank, "")}
+                for rank in sorted(current_nodes.keys() | planned_nodes.keys())
+                if current_nodes.get(rank) != planned_nodes.get(rank)
             ]
     elif refused is not None:
-        reported |= {"reason": refused.reason, "message": refused.message, "blocking": refused.blocking}
+        plan_status |= {"reason": refused.reason, "message": refused.message, "blocking": refused.blocking}
     if observed is not None:
-        return instance_status(body, observed, wall_now) | {"observedGeneration": generation, "plan": reported}
+        return instance_status(body, observed, wall_now) | {"observedGeneration": generation, "plan": plan_status}
     conditions = condition(
         (body.get("status") or {}).get("conditions") or [],
         "Scheduled",
@@ -125,33 +133,39 @@ def planned_status(
         generation=generation,
         now=wall_now,
     )
-    return {"state": "Planned", "observedGeneration": generation, "plan": reported, "conditions": conditions}
+    return {"state": "Planned", "observedGeneration": generation, "plan": plan_status, "conditions": conditions}
 
 
-def _members(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
+def _members(
+    before: dict[str, Any], observed: InstanceView, observed_generation: int, wall_now: float
+) -> list[dict[str, Any]]:
     """All nodes of the instance with their conditions."""
     current = {each["node"]: each.get("conditions") or [] for each in before.get("members") or []}
-    reported = []
+    members = []
     for member in observed.members:
         conditions = current.get(member.node, [])
         for type, status, reason, message in (
             ("Ready", member.ready, member.state, f"the node is {member.state}, its agent is {member.agent}"),
             (
                 "Healthy",
-                HEALTHY.get(member.health),
+                HEALTHY_STATUS.get(member.health),
                 member.health,
                 f"the hardware is {member.health}{member.fault and ': '}{member.fault}",
             ),
         ):
-            conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
-        reported.append(member.wire() | {"conditions": conditions})
-    return reported
+            conditions = condition(
+                conditions, type, status, reason, message, generation=observed_generation, now=wall_now
+            )
+        members.append(member.wire() | {"conditions": conditions})
+    return members
 
 
-def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: float) -> list[dict[str, Any]]:
+def _slices(
+    before: dict[str, Any], observed: InstanceView, observed_generation: int, wall_now: float
+) -> list[dict[str, Any]]:
     """The instance's slice of each plane, with its conditions."""
     current = {each["plane"]: each.get("conditions") or [] for each in before.get("slices") or []}
-    reported = []
+    slices = []
     for each in observed.slices:
         conditions = current.get(each.plane.value, [])
         for type, status, reason, message in (
@@ -163,12 +177,14 @@ def _planes(before: dict[str, Any], observed: InstanceView, of: int, wall_now: f
                 "guaranteed bandwidth is available" if each.floors_kept else "links lack guaranteed bandwidth",
             ),
         ):
-            conditions = condition(conditions, type, status, reason, message, generation=of, now=wall_now)
-        reported.append(each.wire() | {"conditions": conditions})
-    return reported
+            conditions = condition(
+                conditions, type, status, reason, message, generation=observed_generation, now=wall_now
+            )
+        slices.append(each.wire() | {"conditions": conditions})
+    return slices
 
 
-def _places(view: InstanceView) -> dict[int, str]:
+def _nodes_by_rank(view: InstanceView) -> dict[int, str]:
     """Members' nodes by rank."""
     return {member.rank: member.node for member in view.members if member.role == "member" and member.rank is not None}
 
@@ -177,18 +193,18 @@ def resource_event(
     kind: Kind, body: dict[str, Any], type: str, reason: str, message: str, wall_now: float, since: str = ""
 ) -> dict[str, Any]:
     """An Event on a resource of ours, in its namespace. The same transition (`since`) yields the same Event."""
-    mark = f"{body['metadata'].get('generation', 1)} {reason} {message} {since}"
-    return event_on(kind, body, type, reason, message, component=MANAGED_BY, at=wall_now, mark=mark)
+    dedup_key = f"{body['metadata'].get('generation', 1)} {reason} {message} {since}"
+    return event_for_object(kind, body, type, reason, message, component=MANAGED_BY, at=wall_now, dedup_key=dedup_key)
 
 
 def event_object(event: dict[str, Any], namespace: str, uid: str, wall_now: float) -> dict[str, Any]:
     """A Kubernetes Event for one of MatrixCompute's events. It has the same name, so that it is recorded once."""
-    about = {
+    reference = {
         "apiVersion": "cloudmatrix.io/v1alpha1",
         "kind": "CloudMatrixInstance",
         "name": event["instance"],
         "namespace": namespace,
         "uid": uid,
     }
-    reported = {key: event[key] for key in ("type", "reason", "message")}
-    return event_body(event["name"], about, **reported, component=MANAGED_BY, at=wall_now)
+    details = {key: event[key] for key in ("type", "reason", "message")}
+    return event_body(event["name"], reference, **details, component=MANAGED_BY, at=wall_now)

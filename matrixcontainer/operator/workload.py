@@ -90,7 +90,7 @@ def metrics_of(statistics: dict[str, Any]) -> dict[str, str] | None:
     """
     if statistics.get("measuredS", 0.0) < statistics["windowS"]:
         return None
-    return {name: _quantity(float(statistics.get(word) or 0.0)) for name, word in METRICS.items()}
+    return {name: _quantity(float(statistics.get(field) or 0.0)) for name, field in METRICS.items()}
 
 
 def _quantity(value: float) -> str:

@@ -63,33 +63,33 @@ class Gang:
         digest = hashlib.sha256(f"{self.namespace}/{self.name}".encode()).hexdigest()[:8]
         return key_of(self.namespace, f"pods-{self.name[:44].strip('-.').replace('.', '-')}-{digest}")
 
-    def alive(self) -> list[dict[str, Any]]:
+    def active_pods(self) -> list[dict[str, Any]]:
         """Pods that are placed or still to be placed, in rank order."""
-        living = [pod for pod in self.pods if not finished(pod) and not pod["metadata"].get("deletionTimestamp")]
-        return sorted((pod for pod in living if not pod["spec"].get("schedulingGates")), key=_rank)
+        active = [pod for pod in self.pods if not finished(pod) and not pod["metadata"].get("deletionTimestamp")]
+        return sorted((pod for pod in active if not pod["spec"].get("schedulingGates")), key=_rank)
 
     @property
-    def notes(self) -> dict[str, str]:
+    def annotations(self) -> dict[str, str]:
         """Annotations of the gang's PodGroup and of its first pod, which takes precedence."""
         return {**self.group.annotations, **(self.pods[0]["metadata"].get("annotations") or {})}
 
     @property
     def spares(self) -> int:
         """Number of spare nodes to reserve."""
-        text = self.notes.get("reserve-nodes", "0")
+        text = self.annotations.get("reserve-nodes", "0")
         return max(0, min(whole_number(text), SPARES_MAX))
 
     def placement(self) -> PlacementPolicy:
         """Placement policy of the gang. Raises InvalidField for an unknown topology key."""
-        chosen, block = self._domain(), self.notes.get("sp-block")
+        policy, block = self._topology_placement(), self.annotations.get("sp-block")
         if block is None:
-            return chosen or PlacementPolicy()
-        blocks = [Block(nodes=int(block) // (DIES_PER_NPU * self.each * self.share), level="supernode")]
-        return (chosen or PlacementPolicy(level="supernode")).model_copy(update={"blocks": blocks})
+            return policy or PlacementPolicy()
+        blocks = [Block(nodes=int(block) // (DIES_PER_NPU * self.npus_per_pod * self.pods_per_node), level="supernode")]
+        return (policy or PlacementPolicy(level="supernode")).model_copy(update={"blocks": blocks})
 
-    def _domain(self) -> PlacementPolicy | None:
+    def _topology_placement(self) -> PlacementPolicy | None:
         """Placement policy for the requested topology domain, if any."""
-        annotations = self.notes
+        annotations = self.annotations
         for strength, required in (("required", True), ("preferred", False)):
             key = annotations.get(f"kueue.x-k8s.io/podset-{strength}-topology")
             if key in CABINET_KEYS:
@@ -103,44 +103,48 @@ class Gang:
         return self.group.placement
 
     @property
-    def each(self) -> int:
+    def npus_per_pod(self) -> int:
         """NPUs per pod."""
-        asked = max((npus_of(pod) for pod in self.alive()), default=self.node_npus)
-        return min(asked, self.node_npus)
+        requested = max((npus_of(pod) for pod in self.active_pods()), default=self.node_npus)
+        return min(requested, self.node_npus)
 
     @property
-    def share(self) -> int:
+    def pods_per_node(self) -> int:
         """Pods per node: the most that fit and divide the gang evenly."""
-        pods = len(self.alive())
-        return max(count for count in range(1, self.node_npus // self.each + 1) if pods % count == 0)
+        pods = len(self.active_pods())
+        return max(count for count in range(1, self.node_npus // self.npus_per_pod + 1) if pods % count == 0)
 
     @property
     def priority(self) -> int:
         """The highest priority of its pods, as admission set it from their PriorityClass."""
-        return max((int(pod["spec"].get("priority") or 0) for pod in self.alive()), default=0)
+        return max((int(pod["spec"].get("priority") or 0) for pod in self.active_pods()), default=0)
 
     @property
     def preemption(self) -> Literal["Never", "LowerPriority"]:
-        never = any(pod["spec"].get("preemptionPolicy") == "Never" for pod in self.alive())
+        never = any(pod["spec"].get("preemptionPolicy") == "Never" for pod in self.active_pods())
         return "Never" if never else "LowerPriority"
 
     def request(self, allocation: AllocationView | None) -> AllocationRequest:
         """The allocation request for the gang. With an existing `allocation`, NPUs per node and placement stay as they
         are, and a shrinking gang gives up nodes without any of its pods first."""
-        each = self.each
-        per = (allocation.npus_per_node or self.node_npus) if allocation is not None else each * self.share
-        members = -(-len(self.alive()) // max(1, int(per // each)))
+        npus_per_pod = self.npus_per_pod
+        npus_per_node = (
+            (allocation.npus_per_node or self.node_npus)
+            if allocation is not None
+            else npus_per_pod * self.pods_per_node
+        )
+        members = -(-len(self.active_pods()) // max(1, int(npus_per_node // npus_per_pod)))
         idle: list[str] = []
         if allocation is not None:
             nodes = [member.node for member in allocation.members if member.role == "member"]
-            in_use = {pod["spec"].get("nodeName") for pod in self.alive()}
+            in_use = {pod["spec"].get("nodeName") for pod in self.active_pods()}
             idle = [node for node in nodes if node not in in_use]
             members = max(members, len(nodes) - len(idle))
             idle = idle[len(idle) - max(0, len(nodes) - members) :]
         return AllocationRequest(
             project=self.namespace,
             nodes=members,
-            npus_per_node=None if per == self.node_npus else per,
+            npus_per_node=None if npus_per_node == self.node_npus else npus_per_node,
             spares=self.spares,
             placement=self.placement() if allocation is None else allocation.placement,
             priority=self.priority,
@@ -148,11 +152,11 @@ class Gang:
             exclude_nodes=[NodeName(node) for node in idle],
         )
 
-    def check(self) -> None:
+    def validate(self) -> None:
         """Raise InvalidField if the gang can never be placed as requested."""
-        for pod in self.alive():
+        for pod in self.active_pods():
             npus, name = npus_of(pod), pod["metadata"]["name"]
-            if npus == DIES_PER_NPU * self.node_npus and _uses_mindcluster(pod, self.notes):
+            if npus == DIES_PER_NPU * self.node_npus and _uses_mindcluster(pod, self.annotations):
                 npus = self.node_npus
             if npus > self.node_npus:
                 raise InvalidField(
@@ -161,21 +165,22 @@ class Gang:
                 )
             if npus < 1:
                 raise InvalidField(f"pod {name} requests no {NPU_RESOURCE}; leave it to the default scheduler")
-            if npus != self.each:
+            if npus != self.npus_per_pod:
                 raise InvalidField(
-                    f"pod {name} requests {npus} {NPU_RESOURCE}, another pod of its gang {self.each}: all must be equal"
+                    f"pod {name} requests {npus} {NPU_RESOURCE}, "
+                    f"another pod of its gang {self.npus_per_pod}: all must be equal"
                 )
-        block = self.notes.get("sp-block")
+        block = self.annotations.get("sp-block")
         if block is not None:
-            dies, member = whole_number(block), DIES_PER_NPU * self.each * self.share
-            gang = DIES_PER_NPU * self.each * self.size
+            dies, member = whole_number(block), DIES_PER_NPU * self.npus_per_pod * self.pods_per_node
+            gang = DIES_PER_NPU * self.npus_per_pod * self.size
             if dies < member or dies % member or gang % dies:
                 raise InvalidField(
                     f"sp-block {block!r} must be a multiple of {member} dies that divides the gang's {gang}"
                 )
 
 
-def gangs_of(
+def group_into_gangs(
     pods: Iterable[dict[str, Any]],
     groups: Mapping[tuple[str, str], PodGroup] | None = None,
     node_npus: int = NPUS_PER_NODE,
@@ -184,23 +189,23 @@ def gangs_of(
 
     `groups` are the existing PodGroups by namespace and name; `node_npus` is the number of NPUs per node.
     """
-    found: dict[tuple[str, str], Gang] = {}
+    gangs: dict[tuple[str, str], Gang] = {}
     sizes: dict[tuple[str, str], int] = defaultdict(int)
     for pod in pods:
         if pod["spec"].get("schedulerName") != SCHEDULER_NAME:
             continue
         metadata = pod["metadata"]
-        name, size = _named(pod)
+        name, size = _gang_name_and_size(pod)
         key = (metadata["namespace"], name)
         group = (groups or {}).get(key, PodGroup()) if group_named(pod) == name else PodGroup()
-        found.setdefault(key, Gang(*key, group=group, node_npus=node_npus)).pods.append(pod)
+        gangs.setdefault(key, Gang(*key, group=group, node_npus=node_npus)).pods.append(pod)
         sizes[key] = max(sizes[key], size, group.min_member)
-    for key, gang in found.items():
+    for key, gang in gangs.items():
         gang.size = max(sizes[key], 1)
-    return sorted(found.values(), key=lambda gang: (gang.namespace, gang.name))
+    return sorted(gangs.values(), key=lambda gang: (gang.namespace, gang.name))
 
 
-def _named(pod: dict[str, Any]) -> tuple[str, int]:
+def _gang_name_and_size(pod: dict[str, Any]) -> tuple[str, int]:
     labels = pod["metadata"].get("labels") or {}
     annotations = pod["metadata"].get("annotations") or {}
     name = group_named(pod) or labels.get("kueue.x-k8s.io/pod-group-name") or pod["metadata"]["name"]
@@ -215,22 +220,22 @@ def npus_of(pod: dict[str, Any]) -> int:
     total = Fraction(0)
     for container in pod["spec"]["containers"]:
         resources = container.get("resources") or {}
-        wanted = (resources.get("requests") or {}).get(NPU_RESOURCE) or (resources.get("limits") or {}).get(
+        requested = (resources.get("requests") or {}).get(NPU_RESOURCE) or (resources.get("limits") or {}).get(
             NPU_RESOURCE
         )
         try:
-            total += amount(wanted or 0)
-        except NoQuantity as wrong:
-            raise InvalidField(f"{NPU_RESOURCE}: {str(wanted)[:80]!r}: {wrong}") from wrong
+            total += amount(requested or 0)
+        except NoQuantity as error:
+            raise InvalidField(f"{NPU_RESOURCE}: {str(requested)[:80]!r}: {error}") from error
     if total.denominator != 1:
         raise InvalidField(f"{NPU_RESOURCE}: {float(total)} is not a whole number")
     return int(total)
 
 
-def _uses_mindcluster(pod: dict[str, Any], notes: Mapping[str, str]) -> bool:
+def _uses_mindcluster(pod: dict[str, Any], annotations: Mapping[str, str]) -> bool:
     """Whether the pod uses MindCluster's annotations or labels, so that a chip means one of an NPU's two dies."""
     labels = pod["metadata"].get("labels") or {}
-    return "sp-block" in notes or any(key.startswith("huawei.com/schedule_") for key in labels)
+    return "sp-block" in annotations or any(key.startswith("huawei.com/schedule_") for key in labels)
 
 
 def finished(pod: dict[str, Any]) -> bool:
@@ -243,14 +248,14 @@ def _rank(pod: dict[str, Any]) -> tuple[int, str]:
     return (whole_number(index, 1 << 30), pod["metadata"]["name"])
 
 
-def bindings(
-    pods: list[dict[str, Any]], members: list[NodeName], ready: Collection[NodeName], share: int = 1
+def assign_pods(
+    pods: list[dict[str, Any]], members: list[NodeName], ready: Collection[NodeName], pods_per_node: int = 1
 ) -> dict[str, NodeName]:
     """Map unbound pods to `members` (both in rank order), each of which takes `share` pods in total.
 
     A pod whose member is not ready waits for it, because ranks must not depend on which member is ready first.
     """
-    there = Counter(pod["spec"].get("nodeName") for pod in pods)
-    free = [node for node in members for _ in range(share - there[node])]
-    waiting = [pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")]
-    return {name: node for name, node in zip(waiting, free, strict=False) if node in ready}
+    assigned = Counter(pod["spec"].get("nodeName") for pod in pods)
+    free = [node for node in members for _ in range(pods_per_node - assigned[node])]
+    unbound = [pod["metadata"]["name"] for pod in pods if not pod["spec"].get("nodeName")]
+    return {name: node for name, node in zip(unbound, free, strict=False) if node in ready}

@@ -17,9 +17,9 @@ from matrixcommon.model.errors import Conflict, InsufficientCapacity, MatrixErro
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
 from matrixcommon.model.quantities import counted
 from matrixcontainer.client.client import POD, KubeClient
-from matrixcontainer.client.events import event_on, record
+from matrixcontainer.client.events import event_for_object, record_event
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
-from matrixcontainer.scheduler.gangs import SCHEDULER_NAME, Gang, bindings, gangs_of
+from matrixcontainer.scheduler.gangs import SCHEDULER_NAME, Gang, assign_pods, group_into_gangs
 from matrixcontainer.scheduler.pod_groups import pod_groups
 from matrixresource.client import ResourceClient
 from matrixresource.contract.allocations import AllocationView
@@ -47,26 +47,26 @@ class PodScheduler:
         """
         pods, _ = await self._kube.list(POD)
         ours = [pod for pod in pods if pod["spec"].get("schedulerName") == SCHEDULER_NAME]
-        gangs = gangs_of(ours, await pod_groups(self._kube, ours), await self._node_npus(ours))
+        gangs = group_into_gangs(ours, await pod_groups(self._kube, ours), await self._node_npus(ours))
         current = {each.key: each for each in await self._resource.allocations() if GANG_LABEL in each.labels}
         uids = {pod["metadata"]["uid"] for pod in ours}
         self._reported = {uid: message for uid, message in self._reported.items() if uid in uids}
-        waiting = [gang for gang in gangs if gang.alive()]
-        over = set(current) - {gang.allocation for gang in waiting}
-        placed = (self._try_to_place(gang, current.get(gang.allocation)) for gang in waiting)
-        released = (self._release(name) for name in over)
+        active = [gang for gang in gangs if gang.active_pods()]
+        finished = set(current) - {gang.allocation for gang in active}
+        placed = (self._try_place(gang, current.get(gang.allocation)) for gang in active)
+        released = (self._release(name) for name in finished)
         bound = sum(await attempt_all(chain(placed, released)))
-        return f"{bound} pods bound, {len(over)} gangs released"
+        return f"{bound} pods bound, {len(finished)} gangs released"
 
-    async def _try_to_place(self, gang: Gang, allocation: AllocationView | None) -> int:
+    async def _try_place(self, gang: Gang, allocation: AllocationView | None) -> int:
         """Place the gang and return how many of its pods were bound. An unexpected error is reported on its pods."""
         try:
             return await self._place(gang, allocation)
         except MatrixError:
             raise
-        except Exception as wrong:
+        except Exception as error:
             log.exception("placing a gang failed", extra={"gang": f"{gang.namespace}/{gang.name}"})
-            await self._explain(gang, "Unreadable", f"{type(wrong).__name__}: {wrong}")
+            await self._report_unschedulable(gang, "Unreadable", f"{type(error).__name__}: {error}")
             return 0
 
     async def _release(self, name: str) -> int:
@@ -80,13 +80,13 @@ class PodScheduler:
         return next((each.npus // each.nodes for each in machine if each.nodes), NPUS_PER_NODE)
 
     async def _place(self, gang: Gang, allocation: AllocationView | None) -> int:
-        pods = gang.alive()
+        pods = gang.active_pods()
         try:
-            gang.check()
+            gang.validate()
             if len(pods) < gang.size:
-                await self._explain(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods exist")
+                await self._report_unschedulable(gang, "Waiting", f"{len(pods)} of the gang's {gang.size} pods exist")
                 return 0
-            if await self._preempt(gang, allocation):
+            if await self._evict_if_revoked(gang, allocation):
                 return 0
             request = gang.request(allocation).model_copy(
                 update={"labels": {GANG_LABEL: f"{gang.namespace}.{gang.name}"[:63]}}
@@ -102,17 +102,19 @@ class PodScheduler:
         except MatrixError as refused:
             if refused.retryable:
                 raise
-            await self._explain(gang, refused.reason, _describe(refused))
+            await self._report_unschedulable(gang, refused.reason, _describe_refusal(refused))
             return 0
         await self._replace_lost(gang, allocation)
         members = [NodeName(m.node) for m in allocation.members if m.role == "member"]
         ready = {NodeName(m.node) for m in allocation.members if m.role == "member" and m.ready}
-        placed = bindings(pods, members, ready, max(1, int(allocation.npus_per_node or gang.node_npus) // gang.each))
+        placed = assign_pods(
+            pods, members, ready, max(1, int(allocation.npus_per_node or gang.node_npus) // gang.npus_per_pod)
+        )
         for name, node in placed.items():
             await self._bind(gang, name, node)
         missing = sum(not pod["spec"].get("nodeName") for pod in pods) - len(placed)
         if missing:
-            await self._explain(
+            await self._report_unschedulable(
                 gang,
                 "Deploying",
                 f"{counted(allocation.nodes, 'node')} committed, {counted(missing, 'pod')} waiting for deployment",
@@ -126,24 +128,24 @@ class PodScheduler:
             await self._kube.bind(name, gang.namespace, body)
             await self._record_event(gang, name, "Normal", "Scheduled", f"assigned {gang.namespace}/{name} to {node}")
 
-    async def _preempt(self, gang: Gang, allocation: AllocationView | None) -> bool:
+    async def _evict_if_revoked(self, gang: Gang, allocation: AllocationView | None) -> bool:
         """If the gang's nodes were revoked (preemption by a higher priority), evict its pods; return whether they were.
         The gang then waits for a new allocation."""
-        bound = [pod for pod in gang.alive() if pod["spec"].get("nodeName")]
+        bound = [pod for pod in gang.active_pods() if pod["spec"].get("nodeName")]
         if allocation is not None and allocation.state != "Releasing":
             return False
-        why = (
+        reason = (
             next((c.message for c in allocation.conditions if c.type == "Preempted"), "")
             if allocation is not None
             else ""
         )
-        message = why or "the gang's nodes were revoked"
+        message = reason or "the gang's nodes were revoked"
         for pod in bound:
             name = pod["metadata"]["name"]
             await self._record_event(gang, name, "Warning", "Preempted", message)
             await self._evict(pod)
         if allocation is not None:
-            await self._explain(gang, "Preempted", message)
+            await self._report_unschedulable(gang, "Preempted", message)
         return allocation is not None or bool(bound)
 
     async def _replace_lost(self, gang: Gang, allocation: AllocationView) -> None:
@@ -155,7 +157,7 @@ class PodScheduler:
             if member.role == "member" and (member.agent == "Lost" or member.health == "Unhealthy"):
                 with contextlib.suppress(InsufficientCapacity):
                     await self._resource.replace(allocation.key, member.node, "NodeLost", validate_only=True)
-                    for pod in gang.alive():
+                    for pod in gang.active_pods():
                         if pod["spec"].get("nodeName") == member.node:
                             await self._evict(pod)
                     await self._resource.replace(allocation.key, member.node, "NodeLost")
@@ -165,15 +167,15 @@ class PodScheduler:
         with contextlib.suppress(Conflict):  # its owner has already recreated it
             await self._kube.delete(POD, metadata["name"], metadata["namespace"], grace_s=0, uid=metadata["uid"])
 
-    async def _explain(self, gang: Gang, reason: str, message: str) -> None:
+    async def _report_unschedulable(self, gang: Gang, reason: str, message: str) -> None:
         """Report why the gang waits on each of its unbound pods, once per message."""
-        for pod in gang.alive():
+        for pod in gang.active_pods():
             name = pod["metadata"]["name"]
             if pod["spec"].get("nodeName") or self._reported.get(pod["metadata"]["uid"]) == message:
                 continue
             condition = {"type": "PodScheduled", "status": "False", "reason": "Unschedulable", "message": message}
-            version = {"resourceVersion": pod["metadata"]["resourceVersion"]}
-            body = {"metadata": version, "status": {"conditions": [condition]}}
+            preconditions = {"resourceVersion": pod["metadata"]["resourceVersion"]}
+            body = {"metadata": preconditions, "status": {"conditions": [condition]}}
             with contextlib.suppress(NotFound, Conflict):  # deleted or changed since; the next pass sees that
                 await self._kube.merge(POD, name, body, gang.namespace, "status")
                 await self._record_event(gang, name, "Warning", "FailedScheduling", f"{reason}: {message}")
@@ -181,14 +183,16 @@ class PodScheduler:
 
     async def _record_event(self, gang: Gang, name: str, type: str, reason: str, message: str) -> None:
         pod = next(pod for pod in gang.pods if pod["metadata"]["name"] == name)
-        mark = f"{reason} {message}"
-        event = event_on(POD, pod, type, reason, message, component=COMPONENT, at=self._wall(), mark=mark)
-        await record(self._kube, event)
+        dedup_key = f"{reason} {message}"
+        event = event_for_object(
+            POD, pod, type, reason, message, component=COMPONENT, at=self._wall(), dedup_key=dedup_key
+        )
+        await record_event(self._kube, event)
 
 
-def _describe(refused: MatrixError) -> str:
+def _describe_refusal(refused: MatrixError) -> str:
     """The refusal's message, with the three domains that come closest to fitting."""
     domains = [entry for entry in refused.blocking if "domain" in entry]
     domains.sort(key=lambda entry: -entry.get("free", 0))
-    near = ", ".join(f"{entry['domain']} has {entry['free']} of {entry['nodes']} free" for entry in domains[:3])
-    return f"{refused.message} ({near})" if near else refused.message
+    nearest = ", ".join(f"{entry['domain']} has {entry['free']} of {entry['nodes']} free" for entry in domains[:3])
+    return f"{refused.message} ({nearest})" if nearest else refused.message

@@ -17,23 +17,23 @@ NO_CERTIFICATES = {"SSL_CERT_FILE": os.devnull, "SSL_CERT_DIR": os.devnull}
 
 def main(argv: Sequence[str] | None = None) -> None:
     block_modules(KUBERNETES_CLIENTS)
-    with _without_the_systems_certificates():
+    with _without_system_certificates():
         from services.operator.operator_process import run
 
     run(argv)
 
 
 @contextmanager
-def _without_the_systems_certificates() -> Iterator[None]:
+def _without_system_certificates() -> Iterator[None]:
     """Hide the system's certificates during imports, as aiohttp reads all of them, twice, when imported. They are not
     needed then: at login Kopf makes a TLS context for each API server, from the kubeconfig's certificates or, if it
     names none, the system's."""
-    before = {name: os.environ.get(name) for name in NO_CERTIFICATES}
+    saved = {name: os.environ.get(name) for name in NO_CERTIFICATES}
     os.environ.update(NO_CERTIFICATES)
     try:
         yield
     finally:
-        for name, value in before.items():
+        for name, value in saved.items():
             if value is None:
                 del os.environ[name]
             else:

@@ -24,16 +24,16 @@ from matrixcommon.model.resource_key import key_of
 from matrixcompute.client import ComputeClient
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import CRD, POD, Kind, KubeClient
-from matrixcontainer.client.login import http_of, leads_to, login
+from matrixcontainer.client.login import http_client_for, login, points_to
 from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS
 from matrixcontainer.mirrors.mirrors import MIRRORED, Mirrors
 from matrixcontainer.mirrors.virtual_kubelet import RENEW_S, Kubelets
-from matrixcontainer.operator.changed import Changed
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
-from matrixcontainer.operator.leader_election import Leadership
-from matrixcontainer.operator.reconciler import AGAIN_WALL_S
-from matrixcontainer.operator.status import serves_no_more
+from matrixcontainer.operator.leader_election import LeaderElector
+from matrixcontainer.operator.reconcile_queue import ReconcileQueue
+from matrixcontainer.operator.reconciler import REQUEUE_AFTER_WALL_S
+from matrixcontainer.operator.status import stopped_serving
 from matrixcontainer.scheduler.scheduler import PodScheduler
 from matrixresource.client import ResourceClient
 from services.chassis.access import Tokens
@@ -44,7 +44,7 @@ from services.chassis.metrics import watcher_metrics
 from services.chassis.periodic import RETRY_WALL_S, EventHandler, Periodic, follow, nudge_on_event, supervise
 from services.chassis.serving import serve
 from services.chassis.tracing import configure_tracing
-from services.operator.kopf_lines import configure_kopf
+from services.operator.kopf_logging import configure_kopf
 from services.operator.settings import OperatorSettings
 
 log = logging.getLogger(__name__)
@@ -52,7 +52,7 @@ log = logging.getLogger(__name__)
 METRICS_S, METRICS_FLOOR_WALL_S = 5.0, 0.25
 """Period of metrics: fresh enough for autoscalers, which look every fifteen emulated seconds, with a wall-clock
 floor."""
-KOPF_ENDS_WALL_S = 2.0
+KOPF_STOP_TIMEOUT_WALL_S = 2.0
 
 
 class FaultsOverHttp(Collection):
@@ -73,7 +73,7 @@ class OperatorProcess:
 
     def __init__(self, settings: OperatorSettings) -> None:
         self._settings = settings
-        self.kube = KubeClient(http_of(login(settings.kubeconfig)))
+        self.kube = KubeClient(http_client_for(login(settings.kubeconfig)))
         token = settings.token
         self.resource = ResourceClient(http_client(settings.resource_url, token))
         self._slices = Collection(http_client(settings.link_url, token), "slices")
@@ -87,67 +87,79 @@ class OperatorProcess:
             time.time,
             f"{settings.infer_public_url or settings.infer_url}/v1",
         )
-        self._instances, self._infers = Changed(self.reconcilers.instances), Changed(self.reconcilers.infers)
-        self._policies, self._scenarios = Changed(self.reconcilers.policies), Changed(self.reconcilers.scenarios)
+        self._instance_queue, self._infer_queue = (
+            ReconcileQueue(self.reconcilers.instances),
+            ReconcileQueue(self.reconcilers.infers),
+        )
+        self._policy_queue, self._scenario_queue = (
+            ReconcileQueue(self.reconcilers.policies),
+            ReconcileQueue(self.reconcilers.scenarios),
+        )
         mirrors = Mirrors(self.kube, self.resource, self._slices.all, time.time, settings.shared_cluster)
-        self._mirrored = mirrors
+        self._mirror_reconciler = mirrors
         self._kubelets = Kubelets(self.kube, self.resource, time.time)
         wall = WallClock()
-        instances = Periodic("instances", self._instances.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.1)
-        infers = Periodic("deployments", self._infers.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
-        self._instances.nudge, self._infers.nudge = instances.nudge, infers.nudge
-        policies = Periodic("scaling-policies", self._policies.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
-        scenarios = Periodic("scenarios", self._scenarios.reconcile, wall, period_s=AGAIN_WALL_S, rest_s=0.3)
-        self._policies.nudge, self._scenarios.nudge = policies.nudge, scenarios.nudge
+        instances = Periodic(
+            "instances", self._instance_queue.reconcile, wall, period_s=REQUEUE_AFTER_WALL_S, rest_s=0.1
+        )
+        infers = Periodic("deployments", self._infer_queue.reconcile, wall, period_s=REQUEUE_AFTER_WALL_S, rest_s=0.3)
+        self._instance_queue.nudge, self._infer_queue.nudge = instances.nudge, infers.nudge
+        policies = Periodic(
+            "scaling-policies", self._policy_queue.reconcile, wall, period_s=REQUEUE_AFTER_WALL_S, rest_s=0.3
+        )
+        scenarios = Periodic(
+            "scenarios", self._scenario_queue.reconcile, wall, period_s=REQUEUE_AFTER_WALL_S, rest_s=0.3
+        )
+        self._policy_queue.nudge, self._scenario_queue.nudge = policies.nudge, scenarios.nudge
         self.mirrors = Periodic("mirrors", mirrors.reconcile, wall, period_s=30, rest_s=1.5)
         self.kubelets = Periodic("kubelets", self._reconcile_pods, wall, period_s=10, rest_s=0.3)
         leases = Periodic("node-leases", self._kubelets.renew_leases, wall, period_s=RENEW_S, rest_s=1.0)
         scheduler = PodScheduler(self.kube, self.resource, time.time)
         self.scheduler = Periodic("pod-scheduler", scheduler.reconcile, wall, period_s=10, rest_s=0.2)
         metrics = Periodic(
-            "metrics", self._measure, settings.clock(), period_s=METRICS_S, floor_wall_s=METRICS_FLOOR_WALL_S
+            "metrics", self._update_metrics, settings.clock(), period_s=METRICS_S, floor_wall_s=METRICS_FLOOR_WALL_S
         )
         self.watchers = [instances, infers, policies, scenarios, self.mirrors, self.scheduler, metrics]
         if settings.shared_cluster:
             self.watchers += [self.kubelets, leases]
         self._kopf_ready = asyncio.Event()
         self._identity = settings.identity or f"{socket.gethostname()}:{settings.state.resolve()}"
-        self.leadership = Leadership(self.kube, self._identity, time.time, namespace=settings.lease_namespace)
+        self.leader_elector = LeaderElector(self.kube, self._identity, time.time, namespace=settings.lease_namespace)
         self._on_standby = False
 
     async def _reconcile_pods(self) -> str:
         try:
             return await self._kubelets.reconcile()
         finally:  # a refusal of one pod must not delay the next stage of others
-            if self._kubelets.again_s is not None:
-                asyncio.get_running_loop().call_later(self._kubelets.again_s, self.kubelets.nudge)
+            if self._kubelets.requeue_after_s is not None:
+                asyncio.get_running_loop().call_later(self._kubelets.requeue_after_s, self.kubelets.nudge)
 
-    async def _measure(self) -> str:
+    async def _update_metrics(self) -> str:
         """Measure the deployments, spending at most half of the time on it, however many there are."""
         loop = asyncio.get_running_loop()
-        began = loop.time()
-        measured = await self.reconcilers.infers.measure()
-        await asyncio.sleep(loop.time() - began)
-        return measured
+        started = loop.time()
+        summary = await self.reconcilers.infers.update_metrics()
+        await asyncio.sleep(loop.time() - started)
+        return summary
 
     async def _instance_changed(self, event: WatchEvent | None) -> None:
         """Reconcile an instance that changed, and the deployments on it; all of them if events may be missing."""
         key = None if event is None else key_of(event.view["project"], event.view["name"])
-        urgent = event is not None and serves_no_more(event.view)
-        self._instances.add(self.reconcilers.keys("instances", key), urgent)
-        self._infers.add(self.reconcilers.keys("infers", key))
+        urgent = event is not None and stopped_serving(event.view)
+        self._instance_queue.add(self.reconcilers.keys("instances", key), urgent)
+        self._infer_queue.add(self.reconcilers.keys("infers", key))
 
     async def _deployment_changed(self, event: WatchEvent | None) -> None:
         changed = None if event is None else {key_of(event.view["project"], event.view["name"])}
-        self._infers.add(self.reconcilers.keys("infers") if changed is None else changed)
+        self._infer_queue.add(self.reconcilers.keys("infers") if changed is None else changed)
 
     async def _policy_changed(self, event: WatchEvent | None) -> None:
         if event is not None:
-            self._policies.add({key_of(event.view["project"], event.view["name"])})
+            self._policy_queue.add({key_of(event.view["project"], event.view["name"])})
 
     async def _run_changed(self, event: WatchEvent | None) -> None:
         if event is not None:
-            self._scenarios.add({str(event.view["name"])})
+            self._scenario_queue.add({str(event.view["name"])})
 
     async def _instance_event(self, event: WatchEvent | None) -> None:
         if event is not None and event.type == "ADDED":
@@ -155,24 +167,24 @@ class OperatorProcess:
 
     def waiting_for(self) -> str | None:
         """None if this operator works, or stands by while another works."""
-        if self._kopf_ready.is_set() or (self._on_standby and self.leadership.holder):
+        if self._kopf_ready.is_set() or (self._on_standby and self.leader_elector.holder):
             return None
         return "Kopf to reach the Kubernetes API"
 
     async def install_crds(self) -> None:
         """Apply the CRDs and wait until they are established; retries while the API is down."""
-        wanted = {crd["metadata"]["name"]: crd for crd in custom_resource_definitions()}
+        pending = {crd["metadata"]["name"]: crd for crd in custom_resource_definitions()}
         while True:
             try:
-                for crd in wanted.values():
+                for crd in pending.values():
                     await self.kube.apply(CRD, crd)
-                while wanted:
-                    for name in list(wanted):
-                        found = await self.kube.find(CRD, name)
-                        conditions = ((found or {}).get("status") or {}).get("conditions") or []
+                while pending:
+                    for name in list(pending):
+                        current = await self.kube.find(CRD, name)
+                        conditions = ((current or {}).get("status") or {}).get("conditions") or []
                         if any(c["type"] == "Established" and c["status"] == "True" for c in conditions):
-                            del wanted[name]
-                    await asyncio.sleep(0.05 if wanted else 0)
+                            del pending[name]
+                    await asyncio.sleep(0.05 if pending else 0)
                 return
             except MatrixError as refused:
                 log.warning("could not install the CRDs; retrying", extra={"why": refused.message})
@@ -198,26 +210,26 @@ class OperatorProcess:
         """Run until cancelled; the process ends if Kopf ends, or if another operator becomes the leader."""
         try:
             self._on_standby = True
-            await self.leadership.acquire()
+            await self.leader_elector.acquire()
             self._on_standby = False
             if self._settings.install_crds:
                 await self.install_crds()
-            if not self.leadership.after_rest:
+            if not self.leader_elector.clean_handover:
                 await self._take_over()
-            background = [watcher.run for watcher in self.watchers] + [self._follow_pods]
-            background += [partial(self._follow_mirrored, kind) for kind in MIRRORED]
-            background += [partial(follow, stream, heard) for stream, heard in self._followed()]
-            tasks = [asyncio.create_task(supervise(work)) for work in background]
-            kept, operator = asyncio.create_task(self.leadership.keep()), asyncio.create_task(self._kopf())
+            background = [watcher.run for watcher in self.watchers] + [self._watch_pods]
+            background += [partial(self._watch_mirrored, kind) for kind in MIRRORED]
+            background += [partial(follow, stream, handler) for stream, handler in self._change_streams()]
+            tasks = [asyncio.create_task(supervise(background_task)) for background_task in background]
+            renewal, operator = asyncio.create_task(self.leader_elector.renew()), asyncio.create_task(self._run_kopf())
             try:
-                ended, _ = await asyncio.wait({kept, operator}, return_when=asyncio.FIRST_COMPLETED)
-                for why in filter(None, (task.exception() for task in ended if not task.cancelled())):
-                    log.error("Kopf or the leadership failed", exc_info=why)
+                ended, _ = await asyncio.wait({renewal, operator}, return_when=asyncio.FIRST_COMPLETED)
+                for error in filter(None, (task.exception() for task in ended if not task.cancelled())):
+                    log.error("Kopf or the leadership failed", exc_info=error)
             finally:
-                for task in (kept, operator, *tasks):
+                for task in (renewal, operator, *tasks):
                     task.cancel()
-                _, working = await asyncio.wait({operator, *tasks}, timeout=KOPF_ENDS_WALL_S)
-                await self.leadership.release(at_rest=not working and self.reconcilers.at_rest)
+                _, unfinished = await asyncio.wait({operator, *tasks}, timeout=KOPF_STOP_TIMEOUT_WALL_S)
+                await self.leader_elector.release(quiescent=not unfinished and self.reconcilers.quiescent)
         finally:
             signal.raise_signal(signal.SIGTERM)
 
@@ -230,7 +242,7 @@ class OperatorProcess:
                 log.warning("could not read the existing objects; retrying", extra={"why": refused.message})
                 await asyncio.sleep(RETRY_WALL_S)
 
-    def _followed(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], EventHandler], ...]:
+    def _change_streams(self) -> tuple[tuple[Callable[[int | None], AsyncIterator[WatchEvent]], EventHandler], ...]:
         """Streams of changes, each with its handler."""
         return (
             (partial(self.compute.watch, "instances"), self._instance_changed),
@@ -243,7 +255,7 @@ class OperatorProcess:
             (self._slices.watch, nudge_on_event(self.mirrors.nudge)),
         )
 
-    async def _follow_pods(self) -> None:
+    async def _watch_pods(self) -> None:
         """Forever: nudge the scheduler and the kubelets at every change of a pod."""
         while True:
             try:
@@ -257,21 +269,21 @@ class OperatorProcess:
             self.scheduler.nudge()
             await asyncio.sleep(RETRY_WALL_S)
 
-    async def _follow_mirrored(self, kind: Kind) -> None:
+    async def _watch_mirrored(self, kind: Kind) -> None:
         """Forever: nudge the mirrors when others change a mirrored object, or cordon a Node."""
         while True:
             try:
                 bodies, since = await self.kube.list(kind, labels=MANAGED_OBJECTS)
-                self._mirrored.see(kind, bodies)
+                self._mirror_reconciler.replace(kind, bodies)
                 self.mirrors.nudge()
                 async for type, body in self.kube.watch(kind, since, MANAGED_OBJECTS):
-                    if type != "BOOKMARK" and self._mirrored.take(kind, type, body):
+                    if type != "BOOKMARK" and self._mirror_reconciler.handle_event(kind, type, body):
                         self.mirrors.nudge()
             except MatrixError as refused:
                 log.info("watch of mirrors ended", extra={"kind": kind.kind, "why": refused.message})
             await asyncio.sleep(RETRY_WALL_S)
 
-    async def _kopf(self) -> None:
+    async def _run_kopf(self) -> None:
         """Run Kopf without letting it install signal handlers: signals belong to the server, which ends the whole
         process. Restoring the handlers afterwards would lose signals that arrive in between."""
         loop = asyncio.get_running_loop()
@@ -297,7 +309,7 @@ def run(argv: Sequence[str] | None = None) -> None:
     configure_tracing("operator")
     configure_kopf(logging.getLogger().handlers)
 
-    while settings.kubeconfig is not None and not leads_to(settings.kubeconfig, settings.kube_url):
+    while settings.kubeconfig is not None and not points_to(settings.kubeconfig, settings.kube_url):
         log.info("waiting for the kubeconfig", extra={"path": str(settings.kubeconfig), "of": settings.kube_url})
         time.sleep(0.2)  # the process that writes it may still be starting
     serve(OperatorProcess(settings).app(), settings)

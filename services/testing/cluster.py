@@ -107,7 +107,7 @@ class Cluster(InProcessStack):
     async def tick(self) -> None:
         """Run everything the operator does, once."""
         await self.reconcile_resources()
-        await self.measure()
+        await self.update_metrics()
         await self.mirror()
         await self.scheduler.reconcile()
 
@@ -117,14 +117,14 @@ class Cluster(InProcessStack):
             for body in (await self.kube.list(reconciler.kind))[0]:
                 await self._handle(reconciler, body)
 
-    async def measure(self) -> None:
+    async def update_metrics(self) -> None:
         """Measure deployments for the autoscalers."""
-        await self.operator.infers.measure()
+        await self.operator.infers.update_metrics()
 
     async def mirror(self) -> None:
         """Mirror the supernode's nodes and slices into Kubernetes."""
         for kind in MIRRORED:  # the operator learns of these from its watches
-            self.mirrors.see(kind, (await self.kube.list(kind, labels=MANAGED_OBJECTS))[0])
+            self.mirrors.replace(kind, (await self.kube.list(kind, labels=MANAGED_OBJECTS))[0])
         await self.mirrors.reconcile()
 
     async def _handle(self, reconciler: Reconciler, body: dict[str, Any]) -> None:

@@ -43,7 +43,7 @@ class Operator:
             )
 
         self._resources = every("resources", cluster.reconcile_resources, RESYNC_WALL_S, RESOURCES_REST_WALL_S)
-        self._measures = every("measures", cluster.measure, MEASURED_WALL_S, 0.0)
+        self._measures = every("measures", cluster.update_metrics, MEASURED_WALL_S, 0.0)
         self._mirrors = every("mirrors", cluster.mirror, RESYNC_WALL_S, MIRRORS_REST_WALL_S)
         self._scheduler = every("scheduler", cluster.scheduler.reconcile, RESYNC_WALL_S, SCHEDULER_REST_WALL_S)
 

@@ -61,7 +61,7 @@ def needed() -> set[Right]:
     for path, tree in trees.items():
         for call in _calls(tree):
             found |= set(_rights_of(call, path, trees))
-            if isinstance(call.func, ast.Name) and call.func.id == "_of":
+            if isinstance(call.func, ast.Name) and call.func.id == "_kopf_resource":
                 found |= {right(kind, verb) for kind in _kinds(call.args[0], path, trees) for verb in KOPF_HANDLES}
     return found | _owner_rights(trees)
 

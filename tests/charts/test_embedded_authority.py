@@ -10,7 +10,7 @@ import httpx
 import pytest
 import yaml
 
-from matrixcontainer.client.login import http_of, login
+from matrixcontainer.client.login import http_client_for, login
 from tests.charts.rendered import template
 from tests.matrixcontainer.kubeapi.process import KubeProcess
 
@@ -31,7 +31,7 @@ async def test_the_operators_kubeconfig_opens_the_embedded_api(tmp_path: Path, m
     try:
         here = secret["stringData"]["kubeconfig"].replace(service, f"https://127.0.0.1:{process.port}")
         (tmp_path / "kubeconfig").write_text(here)
-        async with http_of(login(tmp_path / "kubeconfig")) as http:
+        async with http_client_for(login(tmp_path / "kubeconfig")) as http:
             assert (await http.get("/api/v1/namespaces")).status_code == 200
             # By the name that pods know it by, the certificate holds too.
             named = await http.get("/readyz", headers={"Host": host}, extensions={"sni_hostname": host})

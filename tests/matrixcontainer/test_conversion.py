@@ -11,7 +11,7 @@ import yaml
 
 from matrixcommon.model.errors import InvalidField
 from matrixcontainer.conversion.manifests import convert
-from matrixcontainer.scheduler.gangs import gangs_of
+from matrixcontainer.scheduler.gangs import group_into_gangs
 
 VOLCANO = """
 apiVersion: batch.volcano.sh/v1alpha1
@@ -54,7 +54,7 @@ spec:
 
 def converted(text: str, chips: int | None = None) -> tuple[list[dict[str, Any]], dict[str, str]]:
     objects, accounts = convert(yaml.safe_load_all(text), chips)
-    return objects, {each.field: f"{each.outcome}: {each.says}" for each in accounts}
+    return objects, {each.field: f"{each.outcome}: {each.message}" for each in accounts}
 
 
 def pods_of(jobs: list[dict[str, Any]]) -> list[dict[str, Any]]:
@@ -73,9 +73,9 @@ def test_the_pods_of_a_volcano_job_are_the_gang_that_it_asked_for() -> None:
     (job,), accounts = converted(VOLCANO)
     assert (job["apiVersion"], job["kind"], job["metadata"]["name"]) == ("batch/v1", "Job", "pretrain")
     assert (job["spec"]["completions"], job["spec"]["backoffLimit"]) == (4, 5)
-    (gang,) = gangs_of(pods_of([job]))
-    gang.check()
-    assert (gang.name, gang.size, gang.each, gang.spares) == ("pretrain", 4, 8, 1)
+    (gang,) = group_into_gangs(pods_of([job]))
+    gang.validate()
+    assert (gang.name, gang.size, gang.npus_per_pod, gang.spares) == ("pretrain", 4, 8, 1)
     placement = gang.placement()
     assert (placement.level, placement.required, placement.blocks[0].nodes) == ("supernode", True, 2)
     pod = job["spec"]["template"]["spec"]
@@ -91,9 +91,9 @@ def test_each_type_of_replicas_is_a_job_and_all_are_one_gang() -> None:
     assert [(each["metadata"]["name"], each["spec"]["completions"]) for each in jobs] == [
         ("tuned-master", 1), ("tuned-worker", 2),
     ]  # fmt: skip
-    (gang,) = gangs_of(pods_of(jobs))
-    gang.check()
-    assert (gang.size, gang.each, len(gang.pods)) == (3, 4, 3), "8 of 16 dies are 4 of 8 NPUs"
+    (gang,) = group_into_gangs(pods_of(jobs))
+    gang.validate()
+    assert (gang.size, gang.npus_per_pod, len(gang.pods)) == (3, 4, 3), "8 of 16 dies are 4 of 8 NPUs"
     assert {job["spec"]["template"]["spec"]["restartPolicy"] for job in jobs} == {"Never"}
     assert accounts["spec.successPolicy"].startswith("left out")
 

@@ -51,7 +51,7 @@ async def test_what_others_hold_is_shown_as_deleted_once_nothing_is_left_of_it()
     """Nobody looks at it afterwards: it showed the members it had last, and that it was being deleted."""
 
     class Shown(Owned):
-        gone_status: ClassVar[dict[str, Any]] = {"members": []}
+        deleted_status: ClassVar[dict[str, Any]] = {"members": []}
 
     kube = OneResource()
     reconciler = Shown(kube, lambda: 0.0)

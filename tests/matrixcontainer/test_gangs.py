@@ -6,7 +6,7 @@ import pytest
 
 from matrixcommon.model.errors import InvalidField, MatrixError
 from matrixcommon.model.hardware_names import NodeName
-from matrixcontainer.scheduler.gangs import Gang, bindings, gangs_of, npus_of
+from matrixcontainer.scheduler.gangs import Gang, assign_pods, group_into_gangs, npus_of
 from matrixcontainer.scheduler.pod_groups import PodGroup, read_group
 from matrixresource.contract.allocations import AllocationView
 from matrixresource.contract.requested_capacity import PlacementPolicy
@@ -43,7 +43,7 @@ def pod(name, labels=None, annotations=None, npus="8", node=None, scheduler="mat
     ],
 )
 def test_a_gang_is_named_and_sized(sentence, labels, annotations, name, size):
-    (gang,) = gangs_of([pod("a", labels, annotations)])
+    (gang,) = group_into_gangs([pod("a", labels, annotations)])
     assert (gang.name, gang.size) == (name, size), sentence
 
 
@@ -63,20 +63,20 @@ def test_a_gang_is_named_and_sized(sentence, labels, annotations, name, size):
 def test_a_pod_group_says_how_many_and_where(sentence, body, size, placement, spares):
     group = read_group({"metadata": {}, **body})
     named = {"scheduling.k8s.io/group-name": "job"}
-    (gang,) = gangs_of([pod("a", annotations=named)], {("ns", "job"): group, ("other", "job"): PodGroup(9)})
+    (gang,) = group_into_gangs([pod("a", annotations=named)], {("ns", "job"): group, ("other", "job"): PodGroup(9)})
     assert (gang.size, gang.placement(), gang.spares) == (size, placement, spares), sentence
 
 
 def test_a_pod_of_another_name_is_not_of_the_group():
-    (gang,) = gangs_of([pod("job")], {("ns", "job"): PodGroup(9)})
+    (gang,) = group_into_gangs([pod("job")], {("ns", "job"): PodGroup(9)})
     assert gang.size == 1
 
 
 def test_a_gated_pod_is_not_there_yet():
     gated = pod("b", {"kueue.x-k8s.io/pod-group-name": "job"})
     gated["spec"]["schedulingGates"] = [{"name": "kueue.x-k8s.io/admission"}]
-    (gang,) = gangs_of([pod("a", {"kueue.x-k8s.io/pod-group-name": "job"}), gated])
-    assert [each["metadata"]["name"] for each in gang.alive()] == ["a"]
+    (gang,) = group_into_gangs([pod("a", {"kueue.x-k8s.io/pod-group-name": "job"}), gated])
+    assert [each["metadata"]["name"] for each in gang.active_pods()] == ["a"]
 
 
 @pytest.mark.parametrize(
@@ -90,16 +90,16 @@ def test_a_gated_pod_is_not_there_yet():
     ],
 )
 def test_a_pod_takes_up_to_a_whole_node(npus, annotations, refused):
-    (gang,) = gangs_of([pod("a", annotations=annotations, npus=npus)])
+    (gang,) = group_into_gangs([pod("a", annotations=annotations, npus=npus)])
     if refused is None:
-        gang.check()
+        gang.validate()
     else:
         with pytest.raises(MatrixError, match=refused):
-            gang.check()
+            gang.validate()
 
 
 def test_other_schedulers_pods_are_left_alone():
-    assert gangs_of([pod("a", scheduler="default-scheduler")]) == []
+    assert group_into_gangs([pod("a", scheduler="default-scheduler")]) == []
 
 
 @pytest.mark.parametrize(
@@ -112,13 +112,13 @@ def test_other_schedulers_pods_are_left_alone():
     ],
 )
 def test_placement_from_annotations(annotations, expected):
-    (gang,) = gangs_of([pod("a", annotations=annotations)])
+    (gang,) = group_into_gangs([pod("a", annotations=annotations)])
     placement = gang.placement()
     assert (placement.policy, placement.level, placement.required) == expected
 
 
 def test_an_unknown_topology_level_is_refused_with_those_there_are():
-    (gang,) = gangs_of([pod("a", annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})])
+    (gang,) = group_into_gangs([pod("a", annotations={"kueue.x-k8s.io/podset-required-topology": "rack"})])
     with pytest.raises(InvalidField, match=r"cloudmatrix\.io/cabinet"):
         gang.placement()
 
@@ -130,10 +130,10 @@ def test_an_unknown_topology_level_is_refused_with_those_there_are():
 def test_sp_block_counts_dies_and_must_divide_the_gang(block, size, fits):
     gang = Gang("ns", "g", [pod(f"p{i}", annotations={"sp-block": block}) for i in range(size)], size)
     if fits:
-        gang.check()
+        gang.validate()
     else:
         with pytest.raises(InvalidField, match="sp-block"):
-            gang.check()
+            gang.validate()
 
 
 @pytest.mark.parametrize(
@@ -142,7 +142,7 @@ def test_sp_block_counts_dies_and_must_divide_the_gang(block, size, fits):
 )
 def test_pods_of_less_than_a_node_share_nodes_evenly(pods, npus, nodes, per):
     gang = Gang("ns", "g", [pod(f"p{i}", npus=str(npus)) for i in range(pods)], pods)
-    gang.check()
+    gang.validate()
     request = gang.request(None)
     assert (request.nodes, request.npus_per_node) == (nodes, None if per == 8 else per)
 
@@ -153,7 +153,7 @@ def test_priority_blocks_and_parts_reach_the_request():
     for each in pods:
         each["spec"] |= {"priority": 1000, "preemptionPolicy": "PreemptLowerPriority"}
     with pytest.raises(InvalidField, match="sp-block"):
-        Gang("ns", "g", pods, 6).check()  # three pods of two NPUs on a node: twelve dies
+        Gang("ns", "g", pods, 6).validate()  # three pods of two NPUs on a node: twelve dies
     for each in pods:
         each["metadata"]["annotations"]["sp-block"] = "24"
     request = Gang("ns", "g", pods, 6).request(None)
@@ -165,13 +165,13 @@ def test_priority_blocks_and_parts_reach_the_request():
 
 def test_pods_of_a_gang_ask_for_the_same():
     with pytest.raises(InvalidField, match="another pod of its gang"):
-        Gang("ns", "g", [pod("p", npus="2"), pod("q", npus="3")], 2).check()
+        Gang("ns", "g", [pod("p", npus="2"), pod("q", npus="3")], 2).validate()
 
 
 def test_pods_that_share_a_node_are_bound_to_it_up_to_its_share():
     nodes = [NodeName(f"sn0-c00-n{index}") for index in range(2)]
     pods = [pod("a", npus="2"), pod("b", npus="2", node=nodes[0]), pod("c", npus="2"), pod("d", npus="2")]
-    assert bindings(pods, nodes, nodes, 2) == {"a": nodes[0], "c": nodes[1], "d": nodes[1]}
+    assert assign_pods(pods, nodes, nodes, 2) == {"a": nodes[0], "c": nodes[1], "d": nodes[1]}
 
 
 def test_npus_of_all_containers_count():
@@ -187,15 +187,17 @@ def test_pods_go_to_ready_nodes_in_rank_order_and_never_two_to_one():
         pod("m", annotations={index: "2"}, node=nodes[1]),
     ]
     gang = Gang("ns", "g", pods, 3)
-    assert bindings(gang.alive(), nodes, nodes) == {"z": nodes[0], "a": nodes[2]}
-    assert bindings(gang.alive(), nodes, nodes[:2]) == {"z": nodes[0]}
-    assert bindings(gang.alive(), nodes, nodes[2:]) == {"a": nodes[2]}, "who is ready first is not rank 0 by that"
+    assert assign_pods(gang.active_pods(), nodes, nodes) == {"z": nodes[0], "a": nodes[2]}
+    assert assign_pods(gang.active_pods(), nodes, nodes[:2]) == {"z": nodes[0]}
+    assert assign_pods(gang.active_pods(), nodes, nodes[2:]) == {"a": nodes[2]}, (
+        "who is ready first is not rank 0 by that"
+    )
 
 
 def test_finished_and_dying_pods_need_no_place():
     dying = pod("b")
     dying["metadata"]["deletionTimestamp"] = "t"
-    assert Gang("ns", "g", [pod("a", phase="Succeeded"), dying]).alive() == []
+    assert Gang("ns", "g", [pod("a", phase="Succeeded"), dying]).active_pods() == []
 
 
 def test_the_allocation_is_named_after_the_gang_and_is_a_legal_name():
@@ -228,6 +230,6 @@ def test_a_gang_of_which_pods_are_over_gives_back_nodes_on_which_none_is(sentenc
     npus = "4" if "two on each" in sentence else "8"
     named = {"scheduling.k8s.io/group-name": "g"}
     at = [(name, None if number is None else f"sn0-c00-n{number}", phase) for name, number, phase in pods]
-    (gang,) = gangs_of([pod(name, None, named, npus, node, phase=phase) for name, node, phase in at])
+    (gang,) = group_into_gangs([pod(name, None, named, npus, node, phase=phase) for name, node, phase in at])
     request = gang.request(allocation)
     assert (request.nodes, request.exclude_nodes) == (nodes, [f"sn0-c00-n{number}" for number in leaving]), sentence

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.client.client import INFER, POD, Kind
-from matrixcontainer.operator.infers import InferReconciler, progress_of
+from matrixcontainer.operator.infers import InferReconciler, progress
 from tests.matrixcontainer.test_reconcilers import OneResource
 
 
@@ -47,7 +47,7 @@ class Services:
     async def ensure(self, name: str, spec: dict[str, Any]) -> dict[str, Any] | None:
         return self._deployment
 
-    async def withdraw(self, *_: Any) -> None: ...
+    async def undrain_unneeded(self, *_: Any) -> None: ...
 
 
 @pytest.mark.parametrize(
@@ -108,4 +108,4 @@ async def test_what_is_not_served_is_put_down_to_its_instance(instance, deployme
 def test_only_what_is_settled_is_said_to_be_as_specified(reported, progressing):
     status, reason, message = reported
     condition = {"type": "Progressing", "status": status, "reason": reason, "message": message}
-    assert progress_of({"conditions": [condition]}) == progressing
+    assert progress({"conditions": [condition]}) == progressing

@@ -50,7 +50,7 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
             pod = await cluster.kube.find(POD, "works", "default")
             assert pod is not None
             phases.append(pod["status"]["phase"])
-            await asyncio.sleep(kubelets.again_s or 0)
+            await asyncio.sleep(kubelets.requeue_after_s or 0)
         assert pod["status"]["podIP"].startswith("10.")
 
         cluster.impair("dark", "node-down", HOME)
@@ -73,7 +73,7 @@ async def test_they_keep_leases_and_run_what_is_bound_as_the_embedded_ones_would
         await cluster.until(lambda: _is(lost, "Connected"), "it is back")
         for _ in range(3):
             await kubelets.reconcile()
-            await asyncio.sleep(kubelets.again_s or 0)
+            await asyncio.sleep(kubelets.requeue_after_s or 0)
         assert await cluster.kube.find(POD, "works", "default") is None
         reasons = [event["reason"] for event in (await cluster.kube.list(EVENT))[0]]
         assert reasons.count("Started") == reasons.count("Killing") == 1

@@ -8,7 +8,7 @@ from typing import Any, cast
 import pytest
 
 from matrixcontainer.client.client import Kind, KubeClient
-from matrixcontainer.operator.leader_election import DURATION_S, Leadership
+from matrixcontainer.operator.leader_election import LEASE_DURATION_S, LeaderElector
 
 pytestmark = pytest.mark.looptime
 
@@ -41,35 +41,35 @@ class Leases:
 @pytest.mark.parametrize("delay_s", [8.0, 3600.0])
 async def test_a_holder_whose_renewals_are_not_answered_stops_before_another_may_begin(delay_s: float) -> None:
     leases, loop = Leases(), asyncio.get_running_loop()
-    holder = Leadership(cast(KubeClient, leases), "first", loop.time)
+    holder = LeaderElector(cast(KubeClient, leases), "first", loop.time)
     await holder.acquire()
-    keeping = asyncio.create_task(holder.keep())
+    keeping = asyncio.create_task(holder.renew())
     await asyncio.sleep(60)
     assert not keeping.done()
     leases.delay_s = delay_s
     renewed_at = leases.written_at + 2
-    await asyncio.sleep(renewed_at + DURATION_S - loop.time())
+    await asyncio.sleep(renewed_at + LEASE_DURATION_S - loop.time())
     assert keeping.done()
 
 
-@pytest.mark.parametrize("at_rest", [True, False])
-async def test_who_follows_learns_whether_anything_was_left_under_way(at_rest: bool) -> None:
+@pytest.mark.parametrize("quiescent", [True, False])
+async def test_who_follows_learns_whether_anything_was_left_under_way(quiescent: bool) -> None:
     leases, loop = Leases(), asyncio.get_running_loop()
-    first, second = (Leadership(cast(KubeClient, leases), name, loop.time) for name in ("first", "second"))
+    first, second = (LeaderElector(cast(KubeClient, leases), name, loop.time) for name in ("first", "second"))
     await first.acquire()
-    assert first.after_rest, "nobody was there before"
-    await first.release(at_rest=at_rest)
+    assert first.clean_handover, "nobody was there before"
+    await first.release(quiescent=quiescent)
     await second.acquire()
-    assert second.after_rest == at_rest
+    assert second.clean_handover == quiescent
 
 
 @pytest.mark.parametrize("name", ["first", "second"])
 async def test_who_follows_one_that_was_killed_knows_nothing_of_it(name: str) -> None:
     leases, loop = Leases(), asyncio.get_running_loop()
-    first, killed = (Leadership(cast(KubeClient, leases), "first", loop.time) for _ in range(2))
+    first, killed = (LeaderElector(cast(KubeClient, leases), "first", loop.time) for _ in range(2))
     await first.acquire()
-    await first.release(at_rest=True)
+    await first.release(quiescent=True)
     await killed.acquire()
-    follower = Leadership(cast(KubeClient, leases), name, loop.time)
+    follower = LeaderElector(cast(KubeClient, leases), name, loop.time)
     await follower.acquire()
-    assert not follower.after_rest
+    assert not follower.clean_handover

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from matrixcontainer.client.login import leads_to
+from matrixcontainer.client.login import points_to
 
 OF_8443 = "clusters: [{name: one, cluster: {server: 'https://127.0.0.1:8443'}}]"
 
@@ -31,4 +31,4 @@ def test_a_kubeconfig_of_an_earlier_life_of_the_api_is_not_taken(
     file = tmp_path / "kubeconfig"
     if text is not None:
         file.write_text(text)
-    assert leads_to(file, url) is leads
+    assert points_to(file, url) is leads

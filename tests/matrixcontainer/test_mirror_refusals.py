@@ -68,54 +68,54 @@ async def test_what_is_refused_of_one_object_keeps_no_other_from_its_turn(
     hit = {"delete": UNWANTED[0]}.get(verb, "a")
     kube.refused[verb, hit] = refusal("denied")
     with pytest.raises(MatrixError, match=r"denied|faster"):
-        await mirror.match(wanted("new"))
+        await mirror.sync(wanted("new"))
     for name in NAMES:
         as_wanted = kube.objects[name].get("spec"), kube.objects[name].get("status")
         assert (as_wanted == ({"is": "new"}, {"is": "new"})) == (name != hit)
     assert set(kube.objects) == {*NAMES} | ({UNWANTED[0]} if verb == "delete" else set())
     kube.refused.clear()
-    assert await mirror.match(wanted("new")) == 1, "what was refused, and nothing else"
+    assert await mirror.sync(wanted("new")) == 1, "what was refused, and nothing else"
     assert {name: body.get("status") for name, body in kube.objects.items()} == {name: {"is": "new"} for name in NAMES}
 
 
 async def test_a_mirror_that_is_refused_keeps_no_other_from_its_turn(monkeypatch: pytest.MonkeyPatch) -> None:
-    matched: list[Kind] = []
+    synced: list[Kind] = []
 
-    async def match(self: Mirror, wanted: Any) -> int:
-        matched.append(self._kind)
+    async def sync(self: Mirror, wanted: Any) -> int:
+        synced.append(self._kind)
         if self._kind != NETWORK_SLICE:
             raise InternalError(f"{self._kind.kind} denied")
         return 0
 
-    monkeypatch.setattr(Mirror, "match", match)
+    monkeypatch.setattr(Mirror, "sync", sync)
     with pytest.raises(InternalError, match="Node denied"):
         await mirrors(Kubernetes()).reconcile()
-    assert matched == [NODE, SUPERNODE, NETWORK_SLICE]
+    assert synced == [NODE, SUPERNODE, NETWORK_SLICE]
 
 
 async def test_a_cordon_that_is_refused_keeps_no_other_and_no_node_from_its_turn(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    looked: list[str] = []
+    reconciled: list[str] = []
 
     async def reconcile(self: Cordons, node: Any) -> Any:
-        looked.append(node.name)
+        reconciled.append(node.name)
         if node.name == NAMES[0]:
             raise Forbidden("no cordon")
         return SimpleNamespace(name=node.name, shared_by=[], followed=True)
 
-    async def match(self: Mirror, wanted: Any) -> int:
+    async def sync(self: Mirror, wanted: Any) -> int:
         followed.update({name: status for name, (_, status) in wanted.items()})
         return 0
 
     followed: dict[str, bool] = {}
-    monkeypatch.setattr(Cordons, "_reconcile", reconcile)
-    monkeypatch.setattr(Mirror, "match", match)
+    monkeypatch.setattr(Cordons, "_sync_cordon", reconcile)
+    monkeypatch.setattr(Mirror, "sync", sync)
     monkeypatch.setattr("matrixcontainer.mirrors.mirrors.node_status", lambda node, *_: hasattr(node, "followed"))
     monkeypatch.setattr("matrixcontainer.mirrors.mirrors.node_object", lambda node, _: {})
     with pytest.raises(Forbidden, match="no cordon"):
         await mirrors(Kubernetes(), *NAMES).reconcile()
-    assert looked == list(NAMES)
+    assert reconciled == list(NAMES)
     assert followed == {"a": False, "b": True, "c": True}
 
 

@@ -12,18 +12,18 @@ import pytest
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
 from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
-from matrixcontainer.operator.changed import CONCURRENCY_MAX, Changed
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
+from matrixcontainer.operator.reconcile_queue import CONCURRENCY_MAX, ReconcileQueue
 from matrixcontainer.operator.reconciler import (
-    AGAIN_WALL_S,
     DELETION_POLL_WALL_S,
     READS_MAX,
+    REQUEUE_AFTER_WALL_S,
     UNANSWERED_WALL_S,
     Reconciler,
     StaleRead,
     UnansweredRequests,
 )
-from matrixcontainer.operator.status import serves_no_more
+from matrixcontainer.operator.status import stopped_serving
 
 
 class OneResource:
@@ -156,7 +156,7 @@ async def test_a_resource_stays_while_what_was_asked_for_it_could_be_made_yet(
     reconciler.refusal = None
     assert await reconciler.reconcile("one") is None, "it lives, and nothing is waited for"
     kube.body["metadata"]["deletionTimestamp"] = "now"
-    assert await reconciler.reconcile("one") == (AGAIN_WALL_S if waits else None)
+    assert await reconciler.reconcile("one") == (REQUEUE_AFTER_WALL_S if waits else None)
     if waits:
         assert kube.body["status"]["state"] == "Deleting"
         (ready,) = kube.body["status"]["conditions"]
@@ -173,7 +173,7 @@ async def test_a_request_that_is_cancelled_under_way_is_waited_for_as_well() -> 
         await reconciler.reconcile("one")
     reconciler.refusal = None
     kube.body["metadata"]["deletionTimestamp"] = "now"
-    assert await reconciler.reconcile("one") == AGAIN_WALL_S
+    assert await reconciler.reconcile("one") == REQUEUE_AFTER_WALL_S
 
 
 async def test_what_another_operator_handled_stays_for_as_long_from_when_this_one_took_over() -> None:
@@ -181,7 +181,7 @@ async def test_what_another_operator_handled_stays_for_as_long_from_when_this_on
     reconciler = Echo(kube, lambda: now[0])  # type: ignore[arg-type]
     await reconciler.take_over()
     kube.body["metadata"]["deletionTimestamp"] = "now"
-    assert await reconciler.reconcile("one") == AGAIN_WALL_S
+    assert await reconciler.reconcile("one") == REQUEUE_AFTER_WALL_S
     kube.body["metadata"]["uid"] = "another"
     assert await reconciler.reconcile("one") is None, "it came later, and nobody else has asked for anything"
     kube.body["metadata"]["uid"] = "u"
@@ -193,9 +193,9 @@ def test_of_requests_that_got_no_answer_nothing_is_kept_for_longer_than_they_mat
     now = [100.0]
     unanswered = UnansweredRequests(lambda: now[0])
     for each in range(1000):
-        unanswered.note(f"r{each}")
+        unanswered.add(f"r{each}")
         now[0] += 1.0
-    assert len(unanswered._until) == UNANSWERED_WALL_S
+    assert len(unanswered._expires_at) == UNANSWERED_WALL_S
     assert unanswered.any
     now[0] += UNANSWERED_WALL_S
     assert not unanswered.any
@@ -212,7 +212,7 @@ async def test_who_was_answered_that_it_is_not_possible_now_waits_for_nothing() 
 
 
 @pytest.mark.parametrize(
-    ("sent_as", "field", "message", "shown"),
+    ("spec_field", "field", "message", "shown"),
     [
         ("spec", "planes.ub.floor", "an NPU has 392 GB/s", "spec.planes.ub.floor: an NPU has 392 GB/s"),
         ("spec", "nodes", "nodes: at most 48", "spec.nodes: at most 48"),
@@ -224,10 +224,10 @@ async def test_who_was_answered_that_it_is_not_possible_now_waits_for_nothing() 
     ],
 )
 async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(
-    sent_as: str, field: str, message: str, shown: str, monkeypatch: pytest.MonkeyPatch
+    spec_field: str, field: str, message: str, shown: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     kube, reconciler = echo()
-    monkeypatch.setattr(Echo, "sent_as", sent_as)
+    monkeypatch.setattr(Echo, "spec_field", spec_field)
     reconciler.refusal = InvalidField(message, field=field)
     await reconciler.reconcile("one")
     assert kube.body["status"]["conditions"][0]["message"] == shown
@@ -235,7 +235,7 @@ async def test_a_refusal_begins_with_its_field_as_the_resource_has_it(
 
 async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() -> None:
     kube, reconciler = echo()
-    changed = Changed(reconciler)
+    changed = ReconcileQueue(reconciler)
     reconciler.refusal = Unavailable("away")
     changed.add(["one", "one"])
     assert await changed.reconcile() == "1 resources reconciled, 1 requeued"
@@ -247,7 +247,7 @@ async def test_what_was_refused_for_now_is_tried_with_the_next_that_changed() ->
 
 async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_turn() -> None:
     kube, reconciler = echo()
-    changed = Changed(reconciler)
+    changed = ReconcileQueue(reconciler)
     reconciler.refusal = ValueError("nobody thought of that")
     changed.add(["one", "two"])
     assert await changed.reconcile() == "2 resources reconciled, 2 requeued"
@@ -258,12 +258,12 @@ async def test_what_goes_wrong_with_one_that_changed_keeps_no_other_from_its_tur
 
 def test_what_is_no_longer_true_waits_for_no_others() -> None:
     _, reconciler = echo()
-    changed, nudged = Changed(reconciler), list[bool]()
+    changed, nudged = ReconcileQueue(reconciler), list[bool]()
     changed.nudge = lambda *, urgent: nudged.append(urgent)
     changed.add(["one"])
     for reason in ("NotServing", "Updating"):
         view = {"conditions": [{"type": "Ready", "status": "False", "reason": reason}]}
-        changed.add(["one"], serves_no_more(view))
+        changed.add(["one"], stopped_serving(view))
     assert nudged == [False, True, False]
 
 
@@ -339,5 +339,5 @@ async def test_one_deployment_that_cannot_be_measured_keeps_none_of_the_others()
     kube.bodies[3]["status"] = {}
     kube.bodies[4]["metadata"]["deletionTimestamp"] = "2026-01-01T00:00:00Z"
     reconcilers = reconcilers_for(kube, kube, kube, kube, lambda: 0.0, "")
-    assert await reconcilers.infers.measure() == "3 deployments measured"
+    assert await reconcilers.infers.update_metrics() == "3 deployments measured"
     assert kube.measured == ["one", "three"]

@@ -10,7 +10,7 @@ from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.resource_model import Condition
 from matrixcompute.contract import InstanceRequest, InstanceView
 from matrixcontainer.operator.instances import InstanceReconciler
-from matrixcontainer.operator.scale_in import Departure
+from matrixcontainer.operator.scale_in import MemberDrain
 from tests.matrixcontainer.test_reconcilers import OneResource
 from tests.matrixcontainer.test_scale_in_decisions import NODES, a_view
 
@@ -35,8 +35,8 @@ class Compute:
         self.view = self.view.model_copy(update={"nodes": request.nodes})
         return self.view
 
-    async def drain_leaving(self, *_: Any) -> Departure:
-        return Departure()
+    async def drain_leaving_members(self, *_: Any) -> MemberDrain:
+        return MemberDrain()
 
 
 def serving(nodes: list[str]) -> InstanceView:

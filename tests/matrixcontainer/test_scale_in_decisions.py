@@ -9,7 +9,7 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, MatrixError
 from matrixcompute.contract import InstanceRequest, InstanceView
-from matrixcontainer.operator.scale_in import Departure, ScaleIn
+from matrixcontainer.operator.scale_in import MemberDrain, ScaleIn
 from matrixcontainer.operator.workload import metrics_of
 from matrixresource.contract.allocations import MemberView
 
@@ -71,10 +71,10 @@ class World:
     async def undrain(self, name: str) -> None:
         self.withdrawn.append(name)
 
-    def drain_leaving(self, nodes: int, observed: InstanceView | None, **more: Any) -> Departure:
+    def drain_leaving_members(self, nodes: int, observed: InstanceView | None, **more: Any) -> MemberDrain:
         metadata = {"name": "one", "namespace": "default", "uid": "u", "generation": 2}
         body = {"apiVersion": "cloudmatrix.io/v1alpha1", "kind": "CloudMatrixInstance", "metadata": metadata}
-        return asyncio.run(self.scale_in.drain_leaving(body, observed, InstanceRequest(nodes=nodes, **more)))
+        return asyncio.run(self.scale_in.drain_leaving_members(body, observed, InstanceRequest(nodes=nodes, **more)))
 
 
 RUNNING = {"state": "Draining", "requests": 3, "requestsAtStart": 9}
@@ -82,25 +82,25 @@ RUNNING = {"state": "Draining", "requests": 3, "requestsAtStart": 9}
 
 def test_who_leaves_is_drained_and_waited_for() -> None:
     world = World("one", "two", drain=RUNNING)
-    departure = world.drain_leaving(4, a_view(NODES))
+    departure = world.drain_leaving_members(4, a_view(NODES))
     assert world.drained == [("one", NODES[4:]), ("two", NODES[4:])]
     assert "one has 3 requests there, two has 3 requests there" in departure.waiting
     assert world.events == ["Draining"]
-    shown = departure.as_progress_of(a_view(NODES)).conditions
+    shown = departure.with_progress(a_view(NODES)).conditions
     assert [(each.type, each.reason) for each in shown] == [("Progressing", "Draining")]
 
 
 def test_who_leaves_waits_where_others_drain_and_the_instance_is_shown_as_it_is() -> None:
     world = World("one", refuses=Conflict(f"{NODES[0]} drain for replace-node-one-1"))
-    departure = world.drain_leaving(4, a_view(NODES))
+    departure = world.drain_leaving_members(4, a_view(NODES))
     assert "cannot drain yet: sn0-c00-n0 drain for replace-node-one-1" in departure.waiting
-    assert departure.as_progress_of(a_view(NODES, readyNodes=5)).ready_nodes == 5
+    assert departure.with_progress(a_view(NODES, readyNodes=5)).ready_nodes == 5
     assert world.events == []
 
 
 def test_who_is_drained_is_named() -> None:
     world = World("one")
-    assert world.drain_leaving(4, a_view(NODES)) == Departure(NODES[4:])
+    assert world.drain_leaving_members(4, a_view(NODES)) == MemberDrain(NODES[4:])
     assert world.events == ["Drained"]
 
 
@@ -116,7 +116,7 @@ def test_who_is_drained_is_named() -> None:
 )
 def test_nothing_is_drained_where(nodes: int, observed: Any, deployments: tuple[str, ...], more: Any) -> None:
     world = World(*deployments)
-    assert world.drain_leaving(nodes, observed, **more) == Departure()
+    assert world.drain_leaving_members(nodes, observed, **more) == MemberDrain()
     assert world.drained == []
 
 
@@ -136,10 +136,10 @@ def test_a_drain_is_withdrawn_once_nobody_asks_for_it(desired: int, more: Any, w
     world = World("one", desired=desired)
     infer = {"metadata": {"name": "one"}, "spec": {"instance": "one"}}
     deployment = {"drain": {"nodes": NODES[4:], "by": "cloudmatrixinstances/one"}}
-    asyncio.run(world.scale_in.withdraw(infer, deployment, a_view(NODES, **more)))
+    asyncio.run(world.scale_in.undrain_unneeded(infer, deployment, a_view(NODES, **more)))
     assert world.withdrawn == withdrawn
-    asyncio.run(world.scale_in.withdraw(infer, {}, a_view(NODES)))
-    asyncio.run(world.scale_in.withdraw(infer, deployment, a_view(NODES[:4])))
+    asyncio.run(world.scale_in.undrain_unneeded(infer, {}, a_view(NODES)))
+    asyncio.run(world.scale_in.undrain_unneeded(infer, deployment, a_view(NODES[:4])))
     assert world.withdrawn == withdrawn, "without a drain, or when its nodes have left, there is nothing to withdraw"
 
 
@@ -148,7 +148,7 @@ def test_a_drain_that_somebody_else_asked_for_is_left_alone(by: str | None) -> N
     world = World("one", desired=6)
     infer = {"metadata": {"name": "one"}, "spec": {"instance": "one"}}
     deployment = {"drain": {"nodes": NODES[4:], **({"by": by} if by else {})}}
-    asyncio.run(world.scale_in.withdraw(infer, deployment, a_view(NODES)))
+    asyncio.run(world.scale_in.undrain_unneeded(infer, deployment, a_view(NODES)))
     assert world.withdrawn == []
 
 

@@ -138,7 +138,7 @@ async def test_concurrent_cordon_is_not_attributed_to_the_mirror(tmp_path):
     async with Cluster(tmp_path) as cluster:
         await cluster.tick()
         await cluster.http["resource"].post(f"/v1/nodes/{NAME}:cordon")
-        cluster.mirrors.cordons.see((await cluster.kube.list(NODE))[0])
+        cluster.mirrors.cordons.replace((await cluster.kube.list(NODE))[0])
         await cluster.kube.merge(NODE, NAME, {"spec": {"unschedulable": True}})
         await cluster.mirrors.reconcile()
         assert await seen(cluster) == (["admin", "kubernetes"], "Cordoned", True, "admin", True)

@@ -20,7 +20,7 @@ from matrixcontainer.client.client import (
     SUPERNODE,
     Kind,
 )
-from matrixcontainer.operator.leader_election import DURATION_S, Leadership
+from matrixcontainer.operator.leader_election import LEASE_DURATION_S, LeaderElector
 from tests.cluster import Cluster
 
 pytestmark = pytest.mark.looptime
@@ -189,22 +189,22 @@ async def shown(cluster: Cluster, kind: Kind, name: str) -> tuple[dict[str, Any]
 
 async def test_one_operator_leads_and_the_other_takes_over(tmp_path):
     async with Cluster(tmp_path) as cluster:
-        one = Leadership(cluster.kube, "one", cluster.clock.now)
-        two = Leadership(cluster.kube, "two", cluster.clock.now)
+        one = LeaderElector(cluster.kube, "one", cluster.clock.now)
+        two = LeaderElector(cluster.kube, "two", cluster.clock.now)
         await one.acquire()
         waiting = asyncio.create_task(two.acquire())
-        keeping = asyncio.create_task(one.keep())
+        keeping = asyncio.create_task(one.renew())
         await asyncio.sleep(60)
         assert not waiting.done()
         keeping.cancel()  # the first one falls silent
         started = cluster.clock.now()
         await waiting
-        assert cluster.clock.now() - started >= DURATION_S - 2
+        assert cluster.clock.now() - started >= LEASE_DURATION_S - 2
         assert not await one._try(), "who was replaced finds out"
         lease = await cluster.kube.find(LEASE, "cloudmatrix-operator", "kube-system")
         assert lease is not None
         assert (lease["spec"]["holderIdentity"], lease["spec"]["leaseTransitions"]) == ("two", 1)
-        again = Leadership(cluster.kube, "two", cluster.clock.now)
+        again = LeaderElector(cluster.kube, "two", cluster.clock.now)
         before = cluster.clock.now()
         await again.acquire()
         assert cluster.clock.now() == before, "who comes back under its old name continues at once"

@@ -7,7 +7,7 @@ counts from the end of the second in which its container started: never early, a
 from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, action_of, annotation_of
-from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
+from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
 Obj = dict[str, Any]
@@ -18,8 +18,8 @@ def earliest(*moments: float | None) -> float | None:
 
 
 class Containers:
-    def __init__(self, pod: Obj, status: Obj, now: float, pace: Pace) -> None:
-        self.pod, self.status, self.now, self.pace = pod, status, now, pace
+    def __init__(self, pod: Obj, status: Obj, now: float, delays: StageDelays) -> None:
+        self.pod, self.status, self.now, self.delays = pod, status, now, delays
         self.spec = pod["spec"]
         self.policy = self.spec.get("restartPolicy", "Always")
         self.init = self._with_statuses("initContainers", "initContainerStatuses")
@@ -89,11 +89,11 @@ class Containers:
         if annotation_of(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
             text = f'Back-off pulling image "{container.get("image", "")}"'
             state["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
-            return self.now + self.pace.delay("pull", seed)
+            return self.now + self.delays.delay("pull", seed)
         if reason == "CrashLoopBackOff":
-            due = self._ended_at(state) + self.pace.back_off(state["restartCount"])
+            due = self._ended_at(state) + self.delays.back_off(state["restartCount"])
         else:
-            due = self._may_start_from(init) + self.pace.delay("create", seed)
+            due = self._may_start_from(init) + self.delays.delay("create", seed)
         if self.now < due:
             return due
         if reason == "CrashLoopBackOff":
@@ -138,10 +138,10 @@ class Containers:
             return action
         seed = f"{self.pod['metadata']['uid']} {container['name']}"
         if init:
-            return ScriptAction(self.pace.delay("init", seed), action.exit_code, action.lines)
+            return ScriptAction(self.delays.delay("init", seed), action.exit_code, action.lines)
         owners = self.pod["metadata"].get("ownerReferences") or []
         if any(owner.get("kind") == "Job" and owner.get("controller") for owner in owners):
-            return ScriptAction(self.pace.delay("job", seed), action.exit_code, action.lines)
+            return ScriptAction(self.delays.delay("job", seed), action.exit_code, action.lines)
         return action
 
     def _end(self, state: Obj, code: int, reason: str = "") -> None:
@@ -166,7 +166,7 @@ class Containers:
             policy = "Always" if container.get("restartPolicy") == "Always" else "Never" if code == 0 else policy
         if policy == "Never" or (policy == "OnFailure" and code == 0):
             return None
-        wait_s = self.pace.back_off(state["restartCount"])
+        wait_s = self.delays.back_off(state["restartCount"])
         text = f"back-off {wait_s:g}s restarting failed container={container['name']}"
         state["lastState"] = state["state"]
         state["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}

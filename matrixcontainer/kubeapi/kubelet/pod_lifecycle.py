@@ -11,7 +11,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.container_lifecycle import Containers, earliest
 from matrixcontainer.kubeapi.kubelet.container_script import annotation_of, number
-from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
+from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
@@ -27,13 +27,13 @@ class Next:
     at: float | None = None
 
 
-def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
+def live(pod: Obj, now: float, delays: StageDelays, host_ip: str, pod_ip: str) -> Next:
     meta, current = pod["metadata"], pod.get("status") or {}
     if "deletionTimestamp" in meta:
-        return _terminate(pod, now, pace)
+        return _terminate(pod, now, delays)
     if current.get("phase") in ("Succeeded", "Failed"):
         return Next()
-    seen = _bound_at(pod) + pace.delay("accept", meta["uid"])
+    seen = _bound_at(pod) + delays.delay("accept", meta["uid"])
     if "startTime" not in current:
         if now < seen:
             return Next(at=seen)
@@ -44,7 +44,7 @@ def live(pod: Obj, now: float, pace: Pace, host_ip: str, pod_ip: str) -> Next:
     ends = parse_timestamp(status["startTime"]) + limit if limit is not None else None
     if ends is not None and now >= ends:
         return Next(status=_deadline_exceeded(pod, status, now))
-    containers = Containers(pod, status, now, pace)
+    containers = Containers(pod, status, now, delays)
     again = containers.advance()
     _set_phase(pod, status, containers, now)
     return Next(status if status != pod.get("status") else None, at=earliest(again, ends))
@@ -110,7 +110,7 @@ def _conditions(pod: Obj, status: Obj, containers: Containers, now: float) -> No
 
 
 def _deadline_exceeded(pod: Obj, status: Obj, now: float) -> Obj:
-    containers = Containers(pod, status, now, Pace({}))
+    containers = Containers(pod, status, now, StageDelays({}))
     containers.end_all(137, "Error")
     status |= {"phase": "Failed", "reason": "DeadlineExceeded"}
     status["message"] = "Pod was active on the node longer than the specified deadline"
@@ -122,13 +122,13 @@ def _deadline_exceeded(pod: Obj, status: Obj, now: float) -> Obj:
 # ---- termination
 
 
-def _terminate(pod: Obj, now: float, pace: Pace) -> Next:
+def _terminate(pod: Obj, now: float, delays: StageDelays) -> Next:
     """Terminate the pod: containers stop within the grace period, then the pod is removed unless finalizers keep it."""
     meta, current = pod["metadata"], pod.get("status") or {}
     grace = meta.get("deletionGracePeriodSeconds") or 0
     began = parse_timestamp(meta["deletionTimestamp"]) - grace
     desired = number(annotation_of(pod, "stop-seconds"))
-    stop_s = desired if desired is not None else pace.delay("stop", meta["uid"])
+    stop_s = desired if desired is not None else delays.delay("stop", meta["uid"])
     for container in pod["spec"].get("containers") or []:
         hook = ((container.get("lifecycle") or {}).get("preStop") or {}).get("sleep") or {}
         stop_s = max(stop_s, float(hook.get("seconds") or 0))
@@ -137,7 +137,7 @@ def _terminate(pod: Obj, now: float, pace: Pace) -> Next:
     if now < (ends := began + min(stop_s, grace)):
         return Next(at=ends)
     status = copy_json(current)
-    containers = Containers(pod, status, now, pace)
+    containers = Containers(pod, status, now, delays)
     code = 137 if stop_s > grace else 0 if pod["spec"].get("restartPolicy") == "Always" else 143
     containers.end_all(code, "Error" if code else "Completed")
     status["phase"] = "Failed" if any(containers.exit_codes() or ()) else "Succeeded"

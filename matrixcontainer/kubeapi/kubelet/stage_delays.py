@@ -6,7 +6,7 @@ from importlib.resources import files
 
 
 @dataclass(frozen=True)
-class Pace:
+class StageDelays:
     """Seconds before each stage. `delay` derives the jitter from `seed`, so it is the same for the same pod."""
 
     stages: dict[str, tuple[float, float]]
@@ -22,10 +22,10 @@ class Pace:
         return float(min(self.stages["restart"][0] * 2 ** min(restarts, 20), self.stages["restart_max"][0]))
 
 
-def load_pace() -> Pace:
+def load_stage_delays() -> StageDelays:
     import yaml
 
-    reported = yaml.load(files(__package__).joinpath("pod_stages.yaml").read_text(), yaml.CSafeLoader)
-    return Pace(
-        {stage: (float(reported[stage]["delay_s"]), float(reported[stage].get("jitter_s", 0.0))) for stage in reported}
+    stages = yaml.load(files(__package__).joinpath("pod_stages.yaml").read_text(), yaml.CSafeLoader)
+    return StageDelays(
+        {stage: (float(stages[stage]["delay_s"]), float(stages[stage].get("jitter_s", 0.0))) for stage in stages}
     )

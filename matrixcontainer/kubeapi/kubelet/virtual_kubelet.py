@@ -10,7 +10,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.pod_events import PodEvent, pod_events
 from matrixcontainer.kubeapi.kubelet.pod_lifecycle import live
-from matrixcontainer.kubeapi.kubelet.stage_delays import Pace
+from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 
 HOSTS = 254  # .1 to .254 of each /24 of 10.244.0.0/14, the pods' own block
 ADDRESSES = 4 * 256 * HOSTS
@@ -18,17 +18,17 @@ ADDRESSES = 4 * 256 * HOSTS
 
 @dataclass(frozen=True)
 class PodSync:
-    """The `status` to write if it changed, the `events` to record, and `again_s`, the seconds until the next stage."""
+    """The `status` to write if it changed, the `events` to record, and the seconds until the next stage."""
 
     status: dict[str, Any] | None
     events: list[PodEvent]
     remove: bool
-    again_s: float | None
+    requeue_after_s: float | None
 
 
-def sync_pod(pod: dict[str, Any], now: float, pace: Pace, host_ip: str, pod_ip: str) -> PodSync:
+def sync_pod(pod: dict[str, Any], now: float, delays: StageDelays, host_ip: str, pod_ip: str) -> PodSync:
     """Run one pass. `pod_ip` is the pod's own address; with hostNetwork it gets `host_ip` instead."""
-    coming = live(pod, now, pace, host_ip, host_ip if pod["spec"].get("hostNetwork") else pod_ip)
+    coming = live(pod, now, delays, host_ip, host_ip if pod["spec"].get("hostNetwork") else pod_ip)
     events = pod_events(pod, coming.status) if coming.status is not None else []
     return PodSync(coming.status, events, coming.remove, None if coming.at is None else coming.at - now)
 

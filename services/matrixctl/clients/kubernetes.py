@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from matrixcommon.model.errors import NotFound, Unavailable
 from matrixcommon.model.yaml_text import parse_yaml
-from matrixcontainer.client.client import INFER, INSTANCE, Kind, document_of
+from matrixcontainer.client.client import INFER, INSTANCE, Kind, parse_response
 from services.matrixctl.clients.api_client import retry_while_unavailable
 from services.matrixctl.clients.input_files import read_manifests
 from services.matrixctl.output.screen import NotRunning
@@ -78,7 +78,7 @@ class Cluster:
 
         def once() -> dict[str, Any]:
             try:
-                return document_of(self.http.request(method, path, **more))
+                return parse_response(self.http.request(method, path, **more))
             except httpx.HTTPError as wrong:
                 raise Unavailable(f"the Kubernetes API does not answer at {self.http.base_url}: {wrong}") from wrong
 

@@ -140,7 +140,7 @@ def convert(
     from matrixcontainer.conversion.manifests import convert as converted
 
     objects, accounts = converted(read_manifests(file), chips_per_node)
-    account = "".join(f"# {e.object}: {e.field}: {e.outcome}: {e.says}\n" for e in accounts)
+    account = "".join(f"# {e.object}: {e.field}: {e.outcome}: {e.message}\n" for e in accounts)
     if output in (OutputFormat.TABLE, OutputFormat.WIDE):
         print(account, end="")
         return

@@ -9,7 +9,7 @@ from typing import Any
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
-from matrixcontainer.kubeapi.kubelet.stage_delays import Pace, load_pace
+from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays, load_stage_delays
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
@@ -23,13 +23,13 @@ class Kubelets(WorkloadController):
     account = "kubelet"
     max_concurrent_reconciles = 64
     leases = LEASES
-    _pace: Pace | None = None
+    _delays: StageDelays | None = None
 
     @property
-    def pace(self) -> Pace:
-        if self._pace is None:
-            self._pace = load_pace()
-        return self._pace
+    def delays(self) -> StageDelays:
+        if self._delays is None:
+            self._delays = load_stage_delays()
+        return self._delays
 
     def on_change(self, change: Change) -> None:
         if change.record.key[:2] == (LEASES, LEASE_NAMESPACE) and change.type != "MODIFIED":
@@ -71,9 +71,9 @@ class Kubelets(WorkloadController):
         pod, now = record.obj, self.core.now()
         node = self.informers.nodes.get(facts.node)
         assert node is not None
-        sync = sync_pod(pod, now, self.pace, node.address, self._address(facts))
-        await self._carry_out(key, record, pod, sync)
-        return sync.again_s
+        sync = sync_pod(pod, now, self.delays, node.address, self._address(facts))
+        await self._apply_sync(key, record, pod, sync)
+        return sync.requeue_after_s
 
     def _address(self, pod: PodFacts) -> str:
         """The pod's address, or a new one that no live pod has: derived from its uid, or the next free one."""
@@ -83,7 +83,7 @@ class Kubelets(WorkloadController):
             attempt += 1
         return address
 
-    async def _carry_out(self, key: Name, record: Record, pod: dict[str, Any], sync: PodSync) -> None:
+    async def _apply_sync(self, key: Name, record: Record, pod: dict[str, Any], sync: PodSync) -> None:
         if sync.status is not None:
             status, revision = sync.status, record.revision
 

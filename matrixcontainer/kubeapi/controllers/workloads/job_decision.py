@@ -34,7 +34,7 @@ class Plan:
     uncounted_remove: bool = False  # removed pods must not count as failed: remove their finalizer first
     release: list[PodFacts] = field(default_factory=list)
     expire: bool = False
-    again_s: float | None = None
+    requeue_after_s: float | None = None
     event: tuple[str, str, bool] | None = None  # event: reason, message, warning
 
 
@@ -89,7 +89,7 @@ def _plan_finished(job: Obj, status: Obj, finished: Obj, pods: list[PodFacts], n
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is not None and "deletionTimestamp" not in job["metadata"]:
         left = parse_timestamp(finished["lastTransitionTime"]) + ttl - now
-        found.expire, found.again_s = left <= 0, left if left > 0 else None
+        found.expire, found.requeue_after_s = left <= 0, left if left > 0 else None
     return found
 
 
@@ -220,7 +220,7 @@ class _Decision:
             self.found.uncounted_remove = True
         elif counted < wanted:
             if (wait := self._back_off()) > 0:
-                self.found.again_s = wait
+                self.found.requeue_after_s = wait
             else:
                 self.found.make = self._indexes(wanted - counted)
 
@@ -250,5 +250,7 @@ class _Decision:
             if not status[word]:
                 del status[word]
         if (left := self._seconds_left()) is not None and left > 0 and not self.target:
-            self.found.again_s = left if self.found.again_s is None else min(left, self.found.again_s)
+            self.found.requeue_after_s = (
+                left if self.found.requeue_after_s is None else min(left, self.found.requeue_after_s)
+            )
         return self.found

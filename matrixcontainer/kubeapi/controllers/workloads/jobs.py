@@ -40,10 +40,10 @@ class Jobs(PodController):
         await self.claim_pods(job)
         await self._release_orphans(key, record.uid)
         coming = plan(job, pods.owned_by(record.uid), self.core.now())
-        await self._carry_out(key, job, coming)
-        return coming.again_s
+        await self._apply_plan(key, job, coming)
+        return coming.requeue_after_s
 
-    async def _carry_out(self, key: Name, job: Obj, coming: Plan) -> None:
+    async def _apply_plan(self, key: Name, job: Obj, coming: Plan) -> None:
         if coming.expire:
             request = Deletion(propagation="Foreground", uid=job["metadata"]["uid"])
             await self.core.verbs.delete(self.resource, *key, request, self.options())

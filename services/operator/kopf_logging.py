@@ -13,23 +13,23 @@ from collections.abc import Iterable
 
 import kopf
 
-from matrixcontainer.operator.handlers import NotAsSpecified
+from matrixcontainer.operator.handlers import NotConverged
 
 KOPF = "kopf"
-RETRIED = "failed; will retry: "
+RETRY_TEXT = "failed; will retry: "
 """The text by which Kopf's message about a retried request is recognised."""
 
 
-class KopfLines(logging.Filter):
+class KopfLogFilter(logging.Filter):
     """A filter for log handlers that changes or drops records of Kopf's loggers; others pass."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if record.name.partition(".")[0] != KOPF:
             return True
-        raised = sys.exc_info()[1]  # Kopf logs inside the except block, without the exception in the record
-        if isinstance(raised, NotAsSpecified):
+        error = sys.exc_info()[1]  # Kopf logs inside the except block, without the exception in the record
+        if isinstance(error, NotConverged):
             return False
-        if isinstance(raised, kopf.TemporaryError) or RETRIED in record.getMessage():
+        if isinstance(error, kopf.TemporaryError) or RETRY_TEXT in record.getMessage():
             record.levelno, record.levelname = logging.WARNING, "WARNING"
         for internal in ("settings", "k8s_skip"):
             record.__dict__.pop(internal, None)
@@ -40,4 +40,4 @@ def configure_kopf(handlers: Iterable[logging.Handler]) -> None:
     """Filter Kopf's records in these handlers, and drop those below WARNING."""
     logging.getLogger(KOPF).setLevel(logging.WARNING)
     for handler in handlers:
-        handler.addFilter(KopfLines())
+        handler.addFilter(KopfLogFilter())

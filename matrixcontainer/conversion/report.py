@@ -15,32 +15,32 @@ class Outcome(StrEnum):
 
 
 @dataclass(frozen=True)
-class Account:
+class ReportLine:
     """One line of the report: the object, the field, and what replaces it or why it was left out."""
 
     object: str
     field: str
     outcome: Outcome
-    says: str
+    message: str
 
 
 @dataclass
-class Accounts:
+class Report:
     """The report lines of one object, in order and without duplicates."""
 
     object: str
-    lines: list[Account] = field(default_factory=list)
+    lines: list[ReportLine] = field(default_factory=list)
 
-    def kept(self, path: str, says: str) -> None:
-        self._add(path, Outcome.KEPT, says)
+    def kept(self, path: str, message: str) -> None:
+        self._add(path, Outcome.KEPT, message)
 
-    def translated(self, path: str, says: str) -> None:
-        self._add(path, Outcome.TRANSLATED, says)
+    def translated(self, path: str, message: str) -> None:
+        self._add(path, Outcome.TRANSLATED, message)
 
-    def left_out(self, path: str, says: str) -> None:
-        self._add(path, Outcome.LEFT_OUT, says)
+    def left_out(self, path: str, message: str) -> None:
+        self._add(path, Outcome.LEFT_OUT, message)
 
-    def _add(self, path: str, outcome: Outcome, says: str) -> None:
-        line = Account(self.object, path, outcome, says)
+    def _add(self, path: str, outcome: Outcome, message: str) -> None:
+        line = ReportLine(self.object, path, outcome, message)
         if line not in self.lines:
             self.lines.append(line)

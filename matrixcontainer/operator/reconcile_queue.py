@@ -27,7 +27,7 @@ def _no_nudge(*, urgent: bool) -> None:
     """Do nothing; used until a runner is attached."""
 
 
-class Changed:
+class ReconcileQueue:
     """Queue of changed resources of one kind. A key whose reconcile fails or asks to be called again stays queued."""
 
     def __init__(self, reconciler: Reconciler) -> None:
@@ -44,11 +44,11 @@ class Changed:
     async def reconcile(self) -> str:
         """Reconcile every queued resource; return a summary."""
         keys, self._keys = self._keys, set()
-        again = await asyncio.gather(*(self._needs_retry(key) for key in sorted(keys)))
-        self._keys |= {key for key, retry in zip(sorted(keys), again, strict=True) if retry}
-        return f"{len(keys)} resources reconciled, {sum(again)} requeued"
+        retries = await asyncio.gather(*(self._reconcile_key(key) for key in sorted(keys)))
+        self._keys |= {key for key, retry in zip(sorted(keys), retries, strict=True) if retry}
+        return f"{len(keys)} resources reconciled, {sum(retries)} requeued"
 
-    async def _needs_retry(self, key: str) -> bool:
+    async def _reconcile_key(self, key: str) -> bool:
         """Reconcile one resource; return whether it has to be reconciled again."""
         async with self._slots:
             try:

@@ -22,7 +22,7 @@ from kopf._core.intents.causes import ChangingCause, Reason
 from matrixcommon.model.errors import MatrixError, Unavailable
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from services.chassis.logging import JsonFormatter
-from services.operator.kopf_lines import configure_kopf
+from services.operator.kopf_logging import configure_kopf
 
 BODY = {
     "apiVersion": "cloudmatrix.io/v1alpha1",
