@@ -81,7 +81,7 @@ class KubeApi:
             self._informers.load()
         self._listen_to_changes()
         self.store.listen()
-        if await self.store.lead():
+        if await self.store.try_acquire_leadership():
             await self.manager.start()
         if self.store.shared:
             self._leading = asyncio.create_task(self._follow_leadership(), name="leadership")
@@ -102,7 +102,7 @@ class KubeApi:
             await asyncio.sleep(LEADER_CHECK_S)
 
     async def _check_leadership(self) -> None:
-        leads, acts = await self.store.lead(), self.manager.running
+        leads, acts = await self.store.try_acquire_leadership(), self.manager.running
         if leads and not acts:
             await self.store.read_latest()
             await self.manager.start()

@@ -20,8 +20,8 @@ from matrixcontainer.kubeapi.auth.authentication import Access, User
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
+from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.kubeapi.storage.objects import StorageError
-from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, write_kubeconfig
 from matrixcontainer.operator.rbac import roles_for

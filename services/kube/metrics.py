@@ -95,7 +95,7 @@ class KubeMetrics(Collector):
             shown = self._shown(storage)
             stored[shown] = stored.get(shown, 0) + store.count(storage)
             open_watches[shown] = open_watches.get(shown, 0) + len(store.log(storage).waiters)
-            behind[shown] = max(behind.get(shown, 0.0), store.log(storage).behind_s(store.now()))
+            behind[shown] = max(behind.get(shown, 0.0), store.log(storage).max_lag_s(store.now()))
         for shown, count in stored.items():
             if count:
                 objects.add_metric([shown], count)

@@ -29,7 +29,7 @@ from matrixcontainer.client.client import (
 from matrixcontainer.kubeapi.auth.authentication import Access, User
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
-from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from matrixcontainer.mirrors.cordons import MANAGED_OBJECTS
 from matrixcontainer.mirrors.mirrors import MIRRORED, Mirrors

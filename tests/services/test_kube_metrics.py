@@ -13,7 +13,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from matrixcontainer.kubeapi.auth.authorizer import Attributes
 from matrixcontainer.kubeapi.registry.resource import Registry
-from matrixcontainer.kubeapi.storage.change_log import Log
+from matrixcontainer.kubeapi.storage.change_log import ResourceLog
 from services.kube.metrics import KINDS_MAX, METRICS, KubeMetrics
 from services.testing.kubernetes import KubernetesApi
 from tests.observability.test_catalogue import complaints
@@ -89,18 +89,18 @@ def test_a_watch_that_is_behind_shows_how_old_what_it_has_not_been_handed_is(kub
         assert ("cloudmatrix_kube_watch_lag_seconds", (("resource", "configmaps"),)) in samples(text)
         assert value(text, "cloudmatrix_kube_watch_lag_seconds", resource="configmaps") == 0
 
-    log, places = Log(), {"fast": 3, "slow": 1, "new": None}
+    log, places = ResourceLog(), {"fast": 3, "slow": 1, "new": None}
     log.changes.extend(SimpleNamespace(at=at) for at in (10.0, 20.0, 30.0))  # type: ignore[misc]
-    assert log.behind_s(40.0) == 0, "nobody reads it"
+    assert log.max_lag_s(40.0) == 0, "nobody reads it"
     for name in places:
         log.waiters[lambda name=name: name] = lambda name=name: places[name]  # type: ignore[misc]
-    assert log.behind_s(40.0) == 20, "the slow one has to be handed the change of 20 yet"
+    assert log.max_lag_s(40.0) == 20, "the slow one has to be handed the change of 20 yet"
     places["slow"] = 3
-    assert log.behind_s(40.0) == 0
+    assert log.max_lag_s(40.0) == 0
     places["new"] = 0
     log.changes.popleft()
     log.start = 1
-    assert log.behind_s(40.0) == 20, "what was forgotten is not counted: it is told to list anew"
+    assert log.max_lag_s(40.0) == 20, "what was forgotten is not counted: it is told to list anew"
 
 
 def test_the_token_for_metrics_reads_those_and_nothing_else(kubernetes: KubernetesApi) -> None:
@@ -147,7 +147,7 @@ def test_kinds_beyond_the_bound_are_counted_together() -> None:
     registry = Registry()
     for number in range(KINDS_MAX + 10):
         registry.add(SimpleNamespace(group="made.up", version="v1", plural=f"k{number}", storage=f"k{number}.made.up"))  # type: ignore[arg-type]
-    empty = SimpleNamespace(count=lambda storage: 1, log=lambda storage: Log(), now=lambda: 0.0)
+    empty = SimpleNamespace(count=lambda storage: 1, log=lambda storage: ResourceLog(), now=lambda: 0.0)
     metrics = KubeMetrics(SimpleNamespace(registry=registry, store=empty))  # type: ignore[arg-type]
     for number in range(KINDS_MAX + 10):
         metrics.answered(Attributes("get", "made.up", f"k{number}"), 200, 0.001)

@@ -9,17 +9,17 @@ import contextlib
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.cluster.cluster_roles import ClusterRoles
-from matrixcontainer.kubeapi.controllers.cluster.compaction import Compaction
-from matrixcontainer.kubeapi.controllers.cluster.custom_resources import CustomResources
-from matrixcontainer.kubeapi.controllers.cluster.disruption_budget import DisruptionBudgets
+from matrixcontainer.kubeapi.controllers.cluster.cluster_roles import ClusterRoleController
+from matrixcontainer.kubeapi.controllers.cluster.compaction import Compactor
+from matrixcontainer.kubeapi.controllers.cluster.custom_resources import CustomResourceDefinitionController
+from matrixcontainer.kubeapi.controllers.cluster.disruption_budget import DisruptionController
 from matrixcontainer.kubeapi.controllers.cluster.garbage_collector import GarbageCollector
-from matrixcontainer.kubeapi.controllers.cluster.namespaces import Namespaces
+from matrixcontainer.kubeapi.controllers.cluster.namespaces import NamespaceController
 from matrixcontainer.kubeapi.controllers.nodes.default_scheduler import DefaultScheduler
-from matrixcontainer.kubeapi.controllers.nodes.emulated_nodes import EmulatedNodes, LostPods
+from matrixcontainer.kubeapi.controllers.nodes.emulated_nodes import EmulatedNodeController, PodGarbageCollector
 from matrixcontainer.kubeapi.controllers.nodes.kubelet_driver import Kubelets
-from matrixcontainer.kubeapi.controllers.nodes.node_taints import NodeTaints
-from matrixcontainer.kubeapi.controllers.nodes.taint_eviction import TaintEviction
+from matrixcontainer.kubeapi.controllers.nodes.node_taints import NodeTaintController
+from matrixcontainer.kubeapi.controllers.nodes.taint_eviction import TaintEvictionController
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
@@ -34,7 +34,7 @@ from matrixcontainer.kubeapi.storage.objects import Change
 
 Run = Callable[[], Coroutine[Any, Any, None]]
 
-RESTART_S = 1.0
+RESTART_DELAY_S = 1.0
 
 
 class Manager:
@@ -43,49 +43,66 @@ class Manager:
     def __init__(self, core: Core, root_ca: str, extra_bindings: list[dict[str, Any]]) -> None:
         self._core = core
         self._tasks: list[asyncio.Task[None]] = []
-        self.custom_resources, self.namespaces = CustomResources(core), Namespaces(core, root_ca)
-        self.cluster_roles, self.compaction = ClusterRoles(core, extra_bindings), Compaction(core)
-        disruptions = DisruptionBudgets(core)
+        self.custom_resources, self.namespaces = (
+            CustomResourceDefinitionController(core),
+            NamespaceController(core, root_ca),
+        )
+        self.cluster_roles, self.compaction = ClusterRoleController(core, extra_bindings), Compactor(core)
+        disruptions = DisruptionController(core)
         self._controllers: list[Controller] = [self.custom_resources, self.namespaces, self.cluster_roles, disruptions]
-        self._garbage = GarbageCollector(core)
-        self._always = [self._garbage.on_change, *(controller.on_change for controller in self._controllers)]
-        self._runs: list[Run] = [self._garbage.run, self.compaction.run]
+        self._garbage_collector = GarbageCollector(core)
+        self._global_handlers = [
+            self._garbage_collector.on_change,
+            *(controller.on_change for controller in self._controllers),
+        ]
+        self._runs: list[Run] = [self._garbage_collector.run, self.compaction.run]
         self._by_storage: dict[str, list[Controller]] = {}
 
     def add_workloads(self, informers: Informers, usages: UsageReader) -> None:
         """Add the controllers that create, place and run pods."""
         core, events = self._core, EventRecorder(self._core)
         scheduler = DefaultScheduler(core, informers, events)
-        kubelets, lost_pods = Kubelets(core, informers, events), LostPods(core, informers, events)
-        evictions = TaintEviction(core, informers, events)
+        kubelets, pod_garbage_collector = (
+            Kubelets(core, informers, events),
+            PodGarbageCollector(core, informers, events),
+        )
+        evictions = TaintEvictionController(core, informers, events)
         replica_sets, deployments = ReplicaSets(core, informers, events), Deployments(core, informers, events)
         jobs, autoscalers = Jobs(core, informers, events), HorizontalAutoscalers(core, informers, events, usages)
         informers.unreadable = lambda record, failure: events.event(
             record.obj, "Unreadable", f"ignored by the controllers: {failure}", "kube-controller-manager", warning=True
         )
         informers.on_pod = [
-            each.on_pod for each in (scheduler, kubelets, lost_pods, evictions, replica_sets, deployments, jobs)
+            each.on_pod
+            for each in (scheduler, kubelets, pod_garbage_collector, evictions, replica_sets, deployments, jobs)
         ]
-        informers.on_set = [deployments.on_set]
-        informers.on_node = [each.on_node for each in (scheduler, kubelets, lost_pods, evictions)]
-        by_storage = [EmulatedNodes(core), NodeTaints(core), replica_sets, deployments, jobs, autoscalers]
+        informers.on_replica_set = [deployments.on_replica_set]
+        informers.on_node = [each.on_node for each in (scheduler, kubelets, pod_garbage_collector, evictions)]
+        by_storage = [
+            EmulatedNodeController(core),
+            NodeTaintController(core),
+            replica_sets,
+            deployments,
+            jobs,
+            autoscalers,
+        ]
         for controller in by_storage:
             self._by_storage.setdefault(controller.storage, []).append(controller)
-        self._by_storage[kubelets.leases] = [kubelets]
-        self._controllers += [*by_storage, scheduler, kubelets, lost_pods, evictions]
-        self._always.append(informers.on_change)
+        self._by_storage[kubelets.leases_storage] = [kubelets]
+        self._controllers += [*by_storage, scheduler, kubelets, pod_garbage_collector, evictions]
+        self._global_handlers.append(informers.on_change)
         self._runs.append(events.run)
 
     def load(self) -> None:
         """Load the existing objects, without writing anything."""
-        self._garbage.load()
+        self._garbage_collector.load()
         for controller in self._controllers:
             controller.load()
 
     def on_change(self, change: Change) -> None:
         """Pass a committed change to all controllers, running or not."""
-        concerned = self._by_storage.get(change.record.key[0], ())
-        for on_change in [*self._always, *(controller.on_change for controller in concerned)]:
+        interested = self._by_storage.get(change.record.key[0], ())
+        for on_change in [*self._global_handlers, *(controller.on_change for controller in interested)]:
             try:
                 on_change(change)
             except Exception as failure:  # must not keep the change from the others
@@ -119,4 +136,4 @@ class Manager:
             except Exception as failure:
                 raise_if_cancelled(failure)
                 self._core.record_failure(failure, run.__qualname__)
-                await asyncio.sleep(RESTART_S)
+                await asyncio.sleep(RESTART_DELAY_S)

@@ -23,7 +23,7 @@ from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
-from matrixcontainer.kubeapi.storage.objects import NotJson, StorageError
+from matrixcontainer.kubeapi.storage.objects import NotJsonSerializable, StorageError
 
 METRICS, METRICS_TYPE = "/metrics", "text/plain; version=0.0.4; charset=utf-8"
 TRACER = trace.get_tracer("kubeapi")
@@ -87,7 +87,7 @@ class App:
             return Response(failure.page(request.path).encode(), failure.code, "text/plain; charset=utf-8")
         if isinstance(failure, StorageError):
             failure = store_lost(failure)
-        if isinstance(failure, (RecursionError, NotJson)):
+        if isinstance(failure, (RecursionError, NotJsonSerializable)):
             failure = errors.bad_request(f"the object is nested too deeply or cannot be encoded as JSON: {failure}")
         if not isinstance(failure, ApiError):  # unexpected: still a Status, and a log entry
             self.failed(request, failure)

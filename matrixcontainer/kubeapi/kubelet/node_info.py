@@ -1,4 +1,4 @@
-"""NodeFacts: the part of a Node that the scheduler and the emulated kubelets need, indexed in memory."""
+"""NodeInfo: the part of a Node that the scheduler and the emulated kubelets need, indexed in memory."""
 
 import hashlib
 from dataclasses import dataclass, field
@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.storage.objects import Record
 
 
 @dataclass
-class NodeFacts:
+class NodeInfo:
     name: str
     uid: str = ""
     ready: bool = False
@@ -21,16 +21,16 @@ class NodeFacts:
     allocatable: dict[str, int] = field(default_factory=dict)  # milli-units
 
     @property
-    def evicting(self) -> list[dict[str, Any]]:
+    def no_execute_taints(self) -> list[dict[str, Any]]:
         """The NoExecute taints."""
         return [taint for taint in self.taints if taint.get("effect") == "NoExecute"]
 
 
-def facts_of_node(node: dict[str, Any]) -> NodeFacts:
+def parse_node_info(node: dict[str, Any]) -> NodeInfo:
     meta, spec, status = node["metadata"], node.get("spec") or {}, node.get("status") or {}
     conditions = {c["type"]: c["status"] for c in status.get("conditions") or []}
     addresses = {a["type"]: a["address"] for a in status.get("addresses") or []}
-    return NodeFacts(
+    return NodeInfo(
         name=meta["name"],
         uid=meta.get("uid", ""),
         ready=conditions.get("Ready") == "True",
@@ -45,27 +45,27 @@ def facts_of_node(node: dict[str, Any]) -> NodeFacts:
 
 def synthetic_address(name: str) -> str:
     """A stable synthetic address for a node, from the block reserved for benchmarks (RFC 2544)."""
-    mark = hashlib.sha256(name.encode()).digest()
-    return f"198.18.{mark[0]}.{mark[1] % 254 + 1}"
+    digest = hashlib.sha256(name.encode()).digest()
+    return f"198.18.{digest[0]}.{digest[1] % 254 + 1}"
 
 
 class NodeIndex:
     def __init__(self) -> None:
-        self._facts: dict[str, NodeFacts] = {}
+        self._infos: dict[str, NodeInfo] = {}
 
-    def get(self, name: str) -> NodeFacts | None:
-        return self._facts.get(name)
+    def get(self, name: str) -> NodeInfo | None:
+        return self._infos.get(name)
 
-    def all(self) -> list[NodeFacts]:
-        return [self._facts[name] for name in sorted(self._facts)]
+    def all(self) -> list[NodeInfo]:
+        return [self._infos[name] for name in sorted(self._infos)]
 
-    def put(self, record: Record) -> tuple[NodeFacts | None, NodeFacts]:
-        before = self._facts.get(record.key[2])
-        facts = self._facts[record.key[2]] = facts_of_node(record.obj)
-        return before, facts
+    def put(self, record: Record) -> tuple[NodeInfo | None, NodeInfo]:
+        before = self._infos.get(record.key[2])
+        info = self._infos[record.key[2]] = parse_node_info(record.obj)
+        return before, info
 
-    def drop(self, key: tuple[str, str]) -> NodeFacts | None:
-        return self._facts.pop(key[1], None)
+    def delete(self, key: tuple[str, str]) -> NodeInfo | None:
+        return self._infos.pop(key[1], None)
 
 
 def node_info(name: str) -> dict[str, str]:

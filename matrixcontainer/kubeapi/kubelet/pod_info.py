@@ -1,4 +1,4 @@
-"""PodFacts: the part of a pod that controllers need (owner, labels, node, readiness, requests), read once per change.
+"""PodInfo: the part of a pod that controllers need (owner, labels, node, readiness, requests), read once per change.
 
 `PodIndex` holds one per pod. It is only a cache, rebuilt from the store at every start.
 """
@@ -13,13 +13,13 @@ from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Record
 
 Name = tuple[str, str]
-Place = tuple[str, ...]
+IndexKey = tuple[str, ...]
 
-TRACKING = "batch.kubernetes.io/job-tracking"
+JOB_TRACKING_FINALIZER = "batch.kubernetes.io/job-tracking"
 
 
 @dataclass(slots=True)
-class PodFacts:
+class PodInfo:
     """Summary of a pod. Times are seconds since the epoch; `ready_since` is 0 while the pod is not ready."""
 
     key: Name
@@ -39,7 +39,7 @@ class PodFacts:
     gated: bool = False
     priority: int = 0
     ip: str = ""
-    asks: dict[str, int] | None = None
+    requests: dict[str, int] | None = None
     tracked: bool = False  # a Job has yet to count it
     finished: float = 0.0
     restart_sum: int = 0
@@ -70,14 +70,14 @@ def controller_of(meta: dict[str, Any]) -> dict[str, Any] | None:
     return next((owner for owner in meta.get("ownerReferences") or [] if owner.get("controller")), None)
 
 
-def facts_of(pod: dict[str, Any]) -> PodFacts:
+def parse_pod_info(pod: dict[str, Any]) -> PodInfo:
     meta, spec, status = pod["metadata"], pod.get("spec") or {}, pod.get("status") or {}
     owner = controller_of(meta) or {}
     ready = next((c for c in status.get("conditions") or [] if c["type"] == "Ready" and c["status"] == "True"), None)
     states = status.get("containerStatuses") or []
     ends = [(state.get("state") or {}).get("terminated") or {} for state in states]
     cost = (meta.get("annotations") or {}).get(DELETION_COST, "0")
-    return PodFacts(
+    return PodInfo(
         key=(meta.get("namespace", ""), meta.get("name", "")),
         uid=meta.get("uid", ""),
         labels=meta.get("labels") or {},
@@ -95,90 +95,92 @@ def facts_of(pod: dict[str, Any]) -> PodFacts:
         gated=bool(spec.get("schedulingGates")),
         priority=spec.get("priority") or 0,
         ip=status.get("podIP", ""),
-        asks=requests_of(spec),
-        tracked=TRACKING in (meta.get("finalizers") or []),
+        requests=requests_of(spec),
+        tracked=JOB_TRACKING_FINALIZER in (meta.get("finalizers") or []),
         finished=max((parse_timestamp(end.get("finishedAt") or "") for end in ends), default=0.0),
         restart_sum=sum(state.get("restartCount", 0) for state in states + (status.get("initContainerStatuses") or [])),
     )
 
 
-class Facts(Protocol):
+class Indexed(Protocol):
     """What an index requires of its entries."""
 
     key: Name
 
 
-F = TypeVar("F", bound=Facts)
+F = TypeVar("F", bound=Indexed)
 
 
-class FactsIndex(Generic[F]):
-    """An index of one kind's facts, by key and by the places that `places` returns for each."""
+class Indexer(Generic[F]):
+    """The infos of one kind, by key and by the keys that `index_keys` returns for each."""
 
-    def __init__(self, read: Callable[[Record], F], places: Callable[[F], Iterable[Place]]) -> None:
-        self._read, self._places = read, places
-        self._facts: dict[Name, F] = {}
-        self._at: dict[Place, set[Name]] = {}
+    def __init__(self, parse: Callable[[Record], F], index_keys: Callable[[F], Iterable[IndexKey]]) -> None:
+        self._parse, self._index_keys = parse, index_keys
+        self._infos: dict[Name, F] = {}
+        self._keys_by_index: dict[IndexKey, set[Name]] = {}
 
     def get(self, key: Name) -> F | None:
-        return self._facts.get(key)
+        return self._infos.get(key)
 
-    def at(self, *place: str) -> list[F]:
-        """The facts at a place, sorted by key."""
-        return [self._facts[key] for key in sorted(self._at.get(place, ()))]
+    def by_index(self, *index_key: str) -> list[F]:
+        """The infos under an index key, sorted by key."""
+        return [self._infos[key] for key in sorted(self._keys_by_index.get(index_key, ()))]
 
     def put(self, record: Record) -> tuple[F | None, F]:
-        """Store the object's current facts; return (previous facts, current facts)."""
-        facts = self._read(record)
-        before = self.drop(record.key[1:])
-        self._facts[record.key[1:]] = facts
-        for place in self._places(facts):
-            self._at.setdefault(place, set()).add(facts.key)
-        return before, facts
+        """Store the object's current info; return (previous info, current info)."""
+        info = self._parse(record)
+        before = self.delete(record.key[1:])
+        self._infos[record.key[1:]] = info
+        for index_key in self._index_keys(info):
+            self._keys_by_index.setdefault(index_key, set()).add(info.key)
+        return before, info
 
-    def drop(self, key: Name) -> F | None:
-        facts = self._facts.pop(key, None)
-        for place in self._places(facts) if facts is not None else ():
-            self._at[place].discard(key)
-            if not self._at[place]:
-                del self._at[place]
-        return facts
+    def delete(self, key: Name) -> F | None:
+        info = self._infos.pop(key, None)
+        for index_key in self._index_keys(info) if info is not None else ():
+            self._keys_by_index[index_key].discard(key)
+            if not self._keys_by_index[index_key]:
+                del self._keys_by_index[index_key]
+        return info
 
 
-def _places_of(pod: PodFacts) -> list[Place]:
-    found: list[Place] = [("owner", pod.owner_uid) if pod.owner_uid else ("ownerless", pod.key[0])]
+def _index_keys(pod: PodInfo) -> list[IndexKey]:
+    keys: list[IndexKey] = [("owner", pod.owner_uid) if pod.owner_uid else ("ownerless", pod.key[0])]
     if pod.tracked:
-        found.append(("tracked", pod.key[0], pod.job_name))
-    return [*found, ("node", pod.node)] if pod.node else found
+        keys.append(("tracked", pod.key[0], pod.job_name))
+    return [*keys, ("node", pod.node)] if pod.node else keys
 
 
-class PodIndex(FactsIndex[PodFacts]):
+class PodIndex(Indexer[PodInfo]):
     """Pods by owner, by node, and those without an owner by namespace; and the total requests on each node."""
 
     def __init__(self) -> None:
-        super().__init__(lambda record: facts_of(record.obj), _places_of)
-        self.taken: dict[str, dict[str, int]] = {}  # node: resource: milli-units requested by unfinished pods
+        super().__init__(lambda record: parse_pod_info(record.obj), _index_keys)
+        self.requested_by_node: dict[
+            str, dict[str, int]
+        ] = {}  # node: resource: milli-units requested by unfinished pods
         self.unbound: set[Name] = set()
         self.addresses: dict[str, Name] = {}
         self._assigned: dict[Name, str] = {}
         """Addresses assigned to pods whose status does not show them yet."""
 
-    def owned_by(self, uid: str) -> list[PodFacts]:
-        return self.at("owner", uid)
+    def owned_by(self, uid: str) -> list[PodInfo]:
+        return self.by_index("owner", uid)
 
-    def ownerless(self, namespace: str) -> list[PodFacts]:
-        return self.at("ownerless", namespace)
+    def ownerless(self, namespace: str) -> list[PodInfo]:
+        return self.by_index("ownerless", namespace)
 
-    def on_node(self, node: str) -> list[PodFacts]:
-        return self.at("node", node)
+    def on_node(self, node: str) -> list[PodInfo]:
+        return self.by_index("node", node)
 
-    def tracked(self) -> list[PodFacts]:
-        return [facts for facts in self._facts.values() if facts.tracked]
+    def tracked(self) -> list[PodInfo]:
+        return [info for info in self._infos.values() if info.tracked]
 
-    def tracked_for(self, namespace: str, job_name: str) -> list[PodFacts]:
+    def tracked_for(self, namespace: str, job_name: str) -> list[PodInfo]:
         """Pods that Jobs of that name have yet to count, whatever the Job's uid; with "" those that no Job controls."""
-        return self.at("tracked", namespace, job_name)
+        return self.by_index("tracked", namespace, job_name)
 
-    def assign_address(self, pod: PodFacts, address: str) -> str:
+    def assign_address(self, pod: PodInfo, address: str) -> str:
         """The address assigned to the pod: an earlier one, or else `address`; "" if another live pod has that. The
         assignment ends with the pod, or once its status shows an address."""
         if pod.key in self._assigned:
@@ -188,40 +190,40 @@ class PodIndex(FactsIndex[PodFacts]):
         self._assigned[pod.key] = address
         return address
 
-    def put(self, record: Record) -> tuple[PodFacts | None, PodFacts]:
+    def put(self, record: Record) -> tuple[PodInfo | None, PodInfo]:
         assigned = self._assigned.get(record.key[1:])
-        before, facts = super().put(record)
-        if assigned and before is not None and (before.uid, "") == (facts.uid, facts.ip) and not facts.ended:
-            self.addresses[assigned] = facts.key
-            self._assigned[facts.key] = assigned
-        if facts.node:
-            self._count_requests(facts, 1)
-        elif facts.active:
-            self.unbound.add(facts.key)
-        if facts.ip and not facts.ended:
-            self.addresses[facts.ip] = facts.key
-        return before, facts
+        before, info = super().put(record)
+        if assigned and before is not None and (before.uid, "") == (info.uid, info.ip) and not info.ended:
+            self.addresses[assigned] = info.key
+            self._assigned[info.key] = assigned
+        if info.node:
+            self._count_requests(info, 1)
+        elif info.active:
+            self.unbound.add(info.key)
+        if info.ip and not info.ended:
+            self.addresses[info.ip] = info.key
+        return before, info
 
-    def drop(self, key: Name) -> PodFacts | None:
-        facts = super().drop(key)
-        if facts is None:
+    def delete(self, key: Name) -> PodInfo | None:
+        info = super().delete(key)
+        if info is None:
             return None
         self.unbound.discard(key)
-        for address in (facts.ip, self._assigned.pop(key, "")):
+        for address in (info.ip, self._assigned.pop(key, "")):
             if self.addresses.get(address) == key:
                 del self.addresses[address]
-        if facts.node:
-            self._count_requests(facts, -1)
-        return facts
+        if info.node:
+            self._count_requests(info, -1)
+        return info
 
-    def _count_requests(self, facts: PodFacts, sign: int) -> None:
-        if facts.ended:
+    def _count_requests(self, info: PodInfo, sign: int) -> None:
+        if info.ended:
             return
-        taken = self.taken.setdefault(facts.node, {})
-        for name, amount in ((facts.asks or {}) | {"pods": 1000}).items():
-            taken[name] = taken.get(name, 0) + sign * amount
-        if not taken["pods"]:
-            del self.taken[facts.node]
+        requested = self.requested_by_node.setdefault(info.node, {})
+        for name, amount in ((info.requests or {}) | {"pods": 1000}).items():
+            requested[name] = requested.get(name, 0) + sign * amount
+        if not requested["pods"]:
+            del self.requested_by_node[info.node]
 
 
 def requests_of(spec: dict[str, Any]) -> dict[str, int]:
@@ -231,18 +233,18 @@ def requests_of(spec: dict[str, Any]) -> dict[str, int]:
     """
     total: dict[str, int] = {}
     for container in spec.get("containers") or []:
-        for name, amount in _requested(container).items():
+        for name, amount in _container_requests(container).items():
             total[name] = total.get(name, 0) + amount
     for container in spec.get("initContainers") or []:
-        for name, amount in _requested(container).items():
-            stays = container.get("restartPolicy") == "Always"
-            total[name] = total.get(name, 0) + amount if stays else max(total.get(name, 0), amount)
+        for name, amount in _container_requests(container).items():
+            restartable = container.get("restartPolicy") == "Always"
+            total[name] = total.get(name, 0) + amount if restartable else max(total.get(name, 0), amount)
     for name, text in (spec.get("overhead") or {}).items():
         total[name] = total.get(name, 0) + milli_or_nothing(text)
     return total
 
 
-def _requested(container: dict[str, Any]) -> dict[str, int]:
+def _container_requests(container: dict[str, Any]) -> dict[str, int]:
     resources = container.get("resources") or {}
     requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
     return {name: milli_or_nothing(text) for name, text in requested.items()}

@@ -39,13 +39,13 @@ class UsageReader:
     def of_pod(self, pod: Obj) -> dict[str, Usage]:
         controller = self.controller(pod)
         owner = controller["metadata"]["uid"] if controller else ""
-        running = sum(1 for facts in self._pods.owned_by(owner) if facts.active and facts.phase == "Running")
+        running = sum(1 for info in self._pods.owned_by(owner) if info.active and info.phase == "Running")
         return container_usage(pod, controller, running)
 
     def of_node(self, node: Obj) -> Usage:
         total = dict(NODE_OWN)
-        for facts in self._pods.on_node(node["metadata"]["name"]):
-            record = self._core.store.get(("pods", *facts.key)) if facts.phase == "Running" else None
+        for info in self._pods.on_node(node["metadata"]["name"]):
+            record = self._core.store.get(("pods", *info.key)) if info.phase == "Running" else None
             if record is not None:
                 for usage in self.of_pod(record.obj).values():
                     for word, used in usage.items():

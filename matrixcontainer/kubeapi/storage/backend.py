@@ -18,13 +18,13 @@ class Database(Protocol):
     """All calls but `listen` come from one thread at a time. Failures are raised as StorageError."""
 
     shared: bool  # other processes may write to it too
-    place: str  # its path or address in messages
+    address: str  # its path or address in messages
 
     def load(self) -> tuple[int, int, Iterable[ObjectRow], Iterable[ChangeRow]]:
         """Return a consistent (revision, compacted_revision, objects, changes in order)."""
         ...
 
-    def newest(self) -> int:
+    def newest_revision(self) -> int:
         """The revision of the last committed batch of any process."""
         ...
 
@@ -40,11 +40,11 @@ class Database(Protocol):
 
     def changes_after(self, revision: int) -> list[ChangeRow]: ...
 
-    def forget(self, compacted_revision: int) -> int:
+    def delete_changes(self, compacted_revision: int) -> int:
         """Delete the changes up to `compacted_revision`; return how many."""
         ...
 
-    def lead(self) -> bool:
+    def try_acquire_leadership(self) -> bool:
         """Whether this process is the one, among all on the database, that runs controllers. Called repeatedly."""
         ...
 
@@ -60,13 +60,13 @@ class HistoryGap(Exception):
 
 def object_rows(batch: Sequence[Change]) -> tuple[list[ObjectRow], list[tuple[str, str, str]]]:
     """(objects to write, keys to delete) for a batch: of several changes of one object only the last counts."""
-    last = {change.record.key: change for change in batch}
-    kept = [
+    last_changes = {change.record.key: change for change in batch}
+    upserts = [
         (*key, change.record.uid, change.record.revision, change.record.body)
-        for key, change in last.items()
+        for key, change in last_changes.items()
         if change.type != "DELETED"
     ]
-    return kept, [key for key, change in last.items() if change.type == "DELETED"]
+    return upserts, [key for key, change in last_changes.items() if change.type == "DELETED"]
 
 
 def change_rows(batch: Sequence[Change]) -> list[ChangeRow]:
@@ -84,7 +84,7 @@ def change_rows(batch: Sequence[Change]) -> list[ChangeRow]:
     ]
 
 
-def change_of(row: Sequence[Any], record: Record | None = None) -> Change:
+def change_from_row(row: Sequence[Any], record: Record | None = None) -> Change:
     """Convert a row to a change; `record` is the object before it, if the reader has it."""
     revision, kind, resource, namespace, name, uid, body, previous, at = row
     key = (resource, namespace, name)
@@ -93,24 +93,24 @@ def change_of(row: Sequence[Any], record: Record | None = None) -> Change:
     return Change(kind, Record(key, uid, revision, bytes(body)), record, at)
 
 
-def differences(before: dict[Key, Record], now: dict[Key, Record], revision: int, at: float) -> list[Change]:
+def diff_states(before: dict[Key, Record], now: dict[Key, Record], revision: int, at: float) -> list[Change]:
     """The changes that lead from one state to another, one per object: first deletions, at the revision of the later
     state, then the others in order of revision.
     """
-    gone = [
+    deletions = [
         Change("DELETED", Record(key, old.uid, revision, old.body), old, at)
         for key, old in before.items()
         if key not in now or now[key].uid != old.uid
     ]
-    kept = {change.record.key: None for change in gone}
-    came = [
+    deleted_keys = {change.record.key: None for change in deletions}
+    updates = [
         Change("MODIFIED" if old else "ADDED", record, old, at)
         for key, record in sorted(now.items(), key=lambda item: item[1].revision)
-        if (old := None if key in kept else before.get(key)) is None or old.revision != record.revision
+        if (old := None if key in deleted_keys else before.get(key)) is None or old.revision != record.revision
     ]
-    return gone + came
+    return deletions + updates
 
 
-def records_of(rows: Iterable[ObjectRow]) -> Iterator[Record]:
+def records_from_rows(rows: Iterable[ObjectRow]) -> Iterator[Record]:
     for resource, namespace, name, uid, revision, body in rows:
         yield Record((resource, namespace, name), uid, revision, bytes(body))

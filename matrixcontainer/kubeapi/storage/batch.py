@@ -20,12 +20,12 @@ class Batch:
         self._writers.append(writer)
         return writer
 
-    def settle(self, failure: Exception | None = None) -> None:
-        for one in (self.done, *self._writers):
-            if one.done():
+    def resolve(self, failure: Exception | None = None) -> None:
+        for future in (self.done, *self._writers):
+            if future.done():
                 continue
             if failure is None:
-                one.set_result(None)
+                future.set_result(None)
             else:
-                one.set_exception(failure)
-                one.exception()  # mark as retrieved: all writers may have been cancelled
+                future.set_exception(failure)
+                future.exception()  # mark as retrieved: all writers may have been cancelled

@@ -17,7 +17,7 @@ HISTORY_BYTES_MAX = 48 * 2**20
 
 
 @dataclass
-class Log:
+class ResourceLog:
     """The changes of one resource, oldest first, and callbacks for new ones. `start` counts the discarded changes."""
 
     changes: deque[Change] = field(default_factory=deque)
@@ -26,10 +26,10 @@ class Log:
     """Wake-up callbacks, each with a function that returns the reader's position: None if it has none yet or keeps
     none."""
 
-    def behind_s(self, now: float) -> float:
+    def max_lag_s(self, now: float) -> float:
         """Age of the oldest change that a reader of the log has not received yet; 0 if there is none."""
-        places = [place for read in self.waiters.values() if (place := read()) is not None]
-        first = max(min(places, default=self.end()), self.start)
+        positions = [position for position_of in self.waiters.values() if (position := position_of()) is not None]
+        first = max(min(positions, default=self.end()), self.start)
         return max(0.0, now - self.changes[first - self.start].at) if first < self.end() else 0.0
 
     def end(self) -> int:
@@ -46,14 +46,14 @@ class Log:
                 high = middle
         return self.start + low
 
-    def since(self, place: int) -> list[Change]:
+    def since(self, position: int) -> list[Change]:
         """The changes from a position on, with a shortcut for readers that are up to date or one change behind."""
-        missing = self.end() - place
+        missing = self.end() - position
         if missing <= 0:
             return []
         if missing == 1:
             return [self.changes[-1]]
-        return [self.changes[index] for index in range(place - self.start, len(self.changes))]
+        return [self.changes[index] for index in range(position - self.start, len(self.changes))]
 
     def wake(self) -> None:
         for waiter in list(self.waiters):
@@ -66,36 +66,36 @@ class History:
     def __init__(self) -> None:
         self.compacted_revision = 0
         self.changes: deque[Change] = deque()
-        self.logs: dict[str, Log] = {}
+        self.logs: dict[str, ResourceLog] = {}
         self._bytes = 0
 
-    def log(self, resource: str) -> Log:
+    def log(self, resource: str) -> ResourceLog:
         found = self.logs.get(resource)
         if found is None:
-            found = self.logs[resource] = Log()
+            found = self.logs[resource] = ResourceLog()
         return found
 
-    def remember(self, change: Change) -> None:
+    def append(self, change: Change) -> None:
         self.log(change.record.key[0]).changes.append(change)
         self.changes.append(change)
         self._bytes += len(change.record.body)
         while self.changes and self._over_limit(change.at):
-            self._forget_oldest()
+            self._discard_oldest()
 
-    def forget_before(self, moment: float) -> None:
+    def discard_before(self, moment: float) -> None:
         """Discard changes older than that time."""
         while self.changes and self.changes[0].at < moment:
-            self._forget_oldest()
+            self._discard_oldest()
 
-    def forget_all(self, compacted_revision: int) -> None:
+    def discard_all(self, compacted_revision: int) -> None:
         """Discard everything after a gap in the history: no reader can resume from before `compacted_revision`."""
         while self.changes:
-            self._forget_oldest()
+            self._discard_oldest()
         for log in self.logs.values():
             log.start += 1  # even readers that were up to date have missed the gap
         self.compacted_revision = compacted_revision
 
-    def _forget_oldest(self) -> None:
+    def _discard_oldest(self) -> None:
         oldest = self.changes.popleft()
         self._bytes -= len(oldest.record.body)
         self.compacted_revision = oldest.revision

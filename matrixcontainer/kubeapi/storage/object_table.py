@@ -17,7 +17,7 @@ class ObjectTable:
     def __init__(self) -> None:
         self._objects: dict[str, dict[tuple[str, str], Record]] = {}
         self._sorted: dict[str, list[Record]] = {}
-        self._handed_out: set[str] = set()  # resources whose sorted list a caller may still use
+        self._shared_lists: set[str] = set()  # resources whose sorted list a caller may still use
 
     def get(self, key: Key) -> Record | None:
         """The committed object, if any."""
@@ -30,7 +30,7 @@ class ObjectTable:
             ordered = sorted(self._objects.get(resource, {}).values(), key=_key_of)
             self._sorted[resource] = ordered
         if not namespace:
-            self._handed_out.add(resource)
+            self._shared_lists.add(resource)
             return ordered
         first = bisect_left(ordered, (resource, namespace, ""), key=_key_of)
         return ordered[first : bisect_left(ordered, (resource, namespace + "\0", ""), key=_key_of)]
@@ -56,17 +56,17 @@ class ObjectTable:
             return
         at = bisect_left(ordered, key, key=_key_of)
         end = at + 1 if at < len(ordered) and ordered[at].key == key else at
-        if key[0] in self._handed_out:
-            self._handed_out.discard(key[0])
+        if key[0] in self._shared_lists:
+            self._shared_lists.discard(key[0])
             ordered = self._sorted[key[0]] = ordered.copy()
         ordered[at:end] = [record] if record else []
 
     def clear(self) -> dict[Key, Record]:
         """Remove all objects and return them."""
-        found = self.everything()
+        removed = self.all_objects()
         self._objects.clear()
         self._sorted.clear()
-        return found
+        return removed
 
-    def everything(self) -> dict[Key, Record]:
+    def all_objects(self) -> dict[Key, Record]:
         return {record.key: record for current in self._objects.values() for record in current.values()}

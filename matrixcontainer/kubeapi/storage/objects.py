@@ -18,8 +18,8 @@ class StorageError(Exception):
     see.
     """
 
-    def __init__(self, text: str, kind: str = "Lost", place: str = "") -> None:
-        super().__init__(f"{place}: {text}" if place else text)
+    def __init__(self, text: str, kind: str = "Lost", address: str = "") -> None:
+        super().__init__(f"{address}: {text}" if address else text)
         self.text, self.kind = text, kind
 
 
@@ -27,13 +27,13 @@ class TooLarge(Exception):
     """The object would exceed OBJECT_BYTES_MAX."""
 
 
-class NotJson(Exception):
+class NotJsonSerializable(Exception):
     """The value cannot be represented in JSON, or is nested too deeply."""
 
 
 OBJECT_BYTES_MAX = 3 * 2**19
 """As in etcd (--max-request-bytes). Bodies may be larger, but repeated patches must not grow an object indefinitely."""
-ROOM = 16
+RESERVED_NESTING = 16
 """Nesting levels that stored objects must leave free for the list, table or review around them: one object that is too
 deep would make every list that contains it fail.
 """
@@ -63,7 +63,7 @@ class Record:
         return orjson.loads(self.body)
 
 
-def demand_size(record: Record) -> None:
+def enforce_size_limit(record: Record) -> None:
     """Raise TooLarge if the object exceeds OBJECT_BYTES_MAX."""
     if len(record.body) > OBJECT_BYTES_MAX:
         raise TooLarge
@@ -89,14 +89,14 @@ def encode(obj: dict[str, Any]) -> bytes:
     orjson returns its own buffer, of at least 4 KiB and up to eight times the text, too much for what stays in memory.
     """
     value: Any = {"apiVersion": obj.get("apiVersion", ""), "kind": obj.get("kind", "")} | obj
-    for _ in range(ROOM):
+    for _ in range(RESERVED_NESTING):
         value = [value]
-    return bytes(memoryview(dump_json(value))[ROOM:-ROOM])
+    return bytes(memoryview(dump_json(value))[RESERVED_NESTING:-RESERVED_NESTING])
 
 
 def dump_json(value: Any) -> bytes:
-    """Encode a value as JSON. Raises NotJson instead of orjson's TypeError, which could be any other."""
+    """Encode a value as JSON. Raises NotJsonSerializable instead of orjson's TypeError, which could be any other."""
     try:
         return orjson.dumps(value)
     except orjson.JSONEncodeError as failure:
-        raise NotJson(str(failure)) from failure
+        raise NotJsonSerializable(str(failure)) from failure

@@ -17,9 +17,9 @@ from matrixcontainer.kubeapi.storage.backend import ChangeRow, HistoryGap, Objec
 from matrixcontainer.kubeapi.storage.objects import Change, StorageError
 
 CHANNEL = "kube_changes"
-LEAD_KEY = 0x6B756265  # "kube"
+LEADER_LOCK_KEY = 0x6B756265  # "kube"
 TIMEOUT_S = 5  # for a connection, and for the right to write
-POLL_S = 1.0  # a listener also polls that often, in case a notification is lost
+POLL_INTERVAL_S = 1.0  # a listener also polls that often, in case a notification is lost
 
 
 class Postgres:
@@ -29,10 +29,10 @@ class Postgres:
 
     def __init__(self, url: str) -> None:
         self._url = url.replace("postgresql+psycopg://", "postgresql://", 1)
-        self.place = self._url.rpartition("@")[2]
+        self.address = self._url.rpartition("@")[2]
         self._connection: psycopg.Connection[Any] | None = None
-        self._lead: psycopg.Connection[Any] | None = None
-        self._leading = False
+        self._leader_connection: psycopg.Connection[Any] | None = None
+        self._is_leader = False
         self._listener: threading.Thread | None = None
         self._closing = threading.Event()
 
@@ -67,21 +67,21 @@ class Postgres:
             elif isinstance(failure, (psycopg.errors.DataCorrupted, psycopg.errors.IndexCorrupted)):
                 kind = "Damaged"
             text = str(failure).strip().replace("\n", " ") or type(failure).__name__
-            raise StorageError(text, kind, f"PostgreSQL at {self.place}") from failure
+            raise StorageError(text, kind, f"PostgreSQL at {self.address}") from failure
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
         with self._translating_errors():
-            run = self.connection.execute
+            execute = self.connection.execute
             for name in ("revision", "compacted_revision"):
-                run("INSERT INTO kube_counters VALUES (%s, 0) ON CONFLICT DO NOTHING", (name,))
+                execute("INSERT INTO kube_counters VALUES (%s, 0) ON CONFLICT DO NOTHING", (name,))
             with self.connection.transaction():
-                run("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
-                known = dict(run("SELECT name, value FROM kube_counters").fetchall())
-                objects = run(SELECT_OBJECTS, binary=True).fetchall()
-                changes = run(SELECT_CHANGES, (-1,), binary=True).fetchall()
-        return known["revision"], known["compacted_revision"], objects, changes
+                execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ READ ONLY")
+                counters = dict(execute("SELECT name, value FROM kube_counters").fetchall())
+                objects = execute(SELECT_OBJECTS, binary=True).fetchall()
+                changes = execute(SELECT_CHANGES, (-1,), binary=True).fetchall()
+        return counters["revision"], counters["compacted_revision"], objects, changes
 
-    def newest(self) -> int:
+    def newest_revision(self) -> int:
         with self._translating_errors():
             row = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()
         assert row is not None
@@ -92,9 +92,9 @@ class Postgres:
     def begin(self, after: int) -> list[ChangeRow]:
         try:
             with self._translating_errors():
-                taken = self.connection.execute(LOCK_REVISION)
-                taken.nextset()  # one result per statement
-                row = taken.fetchone()
+                cursor = self.connection.execute(LOCK_REVISION)
+                cursor.nextset()  # one result per statement
+                row = cursor.fetchone()
                 assert row is not None
                 return [] if row[0] == after else self.changes_after(after)
         except BaseException:
@@ -102,16 +102,16 @@ class Postgres:
             raise
 
     def write(self, batch: Sequence[Change]) -> None:
-        kept, gone = object_rows(batch)
+        upserts, deletions = object_rows(batch)
         with self._translating_errors(), self.connection.pipeline(), self.connection.cursor() as cursor:
             cursor.executemany(
                 "INSERT INTO kube_changes VALUES (%s, %s, %s, %s, %s, %s, %b, %b, %s)", change_rows(batch)
             )
-            if kept:
-                cursor.executemany(UPSERT, kept)
-            if gone:
+            if upserts:
+                cursor.executemany(UPSERT, upserts)
+            if deletions:
                 cursor.executemany(
-                    "DELETE FROM kube_objects WHERE resource = %s AND namespace = %s AND name = %s", gone
+                    "DELETE FROM kube_objects WHERE resource = %s AND namespace = %s AND name = %s", deletions
                 )
             cursor.execute("UPDATE kube_counters SET value = %s WHERE name = 'revision'", (batch[-1].revision,))
 
@@ -133,9 +133,9 @@ class Postgres:
     def changes_after(self, revision: int) -> list[ChangeRow]:
         """Raises HistoryGap if some of them have been compacted."""
         with self._translating_errors():
-            found: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (revision,), binary=True).fetchall()
-            if found:
-                complete = found[0][0] == revision + 1
+            rows: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (revision,), binary=True).fetchall()
+            if rows:
+                complete = rows[0][0] == revision + 1
             else:
                 row = self.connection.execute(
                     "SELECT value FROM kube_counters WHERE name = 'compacted_revision'"
@@ -143,9 +143,9 @@ class Postgres:
                 complete = row is not None and row[0] <= revision
         if not complete:
             raise HistoryGap
-        return found
+        return rows
 
-    def forget(self, compacted_revision: int) -> int:
+    def delete_changes(self, compacted_revision: int) -> int:
         with self._translating_errors(), self.connection.transaction():
             self.connection.execute(
                 "UPDATE kube_counters SET value = %s WHERE name = 'compacted_revision'", (compacted_revision,)
@@ -156,18 +156,18 @@ class Postgres:
 
     # ---- among several
 
-    def lead(self) -> bool:
+    def try_acquire_leadership(self) -> bool:
         try:
-            if self._lead is None or self._lead.closed:
-                self._lead, self._leading = self._connect(), False
-            ask = "SELECT true" if self._leading else f"SELECT pg_try_advisory_lock({LEAD_KEY})"
-            row = self._lead.execute(ask).fetchone()
-            self._leading = bool(row and row[0])
+            if self._leader_connection is None or self._leader_connection.closed:
+                self._leader_connection, self._is_leader = self._connect(), False
+            query = "SELECT true" if self._is_leader else f"SELECT pg_try_advisory_lock({LEADER_LOCK_KEY})"
+            row = self._leader_connection.execute(query).fetchone()
+            self._is_leader = bool(row and row[0])
         except psycopg.Error:
-            if self._lead is not None:
-                self._lead.close()
-            self._lead, self._leading = None, False
-        return self._leading
+            if self._leader_connection is not None:
+                self._leader_connection.close()
+            self._leader_connection, self._is_leader = None, False
+        return self._is_leader
 
     def listen(self, on_commit: Callable[[], None]) -> None:
         def run() -> None:
@@ -177,13 +177,13 @@ class Postgres:
                         connection.execute(f"LISTEN {CHANNEL}")
                         on_commit()
                         while not self._closing.is_set():
-                            reported = list(connection.notifies(timeout=POLL_S, stop_after=1))
+                            notifications = list(connection.notifies(timeout=POLL_INTERVAL_S, stop_after=1))
                             current = self._connection
-                            own = current.info.backend_pid if current is not None and not current.closed else 0
-                            if not reported or any(one.pid != own for one in reported):
+                            own_pid = current.info.backend_pid if current is not None and not current.closed else 0
+                            if not notifications or any(notification.pid != own_pid for notification in notifications):
                                 on_commit()
                 except psycopg.Error:
-                    self._closing.wait(POLL_S)
+                    self._closing.wait(POLL_INTERVAL_S)
 
         self._listener = threading.Thread(target=run, name="kube-changes", daemon=True)
         self._listener.start()
@@ -191,8 +191,8 @@ class Postgres:
     def close(self) -> None:
         self._closing.set()
         if self._listener is not None:
-            self._listener.join(2 * POLL_S)
-        for connection in (self._connection, self._lead):
+            self._listener.join(2 * POLL_INTERVAL_S)
+        for connection in (self._connection, self._leader_connection):
             if connection is not None:
                 connection.close()
 

@@ -17,8 +17,8 @@ from matrixcontainer.kubeapi.storage.backend import ChangeRow, ObjectRow, change
 from matrixcontainer.kubeapi.storage.objects import Change, StorageError
 
 CHECKPOINT_BYTES = 2**20  # a checkpoint starts after that many bytes of objects
-LOG_PAGES_MAX = 4000  # WAL size at which a commit does a checkpoint itself
-LOCK_WAIT_S = 0.25  # blocks the event loop, so it is short: clients can retry
+WAL_PAGES_MAX = 4000  # WAL size at which a commit does a checkpoint itself
+LOCK_TIMEOUT_S = 0.25  # blocks the event loop, so it is short: clients can retry
 
 TABLES = (
     "CREATE TABLE IF NOT EXISTS kube_changes (revision BIGINT NOT NULL, type VARCHAR(8) NOT NULL,"
@@ -47,7 +47,7 @@ REMEDIES = {  # kind and remedy by the prefix of SQLite's error name
 def storage_error(path: str, failure: sqlite3.Error) -> StorageError:
     name = getattr(failure, "sqlite_errorname", "") or type(failure).__name__
     unknown = ("Lost", "check the file, its folder and its disk")
-    kind, remedy = next((found for start, found in REMEDIES.items() if name.startswith(start)), unknown)
+    kind, remedy = next((remedy_entry for prefix, remedy_entry in REMEDIES.items() if name.startswith(prefix)), unknown)
     return StorageError(f"{failure} ({name}): {remedy}", kind, path)
 
 
@@ -59,17 +59,17 @@ class Sqlite:
     def __init__(self, path: str, synchronous: str = "NORMAL") -> None:
         if synchronous not in ("NORMAL", "FULL"):
             raise ValueError(f"synchronous is NORMAL or FULL, not {synchronous}")
-        self.place = path
+        self.address = path
         with self._translating_errors():
             self.connection = sqlite3.connect(
-                path, timeout=LOCK_WAIT_S, isolation_level=None, check_same_thread=False, cached_statements=64
+                path, timeout=LOCK_TIMEOUT_S, isolation_level=None, check_same_thread=False, cached_statements=64
             )
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute(f"PRAGMA synchronous={synchronous}")
-            self.connection.execute(f"PRAGMA wal_autocheckpoint={LOG_PAGES_MAX}")
+            self.connection.execute(f"PRAGMA wal_autocheckpoint={WAL_PAGES_MAX}")
         self._checkpointer: ThreadPoolExecutor | None = None
         self._checkpointing: Future[None] | None = None
-        self._written = 0
+        self._bytes_since_checkpoint = 0
 
     @contextmanager
     def _translating_errors(self) -> Iterator[None]:
@@ -77,42 +77,42 @@ class Sqlite:
         try:
             yield
         except sqlite3.Error as failure:
-            raise storage_error(self.place, failure) from failure
+            raise storage_error(self.address, failure) from failure
 
     def load(self) -> tuple[int, int, list[ObjectRow], list[ChangeRow]]:
         with self._translating_errors():
-            known: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))
+            counters: dict[str, int] = dict(self.connection.execute("SELECT name, value FROM kube_counters"))
             for name in ("revision", "compacted_revision"):
-                if name not in known:
+                if name not in counters:
                     self.connection.execute("INSERT INTO kube_counters VALUES (?, 0)", (name,))
             objects: list[ObjectRow] = self.connection.execute(SELECT_OBJECTS).fetchall()
             changes: list[ChangeRow] = self.connection.execute(SELECT_CHANGES, (-1,)).fetchall()
-        return known.get("revision", 0), known.get("compacted_revision", 0), objects, changes
+        return counters.get("revision", 0), counters.get("compacted_revision", 0), objects, changes
 
-    def newest(self) -> int:
+    def newest_revision(self) -> int:
         with self._translating_errors():
             return int(self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0])
 
     def begin(self, after: int) -> list[ChangeRow]:
         with self._translating_errors():
             self.connection.execute("BEGIN IMMEDIATE")
-            found = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
-        if found != after:
+            revision = self.connection.execute("SELECT value FROM kube_counters WHERE name = 'revision'").fetchone()[0]
+        if revision != after:
             self.rollback()
-            raise StorageError("another process writes to this store", "Lost", self.place)
+            raise StorageError("another process writes to this store", "Lost", self.address)
         return []
 
     def write(self, batch: Sequence[Change]) -> None:
-        kept, gone = object_rows(batch)
-        run = self.connection.executemany
+        upserts, deletions = object_rows(batch)
+        executemany = self.connection.executemany
         with self._translating_errors():
-            run("INSERT INTO kube_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", change_rows(batch))
-            if kept:
-                run("INSERT OR REPLACE INTO kube_objects VALUES (?, ?, ?, ?, ?, ?)", kept)
-            if gone:
-                run("DELETE FROM kube_objects WHERE resource = ? AND namespace = ? AND name = ?", gone)
-            run("UPDATE kube_counters SET value = ? WHERE name = 'revision'", [(batch[-1].revision,)])
-        self._written += sum(len(change.record.body) for change in batch)
+            executemany("INSERT INTO kube_changes VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", change_rows(batch))
+            if upserts:
+                executemany("INSERT OR REPLACE INTO kube_objects VALUES (?, ?, ?, ?, ?, ?)", upserts)
+            if deletions:
+                executemany("DELETE FROM kube_objects WHERE resource = ? AND namespace = ? AND name = ?", deletions)
+            executemany("UPDATE kube_counters SET value = ? WHERE name = 'revision'", [(batch[-1].revision,)])
+        self._bytes_since_checkpoint += sum(len(change.record.body) for change in batch)
 
     def commit(self) -> None:
         try:
@@ -121,22 +121,25 @@ class Sqlite:
         except StorageError:
             self.rollback()
             raise
-        if self._written > CHECKPOINT_BYTES and self.place != ":memory:":
+        if self._bytes_since_checkpoint > CHECKPOINT_BYTES and self.address != ":memory:":
             self._start_checkpoint()
 
     def _start_checkpoint(self) -> None:
         """Start a checkpoint in the background, unless one is running."""
         if self._checkpointing is not None and not self._checkpointing.done():
             return
-        self._written = 0
+        self._bytes_since_checkpoint = 0
         if self._checkpointer is None:
             self._checkpointer = ThreadPoolExecutor(1, "kube-log")
         self._checkpointing = self._checkpointer.submit(self._checkpoint)
 
     def _checkpoint(self) -> None:
         """Do a passive checkpoint. What it cannot move is left to a later one, a commit or the next start."""
-        with suppress(sqlite3.Error), closing(sqlite3.connect(self.place, timeout=0.0, isolation_level=None)) as apart:
-            apart.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
+        with (
+            suppress(sqlite3.Error),
+            closing(sqlite3.connect(self.address, timeout=0.0, isolation_level=None)) as connection,
+        ):
+            connection.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchall()
 
     def rollback(self) -> None:
         with suppress(sqlite3.Error):
@@ -146,23 +149,23 @@ class Sqlite:
         with self._translating_errors():
             return self.connection.execute(SELECT_CHANGES, (revision,)).fetchall()
 
-    def forget(self, compacted_revision: int) -> int:
+    def delete_changes(self, compacted_revision: int) -> int:
         try:
             with self._translating_errors():
                 self.connection.execute("BEGIN IMMEDIATE")
                 self.connection.execute(
                     "UPDATE kube_counters SET value = ? WHERE name = 'compacted_revision'", (compacted_revision,)
                 )
-                gone = self.connection.execute(
+                deleted = self.connection.execute(
                     "DELETE FROM kube_changes WHERE revision <= ?", (compacted_revision,)
                 ).rowcount
                 self.connection.execute("COMMIT")
         except StorageError:
             self.rollback()
             raise
-        return gone
+        return deleted
 
-    def lead(self) -> bool:
+    def try_acquire_leadership(self) -> bool:
         return True
 
     def listen(self, on_commit: Callable[[], None]) -> None:

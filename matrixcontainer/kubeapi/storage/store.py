@@ -18,16 +18,31 @@ from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from matrixcontainer.kubeapi.storage.backend import ChangeRow, Database, HistoryGap, change_of, differences, records_of
+from matrixcontainer.kubeapi.storage.backend import (
+    ChangeRow,
+    Database,
+    HistoryGap,
+    change_from_row,
+    diff_states,
+    records_from_rows,
+)
 from matrixcontainer.kubeapi.storage.batch import Batch
-from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, Log
+from matrixcontainer.kubeapi.storage.change_log import HISTORY_S_MIN, History, ResourceLog
 from matrixcontainer.kubeapi.storage.object_table import ObjectTable
-from matrixcontainer.kubeapi.storage.objects import Change, Conflict, Key, Record, StorageError, demand_size, encode
+from matrixcontainer.kubeapi.storage.objects import (
+    Change,
+    Conflict,
+    Key,
+    Record,
+    StorageError,
+    encode,
+    enforce_size_limit,
+)
 
 log = logging.getLogger(__name__)
 
-INLINE_S = 0.0005  # commits faster than this are not worth a thread switch
-LOST = -1  # revision of a write that another process pre-empted
+INLINE_COMMIT_S_MAX = 0.0005  # commits faster than this are not worth a thread switch
+PREEMPTED = -1  # revision of a write that another process pre-empted
 
 
 class Store:
@@ -49,13 +64,13 @@ class Store:
             table.resources,
         )
         self.listeners: list[Callable[[Change], None]] = []
-        self._next = 0
+        self._last_assigned_revision = 0
         self._pending: dict[Key, Record | None] = {}
         self._next_batch: Batch | None = None
         self._in_flight: Batch | None = None
         self._last_failure = ""  # why the last batch failed; logged once
-        self._worker = ThreadPoolExecutor(1, "kube-store") if threaded else None
-        self._disk_s = 0.0  # moving average of the duration of a commit
+        self._executor = ThreadPoolExecutor(1, "kube-store") if threaded else None
+        self._average_commit_s = 0.0  # moving average of the duration of a commit
         self._catching_up: asyncio.Future[None] | None = None
         self._load()
 
@@ -70,7 +85,7 @@ class Store:
         """The revision up to which changes have been discarded."""
         return self.history.compacted_revision
 
-    def log(self, resource: str) -> Log:
+    def log(self, resource: str) -> ResourceLog:
         return self.history.log(resource)
 
     def latest(self, key: Key) -> Record | None:
@@ -87,8 +102,8 @@ class Store:
                 state.pop(change.record.key[1:], None)
             else:
                 state[change.record.key[1:]] = change.previous
-        found = sorted(state.values(), key=lambda record: record.key)
-        return [record for record in found if not namespace or record.key[1] == namespace]
+        records = sorted(state.values(), key=lambda record: record.key)
+        return [record for record in records if not namespace or record.key[1] == namespace]
 
     # ---- writing
 
@@ -98,7 +113,7 @@ class Store:
         if (old.revision if old else 0) != (expected.revision if expected else 0):
             raise Conflict(key)
         record = self._with_next_revision(key, obj)
-        demand_size(record)
+        enforce_size_limit(record)
         return await self._enqueue(Change("MODIFIED" if old else "ADDED", record, old, self.now()))
 
     async def remove(self, key: Key, obj: dict[str, Any], expected: Record) -> Record:
@@ -111,7 +126,7 @@ class Store:
     def _with_next_revision(self, key: Key, obj: dict[str, Any]) -> Record:
         """The object at the next revision. The revision is only taken once the object joins a batch, so that there are
         no gaps."""
-        revision = self._next + 1
+        revision = self._last_assigned_revision + 1
         obj["metadata"]["resourceVersion"] = str(revision)
         return Record(key, obj["metadata"]["uid"], revision, encode(obj))
 
@@ -120,55 +135,55 @@ class Store:
         if batch is None:
             batch = self._next_batch = Batch()
             if self._in_flight is None:
-                asyncio.get_running_loop().call_soon(self._begin)
-        self._next = change.revision
+                asyncio.get_running_loop().call_soon(self._begin_batch)
+        self._last_assigned_revision = change.revision
         batch.changes.append(change)
         self._pending[change.record.key] = _state_after(change)
         await batch.outcome()
-        if change.record.revision == LOST:
+        if change.record.revision == PREEMPTED:
             raise Conflict(change.record.key)
         return change.record
 
-    def _begin(self) -> None:
+    def _begin_batch(self) -> None:
         """Start the next batch, unless one is in flight; its end starts the next."""
         if self._in_flight is not None or self._next_batch is None:
             return
         self._in_flight, self._next_batch = self._next_batch, None
         after = self.revision
         if not self._in_flight.changes:
-            self._finish(None, None)
+            self._complete_batch(None, None)
             return
         if self.shared:
-            self._run_job(lambda: self.database.begin(after), self._on_begun)
+            self._run_job(lambda: self.database.begin(after), self._on_transaction_begun)
             return
         try:
             self.database.begin(after)
             self._write()
         except StorageError as failure:
-            self._finish(None, failure)
+            self._complete_batch(None, failure)
             return
-        if self._disk_s < INLINE_S:  # faster than handing it to the thread
-            self._finish(*_outcome(self._timed_commit))
+        if self._average_commit_s < INLINE_COMMIT_S_MAX:  # faster than handing it to the thread
+            self._complete_batch(*_outcome(self._timed_commit))
         else:
-            self._run_job(self._timed_commit, self._finish)
+            self._run_job(self._timed_commit, self._complete_batch)
 
     def _timed_commit(self) -> None:
-        began = time.perf_counter()
+        started = time.perf_counter()
         self.database.commit()
-        self._disk_s += 0.25 * (time.perf_counter() - began - self._disk_s)
+        self._average_commit_s += 0.25 * (time.perf_counter() - started - self._average_commit_s)
 
-    def _on_begun(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
+    def _on_transaction_begun(self, foreign: list[ChangeRow] | None, failure: Exception | None) -> None:
         if foreign is None:
-            self._finish(None, failure)
+            self._complete_batch(None, failure)
             return
         if foreign:
             self._apply_foreign(foreign)
             self._rebase()
         assert self._in_flight is not None
         if self._in_flight.changes:
-            self._run_job(self._write_and_commit, self._finish)
+            self._run_job(self._write_and_commit, self._complete_batch)
         else:
-            self._run_job(self.database.rollback, self._finish)
+            self._run_job(self.database.rollback, self._complete_batch)
 
     def _write(self) -> None:
         assert self._in_flight is not None
@@ -182,15 +197,15 @@ class Store:
         self._write()
         self.database.commit()
 
-    def _run_job(self, job: Callable[[], Any], then: Callable[[Any, Exception | None], None]) -> None:
-        """Run a database job, in the worker thread if there is one, and call `then` with its result or failure."""
-        if self._worker is None:
-            then(*_outcome(job))
+    def _run_job(self, job: Callable[[], Any], callback: Callable[[Any, Exception | None], None]) -> None:
+        """Run a database job, in the worker thread if there is one, and call `callback` with its result or failure."""
+        if self._executor is None:
+            callback(*_outcome(job))
             return
         loop = asyncio.get_running_loop()
-        self._worker.submit(lambda: loop.call_soon_threadsafe(then, *_outcome(job)))
+        self._executor.submit(lambda: loop.call_soon_threadsafe(callback, *_outcome(job)))
 
-    def _finish(self, _: Any, failure: Exception | None) -> None:
+    def _complete_batch(self, _: Any, failure: Exception | None) -> None:
         """Complete the batch: it is durable, or lost together with the next one, which builds on it."""
         batch, self._in_flight = self._in_flight, None
         assert batch is not None
@@ -201,22 +216,22 @@ class Store:
             self._publish(change)
         if batch.changes:
             self.revision, self._last_failure = batch.changes[-1].revision, ""
-        gathered = self._next_batch.changes if self._next_batch else []
-        self._pending = {change.record.key: _state_after(change) for change in gathered} if gathered else {}
-        batch.settle()
+        queued = self._next_batch.changes if self._next_batch else []
+        self._pending = {change.record.key: _state_after(change) for change in queued} if queued else {}
+        batch.resolve()
         self._wake(batch.changes)
-        self._begin()
+        self._begin_batch()
 
     def _fail_batches(self, batch: Batch, failure: Exception) -> None:
-        lost = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
-        if str(lost) != self._last_failure:
-            log.error("writes lost", extra={"why": str(lost)})
-            self._last_failure = str(lost)
-        for one in (batch, self._next_batch):
-            if one is not None:
-                one.settle(lost)
+        error = failure if isinstance(failure, StorageError) else StorageError(f"the store failed: {failure!r}")
+        if str(error) != self._last_failure:
+            log.error("writes lost", extra={"why": str(error)})
+            self._last_failure = str(error)
+        for pending_batch in (batch, self._next_batch):
+            if pending_batch is not None:
+                pending_batch.resolve(error)
         self._next_batch, self._pending = None, {}
-        self._next = self.revision
+        self._last_assigned_revision = self.revision
         if isinstance(failure, HistoryGap):
             self._reload()
         # A commit whose response was lost may have succeeded; it is then found like another process's.
@@ -226,7 +241,7 @@ class Store:
 
     def _rebase(self) -> None:
         """Give pending writes new revisions after those of other processes, and drop the ones that conflict."""
-        self._next, self._pending = self.revision, {}
+        self._last_assigned_revision, self._pending = self.revision, {}
         for batch in (self._in_flight, self._next_batch):
             if batch is not None:
                 batch.changes = [change for change in batch.changes if self._renumber(change)]
@@ -234,29 +249,29 @@ class Store:
     def _renumber(self, change: Change) -> bool:
         record = change.record
         if self.latest(record.key) is not change.previous:
-            record.revision = LOST
+            record.revision = PREEMPTED
             return False
         obj = record.obj
-        self._next += 1
-        record.revision = self._next
-        obj["metadata"]["resourceVersion"] = str(self._next)
+        self._last_assigned_revision += 1
+        record.revision = self._last_assigned_revision
+        obj["metadata"]["resourceVersion"] = str(self._last_assigned_revision)
         record.body = encode(obj)
         self._pending[record.key] = _state_after(change)
         return True
 
     def _apply_foreign(self, rows: Iterable[ChangeRow]) -> None:
         """Publish what other processes committed."""
-        seen = []
+        applied = []
         for row in rows:
             if row[0] <= self.revision:
                 continue
-            change = change_of(row, self.get((row[2], row[3], row[4])))
+            change = change_from_row(row, self.get((row[2], row[3], row[4])))
             self._publish(change)
             self.revision = change.revision
-            seen.append(change)
-        if seen and self._in_flight is None and self._next_batch is None:
-            self._next = self.revision
-        self._wake(seen)
+            applied.append(change)
+        if applied and self._in_flight is None and self._next_batch is None:
+            self._last_assigned_revision = self.revision
+        self._wake(applied)
 
     def catch_up(self) -> "asyncio.Future[None]":
         """Read and publish what other processes have written up to now. Concurrent callers share one read."""
@@ -268,13 +283,14 @@ class Store:
                 if self._catching_up is reading:
                     self._catching_up = None  # later callers need a new read
                 self._run_job(
-                    lambda: self.database.changes_after(after), lambda rows, lost: self._caught_up(reading, rows, lost)
+                    lambda: self.database.changes_after(after),
+                    lambda rows, lost: self._on_caught_up(reading, rows, lost),
                 )
 
             asyncio.get_running_loop().call_soon(begin)
         return self._catching_up
 
-    def _caught_up(
+    def _on_caught_up(
         self, reading: "asyncio.Future[None]", rows: list[ChangeRow] | None, failure: Exception | None
     ) -> None:
         if rows:
@@ -306,17 +322,17 @@ class Store:
 
         self.database.listen(on_commit)
 
-    async def lead(self) -> bool:
+    async def try_acquire_leadership(self) -> bool:
         """Whether this process, among all on the database, is to run its controllers."""
-        if self._worker is None:
-            return self.database.lead()
-        return await asyncio.get_running_loop().run_in_executor(self._worker, self.database.lead)
+        if self._executor is None:
+            return self.database.try_acquire_leadership()
+        return await asyncio.get_running_loop().run_in_executor(self._executor, self.database.try_acquire_leadership)
 
     # ---- showing
 
     def _publish(self, change: Change) -> None:
         self._table.set(change.record.key, _state_after(change))
-        self.history.remember(change)
+        self.history.append(change)
         self._notify_listeners(change)
 
     def _notify_listeners(self, change: Change) -> None:
@@ -338,53 +354,53 @@ class Store:
         """Discard old changes from the history and delete discarded ones from the database; return the rows deleted."""
         while self._in_flight is not None:
             await asyncio.wait((self._in_flight.done,))
-        self.history.forget_before(self.now() - HISTORY_S_MIN)
-        compacted_revision, placeholder = self.compacted_revision, Batch()
-        self._in_flight = placeholder  # blocks writes meanwhile
+        self.history.discard_before(self.now() - HISTORY_S_MIN)
+        compacted_revision, barrier = self.compacted_revision, Batch()
+        self._in_flight = barrier  # blocks writes meanwhile
         deleted: asyncio.Future[int] = asyncio.get_running_loop().create_future()
 
-        def then(count: int, failure: Exception | None) -> None:
+        def on_deleted(count: int, failure: Exception | None) -> None:
             if not deleted.done():  # the caller may have been cancelled, but writers still wait
                 if failure is None:
                     deleted.set_result(count)
                 else:
                     deleted.set_exception(failure)
-            self._finish(None, None)
+            self._complete_batch(None, None)
 
-        self._run_job(lambda: self.database.forget(compacted_revision), then)
+        self._run_job(lambda: self.database.delete_changes(compacted_revision), on_deleted)
         return await deleted
 
     def _load(self) -> None:
         self.revision, compacted_revision, objects, changes = self.database.load()
-        self._next = self.revision
+        self._last_assigned_revision = self.revision
         self.history.compacted_revision = compacted_revision
-        for record in records_of(objects):
+        for record in records_from_rows(objects):
             self._table.set(record.key, record)
-        seen: dict[Key, Record | None] = {}
+        states: dict[Key, Record | None] = {}
         for row in changes:
-            change = change_of(row)
+            change = change_from_row(row)
             key = change.record.key
             if change.previous is not None:
-                change.previous = seen.get(key) or change.previous
-            now = self.get(key)
-            if now is not None and now.revision == change.revision:
-                change.record = now
-            seen[key] = _state_after(change)
-            self.history.remember(change)
+                change.previous = states.get(key) or change.previous
+            current = self.get(key)
+            if current is not None and current.revision == change.revision:
+                change.record = current
+            states[key] = _state_after(change)
+            self.history.append(change)
 
     def _reload(self) -> None:
         """Reload everything after a gap: every watch has to restart, and listeners are told the differences."""
-        self.history.forget_all(self.revision)
+        self.history.discard_all(self.revision)
         before = self._table.clear()
         self._load()
-        for change in differences(before, self._table.everything(), self.revision, self.now()):
+        for change in diff_states(before, self._table.all_objects(), self.revision, self.now()):
             self._notify_listeners(change)
-        for current in list(self.history.logs.values()):
-            current.wake()
+        for log in list(self.history.logs.values()):
+            log.wake()
 
     def close(self) -> None:
-        if self._worker is not None:
-            self._worker.shutdown()
+        if self._executor is not None:
+            self._executor.shutdown()
         self.database.close()
 
 

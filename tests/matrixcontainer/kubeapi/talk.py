@@ -13,7 +13,7 @@ from urllib.parse import urlencode
 
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.server import KubeApi
-from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.factory import open_database
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
 

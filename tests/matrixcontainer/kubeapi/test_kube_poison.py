@@ -43,14 +43,14 @@ async def test_a_deletion_cost_that_is_no_number_is_refused(talk: Talk, cost: st
 
 async def test_an_object_no_controller_can_read_is_left_out_and_named(talk: Talk, monkeypatch: Any) -> None:
     index = talk.api._informers.pods
-    read = index._read
+    read = index._parse
 
     def some(record: Record) -> Any:
         if record.key[2] == "poison":
             raise ValueError("what it says cannot be read")
         return read(record)
 
-    monkeypatch.setattr(index, "_read", some)
+    monkeypatch.setattr(index, "_parse", some)
     for name in ("poison", "well"):
         assert (await talk.post(f"{NS}/pods", {"metadata": {"name": name}, "spec": A_POD})).code == 201
     assert index.get(("default", "poison")) is None

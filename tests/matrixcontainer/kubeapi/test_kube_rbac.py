@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.cluster.cluster_roles import aggregated
+from matrixcontainer.kubeapi.controllers.cluster.cluster_roles import aggregate_rules
 from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
 
 RBAC = "/apis/rbac.authorization.k8s.io/v1"
@@ -129,14 +129,14 @@ def gathering(name: str, of: str, *rules: dict[str, Any]) -> dict[str, Any]:
 def test_roles_that_gather_one_another_have_what_the_last_has_at_once() -> None:
     given = {"metadata": {"name": "given", "labels": {"to": "a"}}, "rules": [a_rule("get", "pods")]}
     chain = [gathering("z", "y"), gathering("y", "x"), gathering("x", "a"), given]
-    assert aggregated(chain) == aggregated(chain[::-1]) == dict.fromkeys("xyz", given["rules"])
+    assert aggregate_rules(chain) == aggregate_rules(chain[::-1]) == dict.fromkeys("xyz", given["rules"])
 
 
 def test_roles_of_which_each_gathers_the_other_come_to_be_alike() -> None:
     circle = [gathering("one", "other", a_rule("get", "pods")), gathering("other", "one", a_rule("get", "nodes"))]
-    found = aggregated(circle)
+    found = aggregate_rules(circle)
     assert found["one"] == found["other"]
-    assert aggregated([role | {"rules": found[role["metadata"]["name"]]} for role in circle]) == found
+    assert aggregate_rules([role | {"rules": found[role["metadata"]["name"]]} for role in circle]) == found
 
 
 async def test_default_roles_are_put_back(talk: Talk) -> None:

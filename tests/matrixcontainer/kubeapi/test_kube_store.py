@@ -9,8 +9,8 @@ import psycopg
 import pytest
 
 from matrixcontainer.kubeapi.registry.store_errors import store_lost
+from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.kubeapi.storage.objects import Conflict, Record, StorageError
-from matrixcontainer.kubeapi.storage.opening import open_database
 from matrixcontainer.kubeapi.storage.store import Store
 from tests.matrixcontainer.kubeapi.postgres import a_postgres, needs_postgres
 from tests.matrixcontainer.kubeapi.tables import create_tables
@@ -252,10 +252,10 @@ async def test_who_missed_too_much_begins_anew(shared: Shared) -> None:
 
 @needs_postgres
 async def test_one_leads_until_it_is_gone(shared: Shared) -> None:
-    assert await shared.one.lead()
-    assert await shared.one.lead()
-    assert not await shared.two.lead()
+    assert await shared.one.try_acquire_leadership()
+    assert await shared.one.try_acquire_leadership()
+    assert not await shared.two.try_acquire_leadership()
     shared.one.close()
     async with asyncio.timeout(5):
-        while not await shared.two.lead():
+        while not await shared.two.try_acquire_leadership():
             await asyncio.sleep(0.02)

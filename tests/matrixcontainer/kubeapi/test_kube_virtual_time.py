@@ -7,7 +7,7 @@ from itertools import pairwise
 import looptime
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.factory import open_database
 from tests.matrixcontainer.kubeapi.asgi import build_api
 from tests.matrixcontainer.kubeapi.tables import create_tables
 from tests.matrixcontainer.kubeapi.talk import HandClock, Talk

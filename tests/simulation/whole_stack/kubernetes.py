@@ -21,7 +21,7 @@ from matrixcompute.client import ComputeClient
 from matrixcompute.clients.inference import Inference
 from matrixcontainer.client.client import CRD, KubeClient
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.operator.crds import custom_resource_definitions
 from matrixcontainer.operator.decision import key_of_resource
 from matrixcontainer.operator.handlers import reconcilers_for

@@ -21,22 +21,22 @@ from matrixcontainer.kubeapi.storage.objects import Change
 
 ALL: Name = ("", "")
 
-PASSES_MAX = 8
+AGGREGATION_DEPTH_MAX = 8
 """Maximum depth of roles that aggregate aggregated roles."""
 
 
-def options() -> Options:
+def controller_options() -> Options:
     return Options(user="system:apiserver", field_manager="clusterrole-aggregation-controller", from_controller=True)
 
 
-class ClusterRoles(Controller):
+class ClusterRoleController(Controller):
     """All roles share one key, as aggregated roles depend on one another."""
 
     storage = CLUSTER_ROLES
 
     def __init__(self, core: Core, extra: list[dict[str, Any]]) -> None:
         super().__init__(core)
-        self._extra = extra  # further roles and bindings to restore
+        self._extra_objects = extra  # further roles and bindings to restore
 
     def load(self) -> None:
         """Do nothing: `ensure_bootstrap` handles all roles."""
@@ -51,12 +51,12 @@ class ClusterRoles(Controller):
 
     async def ensure_bootstrap(self) -> None:
         defaults = {role["metadata"]["name"]: role for role in bootstrap_roles()}
-        for name, rules in aggregated([defaults[name] for name in sorted(defaults)]).items():
+        for name, rules in aggregate_rules([defaults[name] for name in sorted(defaults)]).items():
             defaults[name]["rules"] = rules
         roles = [self._ensure("clusterroles", body) for body in defaults.values()]
         bindings = [self._ensure("clusterrolebindings", body) for body in bootstrap_bindings()]
-        also = [self._ensure(f"{body['kind'].lower()}s", body) for body in self._extra]
-        await asyncio.gather(*roles, *bindings, *also)
+        extra = [self._ensure(f"{body['kind'].lower()}s", body) for body in self._extra_objects]
+        await asyncio.gather(*roles, *bindings, *extra)
         await self.aggregate()
 
     async def _ensure(self, plural: str, body: dict[str, Any]) -> None:
@@ -65,54 +65,58 @@ class ClusterRoles(Controller):
         name, namespace = body["metadata"]["name"], body["metadata"].get("namespace", "")
         record = self.core.store.latest((resource.storage, namespace, name))
         if record is None:
-            await self.core.verbs.create(resource, namespace, copy_json(body), options())
+            await self.core.verbs.create(resource, namespace, copy_json(body), controller_options())
             return
-        found = record.obj
-        updates = (found["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
+        current = record.obj
+        autoupdate = (current["metadata"].get("annotations") or {}).get(f"{RBAC}/autoupdate", "true")
         parts = (
             ("subjects", "rules") if "aggregationRule" not in body else ()
         )  # `aggregate` sets the rules of aggregated ones
-        lost = {part: [item for item in body.get(part) or [] if item not in (found.get(part) or [])] for part in parts}
-        if updates == "true" and any(lost.values()):
+        missing = {
+            part: [item for item in body.get(part) or [] if item not in (current.get(part) or [])] for part in parts
+        }
+        if autoupdate == "true" and any(missing.values()):
 
             def change(obj: dict[str, Any]) -> dict[str, Any]:
-                for part, items in lost.items():
+                for part, items in missing.items():
                     if items:
                         obj[part] = [*(obj.get(part) or []), *items]
                 return obj
 
-            await self.core.verbs.modify(resource, namespace, name, change, options())
+            await self.core.verbs.modify(resource, namespace, name, change, controller_options())
 
     async def aggregate(self) -> None:
         """Write the rules of every aggregated role."""
         roles = {record.obj["metadata"]["name"]: record.obj for record in self.core.store.objects_of(CLUSTER_ROLES)}
-        for name, rules in aggregated([*roles.values()]).items():
+        for name, rules in aggregate_rules([*roles.values()]).items():
             if rules != (roles[name].get("rules") or []):
-                await self._fill(self.resource, name, rules)
+                await self._write_rules(self.resource, name, rules)
 
-    async def _fill(self, resource: Resource, name: str, rules: list[dict[str, Any]]) -> None:
+    async def _write_rules(self, resource: Resource, name: str, rules: list[dict[str, Any]]) -> None:
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             obj["rules"] = rules
             return obj
 
         with ignoring(404, 409):
-            await self.core.verbs.modify(resource, "", name, change, options())
+            await self.core.verbs.modify(resource, "", name, change, controller_options())
 
 
-def aggregated(roles: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
+def aggregate_rules(roles: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
     """The rules of each aggregated role, by name, iterated until nothing changes, as they may aggregate one another."""
     rules = {role["metadata"]["name"]: role.get("rules") or [] for role in roles}
-    gather = {role["metadata"]["name"]: _sources(role, roles) for role in roles if "aggregationRule" in role}
-    for _ in range(PASSES_MAX):
-        before = dict(rules)
-        for name, sources in gather.items():  # sequentially, so that roles that aggregate each other converge
+    sources_by_role = {
+        role["metadata"]["name"]: _source_names(role, roles) for role in roles if "aggregationRule" in role
+    }
+    for _ in range(AGGREGATION_DEPTH_MAX):
+        previous = dict(rules)
+        for name, sources in sources_by_role.items():  # sequentially, so that roles that aggregate each other converge
             rules[name] = _merge_rules(rules[source] for source in sources)
-        if rules == before:
+        if rules == previous:
             break
-    return {name: rules[name] for name in gather}
+    return {name: rules[name] for name in sources_by_role}
 
 
-def _sources(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
+def _source_names(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
     return [
         other["metadata"]["name"]
         for selector in (role["aggregationRule"] or {}).get("clusterRoleSelectors") or []
@@ -123,7 +127,7 @@ def _sources(role: dict[str, Any], roles: list[dict[str, Any]]) -> list[str]:
 
 def _merge_rules(lists: Iterable[list[dict[str, Any]]]) -> list[dict[str, Any]]:
     """Concatenate the rules without duplicates."""
-    found: list[dict[str, Any]] = []
+    merged: list[dict[str, Any]] = []
     for rules in lists:
-        found += [rule for rule in rules if rule not in found]
-    return found
+        merged += [rule for rule in rules if rule not in merged]
+    return merged

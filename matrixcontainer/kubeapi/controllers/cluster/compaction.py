@@ -16,31 +16,31 @@ from matrixcontainer.kubeapi.storage.objects import Conflict
 PERIOD_S = 60.0
 
 
-class Compaction:
+class Compactor:
     def __init__(self, core: Core) -> None:
         self.core = core
 
     async def run(self) -> None:
         while True:
             await asyncio.sleep(PERIOD_S)
-            await self.forget_events()
+            await self.delete_expired_events()
             await self.core.store.compact()
 
-    async def forget_events(self) -> int:
+    async def delete_expired_events(self) -> int:
         """Delete events that were last written over an hour ago; return how many."""
         resource = self.core.builtin("", "events")
-        oldest = self.core.now() - LIFETIME_S
-        gone = 0
+        expires_before = self.core.now() - LIFETIME_S
+        deleted = 0
         for record in list(self.core.store.objects_of("events")):
-            if _last_written(event := record.obj) < oldest:
+            if _last_written(event := record.obj) < expires_before:
                 with contextlib.suppress(Conflict):  # written or deleted meanwhile
                     await self.core.verbs.writer.erase(resource, record, event)
-                    gone += 1
-        return gone
+                    deleted += 1
+        return deleted
 
 
 def _last_written(event: dict[str, Any]) -> float:
     """Time of the last write, as recorded by the server."""
     meta = event["metadata"]
-    noted = [entry.get("time") or "" for entry in meta.get("managedFields") or []]
-    return max(parse_timestamp(text) for text in [meta.get("creationTimestamp", ""), *noted])
+    times = [entry.get("time") or "" for entry in meta.get("managedFields") or []]
+    return max(parse_timestamp(text) for text in [meta.get("creationTimestamp", ""), *times])

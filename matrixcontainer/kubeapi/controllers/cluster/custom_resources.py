@@ -8,7 +8,7 @@ immediately. Deleting a CRD first deletes its objects and waits for their finali
 from typing import Any
 
 from matrixcontainer.kubeapi.apiextensions import crds
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, keep_only
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, filter_list
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.meta.conditions import set_condition
@@ -20,7 +20,7 @@ from matrixcontainer.kubeapi.storage.objects import Change, Record
 STORAGE = "customresourcedefinitions.apiextensions.k8s.io"
 
 
-class CustomResources(Controller):
+class CustomResourceDefinitionController(Controller):
     storage = STORAGE
     account = "system:apiserver"
     max_concurrent_reconciles = 1
@@ -41,10 +41,10 @@ class CustomResources(Controller):
         if storage == STORAGE:
             crd = change.record.obj
             if change.type == "DELETED":
-                self._withdraw(crd)
+                self._stop_serving(crd)
                 super().load()  # names have become available
             elif _condition(crd, "Established") == "True" and (
-                change.previous is None or not same_json(_served_part(change.previous.obj), _served_part(crd))
+                change.previous is None or not same_json(_served_fields(change.previous.obj), _served_fields(crd))
             ):
                 self._serve(crd, change.revision)
             self.enqueue(change.record.key[1:])
@@ -60,7 +60,7 @@ class CustomResources(Controller):
         if record is None:
             return None
         if "deletionTimestamp" in record.obj["metadata"]:
-            await self._empty(record.obj)
+            await self._delete_objects(record.obj)
         else:
             await self._establish(key[1], record.obj)
         return None
@@ -68,38 +68,40 @@ class CustomResources(Controller):
     async def _establish(self, name: str, crd: dict[str, Any]) -> None:
         names, reason, message = crds.accepted_names(crd, self.core.registry)
         if reason:
-            reported = [("NamesAccepted", "False", reason, message)]
+            conditions = [("NamesAccepted", "False", reason, message)]
             if _condition(crd, "Established") != "True":
-                reported.append(("Established", "False", "NotAccepted", "not all names are accepted"))
-            await self._set_all(name, reported, names)
-            await self._keep_until_empty(crd)
+                conditions.append(("Established", "False", "NotAccepted", "not all names are accepted"))
+            await self._set_conditions(name, conditions, names)
+            await self._ensure_finalizer(crd)
             return
-        await self._set(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names)
-        await self._keep_until_empty(crd)
+        await self._set_condition(name, "NamesAccepted", "True", "NoConflicts", "no conflicts found", names)
+        await self._ensure_finalizer(crd)
         latest = self.core.store.get((STORAGE, "", name))
         if latest is None:
             return
         if _condition(latest.obj, "Established") != "True":
             self._serve(latest.obj, latest.revision)
-            await self._set(name, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted")
+            await self._set_condition(
+                name, "Established", "True", "InitialNamesAccepted", "the initial names have been accepted"
+            )
 
-    async def _keep_until_empty(self, crd: dict[str, Any]) -> None:
+    async def _ensure_finalizer(self, crd: dict[str, Any]) -> None:
         if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
             await self.modify(("", crd["metadata"]["name"]), _add_finalizer)
 
-    async def _set(
+    async def _set_condition(
         self, name: str, kind: str, value: str, reason: str, message: str, names: dict[str, Any] | None = None
     ) -> None:
-        await self._set_all(name, [(kind, value, reason, message)], names)
+        await self._set_conditions(name, [(kind, value, reason, message)], names)
 
-    async def _set_all(
-        self, name: str, reported: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
+    async def _set_conditions(
+        self, name: str, conditions: list[tuple[str, str, str, str]], names: dict[str, Any] | None = None
     ) -> None:
         """Set conditions, given as (type, status, reason, message), atomically in one write."""
 
         def change(crd: dict[str, Any]) -> dict[str, Any]:
             status = crd.setdefault("status", {})
-            for kind, value, reason, message in reported:
+            for kind, value, reason, message in conditions:
                 current: dict[str, Any] = next((c for c in status.get("conditions") or [] if c["type"] == kind), {})
                 if (current.get("status"), current.get("reason")) != (value, reason):
                     set_condition(status, kind, value, reason, message, self.core.now())
@@ -125,42 +127,42 @@ class CustomResources(Controller):
             self.core.registry.add(resource)
         self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
 
-    def _withdraw(self, crd: dict[str, Any]) -> None:
+    def _stop_serving(self, crd: dict[str, Any]) -> None:
         spec = crd["spec"]
         if self._is_built_in(crd):
             return
         self.core.registry.remove(spec["group"], spec["names"]["plural"])
         self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
 
-    async def _empty(self, crd: dict[str, Any]) -> None:
+    async def _delete_objects(self, crd: dict[str, Any]) -> None:
         """Delete all objects of a CRD that is being deleted; remove its finalizer when none is left."""
         name = crd["metadata"]["name"]
         progress = "Terminating", "True", "InstanceDeletionInProgress", "CustomResource deletion is in progress"
         if _condition(crd, "Terminating") != "True":
-            await self._set(name, *progress)
+            await self._set_condition(name, *progress)
         if _condition(crd, "Established") != "True" or self._is_built_in(crd):
             await self.modify(("", name), _drop_finalizer)  # it has no objects of its own
             return
         for current in self.core.registry.all():
             current.ending = current.ending or current.storage == name
         resource = self.core.registry.by_storage(name) or crds.stored_resource(crd, self.core.store.revision)
-        left = list(self.core.store.objects_of(name))
+        records = list(self.core.store.objects_of(name))
 
         async def delete(record: Record) -> None:
             await self.core.verbs.delete(resource, record.key[1], record.key[2], Deletion(), self.options())
 
         try:
-            await attempt_all(map(delete, left), 404)
+            await attempt_all(map(delete, records), 404)
         except ApiError as refused:
-            why = f"could not issue all deletes: {refused}"
-            await self._set(name, "Terminating", "True", "InstanceDeletionFailed", why)
+            message = f"could not issue all deletes: {refused}"
+            await self._set_condition(name, "Terminating", "True", "InstanceDeletionFailed", message)
             raise  # to retry
-        await self._set(name, *progress)
+        await self._set_condition(name, *progress)
         if not self.core.store.count(name):
             await self.modify(("", name), _drop_finalizer)
 
 
-def _served_part(crd: dict[str, Any]) -> list[Any]:
+def _served_fields(crd: dict[str, Any]) -> list[Any]:
     """The parts of a definition that determine what is served: its spec and accepted names."""
     return [crd.get("spec"), (crd.get("status") or {}).get("acceptedNames")]
 
@@ -176,5 +178,5 @@ def _add_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
 
 
 def _drop_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
-    keep_only(crd["metadata"], "finalizers", lambda finalizer: finalizer != crds.CLEANUP)
+    filter_list(crd["metadata"], "finalizers", lambda finalizer: finalizer != crds.CLEANUP)
     return crd

@@ -21,7 +21,7 @@ OWNERS = frozenset(("replicasets.apps", "deployments.apps", "statefulsets.apps",
 EVICTION_EXPIRY_S = 120.0
 
 
-class DisruptionBudgets(Controller):
+class DisruptionController(Controller):
     """Reconciles all budgets of a namespace together; the key is the namespace."""
 
     storage = BUDGETS
@@ -45,13 +45,13 @@ class DisruptionBudgets(Controller):
             return None
         pods = [record.obj for record in self.core.store.objects_of("pods", namespace)]
 
-        def count(budget: dict[str, Any]) -> dict[str, Any]:
+        def update_status(budget: dict[str, Any]) -> dict[str, Any]:
             return self._with_status(budget, pods)
 
-        await attempt_all((self.modify(record.key[1:], count, "status") for record in budgets), 404, 409)
-        return self._seconds_left(namespace)
+        await attempt_all((self.modify(record.key[1:], update_status, "status") for record in budgets), 404, 409)
+        return self._seconds_until_expiry(namespace)
 
-    def _seconds_left(self, namespace: str) -> float | None:
+    def _seconds_until_expiry(self, namespace: str) -> float | None:
         """Seconds until the first eviction without effect expires and is available again; None without evictions."""
         statuses = [record.obj.get("status") or {} for record in self.core.store.objects_of(BUDGETS, namespace)]
         evicted = [parse_timestamp(at) for status in statuses for at in (status.get("disruptedPods") or {}).values()]
@@ -59,14 +59,16 @@ class DisruptionBudgets(Controller):
 
     def _with_status(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> dict[str, Any]:
         now = self.core.now()
-        chosen = [pod for pod in pods if selects(budget, pod) and pod.get("status", {}).get("phase") not in ENDED]
-        names = {pod["metadata"]["name"] for pod in chosen if "deletionTimestamp" not in pod["metadata"]}
+        selected = [
+            pod for pod in pods if selects(budget, pod) and pod.get("status", {}).get("phase") not in TERMINAL_PHASES
+        ]
+        names = {pod["metadata"]["name"] for pod in selected if "deletionTimestamp" not in pod["metadata"]}
         current = (budget.get("status") or {}).get("disruptedPods") or {}
         disrupted = {
             name: at for name, at in current.items() if name in names and parse_timestamp(at) + EVICTION_EXPIRY_S > now
         }
-        healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in chosen)
-        expected, desired = self._required(budget, chosen)
+        healthy = sum(is_healthy(pod) and pod["metadata"]["name"] not in disrupted for pod in selected)
+        expected, desired = self._required(budget, selected)
         allowed = max(0, healthy - desired) if expected > 0 else 0
         status: dict[str, Any] = {
             "observedGeneration": budget["metadata"].get("generation", 1),
@@ -78,8 +80,8 @@ class DisruptionBudgets(Controller):
         }
         reason = "SufficientPods" if allowed else "InsufficientPods"
         set_condition(status, "DisruptionAllowed", str(bool(allowed)), reason, "", now)
-        (shown,) = (one for one in status["conditions"] if one["type"] == "DisruptionAllowed")
-        shown["observedGeneration"] = status["observedGeneration"]
+        (condition,) = (one for one in status["conditions"] if one["type"] == "DisruptionAllowed")
+        condition["observedGeneration"] = status["observedGeneration"]
         return budget | {"status": status | ({"disruptedPods": disrupted} if disrupted else {})}
 
     def _required(self, budget: dict[str, Any], pods: list[dict[str, Any]]) -> tuple[int, int]:
@@ -87,10 +89,10 @@ class DisruptionBudgets(Controller):
         spec = budget.get("spec") or {}
         if "maxUnavailable" in spec:
             expected = self._expected_replicas(pods)
-            return expected, max(0, expected - scaled(spec["maxUnavailable"], expected))
-        least = spec.get("minAvailable", 1)
-        expected = len(pods) if isinstance(least, int) else self._expected_replicas(pods)
-        return expected, scaled(least, expected)
+            return expected, max(0, expected - scaled_value(spec["maxUnavailable"], expected))
+        min_available = spec.get("minAvailable", 1)
+        expected = len(pods) if isinstance(min_available, int) else self._expected_replicas(pods)
+        return expected, scaled_value(min_available, expected)
 
     def _expected_replicas(self, pods: list[dict[str, Any]]) -> int:
         """Total replicas of the pods' owners; a pod without an owner counts as one."""
@@ -106,7 +108,7 @@ class DisruptionBudgets(Controller):
 
     def _top_owner(self, obj: dict[str, Any]) -> dict[str, Any] | None:
         """The topmost scalable owner, such as the Deployment above a ReplicaSet."""
-        found = None
+        top = None
         for _ in range(4):
             ref = next((o for o in obj["metadata"].get("ownerReferences") or [] if o.get("controller")), None)
             resource = self.core.registry.by_kind(ref["apiVersion"], ref["kind"]) if ref else None
@@ -115,8 +117,8 @@ class DisruptionBudgets(Controller):
             record = self.core.store.get((resource.storage, obj["metadata"].get("namespace", ""), ref["name"]))
             if record is None or record.uid != ref["uid"]:
                 break
-            obj = found = resource.show(record)
-        return found
+            obj = top = resource.show(record)
+        return top
 
     def _replicas(self, owner: dict[str, Any]) -> int:
         resource = self.core.registry.by_kind(owner["apiVersion"], owner["kind"])
@@ -124,15 +126,15 @@ class DisruptionBudgets(Controller):
         return int(compiled(paths.spec).first(owner) or 0) if paths else 0
 
 
-ENDED = ("Succeeded", "Failed")
+TERMINAL_PHASES = ("Succeeded", "Failed")
 
 
 def is_healthy(pod: dict[str, Any]) -> bool:
     return is_ready(pod) and "deletionTimestamp" not in pod["metadata"]
 
 
-def scaled(wanted: int | str, total: int) -> int:
+def scaled_value(value: int | str, total: int) -> int:
     """A count or a percentage of `total`, rounded up."""
-    if isinstance(wanted, int):
-        return wanted
-    return math.ceil(int(wanted.rstrip("%") or 0) * total / 100)
+    if isinstance(value, int):
+        return value
+    return math.ceil(int(value.rstrip("%") or 0) * total / 100)

@@ -9,7 +9,7 @@ Owners are matched by uid; a namespaced owner counts as absent for dependents in
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue, keep_only
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Workqueue, filter_list
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Deletion
@@ -52,7 +52,7 @@ class GarbageCollector(Workqueue[Key]):
     def _index(self, record: Record) -> None:
         self._uids[record.uid] = record.key
         owners = _owner_uids(record)
-        former = self._owners.get(record.key, frozenset())
+        previous_owners = self._owners.get(record.key, frozenset())
         self._set_owners(record.key, owners)
         if owners or (
             b'"deletionTimestamp"' in record.body and (b'"orphan"' in record.body or FOREGROUND.encode() in record.body)
@@ -61,19 +61,19 @@ class GarbageCollector(Workqueue[Key]):
             for uid in owners:
                 if (owner := self._uids.get(uid)) is not None:
                     self.enqueue(owner)
-        for uid in former - owners:  # the owner may have been waiting for this one
+        for uid in previous_owners - owners:  # the owner may have been waiting for this one
             if (owner := self._uids.get(uid)) is not None:
                 self.enqueue(owner)
 
     def _set_owners(self, key: Key, owners: frozenset[str]) -> None:
-        before = self._owners.get(key, frozenset())
-        for uid in before - owners:
+        previous = self._owners.get(key, frozenset())
+        for uid in previous - owners:
             current = self._dependents.get(uid)
             if current is not None:
                 current.discard(key)
                 if not current:
                     del self._dependents[uid]
-        for uid in owners - before:
+        for uid in owners - previous:
             self._dependents.setdefault(uid, set()).add(key)
         if owners:
             self._owners[key] = owners
@@ -128,14 +128,14 @@ class GarbageCollector(Workqueue[Key]):
         key = self._uids.get(reference.get("uid", ""))
         if key is None or key[2] != reference.get("name"):
             kind = self.core.registry.by_kind(reference.get("apiVersion", ""), reference.get("kind", ""))
-            if kind is None and not self._could_be_served(reference):
+            if kind is None and not self._is_group_version_served(reference):
                 return dependent  # an unknown kind: never collect because of it
             return None
         if key[1] and key[1] != dependent.key[1]:
             return None
         return self.core.store.get(key)
 
-    def _could_be_served(self, reference: dict[str, Any]) -> bool:
+    def _is_group_version_served(self, reference: dict[str, Any]) -> bool:
         group, _, version = reference.get("apiVersion", "").rpartition("/")
         return bool(self.core.registry.of(group, version))
 
@@ -174,23 +174,25 @@ class GarbageCollector(Workqueue[Key]):
         return False
 
     async def _process_orphan(self, resource: Resource, record: Record) -> None:
-        found = [
+        dependents = [
             (kind, dependent)
             for key in self._dependents.get(record.uid, ())
             if (dependent := self.core.store.get(key)) and (kind := self.core.registry.by_storage(key[0]))
         ]
-        await attempt_all((self._remove_references(kind, dependent, {record.uid}) for kind, dependent in found), 404)
+        await attempt_all(
+            (self._remove_references(kind, dependent, {record.uid}) for kind, dependent in dependents), 404
+        )
         await self._drop_finalizer(resource, record, ORPHAN)
 
     async def _remove_references(self, resource: Resource, record: Record, uids: set[str]) -> None:
-        await self._keep_only(resource, record, "ownerReferences", lambda one: one["uid"] not in uids)
+        await self._filter_list(resource, record, "ownerReferences", lambda one: one["uid"] not in uids)
 
     async def _drop_finalizer(self, resource: Resource, record: Record, finalizer: str) -> None:
-        await self._keep_only(resource, record, "finalizers", lambda one: one != finalizer)
+        await self._filter_list(resource, record, "finalizers", lambda one: one != finalizer)
 
-    async def _keep_only(self, resource: Resource, record: Record, key: str, keep: Callable[[Any], bool]) -> None:
+    async def _filter_list(self, resource: Resource, record: Record, key: str, keep: Callable[[Any], bool]) -> None:
         def change(obj: dict[str, Any]) -> dict[str, Any]:
-            keep_only(obj["metadata"], key, keep)
+            filter_list(obj["metadata"], key, keep)
             return obj
 
         await self.core.verbs.modify(resource, record.key[1], record.key[2], change, self.options())

@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.storage.objects import Change, Record
 
 SYSTEM_NAMESPACES = ("default", "kube-system", "kube-public", "kube-node-lease")
-NO_PROBLEM = {  # reason and message of a terminating namespace's conditions while they are False
+DEFAULT_CONDITIONS = {  # reason and message of a terminating namespace's conditions while they are False
     "NamespaceDeletionDiscoveryFailure": ("ResourcesDiscovered", "All resources successfully discovered"),
     "NamespaceDeletionContentFailure": ("ContentDeleted", "All content successfully deleted"),
     "NamespaceContentRemaining": ("ContentRemoved", "All content successfully removed"),
@@ -26,7 +26,7 @@ NO_PROBLEM = {  # reason and message of a terminating namespace's conditions whi
 }
 
 
-class Namespaces(Controller):
+class NamespaceController(Controller):
     storage = "namespaces"
     account = "namespace-controller"
     max_concurrent_reconciles = 1
@@ -81,7 +81,7 @@ class Namespaces(Controller):
             await self._populate(name)
         else:
             self._terminating.add(name)
-            await self._empty(name)
+            await self._delete_content(name)
         return None
 
     async def _populate(self, name: str) -> None:
@@ -99,33 +99,35 @@ class Namespaces(Controller):
                 if failure.reason != "AlreadyExists":
                     raise
 
-    async def _empty(self, name: str) -> None:
-        left: list[tuple[Resource, Record]] = []
+    async def _delete_content(self, name: str) -> None:
+        content: list[tuple[Resource, Record]] = []
         kinds = sorted((r for r in self.core.registry.preferred() if r.namespaced), key=lambda r: r.storage != "pods")
         for resource in kinds:
-            left += [(resource, record) for record in self.core.store.objects_of(resource.storage, name)]
-        pods = [pair for pair in left if pair[0].storage == "pods"]
-        refused: dict[str, ApiError] = {}  # first error of each kind; the others are still deleted
-        for resource, record in pods or left:
+            content += [(resource, record) for record in self.core.store.objects_of(resource.storage, name)]
+        pods = [pair for pair in content if pair[0].storage == "pods"]
+        errors_by_kind: dict[str, ApiError] = {}  # first error of each kind; the others are still deleted
+        for resource, record in pods or content:
             if b'"deletionTimestamp"' in record.body and "deletionTimestamp" in record.obj["metadata"]:
                 continue
             try:
-                await self.remove(resource, name, record.key[2], Deletion(propagation="Background"))
+                await self.delete_object(resource, name, record.key[2], Deletion(propagation="Background"))
             except ApiError as failure:
-                refused.setdefault(resource.storage, failure)
+                errors_by_kind.setdefault(resource.storage, failure)
         remaining = [
             (resource, record) for resource in kinds for record in self.core.store.objects_of(resource.storage, name)
         ]
         if remaining:
-            await self._report(name, remaining, refused)
+            await self._write_conditions(name, remaining, errors_by_kind)
             if pods and not self.core.store.objects_of("pods", name):
                 self.enqueue(("", name))
-            if refused:
-                raise next(iter(refused.values()))  # to retry
+            if errors_by_kind:
+                raise next(iter(errors_by_kind.values()))  # to retry
             return
         await self.core.verbs.modify(self.resource, "", name, _remove_finalizer, self.options("finalize"), track=False)
 
-    async def _report(self, name: str, remaining: list[tuple[Resource, Record]], refused: dict[str, ApiError]) -> None:
+    async def _write_conditions(
+        self, name: str, remaining: list[tuple[Resource, Record]], errors_by_kind: dict[str, ApiError]
+    ) -> None:
         counts: dict[str, int] = {}
         finalizers: dict[str, int] = {}
         for resource, record in remaining:
@@ -138,20 +140,20 @@ class Namespaces(Controller):
             f"{finalizer} in {count} resource instances" for finalizer, count in sorted(finalizers.items())
         )
 
-        reported = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {content}")}
+        problems = {"NamespaceContentRemaining": ("SomeResourcesRemain", f"Some resources are remaining: {content}")}
         if current:
             text = f"Some content in the namespace has finalizers remaining: {current}"
-            reported["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
-        if refused:
-            why = ", ".join(sorted({str(failure) for failure in refused.values()}))
-            text = f"Failed to delete all resource types, {len(refused)} remaining: {why}"
-            reported["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", text)
+            problems["NamespaceFinalizersRemaining"] = ("SomeFinalizersRemain", text)
+        if errors_by_kind:
+            causes = ", ".join(sorted({str(failure) for failure in errors_by_kind.values()}))
+            text = f"Failed to delete all resource types, {len(errors_by_kind)} remaining: {causes}"
+            problems["NamespaceDeletionContentFailure"] = ("ContentDeletionFailed", text)
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             status = obj.setdefault("status", {})
-            for kind, default in NO_PROBLEM.items():
-                reason, text = reported.get(kind, default)
-                set_condition(status, kind, "True" if kind in reported else "False", reason, text, self.core.now())
+            for kind, default in DEFAULT_CONDITIONS.items():
+                reason, text = problems.get(kind, default)
+                set_condition(status, kind, "True" if kind in problems else "False", reason, text, self.core.now())
             return obj
 
         await self.modify(("", name), change, "status")

@@ -10,8 +10,8 @@ from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, WorkloadController
 from matrixcontainer.kubeapi.kubelet.container_script import annotation_of
-from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts, node_info, synthetic_address
-from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo, node_info, synthetic_address
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
 from matrixcontainer.kubeapi.meta.quantities import milli
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.options import Deletion
@@ -19,26 +19,26 @@ from matrixcontainer.kubeapi.registry.options import Deletion
 Obj = dict[str, Any]
 
 CAPACITY = {"cpu": "8", "memory": "32Gi", "ephemeral-storage": "100Gi", "pods": "110"}
-GONE_S = 40.0
+ORPHAN_GRACE_S = 40.0
 
 
-def capacity_of(node: Obj) -> dict[str, str]:
+def node_capacity(node: Obj) -> dict[str, str]:
     """The default capacity with the annotation's values; invalid quantities are ignored."""
-    found = dict(CAPACITY)
+    capacity = dict(CAPACITY)
     for part in filter(None, annotation_of(node, "capacity").split(",")):
         name, _, text = part.strip().partition("=")
         try:
             milli(text)
         except ValueError:
             continue
-        found[name.strip()] = text.strip()
-    return found
+        capacity[name.strip()] = text.strip()
+    return capacity
 
 
-def status_of(node: Obj, now: float) -> Obj:
+def node_status(node: Obj, now: float) -> Obj:
     """The status of an emulated node; other conditions are kept."""
     current = node.get("status") or {}
-    capacity = capacity_of(node)
+    capacity = node_capacity(node)
     conditions = [c for c in current.get("conditions") or [] if c["type"] != "Ready"]
     ready: Obj = next((c for c in current.get("conditions") or [] if c["type"] == "Ready"), {})
     if ready.get("status") != "True":
@@ -62,7 +62,7 @@ def status_of(node: Obj, now: float) -> Obj:
     }
 
 
-class EmulatedNodes(Controller):
+class EmulatedNodeController(Controller):
     storage = "nodes"
     account = "kubelet"
 
@@ -73,13 +73,13 @@ class EmulatedNodes(Controller):
         node = record.obj
         if annotation_of(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
             return None
-        status = status_of(node, self.core.now())
+        status = node_status(node, self.core.now())
         if status != node.get("status"):
             await self.write_status(key, status)
         return None
 
 
-class LostPods(WorkloadController):
+class PodGarbageCollector(WorkloadController):
     """Deletes pods of nodes that no longer exist."""
 
     storage = "pods"
@@ -89,26 +89,26 @@ class LostPods(WorkloadController):
         for record in self.core.store.objects_of("pods"):
             self.on_pod(None, self.informers.pods.get(record.key[1:]))
 
-    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
-        if pod is not None and self._is_lost(pod):
-            self.enqueue_after(pod.key, GONE_S)
+    def on_pod(self, before: PodInfo | None, pod: PodInfo | None) -> None:
+        if pod is not None and self._is_orphaned(pod):
+            self.enqueue_after(pod.key, ORPHAN_GRACE_S)
 
-    def on_node(self, before: NodeFacts | None, node: NodeFacts | None) -> None:
+    def on_node(self, before: NodeInfo | None, node: NodeInfo | None) -> None:
         if node is None and before is not None:
             for pod in self.informers.pods.on_node(before.name):
-                self.enqueue_after(pod.key, GONE_S)
+                self.enqueue_after(pod.key, ORPHAN_GRACE_S)
 
-    def _is_lost(self, pod: PodFacts | None) -> bool:
+    def _is_orphaned(self, pod: PodInfo | None) -> bool:
         if pod is None or not pod.node:
             return False
         return self.informers.nodes.get(pod.node) is None
 
     async def reconcile(self, key: Name) -> float | None:
         pod = self.informers.pods.get(key)
-        if pod is None or not self._is_lost(pod):
+        if pod is None or not self._is_orphaned(pod):
             return None
         record = self.record(key)
         if record is None or record.obj["metadata"].get("deletionGracePeriodSeconds") == 0:
             return None
-        await self.remove(self.resource, *key, Deletion(grace_s=0, uid=pod.uid))
+        await self.delete_object(self.resource, *key, Deletion(grace_s=0, uid=pod.uid))
         return None

@@ -7,8 +7,8 @@ kube-node-lease has a real kubelet, or another emulation of one, and is left to 
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
-from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
-from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
 from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays, load_stage_delays
 from matrixcontainer.kubeapi.kubelet.virtual_kubelet import PodSync, pod_address, sync_pod
 from matrixcontainer.kubeapi.meta import errors
@@ -22,7 +22,7 @@ class Kubelets(WorkloadController):
     storage = "pods"
     account = "kubelet"
     max_concurrent_reconciles = 64
-    leases = LEASES
+    leases_storage = LEASES
     _delays: StageDelays | None = None
 
     @property
@@ -35,11 +35,11 @@ class Kubelets(WorkloadController):
         if change.record.key[:2] == (LEASES, LEASE_NAMESPACE) and change.type != "MODIFIED":
             self._enqueue_pods_of(change.record.key[2])
 
-    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+    def on_pod(self, before: PodInfo | None, pod: PodInfo | None) -> None:
         if pod is not None and pod.node:
             self.enqueue(pod.key)
 
-    def on_node(self, before: NodeFacts | None, node: NodeFacts | None) -> None:
+    def on_node(self, before: NodeInfo | None, node: NodeInfo | None) -> None:
         if node is not None and (before is None or before.ready != node.ready):
             self._enqueue_pods_of(node.name)
 
@@ -47,10 +47,10 @@ class Kubelets(WorkloadController):
         for pod in self.informers.pods.on_node(name):
             self.enqueue(pod.key)
 
-    def serves(self, node: str) -> bool:
+    def drives_node(self, node: str) -> bool:
         """Whether the node's kubelet is emulated here and the node is Ready."""
-        facts = self.informers.nodes.get(node)
-        if facts is None or not facts.ready:
+        info = self.informers.nodes.get(node)
+        if info is None or not info.ready:
             return False
         return self.core.store.get((LEASES, LEASE_NAMESPACE, node)) is None
 
@@ -60,22 +60,22 @@ class Kubelets(WorkloadController):
         )
 
     async def reconcile(self, key: Name) -> float | None:
-        facts = self.informers.pods.get(key)
-        if facts is None or not self.serves(facts.node):
+        info = self.informers.pods.get(key)
+        if info is None or not self.drives_node(info.node):
             return None
-        if facts.ended and not facts.deleting:
+        if info.ended and not info.deleting:
             return None
         record = self.record(key)
         if record is None:
             return None
         pod, now = record.obj, self.core.now()
-        node = self.informers.nodes.get(facts.node)
+        node = self.informers.nodes.get(info.node)
         assert node is not None
-        sync = sync_pod(pod, now, self.delays, node.address, self._address(facts))
+        sync = sync_pod(pod, now, self.delays, node.address, self._address(info))
         await self._apply_sync(key, record, pod, sync)
         return sync.requeue_after_s
 
-    def _address(self, pod: PodFacts) -> str:
+    def _address(self, pod: PodInfo) -> str:
         """The pod's address, or a new one that no live pod has: derived from its uid, or the next free one."""
         attempt, address = 0, pod.ip
         while not address:
@@ -96,4 +96,4 @@ class Kubelets(WorkloadController):
             for event in sync.events:
                 self.events.event(pod, event.reason, event.message, "kubelet", warning=event.warning)
         if sync.remove:
-            await self.remove(self.resource, *key, Deletion(grace_s=0, uid=record.uid))
+            await self.delete_object(self.resource, *key, Deletion(grace_s=0, uid=record.uid))

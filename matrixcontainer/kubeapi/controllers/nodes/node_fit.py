@@ -8,7 +8,7 @@ preemption.
 
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
+from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
 from matrixcontainer.kubeapi.meta.selectors import requirement_of
 
 Obj = dict[str, Any]
@@ -26,16 +26,16 @@ def tolerates(tolerations: list[Obj], taint: Obj) -> bool:
     return False
 
 
-def term_holds(term: Obj, node: NodeFacts) -> bool:
+def matches_term(term: Obj, node: NodeInfo) -> bool:
     """Whether all expressions of a nodeSelectorTerm match; an empty term matches nothing."""
     expressions, fields = term.get("matchExpressions") or [], term.get("matchFields") or []
     if not expressions and not fields:
         return False
-    found = [(e, node.labels) for e in expressions] + [(e, {"metadata.name": node.name}) for e in fields]
-    return all(requirement_of(expression).holds(labels) for expression, labels in found)
+    requirements = [(e, node.labels) for e in expressions] + [(e, {"metadata.name": node.name}) for e in fields]
+    return all(requirement_of(expression).holds(labels) for expression, labels in requirements)
 
 
-def filter_reason(pod: Obj, asks: dict[str, int], node: NodeFacts, taken: dict[str, int]) -> str:
+def filter_reason(pod: Obj, requests: dict[str, int], node: NodeInfo, requested: dict[str, int]) -> str:
     """Why the pod does not fit this node, worded as by the scheduler; "" if it fits."""
     spec = pod["spec"]
     if not node.ready or node.deleting:
@@ -49,36 +49,36 @@ def filter_reason(pod: Obj, asks: dict[str, int], node: NodeFacts, taken: dict[s
         "requiredDuringSchedulingIgnoredDuringExecution"
     )
     if not selector.items() <= node.labels.items() or (
-        affinity and not any(term_holds(term, node) for term in affinity.get("nodeSelectorTerms") or [])
+        affinity and not any(matches_term(term, node) for term in affinity.get("nodeSelectorTerms") or [])
     ):
         return "node(s) didn't match Pod's node affinity/selector"
     for taint in node.taints:
-        hard = taint.get("effect") in ("NoSchedule", "NoExecute")
-        if hard and not tolerates(spec.get("tolerations") or [], taint):
+        repels = taint.get("effect") in ("NoSchedule", "NoExecute")
+        if repels and not tolerates(spec.get("tolerations") or [], taint):
             return f"node(s) had untolerated taint {{{taint['key']}: {taint.get('value', '')}}}"
-    if taken.get("pods", 0) + 1000 > node.allocatable.get("pods", 110_000):
+    if requested.get("pods", 0) + 1000 > node.allocatable.get("pods", 110_000):
         return "Too many pods"
-    for name, amount in asks.items():
-        if amount > 0 and taken.get(name, 0) + amount > node.allocatable.get(name, 0):
+    for name, amount in requests.items():
+        if amount > 0 and requested.get(name, 0) + amount > node.allocatable.get(name, 0):
             return f"Insufficient {name}"
     return ""
 
 
-def choose_node(
-    pod: Obj, asks: dict[str, int], nodes: list[NodeFacts], taken: dict[str, dict[str, int]]
+def select_node(
+    pod: Obj, requests: dict[str, int], nodes: list[NodeInfo], requested_by_node: dict[str, dict[str, int]]
 ) -> tuple[str, str]:
     """(node, ""), or ("", message) if no node fits."""
     reasons: dict[str, int] = {}
-    fitting = []
+    feasible = []
     for node in nodes:
-        why = filter_reason(pod, asks, node, taken.get(node.name, {}))
-        if why:
-            reasons[why] = reasons.get(why, 0) + 1
+        reason = filter_reason(pod, requests, node, requested_by_node.get(node.name, {}))
+        if reason:
+            reasons[reason] = reasons.get(reason, 0) + 1
         else:
-            fitting.append(node.name)
-    if fitting:
-        return min(fitting, key=lambda name: (taken.get(name, {}).get("pods", 0), name)), ""
+            feasible.append(node.name)
+    if feasible:
+        return min(feasible, key=lambda name: (requested_by_node.get(name, {}).get("pods", 0), name)), ""
     if not nodes:
         return "", "no nodes available to schedule pods"
-    listed = ", ".join(sorted(f"{count} {why}" for why, count in reasons.items()))
-    return "", f"0/{len(nodes)} nodes are available: {listed}."
+    summary = ", ".join(sorted(f"{count} {reason}" for reason, count in reasons.items()))
+    return "", f"0/{len(nodes)} nodes are available: {summary}."

@@ -21,28 +21,32 @@ CONDITION_TAINTS = {  # (condition, status): key
     ("PIDPressure", "True"): f"{PREFIX}pid-pressure",
     ("NetworkUnavailable", "True"): f"{PREFIX}network-unavailable",
 }
-CORDONED = f"{PREFIX}unschedulable"
-OURS = {*CONDITION_TAINTS.values(), CORDONED}
+UNSCHEDULABLE = f"{PREFIX}unschedulable"
+MANAGED_KEYS = {*CONDITION_TAINTS.values(), UNSCHEDULABLE}
 
 
-def taints_of(node: Obj, now: float) -> list[Obj]:
+def desired_taints(node: Obj, now: float) -> list[Obj]:
     """The taints that the node should have; existing ones keep their timeAdded."""
     current = (node.get("spec") or {}).get("taints") or []
-    reported = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or []}
-    wanted = {key for condition, key in CONDITION_TAINTS.items() if condition in reported.items()}
-    if "Ready" not in reported:
-        wanted |= {taint["key"] for taint in current} & {
+    conditions = {c["type"]: c["status"] for c in (node.get("status") or {}).get("conditions") or []}
+    desired_keys = {key for condition, key in CONDITION_TAINTS.items() if condition in conditions.items()}
+    if "Ready" not in conditions:
+        desired_keys |= {taint["key"] for taint in current} & {
             CONDITION_TAINTS["Ready", "False"],
             CONDITION_TAINTS["Ready", "Unknown"],
         }
     if (node.get("spec") or {}).get("unschedulable"):
-        wanted.add(CORDONED)
-    kept = [t for t in current if t.get("effect") != "NoSchedule" or t["key"] not in OURS or t["key"] in wanted]
-    missing = wanted - {taint["key"] for taint in kept if taint.get("effect") == "NoSchedule"}
+        desired_keys.add(UNSCHEDULABLE)
+    kept = [
+        t
+        for t in current
+        if t.get("effect") != "NoSchedule" or t["key"] not in MANAGED_KEYS or t["key"] in desired_keys
+    ]
+    missing = desired_keys - {taint["key"] for taint in kept if taint.get("effect") == "NoSchedule"}
     return kept + [{"key": key, "effect": "NoSchedule", "timeAdded": timestamp(now)} for key in sorted(missing)]
 
 
-class NodeTaints(Controller):
+class NodeTaintController(Controller):
     storage = "nodes"
     account = "node-controller"
 
@@ -50,12 +54,12 @@ class NodeTaints(Controller):
         record = self.record(key)
         if record is None or "deletionTimestamp" in record.obj["metadata"]:
             return None
-        wanted = taints_of(record.obj, self.core.now())
-        if wanted == (record.obj["spec"].get("taints") or []):
+        desired = desired_taints(record.obj, self.core.now())
+        if desired == (record.obj["spec"].get("taints") or []):
             return None
 
         def change(obj: Obj) -> Obj:
-            obj["spec"]["taints"] = taints_of(obj, self.core.now())
+            obj["spec"]["taints"] = desired_taints(obj, self.core.now())
             if not obj["spec"]["taints"]:
                 del obj["spec"]["taints"]
             return obj

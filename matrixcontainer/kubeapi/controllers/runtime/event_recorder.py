@@ -13,35 +13,35 @@ from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.options import Options
 
-WAITING_MAX = 10_000
+QUEUE_LENGTH_MAX = 10_000
 
 
 class EventRecorder:
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._waiting: list[dict[str, Any]] = []
+        self._queue: list[dict[str, Any]] = []
         self._wake = asyncio.Event()
 
-    def event(self, about: dict[str, Any], reason: str, message: str, source: str, warning: bool = False) -> None:
-        """Queue an event about the object `about`, reported by the component `source`."""
-        meta = about["metadata"]
+    def event(self, obj: dict[str, Any], reason: str, message: str, source: str, warning: bool = False) -> None:
+        """Queue an event about the object `obj`, reported by the component `source`."""
+        meta = obj["metadata"]
         namespace = meta.get("namespace", "")
-        if len(self._waiting) >= WAITING_MAX:
+        if len(self._queue) >= QUEUE_LENGTH_MAX:
             return
-        mark = hashlib.sha256(f"{meta.get('uid')} {reason} {message} {source}".encode()).hexdigest()[:16]
+        digest = hashlib.sha256(f"{meta.get('uid')} {reason} {message} {source}".encode()).hexdigest()[:16]
         at = timestamp(self.core.now())
         reference = {
-            "apiVersion": about["apiVersion"],
-            "kind": about["kind"],
+            "apiVersion": obj["apiVersion"],
+            "kind": obj["kind"],
             "name": meta["name"],
             "uid": meta.get("uid", ""),
             "resourceVersion": meta.get("resourceVersion", ""),
         }
         if namespace:
             reference["namespace"] = namespace
-        self._waiting.append(
+        self._queue.append(
             {
-                "metadata": {"name": f"{meta['name']}.{mark}"[:253], "namespace": namespace or "default"},
+                "metadata": {"name": f"{meta['name']}.{digest}"[:253], "namespace": namespace or "default"},
                 "involvedObject": reference,
                 "reason": reason,
                 "message": message[:1024],
@@ -58,10 +58,10 @@ class EventRecorder:
 
     async def run(self) -> None:
         while True:
-            if not self._waiting:
+            if not self._queue:
                 self._wake.clear()
                 await self._wake.wait()
-            batch, self._waiting = self._waiting[:64], self._waiting[64:]
+            batch, self._queue = self._queue[:64], self._queue[64:]
             await asyncio.gather(*(self._write(event) for event in batch))
 
     async def _write(self, event: dict[str, Any]) -> None:
@@ -70,13 +70,13 @@ class EventRecorder:
         options = Options(user="system:kube-controller-manager", field_manager="kube-controller-manager")
         options.field_validation = "Ignore"
 
-        def again(current: dict[str, Any]) -> dict[str, Any]:
+        def increment_count(current: dict[str, Any]) -> dict[str, Any]:
             return current | {"count": (current.get("count") or 1) + 1, "lastTimestamp": event["lastTimestamp"]}
 
         try:
             if self.core.store.latest(("events", namespace, name)) is None:
                 await self.core.verbs.create(resource, namespace, event, options)
             else:
-                await self.core.verbs.modify(resource, namespace, name, again, options)
+                await self.core.verbs.modify(resource, namespace, name, increment_count, options)
         except ApiError:
             pass

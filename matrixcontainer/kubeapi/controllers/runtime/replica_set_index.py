@@ -1,14 +1,14 @@
-"""SetFacts: the part of a ReplicaSet that controllers need, indexed by namespace and owner."""
+"""ReplicaSetInfo: the part of a ReplicaSet that controllers need, indexed by namespace and owner."""
 
 from dataclasses import dataclass, field
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.pod_info import FactsIndex, Name, controller_of
+from matrixcontainer.kubeapi.kubelet.pod_info import Indexer, Name, controller_of
 from matrixcontainer.kubeapi.storage.objects import Record
 
 
 @dataclass(slots=True)
-class SetFacts:
+class ReplicaSetInfo:
     key: Name
     uid: str
     labels: dict[str, str] | None
@@ -18,11 +18,11 @@ class SetFacts:
     selector: dict[str, Any] | None = field(default=None)
 
 
-def _facts_of(record: Record) -> SetFacts:
+def _parse_info(record: Record) -> ReplicaSetInfo:
     obj = record.obj
     meta = obj["metadata"]
     owner = controller_of(meta) or {}
-    return SetFacts(
+    return ReplicaSetInfo(
         record.key[1:],
         record.uid,
         meta.get("labels") or {},
@@ -33,15 +33,15 @@ def _facts_of(record: Record) -> SetFacts:
     )
 
 
-class SetIndex(FactsIndex[SetFacts]):
+class ReplicaSetIndex(Indexer[ReplicaSetInfo]):
     def __init__(self) -> None:
-        super().__init__(_facts_of, lambda rs: [("namespace", rs.key[0]), ("owner", rs.owner_uid)])
+        super().__init__(_parse_info, lambda rs: [("namespace", rs.key[0]), ("owner", rs.owner_uid)])
 
-    def in_namespace(self, namespace: str) -> list[SetFacts]:
-        return self.at("namespace", namespace)
+    def in_namespace(self, namespace: str) -> list[ReplicaSetInfo]:
+        return self.by_index("namespace", namespace)
 
-    def owned_by(self, uid: str) -> list[SetFacts]:
-        return self.at("owner", uid)
+    def owned_by(self, uid: str) -> list[ReplicaSetInfo]:
+        return self.by_index("owner", uid)
 
-    def ownerless(self, namespace: str) -> list[SetFacts]:
-        return [facts for facts in self.owned_by("") if facts.key[0] == namespace]
+    def ownerless(self, namespace: str) -> list[ReplicaSetInfo]:
+        return [info for info in self.owned_by("") if info.key[0] == namespace]

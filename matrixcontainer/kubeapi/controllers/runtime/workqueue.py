@@ -29,7 +29,7 @@ Modification = Callable[[dict[str, Any]], dict[str, Any]]
 
 RETRY_S_MIN, RETRY_S_MAX = 0.02, 60.0
 SLEEP_S_MIN = 0.005
-REFUSALS = (403, 404, 409)  # errors that other clients may cause at any time
+EXPECTED_ERROR_CODES = (403, 404, 409)  # errors that other clients may cause at any time
 
 
 class Workqueue(Generic[K]):
@@ -40,32 +40,32 @@ class Workqueue(Generic[K]):
 
     def __init__(self, core: Core) -> None:
         self.core = core
-        self._due: dict[K, None] = {}
-        self._later: dict[K, float] = {}
+        self._ready: dict[K, None] = {}
+        self._scheduled: dict[K, float] = {}
         self._heap: list[tuple[float, K]] = []
-        self._failed: dict[K, int] = {}
+        self._failures: dict[K, int] = {}
         self._wake = asyncio.Event()
 
     def enqueue(self, key: K) -> None:
-        self._due[key] = None
+        self._ready[key] = None
         self._wake.set()
 
     def enqueue_after(self, key: K, seconds: float) -> None:
         """Reconcile the key after a delay, unless it is due earlier already."""
         at = self.core.now() + max(seconds, 0.0)
-        if at < self._later.get(key, float("inf")):
-            self._later[key] = at
+        if at < self._scheduled.get(key, float("inf")):
+            self._scheduled[key] = at
             heapq.heappush(self._heap, (at, key))
             self._wake.set()
 
     async def run(self) -> None:
         while True:
-            self._collect_due()
-            if self._due:
-                keys = list(islice(self._due, self.max_concurrent_reconciles))
+            self._promote_due()
+            if self._ready:
+                keys = list(islice(self._ready, self.max_concurrent_reconciles))
                 for key in keys:
-                    del self._due[key]
-                    self._later.pop(key, None)
+                    del self._ready[key]
+                    self._scheduled.pop(key, None)
                 await asyncio.gather(*(self.process(key) for key in keys))
                 await asyncio.sleep(0)
                 continue
@@ -75,32 +75,32 @@ class Workqueue(Generic[K]):
                 async with asyncio.timeout(sleep_s):  # wait_for could lose a cancellation during wake-up
                     await self._wake.wait()
 
-    def _collect_due(self) -> None:
+    def _promote_due(self) -> None:
         while self._heap:
             at, key = self._heap[0]
-            if self._later.get(key) != at:
+            if self._scheduled.get(key) != at:
                 heapq.heappop(self._heap)  # rescheduled, or reconciled since
             elif at <= self.core.now():
                 heapq.heappop(self._heap)
-                del self._later[key]
-                self._due[key] = None
+                del self._scheduled[key]
+                self._ready[key] = None
             else:
                 return
 
     async def process(self, key: K) -> None:
         """Reconcile the key now; a failure is retried later."""
         try:
-            again_s = await self.reconcile(key)
+            requeue_after_s = await self.reconcile(key)
         except Exception as failure:
             raise_if_cancelled(failure)
-            tries = self._failed[key] = self._failed.get(key, 0) + 1
-            self.enqueue_after(key, min(RETRY_S_MIN * 2 ** min(tries, 20), RETRY_S_MAX))
-            if not (isinstance(failure, ApiError) and failure.code in REFUSALS):
+            failures = self._failures[key] = self._failures.get(key, 0) + 1
+            self.enqueue_after(key, min(RETRY_S_MIN * 2 ** min(failures, 20), RETRY_S_MAX))
+            if not (isinstance(failure, ApiError) and failure.code in EXPECTED_ERROR_CODES):
                 self.core.record_failure(failure, f"{type(self).__name__} {'/'.join(key)}")
             return
-        self._failed.pop(key, None)
-        if again_s is not None:
-            self.enqueue_after(key, again_s)
+        self._failures.pop(key, None)
+        if requeue_after_s is not None:
+            self.enqueue_after(key, requeue_after_s)
 
     async def reconcile(self, key: K) -> float | None:
         raise NotImplementedError
@@ -116,13 +116,13 @@ class Workqueue(Generic[K]):
             subresource=subresource,
         )
 
-    async def remove(self, resource: Resource, namespace: str, name: str, request: Deletion) -> None:
+    async def delete_object(self, resource: Resource, namespace: str, name: str, request: Deletion) -> None:
         """Delete an object, unless it is gone or was replaced meanwhile."""
         with ignoring(404, 409):
             await self.core.verbs.delete(resource, namespace, name, request, self.options())
 
 
-def keep_only(meta: dict[str, Any], key: str, keep: Callable[[Any], bool]) -> None:
+def filter_list(meta: dict[str, Any], key: str, keep: Callable[[Any], bool]) -> None:
     """Filter a list in metadata, and remove it if it becomes empty."""
     meta[key] = [item for item in meta.get(key) or [] if keep(item)]
     if not meta[key]:

@@ -6,7 +6,7 @@ deleted are neither adopted nor released, and owners being deleted adopt nothing
 
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, keep_only
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, filter_list
 from matrixcontainer.kubeapi.kubelet.pod_info import controller_of
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
@@ -78,8 +78,8 @@ def _with_owner(owner: dict[str, Any], uid: str, resource: Resource, finalizer: 
 def _without_owner(owner: dict[str, Any], finalizer: str) -> Any:
     def change(obj: dict[str, Any]) -> dict[str, Any]:
         if finalizer:
-            keep_only(obj["metadata"], "finalizers", lambda one: one != finalizer)
-        keep_only(obj["metadata"], "ownerReferences", lambda one: one["uid"] != owner["metadata"]["uid"])
+            filter_list(obj["metadata"], "finalizers", lambda one: one != finalizer)
+        filter_list(obj["metadata"], "ownerReferences", lambda one: one["uid"] != owner["metadata"]["uid"])
         return obj
 
     return change

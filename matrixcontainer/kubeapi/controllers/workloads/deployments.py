@@ -2,12 +2,12 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.runtime.replica_set_index import SetFacts
+from matrixcontainer.kubeapi.controllers.runtime.replica_set_index import ReplicaSetInfo
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.controllers.workloads import controller_ref, rollout
 from matrixcontainer.kubeapi.controllers.workloads.rollout import Obj, Sets, revision_of, size_of
 from matrixcontainer.kubeapi.controllers.workloads.rollout_status import seconds_left, status_of
-from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.options import Deletion
@@ -20,20 +20,20 @@ class Deployments(WorkloadController):
     storage = "deployments.apps"
     account = "deployment-controller"
 
-    def on_set(self, before: SetFacts | None, rs: SetFacts | None) -> None:
-        for facts in (before, rs):
-            if facts is not None and facts.owner_name:
-                self.enqueue((facts.key[0], facts.owner_name))
+    def on_replica_set(self, before: ReplicaSetInfo | None, rs: ReplicaSetInfo | None) -> None:
+        for info in (before, rs):
+            if info is not None and info.owner_name:
+                self.enqueue((info.key[0], info.owner_name))
         if rs is not None and not rs.owner_uid and (before is None or before.labels != rs.labels or before.owner_uid):
             for record in self.core.store.objects_of(self.storage, rs.key[0]):
                 if matches_label_selector(record.obj["spec"].get("selector"), rs.labels or {}):
                     self.enqueue(record.key[1:])
 
-    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+    def on_pod(self, before: PodInfo | None, pod: PodInfo | None) -> None:
         """Recreate waits until the last old pod is gone, which no ReplicaSet's status shows."""
         gone = before is not None and (pod is None or (pod.ended and not before.ended))
         if gone and before is not None and before.owner_kind == "ReplicaSet":
-            rs = self.informers.sets.get((before.key[0], before.owner_name))
+            rs = self.informers.replica_sets.get((before.key[0], before.owner_name))
             if rs is not None and rs.owner_name:
                 self.enqueue((rs.key[0], rs.owner_name))
 
@@ -42,9 +42,9 @@ class Deployments(WorkloadController):
         if record is None:
             return None
         deployment = record.obj
-        sets_index = self.informers.sets
+        sets_index = self.informers.replica_sets
         owned, ownerless = sets_index.owned_by(record.uid), sets_index.ownerless(key[0])
-        if await controller_ref.claim(self, self.informers.set_resource, deployment, owned, ownerless):
+        if await controller_ref.claim(self, self.informers.replica_set_resource, deployment, owned, ownerless):
             self.enqueue(key)
         sets = self._sets(deployment)
         event = None
@@ -58,7 +58,7 @@ class Deployments(WorkloadController):
 
     def _sets(self, deployment: Obj) -> Sets:
         meta = deployment["metadata"]
-        records = self.informers.sets_of(meta["namespace"], meta["uid"])
+        records = self.informers.replica_sets_of(meta["namespace"], meta["uid"])
         return rollout.split(deployment, [record.obj for record in records])
 
     # ---- one step of a rollout
@@ -139,7 +139,7 @@ class Deployments(WorkloadController):
         if spec.get("minReadySeconds"):
             body["spec"]["minReadySeconds"] = spec["minReadySeconds"]
         try:
-            await self.core.verbs.create(self.informers.set_resource, meta["namespace"], body, self.options())
+            await self.core.verbs.create(self.informers.replica_set_resource, meta["namespace"], body, self.options())
         except ApiError as failure:
             if failure.reason != "AlreadyExists":
                 text = f"Failed to create new replica set {name!r}: {failure}"
@@ -209,7 +209,7 @@ class Deployments(WorkloadController):
     # ---- writing
 
     async def _change_set(self, rs: Obj, change: Any) -> None:
-        await self.core.verbs.modify(self.informers.set_resource, *_key(rs), change, self.options())
+        await self.core.verbs.modify(self.informers.replica_set_resource, *_key(rs), change, self.options())
 
     async def _resize(self, deployment: Obj, sets: Sets, sizes: dict[str, int]) -> None:
         notes = self._size_annotations(deployment)
@@ -242,7 +242,7 @@ class Deployments(WorkloadController):
     async def _clean_up(self, deployment: Obj, sets: Sets) -> None:
         for rs in rollout.to_clean_up(deployment, sets):
             request = Deletion(propagation="Background", uid=rs["metadata"]["uid"])
-            await self.remove(self.informers.set_resource, *_key(rs), request)
+            await self.delete_object(self.informers.replica_set_resource, *_key(rs), request)
 
     async def _write_status(
         self, key: Name, deployment: Obj, sets: Sets, event: tuple[str, str] | None

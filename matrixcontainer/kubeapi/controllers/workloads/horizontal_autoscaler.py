@@ -269,9 +269,9 @@ class _Evaluation:
         selector = LabelSelector(text)
         found = []
         for record in self.core.store.objects_of("pods", self.namespace):
-            facts = self.informers.pods.get(record.key[1:])
-            if facts is not None and facts.active and selector.matches({"metadata": {"labels": facts.labels}}):
-                found.append((record.obj, facts.ready))
+            info = self.informers.pods.get(record.key[1:])
+            if info is not None and info.active and selector.matches({"metadata": {"labels": info.labels}}):
+                found.append((record.obj, info.ready))
         return found
 
     # ---- writing

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
-from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import PodInfo
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.quantities import whole_number
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
@@ -30,9 +30,9 @@ class Plan:
 
     status: Obj
     make: list[int | None] = field(default_factory=list)
-    remove: list[PodFacts] = field(default_factory=list)
+    remove: list[PodInfo] = field(default_factory=list)
     uncounted_remove: bool = False  # removed pods must not count as failed: remove their finalizer first
-    release: list[PodFacts] = field(default_factory=list)
+    release: list[PodInfo] = field(default_factory=list)
     expire: bool = False
     requeue_after_s: float | None = None
     event: tuple[str, str, bool] | None = None  # event: reason, message, warning
@@ -61,12 +61,12 @@ def parse_indexes(text: str) -> set[int]:
     return found
 
 
-def index_of(pod: PodFacts) -> int | None:
+def index_of(pod: PodInfo) -> int | None:
     found = whole_number((pod.labels or {}).get(INDEX, ""), -1)
     return found if found >= 0 else None
 
 
-def plan(job: Obj, pods: list[PodFacts], now: float) -> Plan:
+def plan(job: Obj, pods: list[PodInfo], now: float) -> Plan:
     current = job.get("status") or {}
     finished = is_true(current, "Complete") or is_true(current, "Failed")
     if finished:
@@ -84,7 +84,7 @@ def plan(job: Obj, pods: list[PodFacts], now: float) -> Plan:
     return decision.finish()
 
 
-def _plan_finished(job: Obj, status: Obj, finished: Obj, pods: list[PodFacts], now: float) -> Plan:
+def _plan_finished(job: Obj, status: Obj, finished: Obj, pods: list[PodInfo], now: float) -> Plan:
     found = Plan(status, release=[pod for pod in pods if pod.tracked])
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is not None and "deletionTimestamp" not in job["metadata"]:
@@ -94,7 +94,7 @@ def _plan_finished(job: Obj, status: Obj, finished: Obj, pods: list[PodFacts], n
 
 
 class _Decision:
-    def __init__(self, job: Obj, pods: list[PodFacts], now: float) -> None:
+    def __init__(self, job: Obj, pods: list[PodInfo], now: float) -> None:
         self.job, self.spec, self.pods, self.now = job, job["spec"], pods, now
         self.status = copy_json(job.get("status") or {})
         self.found = Plan(self.status)

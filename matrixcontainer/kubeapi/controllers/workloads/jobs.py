@@ -2,10 +2,10 @@
 
 import asyncio
 
-from matrixcontainer.kubeapi.controllers.runtime.workqueue import keep_only
+from matrixcontainer.kubeapi.controllers.runtime.workqueue import filter_list
 from matrixcontainer.kubeapi.controllers.workloads.job_decision import INDEX, Obj, Plan, plan
 from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST, PodController, pod_from
-from matrixcontainer.kubeapi.kubelet.pod_info import TRACKING, Name, PodFacts, controller_of
+from matrixcontainer.kubeapi.kubelet.pod_info import JOB_TRACKING_FINALIZER, Name, PodInfo, controller_of
 from matrixcontainer.kubeapi.meta.errors import ApiError, ignoring
 from matrixcontainer.kubeapi.registry.options import Deletion
 
@@ -15,17 +15,17 @@ MANAGER = "kubernetes.io/job-controller"
 class Jobs(PodController):
     storage = "jobs.batch"
     account = "job-controller"
-    finalizer = TRACKING
+    finalizer = JOB_TRACKING_FINALIZER
 
     def load(self) -> None:
         super().load()
         for pod in self.informers.pods.tracked():
             self.enqueue((pod.key[0], pod.job_name))
 
-    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
-        for facts in (before, pod):
-            if facts is not None and (facts.job_name or facts.tracked):
-                self.enqueue((facts.key[0], facts.job_name))
+    def on_pod(self, before: PodInfo | None, pod: PodInfo | None) -> None:
+        for info in (before, pod):
+            if info is not None and (info.job_name or info.tracked):
+                self.enqueue((info.key[0], info.job_name))
 
     async def reconcile(self, key: Name) -> float | None:
         """Reconcile a Job; an empty name stands for the pods that no Job controls."""
@@ -61,19 +61,19 @@ class Jobs(PodController):
             self.events.event(job, "FailedCreate", f"Error creating: {failure}", self.account, warning=True)
             raise
 
-    async def _remove_pod(self, job: Obj, pod: PodFacts, release_first: bool) -> None:
+    async def _remove_pod(self, job: Obj, pod: PodInfo, release_first: bool) -> None:
         if release_first:
             await self._release(pod)
         await self.remove_pod(job, pod)
 
-    async def _release(self, pod: PodFacts) -> None:
+    async def _release(self, pod: PodInfo) -> None:
         """Remove the finalizer of a pod that was counted or never will be, unless another Job has adopted it."""
         if not pod.tracked:
             return
 
         def change(obj: Obj) -> Obj:
             if (controller_of(obj["metadata"]) or {}).get("uid", "") == pod.owner_uid:
-                keep_only(obj["metadata"], "finalizers", lambda finalizer: finalizer != TRACKING)
+                filter_list(obj["metadata"], "finalizers", lambda finalizer: finalizer != JOB_TRACKING_FINALIZER)
             return obj
 
         with ignoring(404):
@@ -88,7 +88,7 @@ class Jobs(PodController):
 def _pod(job: Obj, index: int | None) -> Obj:
     name = job["metadata"]["name"]
     body = pod_from(job["spec"]["template"], job, f"{name}-" if index is None else f"{name}-{index}-")
-    body["metadata"].setdefault("finalizers", []).append(TRACKING)
+    body["metadata"].setdefault("finalizers", []).append(JOB_TRACKING_FINALIZER)
     if index is not None:
         _set_index(body, job, index)
     return body

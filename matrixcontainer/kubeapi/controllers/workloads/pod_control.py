@@ -5,7 +5,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.controllers.workloads import controller_ref
-from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import PodInfo
 from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
@@ -43,9 +43,9 @@ class PodController(WorkloadController):
         made = await self.core.verbs.create(self.informers.pod_resource, namespace, pod, self.options())
         self.events.event(owner, "SuccessfulCreate", f"Created pod: {made.obj['metadata']['name']}", self.account)
 
-    async def remove_pod(self, owner: Obj, pod: PodFacts) -> None:
+    async def remove_pod(self, owner: Obj, pod: PodInfo) -> None:
         request = Deletion(propagation="Background", uid=pod.uid)
-        await self.remove(self.informers.pod_resource, *pod.key, request)
+        await self.delete_object(self.informers.pod_resource, *pod.key, request)
         self.events.event(owner, "SuccessfulDelete", f"Deleted pod: {pod.key[1]}", self.account)
 
     async def claim_pods(self, owner: Obj) -> None:

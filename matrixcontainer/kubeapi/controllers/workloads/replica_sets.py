@@ -5,7 +5,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.controllers.workloads import controller_ref
 from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST, PodController, pod_from
-from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodFacts
+from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
@@ -13,7 +13,7 @@ from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def deletion_order(pods: list[PodFacts], neighbours: dict[str, int]) -> list[PodFacts]:
+def deletion_order(pods: list[PodInfo], neighbours: dict[str, int]) -> list[PodInfo]:
     """Pods in order of deletion; first those: unassigned, not running, not ready, of low deletion cost, on crowded
     nodes, recently ready, often restarted, new.
 
@@ -35,7 +35,7 @@ def deletion_order(pods: list[PodFacts], neighbours: dict[str, int]) -> list[Pod
     )
 
 
-def counted(rs: dict[str, Any], pods: list[PodFacts], now: float) -> dict[str, Any]:
+def counted(rs: dict[str, Any], pods: list[PodInfo], now: float) -> dict[str, Any]:
     """The counts of the status; zeros are omitted, as in Go."""
     labels = (rs["spec"]["template"].get("metadata") or {}).get("labels") or {}
     wait_s = rs["spec"].get("minReadySeconds") or 0
@@ -47,7 +47,7 @@ def counted(rs: dict[str, Any], pods: list[PodFacts], now: float) -> dict[str, A
     return {"replicas": len(pods)} | {name: count for name, count in counts.items() if count}
 
 
-def seconds_until_available(pods: list[PodFacts], min_ready_s: int, now: float) -> float | None:
+def seconds_until_available(pods: list[PodInfo], min_ready_s: int, now: float) -> float | None:
     """Seconds until the next ready pod counts as available."""
     waits = [pod.ready_since + min_ready_s - now for pod in pods if pod.ready and not pod.available(min_ready_s, now)]
     return min(waits, default=None)
@@ -57,17 +57,17 @@ class ReplicaSets(PodController):
     storage = "replicasets.apps"
     account = "replicaset-controller"
 
-    def on_pod(self, before: PodFacts | None, pod: PodFacts | None) -> None:
+    def on_pod(self, before: PodInfo | None, pod: PodInfo | None) -> None:
         """A pod was created, changed or deleted."""
-        for facts in (before, pod):
-            if facts is not None and facts.owner_kind == "ReplicaSet":
-                self.enqueue((facts.key[0], facts.owner_name))
+        for info in (before, pod):
+            if info is not None and info.owner_kind == "ReplicaSet":
+                self.enqueue((info.key[0], info.owner_name))
         if (
             pod is not None
             and not pod.owner_uid
             and (before is None or before.labels != pod.labels or before.owner_uid)
         ):
-            for rs in self.informers.sets.in_namespace(pod.key[0]):
+            for rs in self.informers.replica_sets.in_namespace(pod.key[0]):
                 if matches_label_selector(rs.selector, pod.labels or {}):
                     self.enqueue(rs.key)
 
@@ -88,7 +88,7 @@ class ReplicaSets(PodController):
             raise failure[1]
         return seconds_until_available(active, rs["spec"].get("minReadySeconds") or 0, self.core.now())
 
-    async def _scale(self, rs: dict[str, Any], active: list[PodFacts]) -> tuple[str, ApiError] | None:
+    async def _scale(self, rs: dict[str, Any], active: list[PodInfo]) -> tuple[str, ApiError] | None:
         """Create or delete pods; return (condition reason, error) if that fails."""
         missing = (rs["spec"].get("replicas") or 0) - len(active)
         try:
@@ -110,7 +110,7 @@ class ReplicaSets(PodController):
         uids = {rs["metadata"]["uid"]}
         owner = controller_ref.controller_of(rs["metadata"])
         if owner is not None:
-            uids |= {record.uid for record in self.informers.sets_of(rs["metadata"]["namespace"], owner["uid"])}
+            uids |= {record.uid for record in self.informers.replica_sets_of(rs["metadata"]["namespace"], owner["uid"])}
         counts: dict[str, int] = {}
         for uid in uids:
             for pod in self.informers.pods.owned_by(uid):
@@ -119,7 +119,7 @@ class ReplicaSets(PodController):
         return counts
 
     async def _write_status(
-        self, key: Name, rs: dict[str, Any], active: list[PodFacts], failure: tuple[str, ApiError] | None
+        self, key: Name, rs: dict[str, Any], active: list[PodInfo], failure: tuple[str, ApiError] | None
     ) -> None:
         status = counted(rs, active, self.core.now())
         status["observedGeneration"] = rs["metadata"].get("generation", 0)

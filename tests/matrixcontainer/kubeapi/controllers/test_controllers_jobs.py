@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.pod_info import TRACKING
+from matrixcontainer.kubeapi.kubelet.pod_info import JOB_TRACKING_FINALIZER
 from tests.matrixcontainer.kubeapi.virtual import JOBS, PODS, Cluster, condition_of, in_virtual_time
 
 WORK = f"{JOBS}/work"
@@ -167,13 +167,16 @@ async def test_a_pod_is_tracked_by_the_job_that_controls_it_and_by_nobody_else(c
     await cluster.patch(path, {"metadata": {"labels": labels}})
     await cluster.patch(WORK, {"metadata": {"annotations": {"look": "again"}}})
     adopted = await cluster.eventually(path, lambda b: "ownerReferences" in b["metadata"])
-    assert adopted["metadata"]["finalizers"] == [TRACKING]
+    assert adopted["metadata"]["finalizers"] == [JOB_TRACKING_FINALIZER]
 
 
 @in_virtual_time
 async def test_after_a_restart_nobody_waits_for_the_count_of_an_orphan(cluster: Cluster) -> None:
     await cluster.api.manager.stop()
-    pod = {"metadata": {"name": "p", "finalizers": [TRACKING]}, "spec": {"containers": [{"name": "c", "image": "i"}]}}
+    pod = {
+        "metadata": {"name": "p", "finalizers": [JOB_TRACKING_FINALIZER]},
+        "spec": {"containers": [{"name": "c", "image": "i"}]},
+    }
     await cluster.made(PODS, pod)
     await cluster.restart()
     await cluster.eventually(f"{PODS}/p", lambda b: "finalizers" not in b["metadata"])

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from matrixcontainer.kubeapi.controllers.nodes.node_fit import choose_node, filter_reason
+from matrixcontainer.kubeapi.controllers.nodes.node_fit import filter_reason, select_node
 from matrixcontainer.kubeapi.controllers.workloads.job_decision import format_indexes, parse_indexes
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
 from matrixcontainer.kubeapi.controllers.workloads.rollout import (
@@ -21,8 +21,8 @@ from matrixcontainer.kubeapi.controllers.workloads.rollout import (
     template_hash,
 )
 from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, parse_command
-from matrixcontainer.kubeapi.kubelet.node_info import NodeFacts
-from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts, requests_of
+from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
+from matrixcontainer.kubeapi.kubelet.pod_info import PodInfo, requests_of
 from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
 
 
@@ -104,14 +104,14 @@ def test_the_hash_names_the_template_and_nothing_else() -> None:
 
 
 def test_who_is_deleted_first() -> None:
-    def pod(name: str, **facts: Any) -> PodFacts:
-        return PodFacts(("d", name), node="n1", phase="Running", ready_since=100.0, created=50.0, **facts)
+    def pod(name: str, **facts: Any) -> PodInfo:
+        return PodInfo(("d", name), node="n1", phase="Running", ready_since=100.0, created=50.0, **facts)
 
     pods = [
         pod("old"),
-        PodFacts(("d", "unbound")),
-        PodFacts(("d", "pending"), node="n1"),
-        PodFacts(("d", "unready"), node="n1", phase="Running"),
+        PodInfo(("d", "unbound")),
+        PodInfo(("d", "pending"), node="n1"),
+        PodInfo(("d", "unready"), node="n1", phase="Running"),
         pod("cheap", cost=-5),
         pod("restarted", restarts=2),
     ]
@@ -123,7 +123,7 @@ def test_who_is_deleted_first() -> None:
     assert found == ["unbound", "pending", "unready", "cheap", "crowded", "young", "restarted", "old"]
 
 
-NODE = NodeFacts(
+NODE = NodeInfo(
     "n1", ready=True, labels={"zone": "a"}, allocatable={"cpu": 4000, "pods": 3000, "huawei.com/Ascend910": 8000}
 )
 
@@ -154,13 +154,13 @@ def test_affinity_taints_and_the_emptiest_node() -> None:
     assert filter_reason({"spec": affinity("In", "a", "b")}, {}, NODE, {}) == ""
     assert filter_reason({"spec": affinity("NotIn", "a")}, {}, NODE, {}) != ""
     assert filter_reason({"spec": {}}, {}, NODE, {"pods": 3000}) == "Too many pods"
-    tainted = NodeFacts(
+    tainted = NodeInfo(
         "n2", ready=True, taints=[{"key": "k", "value": "v", "effect": "NoSchedule"}], allocatable=NODE.allocatable
     )
     assert "untolerated taint {k: v}" in filter_reason({"spec": {}}, {}, tainted, {})
     tolerant = {"spec": {"tolerations": [{"key": "k", "operator": "Exists"}]}}
-    assert choose_node(tolerant, {}, [NODE, tainted], {"n1": {"pods": 1000}}) == ("n2", "")
-    assert choose_node({"spec": {}}, {}, [tainted, NodeFacts("n3")], {})[1] == (
+    assert select_node(tolerant, {}, [NODE, tainted], {"n1": {"pods": 1000}}) == ("n2", "")
+    assert select_node({"spec": {}}, {}, [tainted, NodeInfo("n3")], {})[1] == (
         "0/2 nodes are available: 1 node(s) had untolerated taint {k: v}, 1 node(s) were not ready."
     )
 

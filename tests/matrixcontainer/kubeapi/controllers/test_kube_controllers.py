@@ -226,9 +226,9 @@ async def test_events_are_forgotten_after_an_hour(talk: Talk) -> None:
     path = f"{NS}/default/events"
     event = {"metadata": {"name": "e"}, "involvedObject": {"kind": "Pod", "name": "p", "namespace": "default"}}
     assert (await talk.post(path, event)).code == 201
-    assert await talk.api.manager.compaction.forget_events() == 0
+    assert await talk.api.manager.compaction.delete_expired_events() == 0
     talk.clock.moment += 3700
-    assert await talk.api.manager.compaction.forget_events() == 1
+    assert await talk.api.manager.compaction.delete_expired_events() == 1
     assert (await talk.get(f"{path}/e")).code == 404
 
 
@@ -244,7 +244,7 @@ async def test_an_event_lives_an_hour_from_its_last_write_whatever_it_says_and_w
     written = {"series": {"count": 2, "lastObservedTime": "2026-09-21T15:00:00.000000Z"}}
     assert (await talk.patch(f"{path}/series", written)).code == 200
     talk.clock.moment += 700
-    assert await talk.api.manager.compaction.forget_events() == 2
+    assert await talk.api.manager.compaction.delete_expired_events() == 2
     assert [item["metadata"]["name"] for item in (await talk.get(path)).body["items"]] == ["series"]
 
 

@@ -8,13 +8,13 @@ from typing import Any
 import orjson
 import pytest
 
-from matrixcontainer.kubeapi.kubelet.pod_info import PodFacts, PodIndex
+from matrixcontainer.kubeapi.kubelet.pod_info import PodIndex, PodInfo
 from matrixcontainer.kubeapi.storage.objects import Record
 
 ADDRESS, NEXT = "10.244.0.1", "10.244.0.2"
 
 
-def seen(pods: PodIndex, name: str, uid: str = "", **status: Any) -> PodFacts:
+def seen(pods: PodIndex, name: str, uid: str = "", **status: Any) -> PodInfo:
     """What the index knows of a pod that a watch has brought."""
     body = {
         "metadata": {"namespace": "d", "name": name, "uid": uid or name},
@@ -34,7 +34,7 @@ def test_a_promise_lasts_until_the_status_shows_it() -> None:
     assert pods.assign_address(seen(pods, "b"), ADDRESS) == ""
     seen(pods, "a", phase="Running", podIP=ADDRESS)
     assert pods.addresses == {ADDRESS: ("d", "a")}
-    pods.drop(("d", "a"))
+    pods.delete(("d", "a"))
     assert pods.addresses == {}
 
 
@@ -44,7 +44,7 @@ def test_what_was_promised_to_a_pod_that_never_had_it_is_free_again(end: str) ->
     assert pods.assign_address(seen(pods, "a"), ADDRESS) == ADDRESS
     match end:
         case "gone":
-            pods.drop(("d", "a"))
+            pods.delete(("d", "a"))
         case "failed":
             seen(pods, "a", phase="Failed")
         case "replaced":

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.storage.backend import ChangeRow, HistoryGap
-from matrixcontainer.kubeapi.storage.objects import NotJson, TooLarge
+from matrixcontainer.kubeapi.storage.objects import NotJsonSerializable, TooLarge
 from matrixcontainer.kubeapi.storage.sqlite import Sqlite
 from matrixcontainer.kubeapi.storage.store import Store
 from tests.matrixcontainer.kubeapi.tables import create_tables
@@ -32,7 +32,7 @@ class SharedSqlite(Sqlite):
         found = super().changes_after(revision)
         if found[:1] and found[0][0] != revision + 1:
             raise HistoryGap
-        if not found and self.newest() != revision:
+        if not found and self.newest_revision() != revision:
             raise HistoryGap
         return found
 
@@ -54,7 +54,7 @@ async def test_a_write_that_is_refused_takes_no_revision(tmp_path: Path) -> None
     deep: Any = 1
     for _ in range(300):
         deep = [deep]
-    with pytest.raises(NotJson):
+    with pytest.raises(NotJsonSerializable):
         await one.put(KEY, obj(deep=deep), None)
     with pytest.raises(TooLarge):
         await one.put(KEY, obj(text="x" * 2_000_000), None)
@@ -68,11 +68,11 @@ class Reader:
 
     def __init__(self, store: Store) -> None:
         self.log = store.log("things")
-        self.place = self.log.end()
+        self.address = self.log.end()
 
     @property
     def missed_something(self) -> bool:
-        return self.place < self.log.start
+        return self.address < self.log.start
 
 
 async def much_is_missed(one: Store) -> None:

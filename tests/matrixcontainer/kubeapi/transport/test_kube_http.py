@@ -16,7 +16,7 @@ import pytest
 
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.server import KubeApi
-from matrixcontainer.kubeapi.storage.opening import open_database
+from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.kubeapi.transport.certificates import certificate_files, ensure_certificates
 from services.kube.bind import listen
 from services.kube.server import Server
