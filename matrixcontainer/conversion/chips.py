@@ -17,7 +17,7 @@ from typing import Any
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE
 from matrixcontainer.conversion.report import Report
-from matrixcontainer.kubeapi.meta.quantities import NoQuantity, amount
+from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, amount
 from matrixcontainer.operator.workload import NPU_RESOURCE
 
 RESOURCES = (NPU_RESOURCE, "huawei.com/ascend-1980")
@@ -61,7 +61,7 @@ class ChipConverter:
     def _rewrite_amount(self, amounts: dict[str, Any], resource: str, path: str) -> None:
         try:
             chips = amount(amounts.pop(resource))
-        except NoQuantity as error:
+        except InvalidQuantity as error:
             raise InvalidField(str(error), field=path) from error
         npus = chips * NPUS_PER_NODE / self.per_node
         if npus.denominator != 1 or npus < 1:

@@ -49,7 +49,7 @@ class KubeApi:
         self.asgi = Asgi(self.app)
         self._informers = Informers(core)
         self._usages = UsageReader(core, self._informers.pods)
-        self._leading: asyncio.Task[None] | None = None
+        self._leadership_task: asyncio.Task[None] | None = None
         self.manager = self._new_manager()
 
     def _new_manager(self) -> Manager:
@@ -79,14 +79,14 @@ class KubeApi:
         if self._workloads:
             MetricsApi(self.core, self._usages, self._informers.nodes).register()
             self._informers.load()
-        self._listen_to_changes()
+        self._register_listeners()
         self.store.listen()
         if await self.store.try_acquire_leadership():
             await self.manager.start()
         if self.store.shared:
-            self._leading = asyncio.create_task(self._follow_leadership(), name="leadership")
+            self._leadership_task = asyncio.create_task(self._follow_leadership(), name="leadership")
 
-    def _listen_to_changes(self) -> None:
+    def _register_listeners(self) -> None:
         self.store.listeners[:] = [self.webhooks.on_change, self.core.authorizer.on_change, self.manager.on_change]
         self.manager.load()
 
@@ -102,21 +102,21 @@ class KubeApi:
             await asyncio.sleep(LEADER_CHECK_S)
 
     async def _check_leadership(self) -> None:
-        leads, acts = await self.store.try_acquire_leadership(), self.manager.running
-        if leads and not acts:
+        is_leader, is_running = await self.store.try_acquire_leadership(), self.manager.running
+        if is_leader and not is_running:
             await self.store.read_latest()
             await self.manager.start()
-        elif acts and not leads:
+        elif is_running and not is_leader:
             await self.manager.stop()
             self.manager = self._new_manager()
-            self._listen_to_changes()
+            self._register_listeners()
 
     async def stop(self) -> None:
         self.core.stopping = True
         self.core.wake_watches()
-        if self._leading is not None:
-            self._leading.cancel()
+        if self._leadership_task is not None:
+            self._leadership_task.cancel()
             with contextlib.suppress(asyncio.CancelledError):
-                await self._leading
+                await self._leadership_task
         await self.manager.stop()
         await self.webhooks.client.close()

@@ -31,7 +31,7 @@ from typing import Any, Literal
 from matrixcommon.model.errors import InvalidField
 from matrixcommon.model.hardware_names import NPUS_PER_NODE, NodeName
 from matrixcommon.model.resource_key import key_of
-from matrixcontainer.kubeapi.meta.quantities import NoQuantity, amount, whole_number
+from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, amount, parse_int
 from matrixcontainer.operator.workload import NPU_RESOURCE
 from matrixcontainer.scheduler.pod_groups import PodGroup, group_named
 from matrixresource.contract.allocations import AllocationRequest, AllocationView
@@ -77,7 +77,7 @@ class Gang:
     def spares(self) -> int:
         """Number of spare nodes to reserve."""
         text = self.annotations.get("reserve-nodes", "0")
-        return max(0, min(whole_number(text), SPARES_MAX))
+        return max(0, min(parse_int(text), SPARES_MAX))
 
     def placement(self) -> PlacementPolicy:
         """Placement policy of the gang. Raises InvalidField for an unknown topology key."""
@@ -172,7 +172,7 @@ class Gang:
                 )
         block = self.annotations.get("sp-block")
         if block is not None:
-            dies, member = whole_number(block), DIES_PER_NPU * self.npus_per_pod * self.pods_per_node
+            dies, member = parse_int(block), DIES_PER_NPU * self.npus_per_pod * self.pods_per_node
             gang = DIES_PER_NPU * self.npus_per_pod * self.size
             if dies < member or dies % member or gang % dies:
                 raise InvalidField(
@@ -212,7 +212,7 @@ def _gang_name_and_size(pod: dict[str, Any]) -> tuple[str, int]:
     size = (
         annotations.get("kueue.x-k8s.io/pod-group-total-count") or labels.get("huawei.com/schedule_minAvailable") or "1"
     )
-    return name, max(1, whole_number(size, 1))
+    return name, max(1, parse_int(size, 1))
 
 
 def npus_of(pod: dict[str, Any]) -> int:
@@ -225,7 +225,7 @@ def npus_of(pod: dict[str, Any]) -> int:
         )
         try:
             total += amount(requested or 0)
-        except NoQuantity as error:
+        except InvalidQuantity as error:
             raise InvalidField(f"{NPU_RESOURCE}: {str(requested)[:80]!r}: {error}") from error
     if total.denominator != 1:
         raise InvalidField(f"{NPU_RESOURCE}: {float(total)} is not a whole number")
@@ -245,7 +245,7 @@ def finished(pod: dict[str, Any]) -> bool:
 def _rank(pod: dict[str, Any]) -> tuple[int, str]:
     annotations = {**(pod["metadata"].get("labels") or {}), **(pod["metadata"].get("annotations") or {})}
     index = annotations.get("batch.kubernetes.io/job-completion-index", "")
-    return (whole_number(index, 1 << 30), pod["metadata"]["name"])
+    return (parse_int(index, 1 << 30), pod["metadata"]["name"])
 
 
 def assign_pods(

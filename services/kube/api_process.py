@@ -16,7 +16,7 @@ import uvloop
 
 from matrixcommon.emulation.stack_clock import StackClock
 from matrixcommon.model.clock import ScaledClock
-from matrixcontainer.kubeapi.auth.authentication import Access, User
+from matrixcontainer.kubeapi.auth.authentication import TokenAuthenticator, User
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
@@ -82,7 +82,7 @@ class Kube:
         except StorageError as failure:
             print(f"kube: {failure}", file=sys.stderr)
             raise SystemExit(1) from None
-        core = Core(store, time.time, random.Random(self.seed), Access(tokens, signing_key, time.time))
+        core = Core(store, time.time, random.Random(self.seed), TokenAuthenticator(tokens, signing_key, time.time))
         core.report = _report
         core.emulated_time = StackClock(Path(self.clock_file)) if self.clock_file else ScaledClock(self.time_scale)
         operator = USERS["operator"].name

@@ -73,15 +73,15 @@ class KubeMetrics(Collector):
         self._webhooks = WEBHOOKS.histogram(self._registry)
         self._registry.register(self)
 
-    def answered(self, asked: Attributes, code: int, seconds: float) -> None:
-        verb = VERBS.get(asked.verb, OTHER)
-        self._requests.labels(verb, self._resource(asked), str(code)).inc()
+    def record_request(self, attributes: Attributes, code: int, seconds: float) -> None:
+        verb = VERBS.get(attributes.verb, OTHER)
+        self._requests.labels(verb, self._resource(attributes), str(code)).inc()
         self._duration.labels(verb).observe(seconds)
 
-    def admitted(self, kind: str, operation: str, rejected: bool, seconds: float) -> None:
+    def record_admission(self, kind: str, operation: str, rejected: bool, seconds: float) -> None:
         self._webhooks.labels(kind, OPERATION.taken(operation), str(rejected).lower()).observe(seconds)
 
-    def page(self) -> bytes:
+    def render(self) -> bytes:
         return bytes(generate_latest(self._registry))
 
     def collect(self) -> Iterator[Any]:
@@ -107,15 +107,15 @@ class KubeMetrics(Collector):
         yield objects
         yield lags
 
-    def _resource(self, asked: Attributes) -> str:
+    def _resource(self, attributes: Attributes) -> str:
         """The label of a request's resource; OTHER if it is not served, as clients could invent any number of names."""
-        if not asked.resource:
+        if not attributes.resource:
             return ""
         registry = self._core.registry
         served = registry.derived("metrics", lambda: {(each.group, each.plural) for each in registry.all()})
-        if (asked.group, asked.resource) not in served:
+        if (attributes.group, attributes.resource) not in served:
             return OTHER
-        return self._shown(f"{asked.resource}.{asked.group}" if asked.group else asked.resource)
+        return self._shown(f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource)
 
     def _shown(self, storage: str) -> str:
         if storage not in self._known:

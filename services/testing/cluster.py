@@ -26,7 +26,7 @@ from matrixcontainer.client.client import (
     SCENARIO,
     KubeClient,
 )
-from matrixcontainer.kubeapi.auth.authentication import Access, User
+from matrixcontainer.kubeapi.auth.authentication import TokenAuthenticator, User
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.factory import open_database
@@ -86,7 +86,7 @@ class Cluster(InProcessStack):
         migrate(url)
         rng, now = random.Random(self.seed), self.clock.now
         admin = User("admin", ("system:masters", "system:authenticated"))
-        access = Access({ADMIN: admin}, rng.randbytes(32), now)
+        access = TokenAuthenticator({ADMIN: admin}, rng.randbytes(32), now)
         self.kube_api = KubeApi(Core(Store(open_database(url), now), now, rng, access))
         await self.kube_api.start()
         self.kube_http = httpx.AsyncClient(

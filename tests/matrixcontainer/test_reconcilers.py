@@ -11,7 +11,7 @@ import pytest
 
 from matrixcommon.model.errors import Conflict, InvalidField, Unavailable
 from matrixcontainer.client.client import INSTANCE
-from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_name_errors
 from matrixcontainer.operator.handlers import reconcilers_for, registry_for
 from matrixcontainer.operator.reconcile_queue import CONCURRENCY_MAX, ReconcileQueue
 from matrixcontainer.operator.reconciler import (
@@ -272,7 +272,7 @@ def test_what_kopf_notes_of_a_handler_is_a_name_that_an_annotation_may_have() ->
     registry = registry_for(reconcilers_for(kube, kube, kube, kube, lambda: 0.0, ""), None)
     handlers = [*registry._changing.get_all_handlers(), *registry._spawning.get_all_handlers()]
     assert {handler.id for handler in handlers} == {"reconcile", "resync"}
-    assert [qualified_mistakes(f"kopf.cloudmatrix.io/{handler.id}") for handler in handlers if handler.id] == [
+    assert [qualified_name_errors(f"kopf.cloudmatrix.io/{handler.id}") for handler in handlers if handler.id] == [
         [] for _ in handlers
     ]
 

@@ -150,9 +150,9 @@ def test_kinds_beyond_the_bound_are_counted_together() -> None:
     empty = SimpleNamespace(count=lambda storage: 1, log=lambda storage: ResourceLog(), now=lambda: 0.0)
     metrics = KubeMetrics(SimpleNamespace(registry=registry, store=empty))  # type: ignore[arg-type]
     for number in range(KINDS_MAX + 10):
-        metrics.answered(Attributes("get", "made.up", f"k{number}"), 200, 0.001)
-    metrics.admitted("admit", "CREATE", True, 0.2)
-    text = metrics.page().decode()
+        metrics.record_request(Attributes("get", "made.up", f"k{number}"), 200, 0.001)
+    metrics.record_admission("admit", "CREATE", True, 0.2)
+    text = metrics.render().decode()
     assert value(text, "apiserver_request_total", verb="GET", resource="_OTHER", code="200") == 10
     assert value(text, "apiserver_storage_objects", resource="_OTHER") == 10
     slow = {"type": "admit", "operation": "CREATE", "rejected": "true"}

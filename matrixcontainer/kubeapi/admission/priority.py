@@ -6,7 +6,7 @@ from matrixcontainer.kubeapi.builtin.core import SYSTEM_PRIORITIES
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.registry.writing import AdmissionPlugin
+from matrixcontainer.kubeapi.registry.writer import AdmissionPlugin
 from matrixcontainer.kubeapi.storage.store import Store
 
 CLASSES = "priorityclasses.scheduling.k8s.io"

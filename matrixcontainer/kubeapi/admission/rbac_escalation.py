@@ -8,7 +8,7 @@ Contract: public documentation "Privilege escalation prevention and bootstrappin
 from typing import Any
 
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.auth.authorizer import GROUP, MASTERS, Attributes, Authorizer, uncovered
+from matrixcontainer.kubeapi.auth.authorizer import GROUP, MASTERS, Attributes, Authorizer, uncovered_rules
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
@@ -37,7 +37,7 @@ class RbacEscalation:
         if "aggregationRule" in role and not self.authorizer.allows(user, Attributes("*", "*", "*")):
             text = "must have cluster-admin privileges to use the aggregationRule"
             raise errors.forbidden(resource.plural, GROUP, name, text)
-        self._demand_covered(resource, name, namespace, role.get("rules") or [], user)
+        self._require_covered(resource, name, namespace, role.get("rules") or [], user)
 
     def _check_binding(self, resource: Resource, binding: dict[str, Any], user: User) -> None:
         meta, ref = binding["metadata"], binding.get("roleRef") or {}
@@ -48,22 +48,22 @@ class RbacEscalation:
         ):
             return
         try:
-            rules = self.authorizer.rules_of(ref, namespace)
+            rules = self.authorizer.resolve_role_ref(ref, namespace)
         except LookupError:
             raise errors.not_found(plural, GROUP, ref.get("name", "")) from None
-        self._demand_covered(resource, name, namespace, rules, user)
+        self._require_covered(resource, name, namespace, rules, user)
 
-    def _demand_covered(
+    def _require_covered(
         self, resource: Resource, name: str, namespace: str, rules: list[dict[str, Any]], user: User
     ) -> None:
-        lacking = uncovered(self.authorizer.bound_rules(user).rules(namespace), rules)
-        if lacking:
-            groups = " ".join(errors.shown(group) for group in user.groups)
-            listed = "\n".join(lacking)
+        missing = uncovered_rules(self.authorizer.bound_rules(user).rules(namespace), rules)
+        if missing:
+            groups = " ".join(errors.format_value(group) for group in user.groups)
+            listed = "\n".join(missing)
             raise errors.forbidden(
                 resource.plural,
                 GROUP,
                 name,
-                f"user {errors.shown(user.name)} (groups=[{groups}]) is attempting to grant RBAC permissions not "
-                f"currently held:\n{listed}",
+                f"user {errors.format_value(user.name)} (groups=[{groups}]) is attempting to grant RBAC permissions "
+                f"not currently held:\n{listed}",
             )

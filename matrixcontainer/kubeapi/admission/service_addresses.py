@@ -25,7 +25,7 @@ class ServiceAddresses:
 
     def __init__(self, store: Store, now: Callable[[], float]) -> None:
         self._store, self._now = store, now
-        self._given: dict[str | int, tuple[tuple[str, str], float]] = {}
+        self._allocated: dict[str | int, tuple[tuple[str, str], float]] = {}
 
     async def __call__(
         self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
@@ -33,34 +33,34 @@ class ServiceAddresses:
         if resource.storage != "services" or new is None or new["spec"].get("type") not in (*INSIDE, None):
             return
         spec, owner = new["spec"], (new["metadata"]["namespace"], new["metadata"]["name"])
-        taken = self._taken(owner)
+        taken = self._allocated_addresses(owner)
         rng = random.Random("/".join(owner))
         address = spec.get("clusterIP") or next(each for each in _addresses(rng) if each not in taken)
         if address in taken:
-            why = f"failed to allocate IP {address}: provided IP is already allocated"
-            raise _refusal(new, errors.invalid("spec.clusterIPs", [address], why))
+            error = f"failed to allocate IP {address}: provided IP is already allocated"
+            raise _invalid_service(new, errors.invalid("spec.clusterIPs", [address], error))
         spec["clusterIP"] = address
         spec["clusterIPs"] = spec.get("clusterIPs") or [address]
-        given: list[str | int] = [] if address == "None" else [address]
+        allocated: list[str | int] = [] if address == "None" else [address]
         if spec["type"] == "NodePort" or (
             spec["type"] == "LoadBalancer" and spec.get("allocateLoadBalancerNodePorts", True)
         ):
             for at, port in enumerate(spec.get("ports") or []):
                 asked = port.get("nodePort")
                 if asked and asked in taken:
-                    why = "provided port is already allocated"
-                    raise _refusal(new, errors.invalid(f"spec.ports[{at}].nodePort", asked, why))
+                    error = "provided port is already allocated"
+                    raise _invalid_service(new, errors.invalid(f"spec.ports[{at}].nodePort", asked, error))
                 port["nodePort"] = asked or next(each for each in _ports(rng) if each not in taken)
                 taken.add(port["nodePort"])
-                given.append(port["nodePort"])
+                allocated.append(port["nodePort"])
         if not options.dry_run:
-            self._given.update(dict.fromkeys(given, (owner, self._now())))
+            self._allocated.update(dict.fromkeys(allocated, (owner, self._now())))
 
-    def _taken(self, owner: tuple[str, str]) -> set[str | int]:
+    def _allocated_addresses(self, owner: tuple[str, str]) -> set[str | int]:
         """Addresses and node ports of all other services."""
         oldest = self._now() - WRITTEN_WITHIN_S
-        self._given = {each: (holder, at) for each, (holder, at) in self._given.items() if at > oldest}
-        found = {each for each, (holder, _) in self._given.items() if holder != owner}
+        self._allocated = {each: (holder, at) for each, (holder, at) in self._allocated.items() if at > oldest}
+        found = {each for each, (holder, _) in self._allocated.items() if holder != owner}
         for record in self._store.objects_of("services"):
             if record.key[1:] != owner:
                 spec = record.obj.get("spec") or {}
@@ -83,5 +83,5 @@ def _ports(rng: random.Random) -> Iterator[int]:
     yield from (*range(first, high + 1), *range(low, first))
 
 
-def _refusal(service: dict[str, Any], cause: errors.Cause) -> errors.ApiError:
+def _invalid_service(service: dict[str, Any], cause: errors.Cause) -> errors.ApiError:
     return errors.unprocessable("Service", "", service["metadata"]["name"], [cause])

@@ -1,7 +1,8 @@
 """Calls one webhook over HTTPS with an AdmissionReview and checks its response.
 
-`WebhookClient.call` returns the `response` of an AdmissionReview v1, or raises `CallFailed`; the failure policy decides
-what follows. Webhooks are called by URL; service references cannot be resolved, as this server has no pod network.
+`WebhookClient.call` returns the `response` of an AdmissionReview v1, or raises `WebhookCallError`; the failure policy
+decides what follows. Webhooks are called by URL; service references cannot be resolved, as this server has no pod
+network.
 """
 
 import asyncio
@@ -36,7 +37,7 @@ RESPONSE = Schema(
 """The fields of an admission.k8s.io/v1 AdmissionResponse that are used."""
 
 
-class CallFailed(Exception):
+class WebhookCallError(Exception):
     """The webhook could not be called, or its response is invalid."""
 
 
@@ -47,23 +48,25 @@ class WebhookClient:
         self._clients: dict[str, Any] = {}
 
     async def call(self, hook: Hook, review: dict[str, Any]) -> dict[str, Any]:
-        url = (hook.declared.get("clientConfig") or {}).get("url") or ""
+        url = (hook.spec.get("clientConfig") or {}).get("url") or ""
         if not url:
-            raise CallFailed(f"failed to call webhook: {NO_SERVICES}")
+            raise WebhookCallError(f"failed to call webhook: {NO_SERVICES}")
         between = "&" if urlsplit(url).query else "?"
-        full = f"{url}{between}timeout={hook.timeout_s}s"
+        full_url = f"{url}{between}timeout={hook.timeout_s}s"
         try:
             async with asyncio.timeout(hook.timeout_s):
-                answer = await self._client(hook.ca).post(
-                    full, content=orjson.dumps(review), headers={"content-type": "application/json"}
+                response = await self._client(hook.ca).post(
+                    full_url, content=orjson.dumps(review), headers={"content-type": "application/json"}
                 )
         except TimeoutError as failure:
-            raise CallFailed(f'failed to call webhook: Post "{full}": context deadline exceeded') from failure
+            raise WebhookCallError(f'failed to call webhook: Post "{full_url}": context deadline exceeded') from failure
         except Exception as failure:  # any error of the network or the certificate
-            raise CallFailed(f'failed to call webhook: Post "{full}": {_reason(failure)}') from failure
-        if answer.status_code != 200:
-            raise CallFailed(f"failed to call webhook: the server answered {answer.status_code} {answer.reason_phrase}")
-        return _response_of(answer.content, review["request"]["uid"])
+            raise WebhookCallError(f'failed to call webhook: Post "{full_url}": {_reason(failure)}') from failure
+        if response.status_code != 200:
+            raise WebhookCallError(
+                f"failed to call webhook: the server answered {response.status_code} {response.reason_phrase}"
+            )
+        return _parse_response(response.content, review["request"]["uid"])
 
     def _client(self, ca: str) -> Any:
         client = self._clients.get(ca)
@@ -73,7 +76,7 @@ class WebhookClient:
             if len(self._clients) > 64:
                 self._clients.clear()
             limits = httpx.Limits(max_connections=64, max_keepalive_connections=8)
-            client = httpx.AsyncClient(verify=_trust(ca), timeout=None, trust_env=False, limits=limits)
+            client = httpx.AsyncClient(verify=_ssl_context(ca), timeout=None, trust_env=False, limits=limits)
             self._clients[ca] = client
         return client
 
@@ -83,7 +86,7 @@ class WebhookClient:
         self._clients.clear()
 
 
-def _trust(ca: str) -> ssl.SSLContext:
+def _ssl_context(ca: str) -> ssl.SSLContext:
     """Trust exactly the bundle, including a self-signed server certificate in it, as Go does."""
     context = ssl.create_default_context(cadata=ca) if ca else ssl.create_default_context()
     context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
@@ -95,37 +98,38 @@ def _reason(failure: Exception) -> str:
     return str(failure) or type(failure).__name__
 
 
-def _response_of(content: bytes, uid: str) -> dict[str, Any]:
+def _parse_response(content: bytes, uid: str) -> dict[str, Any]:
     try:
         review = orjson.loads(content)
     except orjson.JSONDecodeError as failure:
-        raise CallFailed(f"failed to call webhook: couldn't parse the answer: {failure}") from failure
+        raise WebhookCallError(f"failed to call webhook: couldn't parse the answer: {failure}") from failure
     if not isinstance(review, dict) or not isinstance(review.get("response"), dict):
-        raise CallFailed("webhook response was absent")
-    stated = (review.get("apiVersion"), review.get("kind"))
-    if stated != ("admission.k8s.io/v1", "AdmissionReview"):
-        raise CallFailed(
-            f"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, got {stated[0]}, Kind={stated[1]}"
+        raise WebhookCallError("webhook response was absent")
+    version_kind = (review.get("apiVersion"), review.get("kind"))
+    if version_kind != ("admission.k8s.io/v1", "AdmissionReview"):
+        raise WebhookCallError(
+            f"expected webhook response of admission.k8s.io/v1, Kind=AdmissionReview, "
+            f"got {version_kind[0]}, Kind={version_kind[1]}"
         )
     response: dict[str, Any] = drop_nulls(review["response"], RESPONSE)
-    if mistakes := validate(response, RESPONSE, below="response"):
-        raise CallFailed(f"failed to call webhook: couldn't decode the answer: {mistakes[0]}")
+    if causes := validate(response, RESPONSE, below="response"):
+        raise WebhookCallError(f"failed to call webhook: couldn't decode the answer: {causes[0]}")
     if response.get("uid") != uid:
-        raise CallFailed(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
+        raise WebhookCallError(f'expected response.uid="{uid}", got "{response.get("uid", "")}"')
     if response.get("patch") and response.get("patchType") != "JSONPatch":
-        raise CallFailed("webhook returned response.patch but not response.patchType=JSONPatch")
+        raise WebhookCallError("webhook returned response.patch but not response.patchType=JSONPatch")
     return response
 
 
-def patch_of(response: dict[str, Any]) -> list[Any]:
-    """The JSON patch in a response, or []. Raises CallFailed if it is malformed."""
+def parse_patch(response: dict[str, Any]) -> list[Any]:
+    """The JSON patch in a response, or []. Raises WebhookCallError if it is malformed."""
     text = response.get("patch")
     if not text:
         return []
     try:
         patch = orjson.loads(base64.b64decode(text, validate=True))
     except (binascii.Error, ValueError, TypeError) as failure:
-        raise CallFailed(f"the patch is not base64-encoded JSON: {failure}") from failure
+        raise WebhookCallError(f"the patch is not base64-encoded JSON: {failure}") from failure
     if not isinstance(patch, list):
-        raise CallFailed("the patch is not a list of operations")
+        raise WebhookCallError("the patch is not a list of operations")
     return patch

@@ -12,8 +12,14 @@ import random
 import time
 from typing import Any
 
-from matrixcontainer.kubeapi.admission.webhook_client import CallFailed, WebhookClient, patch_of
-from matrixcontainer.kubeapi.admission.webhook_matcher import AdmissionRequest, Hook, hooks_of, resource_for, selected
+from matrixcontainer.kubeapi.admission.webhook_client import WebhookCallError, WebhookClient, parse_patch
+from matrixcontainer.kubeapi.admission.webhook_matcher import (
+    AdmissionRequest,
+    Hook,
+    matches_selectors,
+    matching_resource,
+    parse_hooks,
+)
 from matrixcontainer.kubeapi.auth.authentication import User
 from matrixcontainer.kubeapi.builtin.webhooks import warn_of_services
 from matrixcontainer.kubeapi.meta import errors
@@ -31,7 +37,7 @@ from matrixcontainer.kubeapi.storage.store import Store
 GROUP = "admissionregistration.k8s.io"
 MUTATING, VALIDATING = f"mutatingwebhookconfigurations.{GROUP}", f"validatingwebhookconfigurations.{GROUP}"
 OPTIONS_KIND = {"CREATE": "CreateOptions", "UPDATE": "UpdateOptions", "DELETE": "DeleteOptions"}
-OTHER_OBJECTS = ("binding", "eviction", "token")  # subresources admitted as objects of their own
+SUBRESOURCE_OBJECTS = ("binding", "eviction", "token")  # subresources admitted as objects of their own
 
 
 class Webhooks:
@@ -50,7 +56,9 @@ class Webhooks:
     def hooks(self, storage: str) -> list[Hook]:
         if self._hooks is None:
             self._hooks = {
-                current: [hook for r in self.store.objects_of(current) for hook in hooks_of(r.obj, current == MUTATING)]
+                current: [
+                    hook for r in self.store.objects_of(current) for hook in parse_hooks(r.obj, current == MUTATING)
+                ]
                 for current in (MUTATING, VALIDATING)
             }
         return self._hooks[storage]
@@ -64,15 +72,15 @@ class Webhooks:
         hooks = self.hooks(MUTATING)
         if resource.group == GROUP and new is not None:
             options.warnings += warn_of_services(new)
-        if not hooks or resource.group == GROUP or options.subresource in OTHER_OBJECTS:
+        if not hooks or resource.group == GROUP or options.subresource in SUBRESOURCE_OBJECTS:
             return None
         current, changed_at, seen_at = new, 0, dict[int, int]()
         for round_ in range(2):
             for index, hook in enumerate(hooks):
-                again = hook.declared.get("reinvocationPolicy") == "IfNeeded" and changed_at > seen_at.get(
+                reinvoke = hook.spec.get("reinvocationPolicy") == "IfNeeded" and changed_at > seen_at.get(
                     index, changed_at
                 )
-                if round_ and not again:
+                if round_ and not reinvoke:
                     continue
                 after = await self._mutate_once(hook, resource, verb, current, old, options)
                 if after is not None and after != current:
@@ -91,22 +99,22 @@ class Webhooks:
         options: Options,
     ) -> dict[str, Any] | None:
         admission = _admission_request(resource, verb, new, old, options)
-        wanted, response = await self._call(hook, admission, options)
-        if wanted is None or response is None or new is None or options.subresource == "scale":
+        matched, response = await self._call(hook, admission, options)
+        if matched is None or response is None or new is None or options.subresource == "scale":
             return None
         try:
-            patch = patch_of(response)
+            patch = parse_patch(response)
             if not patch:
                 return None
-            shown = _as(admission.resource, wanted, copy_json(new))
-            changed = patches.json_patch(shown, patch)
-        except (CallFailed, ApiError) as failure:
+            converted = _convert_version(admission.resource, matched, copy_json(new))
+            changed = patches.json_patch(converted, patch)
+        except (WebhookCallError, ApiError) as failure:
             if not hook.fails_closed:
                 return None
             raise errors.internal(f'failed calling webhook "{hook.name}": {failure}') from failure
         if not isinstance(changed, dict) or not isinstance(changed.get("metadata", {}), dict):
             raise errors.internal(f'webhook "{hook.name}" patched the object to something that is not an object')
-        changed = _as(wanted, admission.resource, changed)
+        changed = _convert_version(matched, admission.resource, changed)
         changed |= {"apiVersion": resource.api_version, "kind": resource.kind}
         object_meta.clean_metadata(changed, resource)
         return changed
@@ -115,7 +123,7 @@ class Webhooks:
         self, resource: Resource, verb: str, new: dict[str, Any] | None, old: dict[str, Any] | None, options: Options
     ) -> None:
         hooks = self.hooks(VALIDATING)
-        if not hooks or resource.group == GROUP or options.subresource in OTHER_OBJECTS:
+        if not hooks or resource.group == GROUP or options.subresource in SUBRESOURCE_OBJECTS:
             return
         admission = _admission_request(resource, verb, new, old, options)
         outcomes = await asyncio.gather(
@@ -125,7 +133,9 @@ class Webhooks:
             if isinstance(outcome, BaseException):
                 raise outcome
 
-    async def admit_other(self, resource: Resource, name: str, namespace: str, body: Any, options: Options) -> None:
+    async def admit_subresource_object(
+        self, resource: Resource, name: str, namespace: str, body: Any, options: Options
+    ) -> None:
         """Admit a binding, eviction or token created through a subresource. Patches to it are ignored."""
         admission = AdmissionRequest(resource, "CREATE", namespace, name, options.subresource, body, None)
         for storage in (MUTATING, VALIDATING):
@@ -141,28 +151,28 @@ class Webhooks:
         others = [
             r for r in self.registry.all() if r.storage == admission.resource.storage and r is not admission.resource
         ]
-        wanted = resource_for(hook, admission, others)
-        if wanted is None or not selected(hook, admission, self.store):
+        matched = matching_resource(hook, admission, others)
+        if matched is None or not matches_selectors(hook, admission, self.store):
             return None, None
-        request = self._request(admission, wanted, options)
+        request = self._request(admission, matched, options)
         try:
             if not _conditions_hold(hook, request):
                 return None, None
-            if options.dry_run and not hook.harmless:
+            if options.dry_run and not hook.has_no_side_effects:
                 raise errors.bad_request(f'admission webhook "{hook.name}" does not support dry run')
             review = {"kind": "AdmissionReview", "apiVersion": "admission.k8s.io/v1", "request": request}
             response = await self._timed_call(hook, review, admission.operation)
-        except CallFailed as failure:
+        except WebhookCallError as failure:
             if not hook.fails_closed:
                 return None, None
             raise errors.internal(f'failed calling webhook "{hook.name}": {failure}') from failure
         options.warnings.extend(str(text) for text in response.get("warnings") or [])
         if not response.get("allowed"):
-            raise _denial(hook, response.get("status") or {})
-        return wanted, response
+            raise _denied_error(hook, response.get("status") or {})
+        return matched, response
 
     async def _timed_call(self, hook: Hook, review: dict[str, Any], operation: str) -> dict[str, Any]:
-        begun, allowed = time.perf_counter(), False
+        started, allowed = time.perf_counter(), False
         try:
             response = await self.client.call(hook, review)
             allowed = bool(response.get("allowed"))
@@ -170,22 +180,22 @@ class Webhooks:
         finally:
             if self.observer is not None:
                 kind = "admit" if hook.mutating else "validating"
-                self.observer.admitted(kind, operation, not allowed, time.perf_counter() - begun)
+                self.observer.record_admission(kind, operation, not allowed, time.perf_counter() - started)
 
-    def _request(self, admission: AdmissionRequest, wanted: Resource, options: Options) -> dict[str, Any]:
+    def _request(self, admission: AdmissionRequest, matched: Resource, options: Options) -> dict[str, Any]:
         resource = admission.resource
         caller = options.caller or User(options.user, ("system:authenticated",))
-        own = admission.subresource in OTHER_OBJECTS
+        is_subresource_object = admission.subresource in SUBRESOURCE_OBJECTS
         request: dict[str, Any] = {
             "uid": object_meta.new_uid(self.rng),
-            "kind": _kind(wanted, admission),
-            "resource": {"group": wanted.group, "version": wanted.version, "resource": wanted.plural},
+            "kind": _kind(matched, admission),
+            "resource": {"group": matched.group, "version": matched.version, "resource": matched.plural},
             "requestKind": _kind(resource, admission),
             "requestResource": {"group": resource.group, "version": resource.version, "resource": resource.plural},
             "operation": admission.operation,
             "userInfo": caller.info(),
-            "object": admission.new if own else _as(resource, wanted, admission.new),
-            "oldObject": _as(resource, wanted, admission.old),
+            "object": admission.new if is_subresource_object else _convert_version(resource, matched, admission.new),
+            "oldObject": _convert_version(resource, matched, admission.old),
             "dryRun": options.dry_run,
             "options": _options(admission.operation, options),
         }
@@ -212,38 +222,38 @@ def _admission_request(
 
 
 def _kind(resource: Resource, admission: AdmissionRequest) -> dict[str, str]:
-    if admission.subresource in OTHER_OBJECTS:
-        reported = next((s for s in resource.extra_subresources if s[0] == admission.subresource), ("", "", "", ()))
-        group, _, version = (reported[1] or resource.version).rpartition("/")
-        return {"group": group, "version": version, "kind": reported[2]}
+    if admission.subresource in SUBRESOURCE_OBJECTS:
+        subresource = next((s for s in resource.extra_subresources if s[0] == admission.subresource), ("", "", "", ()))
+        group, _, version = (subresource[1] or resource.version).rpartition("/")
+        return {"group": group, "version": version, "kind": subresource[2]}
     if admission.subresource == "scale":
         return {"group": "autoscaling", "version": "v1", "kind": "Scale"}
     return {"group": resource.group, "version": resource.version, "kind": resource.kind}
 
 
-def _as(origin: Resource, wanted: Resource, obj: dict[str, Any] | None) -> Any:
+def _convert_version(origin: Resource, target: Resource, obj: dict[str, Any] | None) -> Any:
     """Convert the object from one version to another."""
-    if obj is None or origin is wanted:
+    if obj is None or origin is target:
         return obj
-    stored = origin.store_form(obj)
-    if wanted.from_storage is not None:
-        return wanted.from_storage(stored)
-    return stored | {"apiVersion": wanted.api_version}
+    stored = origin.stored_object(obj)
+    if target.from_storage is not None:
+        return target.from_storage(stored)
+    return stored | {"apiVersion": target.api_version}
 
 
 def _options(operation: str, options: Options) -> dict[str, Any]:
-    found: dict[str, Any] = {"kind": OPTIONS_KIND[operation], "apiVersion": "meta.k8s.io/v1"}
+    document: dict[str, Any] = {"kind": OPTIONS_KIND[operation], "apiVersion": "meta.k8s.io/v1"}
     if options.dry_run:
-        found["dryRun"] = ["All"]
+        document["dryRun"] = ["All"]
     if operation != "DELETE":
-        found |= {"fieldManager": options.field_manager} if options.field_manager else {}
-        found |= {"fieldValidation": options.field_validation}
-    return found
+        document |= {"fieldManager": options.field_manager} if options.field_manager else {}
+        document |= {"fieldValidation": options.field_validation}
+    return document
 
 
 def _conditions_hold(hook: Hook, request: dict[str, Any]) -> bool:
-    """Whether all matchConditions are true. Any false one decides; otherwise a failing one raises CallFailed."""
-    conditions = hook.declared.get("matchConditions") or []
+    """Whether all matchConditions are true. Any false one decides; otherwise a failing one raises WebhookCallError."""
+    conditions = hook.spec.get("matchConditions") or []
     if not conditions:
         return True
     from matrixcontainer.kubeapi.cel.environment import evaluate
@@ -258,18 +268,18 @@ def _conditions_hold(hook: Hook, request: dict[str, Any]) -> bool:
         except ValueError as failure:
             failed = failed or f"matchCondition {condition.get('name', '')!r} failed: {failure}"
     if failed:
-        raise CallFailed(failed)
+        raise WebhookCallError(failed)
     return True
 
 
-def _denial(hook: Hook, status: dict[str, Any]) -> ApiError:
-    reported = status.get("message") or status.get("reason") or ""
+def _denied_error(hook: Hook, status: dict[str, Any]) -> ApiError:
+    message = status.get("message") or status.get("reason") or ""
     text = f'admission webhook "{hook.name}" denied the request'
     code = status.get("code") if isinstance(status.get("code"), int) else 0
     failure = ApiError(
         code if code and code >= 400 else 400,
         status.get("reason") or "",
-        f"{text}: {reported}" if reported else f"{text} without explanation",
+        f"{text}: {message}" if message else f"{text} without explanation",
         status.get("details") or {},
     )
     return failure

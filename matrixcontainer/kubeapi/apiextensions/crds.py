@@ -9,15 +9,15 @@ import hashlib
 import json
 from typing import Any
 
-from matrixcontainer.kubeapi.apiextensions.decode import demand_shape
+from matrixcontainer.kubeapi.apiextensions.decode import require_types
 from matrixcontainer.kubeapi.apiextensions.strategy import CustomStrategy
 from matrixcontainer.kubeapi.apiextensions.validation import check_crd, check_names
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
 from matrixcontainer.kubeapi.meta.selectors import field_reader
-from matrixcontainer.kubeapi.registry.resource import Printed, Registry, Resource, ScalePaths, version_rank
-from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
+from matrixcontainer.kubeapi.registry.resource import PrinterColumn, Registry, Resource, ScalePaths, version_rank
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, restore_field
 from matrixcontainer.kubeapi.schema.structural import Schema, same_json
 
 CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
@@ -32,7 +32,7 @@ class CrdStrategy(BuiltinStrategy):
         for index, version in enumerate((obj.get("spec") or {}).get("versions") or []):
             document = (version.get("schema") or {}).get("openAPIV3Schema")
             if document is not None:
-                demand_shape(document, f"spec.versions[{index}].schema.openAPIV3Schema", unknown)
+                require_types(document, f"spec.versions[{index}].schema.openAPIV3Schema", unknown)
         return unknown
 
     def default(self, obj: dict[str, Any]) -> None:
@@ -54,7 +54,7 @@ class CrdStrategy(BuiltinStrategy):
         }
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
-        keep_part(new, old, "status")
+        restore_field(new, old, "status")
         status = new.setdefault("status", {})
         stored = list(status.get("storedVersions") or [])
         for version in new.get("spec", {}).get("versions") or []:
@@ -144,8 +144,8 @@ def _deprecation(version: dict[str, Any], spec: dict[str, Any]) -> str:
     return f"{text}; use {group}/{better[0]} {kind}" if better else text
 
 
-def _printed(column: dict[str, Any]) -> Printed:
-    return Printed(
+def _printed(column: dict[str, Any]) -> PrinterColumn:
+    return PrinterColumn(
         column["name"],
         column.get("type", "string"),
         JsonPath(column["jsonPath"]),

@@ -48,9 +48,9 @@ RULE: dict[str, type | tuple[type, ...] | str] = {
 }
 
 
-def demand_shape(node: Any, path: str, unknown: list[str], keywords: dict[str, Any] = KEYWORDS) -> None:
+def require_types(node: Any, path: str, unknown: list[str], keywords: dict[str, Any] = KEYWORDS) -> None:
     """Raise ApiError 400 on a wrong type. Drops nulls and unknown keywords; appends the latter's paths to `unknown`."""
-    _demand(node, dict, path)
+    _require_type(node, dict, path)
     for key, value in list(node.items()):
         where = f"{path}.{key}"
         if value is None:
@@ -59,28 +59,28 @@ def demand_shape(node: Any, path: str, unknown: list[str], keywords: dict[str, A
             del node[key]
             unknown.append(where)
         else:
-            _demand_keyword(key, keywords[key], value, where, unknown)
+            _check_keyword(key, keywords[key], value, where, unknown)
 
 
-def _demand_keyword(key: str, kind: Any, value: Any, where: str, unknown: list[str]) -> None:
+def _check_keyword(key: str, kind: Any, value: Any, where: str, unknown: list[str]) -> None:
     if kind == WORDS:
-        for word in _demand(value, list, where):
-            _demand(word, str, where)
+        for word in _require_type(value, list, where):
+            _require_type(word, str, where)
     elif kind == BY_NAME:
-        for name, part in _demand(value, dict, where).items():
+        for name, part in _require_type(value, dict, where).items():
             if not (key == "dependencies" and isinstance(part, list)):
-                demand_shape(part, f"{where}.{name}", unknown)
+                require_types(part, f"{where}.{name}", unknown)
     elif kind in (SCHEMAS, RULES) or (key == "items" and isinstance(value, list)):
-        for index, part in enumerate(_demand(value, list, where)):
-            demand_shape(part, f"{where}[{index}]", unknown, RULE if kind == RULES else KEYWORDS)
+        for index, part in enumerate(_require_type(value, list, where)):
+            require_types(part, f"{where}[{index}]", unknown, RULE if kind == RULES else KEYWORDS)
     elif kind == SCHEMA:
         if not (key.startswith("additional") and isinstance(value, bool)):
-            demand_shape(value, where, unknown)
+            require_types(value, where, unknown)
     else:
-        _demand(value, kind, where)
+        _require_type(value, kind, where)
 
 
-def _demand(value: Any, kind: Any, where: str) -> Any:
+def _require_type(value: Any, kind: Any, where: str) -> Any:
     if not isinstance(value, kind) or (isinstance(value, bool) and kind not in (bool, object)):
         raise errors.bad_request(
             'CustomResourceDefinition in version "v1" cannot be handled as a CustomResourceDefinition: '

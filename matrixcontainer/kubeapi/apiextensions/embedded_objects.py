@@ -6,7 +6,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_path_segment
+from matrixcontainer.kubeapi.meta.names import path_segment_error
 from matrixcontainer.kubeapi.schema import validation
 from matrixcontainer.kubeapi.schema.structural import Schema, drop_nulls, prune
 from matrixcontainer.kubeapi.schema.types import schema_of
@@ -39,7 +39,7 @@ def check_embedded(value: Any, schema: Schema, path: str = "") -> list[Cause]:
 def _check_metadata(meta: dict[str, Any], where: str) -> list[Cause]:
     from matrixcontainer.kubeapi.registry.object_meta import check_metadata
 
-    inner: Any = SimpleNamespace(strategy=SimpleNamespace(check_name=is_path_segment), custom=True)
+    inner: Any = SimpleNamespace(strategy=SimpleNamespace(check_name=path_segment_error), custom=True)
     found = check_metadata({"metadata": {"name": "fakename"} | meta}, inner)
     return [Cause(cause.reason, cause.message, f"{where}.{cause.field}") for cause in found]
 

@@ -6,26 +6,26 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.jsonpath import compiled
+from matrixcontainer.kubeapi.meta.jsonpath import compile_path
 from matrixcontainer.kubeapi.registry.resource import ScalePaths
 
 INT32_MAX = 2**31 - 1
 
 
-def check_wanted(obj: dict[str, Any], paths: ScalePaths) -> list[Cause]:
+def validate_spec_replicas(obj: dict[str, Any], paths: ScalePaths) -> list[Cause]:
     return _check_count(obj, paths.spec)
 
 
-def check_reported(obj: dict[str, Any], paths: ScalePaths) -> list[Cause]:
+def validate_status(obj: dict[str, Any], paths: ScalePaths) -> list[Cause]:
     found = _check_count(obj, paths.status)
-    text = compiled(paths.selector).first(obj) if paths.selector else None
+    text = compile_path(paths.selector).first(obj) if paths.selector else None
     if text is not None and not isinstance(text, str):
         found.append(errors.invalid(paths.selector, text, "must be a string"))
     return found
 
 
 def _check_count(obj: dict[str, Any], path: str) -> list[Cause]:
-    count = compiled(path).first(obj)
+    count = compile_path(path).first(obj)
     if count is None:
         return []
     if type(count) is not int:

@@ -40,12 +40,12 @@ NOT_NESTED = {  # keywords forbidden inside a junction, and what they must be in
 
 
 @dataclass
-class Place:
+class SchemaNode:
     """Position of a node: its path; whether it is the root, a field or an item; whether it is object metadata; and why
     it may have no default, if so."""
 
     path: str
-    found: list[Cause]
+    causes: list[Cause]
     level: str = "at the root"
     in_meta: bool = False
     no_default: str = field(default="", kw_only=True)
@@ -54,29 +54,31 @@ class Place:
     def root(self) -> bool:
         return self.level == "at the root"
 
-    def below(self, part: str, level: str = "for specified object fields", **more: Any) -> "Place":
+    def below(self, part: str, level: str = "for specified object fields", **more: Any) -> "SchemaNode":
         return replace(self, path=f"{self.path}.{part}", level=level, **more)
 
-    def forbid(self, key: str, why: str) -> None:
-        self.found.append(errors.forbidden_field(f"{self.path}.{key}", why))
+    def forbid(self, key: str, message: str) -> None:
+        self.causes.append(errors.forbidden_field(f"{self.path}.{key}", message))
 
-    def refuse(self, key: str, value: Any, why: str) -> None:
+    def refuse(self, key: str, value: Any, message: str) -> None:
         """Report a keyword whose value is wrong or missing."""
         where = f"{self.path}.{key}"
-        self.found.append(errors.required(where, why) if value in ("", None) else errors.invalid(where, value, why))
+        self.causes.append(
+            errors.required(where, message) if value in ("", None) else errors.invalid(where, value, message)
+        )
 
 
 def check_schema(document: Node, path: str, with_status: bool = False) -> list[Cause]:
     """All errors in one version's openAPIV3Schema."""
-    place = Place(path, [])
+    place = SchemaNode(path, [])
     if document.get("nullable"):
         place.forbid("nullable", "nullable cannot be true at the root")
     junction = next((key for key in (*JUNCTIONS, "not", "enum", "default") if document.get(key)), None)
     if with_status and junction:
         place.forbid(junction, "must not be used at the root if the status subresource is enabled")
     _check_node(document, place)
-    if found := place.found or check_defaults(document, path):
-        return found
+    if causes := place.causes or check_defaults(document, path):
+        return causes
     if Schema(document).has_rules():
         from matrixcontainer.kubeapi.cel import checker
 
@@ -84,7 +86,7 @@ def check_schema(document: Node, path: str, with_status: bool = False) -> list[C
     return []
 
 
-def _check_node(node: Any, place: Place) -> None:
+def _check_node(node: Any, place: SchemaNode) -> None:
     if not isinstance(node, dict):
         return
     for key in UNSUPPORTED:
@@ -105,24 +107,24 @@ def _check_node(node: Any, place: Place) -> None:
     elif node.get("type") == "array" and items is None:
         place.refuse("items", items, "must be specified")
     if extra is not None and (place.root or (node.get("properties") and extra is not True)):
-        why = (
+        message = (
             "must not be used at the root" if place.root else "additionalProperties and properties are mutual exclusive"
         )
-        place.forbid("additionalProperties", why)
+        place.forbid("additionalProperties", message)
     for name, child in (node.get("properties") or {}).items():
         meta = name in META and (place.root or bool(node.get("x-kubernetes-embedded-resource")))
-        why = f"in top-level {name}" if meta and place.root else place.no_default
-        _check_node(child, place.below(f"properties[{name}]", in_meta=place.in_meta or meta, no_default=why))
+        message = f"in top-level {name}" if meta and place.root else place.no_default
+        _check_node(child, place.below(f"properties[{name}]", in_meta=place.in_meta or meta, no_default=message))
     _check_node(items, place.below("items", "for specified array items"))
     inside = "inside additionalProperties applying to object metadata" if place.in_meta else place.no_default
     _check_node(extra, place.below("additionalProperties", no_default=inside))
 
 
-def _check_type(node: Node, place: Place) -> None:
+def _check_type(node: Node, place: SchemaNode) -> None:
     kind = node.get("type", "")
     free, either = (bool(node.get(f"x-kubernetes-{key}")) for key in ("preserve-unknown-fields", "int-or-string"))
     if kind and kind not in TYPES:
-        place.found.append(errors.not_supported(f"{place.path}.type", kind, TYPES))
+        place.causes.append(errors.not_supported(f"{place.path}.type", kind, TYPES))
     elif place.root and kind != "object":
         place.refuse("type", kind, "must be object at the root")
     elif not kind and not either and not free:
@@ -130,11 +132,11 @@ def _check_type(node: Node, place: Place) -> None:
     if node.get("x-kubernetes-preserve-unknown-fields") is False:
         place.refuse("x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
     if either and free:
-        why = "must be false if x-kubernetes-int-or-string is true"
-        place.refuse("x-kubernetes-preserve-unknown-fields", True, why)
+        message = "must be false if x-kubernetes-int-or-string is true"
+        place.refuse("x-kubernetes-preserve-unknown-fields", True, message)
 
 
-def _check_embedded(node: Node, place: Place) -> None:
+def _check_embedded(node: Node, place: SchemaNode) -> None:
     """Check what the schema of an embedded object, or of the root, says about apiVersion, kind and metadata."""
     embedded, properties = bool(node.get("x-kubernetes-embedded-resource")), node.get("properties") or {}
     if embedded and place.in_meta:
@@ -142,20 +144,22 @@ def _check_embedded(node: Node, place: Place) -> None:
     if embedded and node.get("type") != "object":
         place.refuse("type", node.get("type"), "must be object if x-kubernetes-embedded-resource is true")
     if embedded and not properties and not node.get("x-kubernetes-preserve-unknown-fields"):
-        why = "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
-        place.refuse("properties", None, why)
+        message = (
+            "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
+        )
+        place.refuse("properties", None, message)
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
-        stated = properties.get(name)
-        if (embedded or place.root) and stated is not None and stated.get("type") != wanted:
-            place.refuse(f"properties[{name}].type", stated.get("type", ""), f"must be {wanted}")
-    stated = properties.get("metadata") or {}
-    more = {key for key, value in stated.items() if value} - {"type", "properties", "default"}
-    if place.root and (more or set(stated.get("properties") or {}) - {"name", "generateName"}):
-        why = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        place.forbid("properties[metadata]", why)
+        specified = properties.get(name)
+        if (embedded or place.root) and specified is not None and specified.get("type") != wanted:
+            place.refuse(f"properties[{name}].type", specified.get("type", ""), f"must be {wanted}")
+    specified = properties.get("metadata") or {}
+    more = {key for key, value in specified.items() if value} - {"type", "properties", "default"}
+    if place.root and (more or set(specified.get("properties") or {}) - {"name", "generateName"}):
+        message = "must not specify anything other than name and generateName, but metadata is implicitly specified"
+        place.forbid("properties[metadata]", message)
 
 
-def _check_pattern(node: Node, place: Place) -> None:
+def _check_pattern(node: Node, place: SchemaNode) -> None:
     if node.get("pattern"):
         try:
             compile_pattern(node["pattern"])
@@ -166,7 +170,7 @@ def _check_pattern(node: Node, place: Place) -> None:
 # ---- junctions
 
 
-def _check_junctions(part: Node, node: Node | None, at: str, place: Place) -> None:
+def _check_junctions(part: Node, node: Node | None, at: str, place: SchemaNode) -> None:
     """allOf, anyOf, oneOf and not may only restrict what the schema itself (`node`, at `at`) defines."""
     parts = [(deeper, f"{word}[{index}]") for word in JUNCTIONS for index, deeper in enumerate(part.get(word) or [])]
     if part.get("anyOf") == INT_OR_STRING:  # the expanded form of int-or-string
@@ -176,9 +180,9 @@ def _check_junctions(part: Node, node: Node | None, at: str, place: Place) -> No
             _check_nested(deeper, node, at, place.below(word))
 
 
-def _check_nested(part: Node, node: Node | None, at: str, place: Place) -> None:
+def _check_nested(part: Node, node: Node | None, at: str, place: SchemaNode) -> None:
     if node is None:
-        place.found.append(errors.required(at, f"because it is defined in {place.path}"))
+        place.causes.append(errors.required(at, f"because it is defined in {place.path}"))
         return
     for key, instead in NOT_NESTED.items():
         if part.get(key) or (instead == "undefined" and part.get(key) is not None):
@@ -197,18 +201,18 @@ def _check_nested(part: Node, node: Node | None, at: str, place: Place) -> None:
 # ---- lists and maps
 
 
-def _check_lists_and_maps(node: Node, place: Place) -> None:
+def _check_lists_and_maps(node: Node, place: SchemaNode) -> None:
     for word, wanted, allowed in (
         ("map", "object", ["atomic", "granular"]),
         ("list", "array", ["atomic", "set", "map"]),
     ):
         key = f"x-kubernetes-{word}-type"
-        if (stated := node.get(key)) is None:
+        if (specified := node.get(key)) is None:
             continue
         if node.get("type", "") != wanted:
             place.refuse("type", node.get("type", ""), f"must be {wanted} if {key} is specified")
-        if stated not in allowed:
-            place.found.append(errors.not_supported(f"{place.path}.{key}", stated, allowed))
+        if specified not in allowed:
+            place.causes.append(errors.not_supported(f"{place.path}.{key}", specified, allowed))
     listed, keys = node.get("x-kubernetes-list-type"), node.get("x-kubernetes-list-map-keys") or []
     items, inner = node.get("items"), place.below("items")
     if keys and listed != "map":
@@ -220,32 +224,32 @@ def _check_lists_and_maps(node: Node, place: Place) -> None:
     if items.get("nullable"):
         inner.forbid("nullable", f"cannot be nullable when x-kubernetes-list-type is {listed}")
     if listed == "set":
-        why = "must be atomic as item of a list with x-kubernetes-list-type=set"
+        message = "must be atomic as item of a list with x-kubernetes-list-type=set"
         if items.get("type") == "array" and items.get("x-kubernetes-list-type", "atomic") != "atomic":
-            inner.refuse("x-kubernetes-list-type", items["x-kubernetes-list-type"], why)
+            inner.refuse("x-kubernetes-list-type", items["x-kubernetes-list-type"], message)
         if items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
-            inner.refuse("x-kubernetes-map-type", items.get("x-kubernetes-map-type", "granular"), why)
+            inner.refuse("x-kubernetes-map-type", items.get("x-kubernetes-map-type", "granular"), message)
     elif items.get("type") != "object":
         inner.refuse("type", items.get("type"), "must be object if parent array's x-kubernetes-list-type is map")
     else:
         _check_keys(keys, items, place, inner)
 
 
-def _check_keys(keys: list[str], items: Node, place: Place, inner: Place) -> None:
+def _check_keys(keys: list[str], items: Node, place: SchemaNode, inner: SchemaNode) -> None:
     if len(set(keys)) < len(keys):
         place.refuse("x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
     for key in dict.fromkeys(keys):
-        stated = (items.get("properties") or {}).get(key)
+        specified = (items.get("properties") or {}).get(key)
         where, reason = f"properties[{key}]", "this property is in x-kubernetes-list-map-keys, so it"
-        if stated is None:
+        if specified is None:
             place.refuse("x-kubernetes-list-map-keys", keys, "entries must all be names of item properties")
             continue
-        if stated.get("type") in ("array", "object"):
-            why = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-            inner.refuse(f"{where}.type", stated["type"], why)
-        if key not in (items.get("required") or []) and stated.get("default") is None:
+        if specified.get("type") in ("array", "object"):
+            message = "must be a scalar type if parent array's x-kubernetes-list-type is map"
+            inner.refuse(f"{where}.type", specified["type"], message)
+        if key not in (items.get("required") or []) and specified.get("default") is None:
             inner.refuse(f"{where}.default", None, f"{reason} must have a default or be a required property")
-        if stated.get("nullable"):
+        if specified.get("nullable"):
             inner.forbid(f"{where}.nullable", f"{reason} cannot be nullable")
 
 
@@ -254,15 +258,15 @@ def _check_keys(keys: list[str], items: Node, place: Place, inner: Place) -> Non
 
 def check_defaults(node: Node, path: str) -> list[Cause]:
     """Errors for defaults that are invalid for their schema or have unknown fields."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     if node.get("default") is not None:
-        found += _check_default(node["default"], Schema(node), f"{path}.default")
+        causes += _check_default(node["default"], Schema(node), f"{path}.default")
     for key in ("items", "additionalProperties"):
         if isinstance(node.get(key), dict):
-            found += check_defaults(node[key], f"{path}.{key}")
+            causes += check_defaults(node[key], f"{path}.{key}")
     for name, child in (node.get("properties") or {}).items():
-        found += check_defaults(child, f"{path}.properties[{name}]")
-    return found
+        causes += check_defaults(child, f"{path}.properties[{name}]")
+    return causes
 
 
 def _check_default(value: Any, schema: Schema, where: str) -> list[Cause]:
@@ -270,10 +274,10 @@ def _check_default(value: Any, schema: Schema, where: str) -> list[Cause]:
     prune_custom(copy_json(value), schema, "", unknown, root=schema.embedded)
     if unknown:
         return [errors.invalid(where, value, "must not have unknown fields")]
-    mistakes = check_embedded(value, schema, where) or validate(value, schema, below=where)
-    if not mistakes and schema.has_rules():
+    causes = check_embedded(value, schema, where) or validate(value, schema, below=where)
+    if not causes and schema.has_rules():
         from matrixcontainer.kubeapi.cel import environment
 
         found = environment.check(schema, value, None)
-        mistakes = [replace(cause, field=f"{where}.{cause.field}".rstrip(".")) for cause in found]
-    return mistakes
+        causes = [replace(cause, field=f"{where}.{cause.field}".rstrip(".")) for cause in found]
+    return causes

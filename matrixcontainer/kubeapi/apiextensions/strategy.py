@@ -49,7 +49,7 @@ class CustomStrategy(Strategy):
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         found = validation.validate(obj, self.schema, old=old if old is not None else ABSENT)
         if self.scale is not None:
-            found += scale_rules.check_wanted(obj, self.scale) + scale_rules.check_reported(obj, self.scale)
+            found += scale_rules.validate_spec_replicas(obj, self.scale) + scale_rules.validate_status(obj, self.scale)
         return self._finish(obj, old, found + embedded_objects.check_embedded(obj, self.schema))
 
     def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
@@ -60,7 +60,7 @@ class CustomStrategy(Strategy):
             before = old.get("status", ABSENT)
             found += validation.validate(obj["status"], part, old=before, below="status")
         if self.scale is not None:
-            found += scale_rules.check_reported(obj, self.scale)
+            found += scale_rules.validate_status(obj, self.scale)
         return self._finish(obj, old, found)
 
     def _finish(self, obj: dict[str, Any], old: dict[str, Any] | None, found: list[Cause]) -> list[Cause]:

@@ -9,7 +9,7 @@ from matrixcontainer.kubeapi.apiextensions.schema_rules import check_schema
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
-from matrixcontainer.kubeapi.meta.names import is_label_1035, is_subdomain
+from matrixcontainer.kubeapi.meta.names import label_1035_error, subdomain_error
 
 APPROVAL = "api-approved.kubernetes.io"
 COLUMN_TYPES = ["boolean", "date", "integer", "number", "string"]
@@ -30,27 +30,27 @@ def check_crd(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
     """All errors in a definition and in its change from `old`."""
     spec, status = crd["spec"], crd.get("status") or {}
     names, name = spec.get("names") or {}, crd["metadata"].get("name", "")
-    found: list[Cause] = []
+    causes: list[Cause] = []
     if old is None and name != f"{names.get('plural', '')}.{spec.get('group', '')}":
-        found.append(errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
-    found += _check_spec(spec)
+        causes.append(errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
+    causes += _check_spec(spec)
     if old is not None:
-        found += _check_fixed(spec, old)
-    found += check_names(status.get("acceptedNames") or {}, "status.acceptedNames")
-    found += _check_stored(status.get("storedVersions") or [], spec.get("versions") or [])
-    found += _check_approval(crd, old)
+        causes += _check_fixed(spec, old)
+    causes += check_names(status.get("acceptedNames") or {}, "status.acceptedNames")
+    causes += _check_stored(status.get("storedVersions") or [], spec.get("versions") or [])
+    causes += _check_approval(crd, old)
     if spec.get("preserveUnknownFields") and not (old and old["spec"].get("preserveUnknownFields")):
         text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
-        found.append(errors.invalid("spec.preserveUnknownFields", True, text))
-    return found
+        causes.append(errors.invalid("spec.preserveUnknownFields", True, text))
+    return causes
 
 
 def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
     group, names = spec.get("group", ""), spec.get("names") or {}
     if not group:
         yield errors.required("spec.group")
-    elif why := is_subdomain(group) or ("" if "." in group else "should be a domain with at least one dot"):
-        yield errors.invalid("spec.group", group, why)
+    elif message := subdomain_error(group) or ("" if "." in group else "should be a domain with at least one dot"):
+        yield errors.invalid("spec.group", group, message)
     if not spec.get("scope"):
         yield errors.required("spec.scope")
     elif spec["scope"] not in ("Cluster", "Namespaced"):
@@ -78,13 +78,13 @@ def _check_versions(versions: list[dict[str, Any]]) -> Iterator[Cause]:
         yield errors.invalid("spec.versions", names, "must have exactly one version marked as storage version")
     for index, version in enumerate(versions):
         path, warning = f"spec.versions[{index}]", version.get("deprecationWarning")
-        if why := is_label_1035(version.get("name", "")):
-            yield errors.invalid(f"{path}.name", version.get("name", ""), why)
+        if message := label_1035_error(version.get("name", "")):
+            yield errors.invalid(f"{path}.name", version.get("name", ""), message)
         if warning is not None and not (
             version.get("deprecated") and 0 < len(warning) <= 256 and warning.isprintable()
         ):
-            why = "can only be set for deprecated versions, in 1 to 256 printable characters"
-            yield errors.invalid(f"{path}.deprecationWarning", warning, why)
+            message = "can only be set for deprecated versions, in 1 to 256 printable characters"
+            yield errors.invalid(f"{path}.deprecationWarning", warning, message)
         yield from _check_version(version, path)
 
 
@@ -98,14 +98,14 @@ def _check_version(version: dict[str, Any], path: str) -> Iterator[Cause]:
         yield from check_schema(document, where, "status" in subresources)
     if (scale := subresources.get("scale")) is not None:
         for key, roots, needed in SCALE_PATHS:
-            stated, where = scale.get(key) or "", f"{path}.subresources.scale.{key}"
-            if not stated and needed:
+            specified, where = scale.get(key) or "", f"{path}.subresources.scale.{key}"
+            if not specified and needed:
                 yield errors.required(where)
-            elif stated and not stated.startswith(roots):
-                why = f"should be a simple json path under {' or '.join(root.rstrip('.') for root in roots)}"
-                yield errors.invalid(where, stated, why)
-            elif stated and (why := _no_field_path(stated)):
-                yield errors.invalid(where, stated, why)
+            elif specified and not specified.startswith(roots):
+                message = f"should be a simple json path under {' or '.join(root.rstrip('.') for root in roots)}"
+                yield errors.invalid(where, specified, message)
+            elif specified and (message := _no_field_path(specified)):
+                yield errors.invalid(where, specified, message)
     for index, column in enumerate(version.get("additionalPrinterColumns") or []):
         yield from _check_column(column, f"{path}.additionalPrinterColumns[{index}]")
     yield from _check_selectable(version.get("selectableFields") or [], document or {}, f"{path}.selectableFields")
@@ -121,7 +121,7 @@ def _no_field_path(text: str) -> str:
 
 
 def _check_column(column: dict[str, Any], path: str) -> Iterator[Cause]:
-    stated = column.get("jsonPath") or ""
+    specified = column.get("jsonPath") or ""
     if not column.get("name"):
         yield errors.required(f"{path}.name")
     for key, allowed, needed in (("type", COLUMN_TYPES, True), ("format", COLUMN_FORMATS, False)):
@@ -130,22 +130,22 @@ def _check_column(column: dict[str, Any], path: str) -> Iterator[Cause]:
             yield from [errors.required(f"{path}.{key}", text)] if needed else []
         elif column[key] not in allowed:
             yield errors.invalid(f"{path}.{key}", column[key], text)
-    if not stated:
+    if not specified:
         yield errors.required(f"{path}.jsonPath")
-    elif not stated.startswith("."):
-        yield errors.invalid(f"{path}.jsonPath", stated, "must be a simple json path starting with .")
+    elif not specified.startswith("."):
+        yield errors.invalid(f"{path}.jsonPath", specified, "must be a simple json path starting with .")
     else:
         try:  # upstream accepts an invalid path and then fails to serve the version
-            JsonPath(stated)
+            JsonPath(specified)
         except ValueError as failure:
-            yield errors.invalid(f"{path}.jsonPath", stated, str(failure))
+            yield errors.invalid(f"{path}.jsonPath", specified, str(failure))
 
 
 def _check_selectable(fields: list[dict[str, Any]], document: dict[str, Any], path: str) -> Iterator[Cause]:
     if len(fields) > SELECTABLE_MAX:
         yield errors.too_many(path, len(fields), SELECTABLE_MAX)
-    stated = [field.get("jsonPath") or "" for field in fields]
-    for index, text in enumerate(stated):
+    specified = [field.get("jsonPath") or "" for field in fields]
+    for index, text in enumerate(specified):
         where = f"{path}[{index}].jsonPath"
         node = field_at(text, document)
         if not text:
@@ -156,7 +156,7 @@ def _check_selectable(fields: list[dict[str, Any]], document: dict[str, Any], pa
             yield errors.invalid(where, text, "must not point to fields in metadata")
         elif node.get("type") not in ("string", "boolean", "integer"):
             yield errors.invalid(where, text, "must point to a field of type string, boolean or integer")
-        elif text in stated[:index]:
+        elif text in specified[:index]:
             yield errors.duplicate(where, text)
 
 
@@ -175,24 +175,24 @@ def field_at(path: str, document: dict[str, Any]) -> dict[str, Any] | None:
 
 
 def check_names(names: dict[str, Any], path: str) -> list[Cause]:
-    found = [
-        errors.invalid(f"{path}.{key}", names[key], why)
+    causes = [
+        errors.invalid(f"{path}.{key}", names[key], message)
         for key in ("plural", "singular")
-        if names.get(key) and (why := is_label_1035(names[key]))
+        if names.get(key) and (message := label_1035_error(names[key]))
     ]
     for key in ("kind", "listKind"):
-        if names.get(key) and (why := is_label_1035(names[key].lower())):
-            text = f"may have mixed case, but should otherwise match: {why}"
-            found.append(errors.invalid(f"{path}.{key}", names[key], text))
-    found += [
-        errors.invalid(f"{path}.{key}[{index}]", word, why)
+        if names.get(key) and (message := label_1035_error(names[key].lower())):
+            text = f"may have mixed case, but should otherwise match: {message}"
+            causes.append(errors.invalid(f"{path}.{key}", names[key], text))
+    causes += [
+        errors.invalid(f"{path}.{key}[{index}]", word, message)
         for key in ("shortNames", "categories")
         for index, word in enumerate(names.get(key) or [])
-        if (why := is_label_1035(word))
+        if (message := label_1035_error(word))
     ]
     if names.get("kind") and names["kind"] == names.get("listKind"):
-        found.append(errors.invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same"))
-    return found
+        causes.append(errors.invalid(f"{path}.listKind", names["listKind"], "kind and listKind may not be the same"))
+    return causes
 
 
 def _check_fixed(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
@@ -206,7 +206,9 @@ def _check_fixed(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         pairs.append(("spec.scope", spec.get("scope"), before.get("scope")))
         pairs.append(("spec.names.kind", now.get("kind"), then.get("kind")))
     return [
-        errors.invalid(where, stated, "field is immutable") for where, stated, current in pairs if stated != current
+        errors.invalid(where, specified, "field is immutable")
+        for where, specified, current in pairs
+        if specified != current
     ]
 
 
@@ -215,12 +217,12 @@ def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cau
     if not stored:
         return [errors.invalid(path, [], "must have at least one stored version")]
     current = {version.get("name", ""): bool(version.get("storage")) for version in versions}
-    found = [
+    causes = [
         errors.invalid(path, stored, f"must have the storage version {name}")
         for name, storage in current.items()
         if storage and name not in stored
     ]
-    return found + [
+    return causes + [
         errors.invalid(f"{path}[{index}]", name, MISSING.format(name=name))
         for index, name in enumerate(stored)
         if name not in current
@@ -231,8 +233,8 @@ def _check_approval(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cau
     """Groups of the Kubernetes project require an approval annotation, or one that states there is no approval."""
 
     def approved(one: dict[str, Any]) -> bool:
-        stated = (one["metadata"].get("annotations") or {}).get(APPROVAL, "")
-        return stated.startswith("unapproved") or bool(urlsplit(stated).scheme and urlsplit(stated).netloc)
+        specified = (one["metadata"].get("annotations") or {}).get(APPROVAL, "")
+        return specified.startswith("unapproved") or bool(urlsplit(specified).scheme and urlsplit(specified).netloc)
 
     protected = re.search(r"(^|\.)(k8s|kubernetes)\.io$", crd["spec"].get("group", ""))
     if not protected or approved(crd) or (old is not None and not approved(old)):

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-SEEN_MAX = 64
+CACHED_USERS_MAX = 64
 API_AUDIENCE = "https://kubernetes.default.svc"
 """Default audience of tokens: this API."""
 TOKEN_LIFETIME_S_MAX = 24 * 3600
@@ -37,7 +37,7 @@ class User:
 ANONYMOUS = User("system:anonymous", ANONYMOUS_GROUPS)
 
 
-class Access:
+class TokenAuthenticator:
     """`authenticate` turns an Authorization header into a User; `key` signs the tokens of service accounts.
 
     `account_uid` returns the uid of the service account with that namespace and name, "" if there is none. `Core` sets
@@ -48,7 +48,7 @@ class Access:
 
     def __init__(self, tokens: dict[str, User], key: bytes, now: Callable[[], float]) -> None:
         self._users = {_digest(token): user for token, user in tokens.items()}
-        self._seen: dict[str, User] = {}  # users of the token file by the header they sent
+        self._cached_users: dict[str, User] = {}  # users of the token file by the header they sent
         self._key = key
         self._now = now
 
@@ -56,7 +56,7 @@ class Access:
         """The user for an Authorization header: anonymous without one, None if the token is invalid."""
         if not header:
             return ANONYMOUS
-        known = self._seen.get(header)
+        known = self._cached_users.get(header)
         if known is not None:
             return known
         scheme, _, token = header.partition(" ")
@@ -65,48 +65,48 @@ class Access:
         status = self._users.get(_digest(token.strip()))
         if status is None:
             return self._service_account(token.strip(), (API_AUDIENCE,))[0]
-        if len(self._seen) < SEEN_MAX:
-            self._seen[header] = status
+        if len(self._cached_users) < CACHED_USERS_MAX:
+            self._cached_users[header] = status
         return status
 
-    def review(self, token: str, audiences: Sequence[str]) -> tuple[User | None, list[str]]:
+    def review_token(self, token: str, audiences: Sequence[str]) -> tuple[User | None, list[str]]:
         """The user of a token, and for which of these audiences (default: this API) it is valid."""
-        wanted = audiences or (API_AUDIENCE,)
+        requested = audiences or (API_AUDIENCE,)
         known = self._users.get(_digest(token))
         if known is not None:  # tokens of the token file are for this API only
-            shared = [each for each in wanted if each == API_AUDIENCE]
+            shared = [each for each in requested if each == API_AUDIENCE]
             return (known, shared) if shared else (None, [])
-        return self._service_account(token, wanted)
+        return self._service_account(token, requested)
 
     # ---- service account tokens: payload.signature, both base64
 
-    def issue(
+    def issue_token(
         self, namespace: str, name: str, uid: str, lifetime_s: int, audiences: Sequence[str] = ()
     ) -> tuple[str, float]:
         """Issue a token to a service account; return it and when it expires, at most TOKEN_LIFETIME_S_MAX from now."""
-        ends = self._now() + min(lifetime_s, TOKEN_LIFETIME_S_MAX)
-        found = {"ns": namespace, "sa": name, "uid": uid, "exp": ends, "aud": list(audiences) or [API_AUDIENCE]}
-        payload = json.dumps(found).encode()
-        return f"{_text(payload)}.{_text(self._sign(payload))}", ends
+        expires_at = self._now() + min(lifetime_s, TOKEN_LIFETIME_S_MAX)
+        claims = {"ns": namespace, "sa": name, "uid": uid, "exp": expires_at, "aud": list(audiences) or [API_AUDIENCE]}
+        payload = json.dumps(claims).encode()
+        return f"{_text(payload)}.{_text(self._sign(payload))}", expires_at
 
     def _sign(self, payload: bytes) -> bytes:
         return hmac.new(self._key, payload, hashlib.sha256).digest()
 
-    def _service_account(self, token: str, wanted: Sequence[str]) -> tuple[User | None, list[str]]:
-        """The existing service account that a signed token was issued to, and which of `wanted` are its audiences."""
+    def _service_account(self, token: str, audiences: Sequence[str]) -> tuple[User | None, list[str]]:
+        """The existing service account that a signed token was issued to, and which of `audiences` it is valid for."""
         body, dot, signature = token.partition(".")
         try:
             payload = _bytes(body)
             if not dot or not hmac.compare_digest(self._sign(payload), _bytes(signature)):
                 return None, []
-            found = json.loads(payload)
+            claims = json.loads(payload)
         except ValueError:
             return None, []
-        shared = [each for each in wanted if each in found.get("aud", (API_AUDIENCE,))]
-        if not shared or found["exp"] < self._now() or self.account_uid(found["ns"], found["sa"]) != found["uid"]:
+        shared = [each for each in audiences if each in claims.get("aud", (API_AUDIENCE,))]
+        if not shared or claims["exp"] < self._now() or self.account_uid(claims["ns"], claims["sa"]) != claims["uid"]:
             return None, []
-        name = f"system:serviceaccount:{found['ns']}:{found['sa']}"
-        return User(name, service_account_groups(found["ns"]), found["uid"]), shared
+        name = f"system:serviceaccount:{claims['ns']}:{claims['sa']}"
+        return User(name, service_account_groups(claims["ns"]), claims["uid"]), shared
 
 
 def service_account_groups(namespace: str) -> tuple[str, ...]:
@@ -128,23 +128,23 @@ def _bytes(text: str) -> bytes:
 # ---- the token file
 
 
-def load_tokens(path: Path, wanted: dict[str, User], given: dict[str, str]) -> tuple[dict[str, User], bytes]:
+def load_tokens(path: Path, users: dict[str, User], overrides: dict[str, str]) -> tuple[dict[str, User], bytes]:
     """Read the token file and add a new token for each wanted user without one; return (tokens, signing key).
 
-    `given` sets users' tokens by name, for example from environment variables. The file holds secrets: mode 0600.
+    `overrides` sets users' tokens by name, for example from environment variables. The file holds secrets: mode 0600.
     """
     document: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {}
     entries = document.setdefault("tokens", {})
-    for name, user in wanted.items():
+    for name, user in users.items():
         entry = entries.setdefault(name, {"token": secrets.token_urlsafe(32)})
-        entry["token"] = given.get(name) or entry["token"]
+        entry["token"] = overrides.get(name) or entry["token"]
         entry |= {"user": user.name, "groups": list(user.groups)}
     key = document.setdefault("signingKey", secrets.token_urlsafe(32))
     text = json.dumps(document, indent=2) + "\n"
     if not path.exists() or path.read_text() != text:
-        fresh = path.with_suffix(".new")
-        fresh.touch(mode=0o600)
-        fresh.write_text(text)
-        fresh.replace(path)
+        new_file = path.with_suffix(".new")
+        new_file.touch(mode=0o600)
+        new_file.write_text(text)
+        new_file.replace(path)
     tokens = {entry["token"]: User(entry["user"], tuple(entry["groups"])) for entry in entries.values()}
     return tokens, key.encode()

@@ -39,11 +39,11 @@ class Attributes(NamedTuple):
     path: str = ""
 
     @property
-    def full(self) -> str:
+    def qualified_resource(self) -> str:
         return f"{self.resource}/{self.subresource}" if self.subresource else self.resource
 
     @property
-    def chars(self) -> int:
+    def size(self) -> int:
         return sum(map(len, self))
 
 
@@ -56,34 +56,34 @@ class Rule:
     resources: frozenset[str]
     names: frozenset[str]
     paths: tuple[str, ...]
-    because: str = ""
+    reason: str = ""
 
     def allows(self, attributes: Attributes) -> bool:
         if "*" not in self.verbs and attributes.verb not in self.verbs:
             return False
         if attributes.path:
-            return any(_path_fits(pattern, attributes.path) for pattern in self.paths)
+            return any(_path_matches(pattern, attributes.path) for pattern in self.paths)
         if "*" not in self.groups and attributes.group not in self.groups:
             return False
         if self.names and attributes.name not in self.names:
             return False
         return (
             "*" in self.resources
-            or attributes.full in self.resources
+            or attributes.qualified_resource in self.resources
             or bool(attributes.subresource and f"*/{attributes.subresource}" in self.resources)
         )
 
 
-def _path_fits(pattern: str, path: str) -> bool:
+def _path_matches(pattern: str, path: str) -> bool:
     return pattern in ("*", path) or (pattern.endswith("*") and path.startswith(pattern.rstrip("*")))
 
 
-def rule_of(reported: dict[str, Any], because: str = "") -> Rule:
+def compile_rule(document: dict[str, Any], reason: str = "") -> Rule:
     def words(key: str) -> frozenset[str]:
-        return frozenset(reported.get(key) or ())
+        return frozenset(document.get(key) or ())
 
-    paths = tuple(reported.get("nonResourceURLs") or ())
-    return Rule(words("verbs"), words("apiGroups"), words("resources"), words("resourceNames"), paths, because)
+    paths = tuple(document.get("nonResourceURLs") or ())
+    return Rule(words("verbs"), words("apiGroups"), words("resources"), words("resourceNames"), paths, reason)
 
 
 @dataclass(frozen=True)
@@ -98,23 +98,23 @@ class Authorizer:
     def __init__(self, store: Store) -> None:
         self.store = store
         self.bound_rules = lru_cache(USERS_MAX)(self._compile)
-        self._kept = lru_cache(DECISIONS_MAX)(self._decide)
+        self._cached_decide = lru_cache(DECISIONS_MAX)(self._decide)
 
     def on_change(self, change: Change) -> None:
         if change.record.key[0] in GROUP_RESOURCES:
             self.bound_rules.cache_clear()
-            self._kept.cache_clear()
+            self._cached_decide.cache_clear()
 
     def decide(self, user: User, attributes: Attributes) -> Decision:
         if MASTERS in user.groups:
             return Decision(True)
-        return (self._kept if attributes.chars <= CACHED_CHARS_MAX else self._decide)(user, attributes)
+        return (self._cached_decide if attributes.size <= CACHED_CHARS_MAX else self._decide)(user, attributes)
 
     def _decide(self, user: User, attributes: Attributes) -> Decision:
         current = self.bound_rules(user)
         for rule in current.rules(attributes.namespace if not attributes.path else ""):
             if rule.allows(attributes):
-                return Decision(True, rule.because)
+                return Decision(True, rule.reason)
         missing = current.missing.get("", []) + (
             current.missing.get(attributes.namespace, []) if attributes.namespace else []
         )
@@ -124,29 +124,29 @@ class Authorizer:
     def allows(self, user: User, attributes: Attributes) -> bool:
         return self.decide(user, attributes).allowed
 
-    def demand(self, user: User, attributes: Attributes) -> None:
+    def require(self, user: User, attributes: Attributes) -> None:
         """Raise 403, worded as upstream does, unless allowed."""
-        found = self.decide(user, attributes)
-        if not found.allowed:
-            raise refusal(user, attributes, found.reason)
+        decision = self.decide(user, attributes)
+        if not decision.allowed:
+            raise forbidden_error(user, attributes, decision.reason)
 
-    def _compile(self, user: User) -> "BoundRule":
-        current = BoundRule({}, {})
+    def _compile(self, user: User) -> "BoundRules":
+        current = BoundRules({}, {})
         for record in (*self.store.objects_of(CLUSTER_BINDINGS), *self.store.objects_of(BINDINGS)):
             binding, namespace = record.obj, record.key[1]
-            subject = next((s for s in binding.get("subjects") or [] if _is(user, s, namespace)), None)
+            subject = next((s for s in binding.get("subjects") or [] if _subject_matches(user, s, namespace)), None)
             if subject is None:
                 continue
-            because = _because(record, binding, subject)
+            reason = _allow_reason(record, binding, subject)
             try:
-                rules = self.rules_of(binding.get("roleRef") or {}, namespace)
+                rules = self.resolve_role_ref(binding.get("roleRef") or {}, namespace)
             except LookupError as failure:
                 current.missing.setdefault(namespace, []).append(str(failure.args[0]))
                 continue
-            current.by_namespace.setdefault(namespace, []).extend(rule_of(reported, because) for reported in rules)
+            current.by_namespace.setdefault(namespace, []).extend(compile_rule(document, reason) for document in rules)
         return current
 
-    def rules_of(self, role: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
+    def resolve_role_ref(self, role: dict[str, Any], namespace: str) -> list[dict[str, Any]]:
         """The rules of a roleRef. Raises LookupError if the role does not exist."""
         cluster = role.get("kind") == "ClusterRole"
         name = role.get("name", "")
@@ -157,7 +157,7 @@ class Authorizer:
 
 
 @dataclass
-class BoundRule:
+class BoundRules:
     """A user's rules by namespace ("" applies everywhere), and errors for roles that do not exist."""
 
     by_namespace: dict[str, list[Rule]]
@@ -169,7 +169,7 @@ class BoundRule:
             yield from self.by_namespace.get(namespace, [])
 
 
-def _is(user: User, subject: dict[str, Any], namespace: str) -> bool:
+def _subject_matches(user: User, subject: dict[str, Any], namespace: str) -> bool:
     kind, name = subject.get("kind"), subject.get("name", "")
     if kind == "User":
         return bool(user.name == name)
@@ -179,17 +179,17 @@ def _is(user: User, subject: dict[str, Any], namespace: str) -> bool:
     return kind == "ServiceAccount" and bool(where) and user.name == f"system:serviceaccount:{where}:{name}"
 
 
-def _because(record: Record, binding: dict[str, Any], subject: dict[str, Any]) -> str:
+def _allow_reason(record: Record, binding: dict[str, Any], subject: dict[str, Any]) -> str:
     role = binding.get("roleRef") or {}
-    where = f"/{record.key[1]}" if record.key[1] else ""
-    named = subject.get("name", "") + (f"/{subject['namespace']}" if subject.get("namespace") else "")
+    namespace = f"/{record.key[1]}" if record.key[1] else ""
+    subject_name = subject.get("name", "") + (f"/{subject['namespace']}" if subject.get("namespace") else "")
     return (
-        f'RBAC: allowed by {binding.get("kind")} "{record.key[2]}{where}" of {role.get("kind")} "{role.get("name")}" '
-        f'to {subject.get("kind")} "{named}"'
+        f'RBAC: allowed by {binding.get("kind")} "{record.key[2]}{namespace}" of {role.get("kind")} '
+        f'"{role.get("name")}" to {subject.get("kind")} "{subject_name}"'
     )
 
 
-def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
+def forbidden_error(user: User, attributes: Attributes, reason: str = "") -> ApiError:
     if attributes.path:
         failure = ApiError(
             403, "Forbidden", f'forbidden: User "{user.name}" cannot {attributes.verb} path "{attributes.path}"'
@@ -197,7 +197,7 @@ def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
         failure.shows_details = True
         return failure
     scope = f'in the namespace "{attributes.namespace}"' if attributes.namespace else "at the cluster scope"
-    verb, resource = attributes.verb, f'"{attributes.full}" in API group "{attributes.group}"'
+    verb, resource = attributes.verb, f'"{attributes.qualified_resource}" in API group "{attributes.group}"'
     text = f'User "{user.name}" cannot {verb} resource {resource} {scope}'
     return errors.forbidden(
         attributes.resource, attributes.group, attributes.name, f"{text}: {reason}" if reason else text
@@ -207,35 +207,35 @@ def refusal(user: User, attributes: Attributes, reason: str = "") -> ApiError:
 # ---- privilege escalation
 
 
-def uncovered(owned: Iterable[Rule], wanted: Iterable[dict[str, Any]]) -> list[str]:
-    """The parts of `wanted` that no single owned rule covers, as the API prints rules; sorted."""
-    current = list(owned)
-    lacking: dict[tuple[str, str, str], list[str]] = {}
-    for reported in wanted:
-        for group, resource, name, verb in _atoms(reported):
-            if not any(_covers(rule, group, resource, name, verb) for rule in current):
-                verbs = lacking.setdefault((group, resource, name), [])
+def uncovered_rules(owned: Iterable[Rule], requested: Iterable[dict[str, Any]]) -> list[str]:
+    """The parts of `requested` that no single owned rule covers, as the API prints rules; sorted."""
+    owned_rules = list(owned)
+    missing: dict[tuple[str, str, str], list[str]] = {}
+    for document in requested:
+        for group, resource, name, verb in _breakdown_rule(document):
+            if not any(_rule_covers(rule, group, resource, name, verb) for rule in owned_rules):
+                verbs = missing.setdefault((group, resource, name), [])
                 if verb not in verbs:
                     verbs.append(verb)
-    return sorted(_printed(*key, verbs) for key, verbs in lacking.items())
+    return sorted(_format_rule(*key, verbs) for key, verbs in missing.items())
 
 
-def _atoms(reported: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+def _breakdown_rule(document: dict[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     """All (group, resource, name, verb) of a rule; non-resource URLs as group "/" with the path as resource."""
-    for verb in reported.get("verbs") or []:
-        for path in reported.get("nonResourceURLs") or []:
+    for verb in document.get("verbs") or []:
+        for path in document.get("nonResourceURLs") or []:
             yield "/", path, "", verb
-        for group in reported.get("apiGroups") or []:
-            for resource in reported.get("resources") or []:
-                for name in reported.get("resourceNames") or [""]:
+        for group in document.get("apiGroups") or []:
+            for resource in document.get("resources") or []:
+                for name in document.get("resourceNames") or [""]:
                     yield group, resource, name, verb
 
 
-def _covers(rule: Rule, group: str, resource: str, name: str, verb: str) -> bool:
+def _rule_covers(rule: Rule, group: str, resource: str, name: str, verb: str) -> bool:
     if "*" not in rule.verbs and verb not in rule.verbs:
         return False
     if group == "/":
-        return any(_path_fits(pattern, resource) for pattern in rule.paths)
+        return any(_path_matches(pattern, resource) for pattern in rule.paths)
     if "*" not in rule.groups and group not in rule.groups:
         return False
     if rule.names and (not name or name not in rule.names):
@@ -244,9 +244,9 @@ def _covers(rule: Rule, group: str, resource: str, name: str, verb: str) -> bool
     return "*" in rule.resources or resource in rule.resources or bool(sub and f"*/{sub}" in rule.resources)
 
 
-def _printed(group: str, resource: str, name: str, verbs: list[str]) -> str:
+def _format_rule(group: str, resource: str, name: str, verbs: list[str]) -> str:
     def quoted(words: list[str]) -> str:
-        return "[" + " ".join(errors.shown(word) for word in words) + "]"
+        return "[" + " ".join(errors.format_value(word) for word in words) + "]"
 
     if group == "/":
         return f"{{NonResourceURLs:{quoted([resource])}, Verbs:{quoted(verbs)}}}"

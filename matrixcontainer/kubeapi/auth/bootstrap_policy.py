@@ -21,22 +21,22 @@ def paths(verbs: tuple[str, ...], urls: str) -> dict[str, Any]:
     return {"nonResourceURLs": urls.split(), "verbs": list(verbs)}
 
 
-SCALED = "deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale"
-EDITED = (
+SCALABLE = "deployments deployments/scale replicasets replicasets/scale statefulsets statefulsets/scale"
+EDITABLE = (
     ("", "configmaps events persistentvolumeclaims replicationcontrollers replicationcontrollers/scale secrets "
          "serviceaccounts services services/proxy pods pods/attach pods/exec pods/portforward pods/proxy"),
-    ("apps", f"{SCALED} daemonsets"),
+    ("apps", f"{SCALABLE} daemonsets"),
     ("autoscaling", "horizontalpodautoscalers"),
     ("batch", "cronjobs jobs"),
     ("coordination.k8s.io", "leases"),
     ("networking.k8s.io", "ingresses networkpolicies"),
     ("policy", "poddisruptionbudgets"),
 )  # fmt: skip
-VIEWED = (
+VIEWABLE = (
     ("", "configmaps persistentvolumeclaims persistentvolumeclaims/status pods replicationcontrollers "
          "replicationcontrollers/scale serviceaccounts services services/status bindings events namespaces "
          "namespaces/status pods/log pods/status replicationcontrollers/status"),
-    ("apps", f"{SCALED} daemonsets daemonsets/status deployments/status replicasets/status statefulsets/status"),
+    ("apps", f"{SCALABLE} daemonsets daemonsets/status deployments/status replicasets/status statefulsets/status"),
     ("autoscaling", "horizontalpodautoscalers horizontalpodautoscalers/status"),
     ("batch", "cronjobs cronjobs/status jobs jobs/status"),
     ("discovery.k8s.io", "endpointslices"),
@@ -44,13 +44,13 @@ VIEWED = (
     ("policy", "poddisruptionbudgets poddisruptionbudgets/status"),
 )  # fmt: skip
 
-DISCOVERY = "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/"
-PUBLIC = "/healthz /livez /readyz /version /version/"
+DISCOVERY_PATHS = "/api /api/* /apis /apis/* /healthz /livez /openapi /openapi/* /readyz /version /version/"
+PUBLIC_PATHS = "/healthz /livez /readyz /version /version/"
 
-RULES: dict[str, list[dict[str, Any]]] = {
+ROLE_RULES: dict[str, list[dict[str, Any]]] = {
     "cluster-admin": [rule(("*",), "*", "*"), paths(("*",), "*")],
-    "system:discovery": [paths(("get",), DISCOVERY)],
-    "system:public-info-viewer": [paths(("get",), PUBLIC)],
+    "system:discovery": [paths(("get",), DISCOVERY_PATHS)],
+    "system:public-info-viewer": [paths(("get",), PUBLIC_PATHS)],
     "system:monitoring": [paths(("get",), "/healthz /healthz/* /livez /livez/* /metrics /readyz /readyz/*")],
     "system:basic-user": [
         rule(("create",), "authorization.k8s.io", "selfsubjectaccessreviews selfsubjectrulesreviews"),
@@ -65,13 +65,13 @@ RULES: dict[str, list[dict[str, Any]]] = {
         rule(READ + WRITE, RBAC, "rolebindings roles"),
     ],
     "system:aggregate-to-edit": [
-        *(rule(READ + WRITE, group, resources) for group, resources in EDITED),
+        *(rule(READ + WRITE, group, resources) for group, resources in EDITABLE),
         rule(("impersonate",), "", "serviceaccounts"),
         rule(("create",), "", "pods/eviction serviceaccounts/token"),
     ],
-    "system:aggregate-to-view": [rule(READ, group, resources) for group, resources in VIEWED],
+    "system:aggregate-to-view": [rule(READ, group, resources) for group, resources in VIEWABLE],
     "system:aggregated-metrics-reader": [rule(READ, "metrics.k8s.io", "pods nodes")],
-    "system:kube-controller-manager": [rule(("*",), "*", "*"), paths(("get",), DISCOVERY)],
+    "system:kube-controller-manager": [rule(("*",), "*", "*"), paths(("get",), DISCOVERY_PATHS)],
     "system:kube-scheduler": [
         rule(READ, "", "namespaces nodes persistentvolumeclaims persistentvolumes pods"),
         rule(READ, "", "replicationcontrollers services"),
@@ -89,7 +89,7 @@ RULES: dict[str, list[dict[str, Any]]] = {
     ],
 }  # fmt: skip
 
-FEEDS = {
+AGGREGATES_TO = {
     "system:aggregate-to-admin": "admin",
     "system:aggregate-to-edit": "edit",
     "system:aggregate-to-view": "view",
@@ -98,7 +98,7 @@ FEEDS = {
     "system:aggregated-metrics-reader": "view",
 }
 
-BOUND = {
+DEFAULT_BINDINGS = {
     "cluster-admin": ("system:masters",),
     "system:basic-user": ("system:authenticated",),
     "system:discovery": ("system:authenticated",),
@@ -108,8 +108,8 @@ BOUND = {
 
 # Users of a real kube-controller-manager and kube-scheduler, in case they run against this API, and the service
 # accounts of kube-controller-manager's controllers, which together need access to everything.
-USERS = {name: (name,) for name in ("system:kube-controller-manager", "system:kube-scheduler")}
-CONTROLLERS = """
+COMPONENT_USERS = {name: (name,) for name in ("system:kube-controller-manager", "system:kube-scheduler")}
+CONTROLLER_ACCOUNTS = """
 attachdetach-controller certificate-controller clusterrole-aggregation-controller cronjob-controller
 daemon-set-controller deployment-controller disruption-controller endpoint-controller endpointslice-controller
 endpointslicemirroring-controller ephemeral-volume-controller expand-controller generic-garbage-collector
@@ -123,14 +123,14 @@ statefulset-controller ttl-after-finished-controller ttl-controller validatingad
 
 def _meta(name: str) -> dict[str, Any]:
     labels = dict(AUTOUPDATE["labels"])
-    if name in FEEDS:
-        labels[f"{RBAC}/aggregate-to-{FEEDS[name]}"] = "true"
+    if name in AGGREGATES_TO:
+        labels[f"{RBAC}/aggregate-to-{AGGREGATES_TO[name]}"] = "true"
     return {"name": name, "annotations": dict(AUTOUPDATE["annotations"]), "labels": labels}
 
 
 def bootstrap_roles() -> list[dict[str, Any]]:
     """All default ClusterRoles; aggregated ones have no rules yet."""
-    found: list[dict[str, Any]] = [{"metadata": _meta(name), "rules": rules} for name, rules in RULES.items()]
+    found: list[dict[str, Any]] = [{"metadata": _meta(name), "rules": rules} for name, rules in ROLE_RULES.items()]
     for name in ("admin", "edit", "view"):
         label = {f"{RBAC}/aggregate-to-{name}": "true"}
         gathers = {"clusterRoleSelectors": [{"matchLabels": label}]}
@@ -139,10 +139,12 @@ def bootstrap_roles() -> list[dict[str, Any]]:
 
 
 def bootstrap_bindings() -> list[dict[str, Any]]:
-    found = [_binding(name, [_subject("Group", group) for group in groups]) for name, groups in BOUND.items()]
-    found += [_binding(name, [_subject("User", user) for user in users]) for name, users in USERS.items()]
+    found = [
+        _binding(name, [_subject("Group", group) for group in groups]) for name, groups in DEFAULT_BINDINGS.items()
+    ]
+    found += [_binding(name, [_subject("User", user) for user in users]) for name, users in COMPONENT_USERS.items()]
     found[-2]["subjects"] += [
-        {"kind": "ServiceAccount", "name": name, "namespace": "kube-system"} for name in CONTROLLERS.split()
+        {"kind": "ServiceAccount", "name": name, "namespace": "kube-system"} for name in CONTROLLER_ACCOUNTS.split()
     ]
     return found
 

@@ -8,7 +8,7 @@ from urllib.parse import unquote
 
 from matrixcontainer.kubeapi.auth.authentication import User, service_account_groups
 from matrixcontainer.kubeapi.auth.authorizer import Attributes, Authorizer
-from matrixcontainer.kubeapi.meta.errors import BrokenRequest
+from matrixcontainer.kubeapi.meta.errors import MalformedRequest
 
 AUTHENTICATION = "authentication.k8s.io"
 VERSION = f"{AUTHENTICATION}/v1"
@@ -26,10 +26,10 @@ def impersonated_user(user: User, headers: dict[str, str], authorizer: Authorize
     if not name:
         if not (groups or uid or extra):
             return user
-        raise BrokenRequest(f"requested {_references(groups, uid, extra)} without impersonating a user")
-    for attributes in _attributes(name, groups, uid, extra):
-        authorizer.demand(user, attributes)
-    return User(name, _settled_groups(name, groups), uid, extra)
+        raise MalformedRequest(f"requested {_references(groups, uid, extra)} without impersonating a user")
+    for attributes in _impersonation_attributes(name, groups, uid, extra):
+        authorizer.require(user, attributes)
+    return User(name, _effective_groups(name, groups), uid, extra)
 
 
 def _references(groups: list[str], uid: str, extra: dict[str, list[str]]) -> str:
@@ -44,7 +44,7 @@ def _values(headers: dict[str, str], key: str) -> list[str]:
     return headers[key].split("\n") if key in headers else []
 
 
-def _attributes(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Attributes]:
+def _impersonation_attributes(name: str, groups: list[str], uid: str, extra: dict[str, list[str]]) -> list[Attributes]:
     where, _, account = name.removeprefix(ACCOUNT).partition(":")
     if name.startswith(ACCOUNT) and where and account:
         requests = [Attributes("impersonate", "", "serviceaccounts", namespace=where, name=account)]
@@ -56,7 +56,7 @@ def _attributes(name: str, groups: list[str], uid: str, extra: dict[str, list[st
     return requests + ([Attributes("impersonate", AUTHENTICATION, "uids", name=uid)] if uid else [])
 
 
-def _settled_groups(name: str, groups: list[str]) -> tuple[str, ...]:
+def _effective_groups(name: str, groups: list[str]) -> tuple[str, ...]:
     """The named groups plus those that every such user belongs to."""
     where, _, account = name.removeprefix(ACCOUNT).partition(":")
     if name.startswith(ACCOUNT) and where and account and not groups:

@@ -5,7 +5,7 @@ controllers/workloads/horizontal_autoscaler.py.
 from collections.abc import Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.checks import Obj, among, between, needed, rules
+from matrixcontainer.kubeapi.builtin.checks import Obj, enum, in_range, required, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
@@ -67,19 +67,19 @@ def metric(value: Obj, path: str) -> Iterator[Cause]:
 
 
 rules("autoscaling.v2.HorizontalPodAutoscalerSpec", sizes)
-rules("autoscaling.v2.CrossVersionObjectReference", needed("kind", "name"))
+rules("autoscaling.v2.CrossVersionObjectReference", required("kind", "name"))
 rules("autoscaling.v2.MetricSpec", metric)
-rules("autoscaling.v2.MetricIdentifier", needed("name"))
-rules("autoscaling.v2.ResourceMetricSource", needed("name"))
-rules("autoscaling.v2.ContainerResourceMetricSource", needed("name", "container"))
+rules("autoscaling.v2.MetricIdentifier", required("name"))
+rules("autoscaling.v2.ResourceMetricSource", required("name"))
+rules("autoscaling.v2.ContainerResourceMetricSource", required("name", "container"))
 rules(
     "autoscaling.v2.HPAScalingRules",
-    among("selectPolicy", "Disabled", "Max", "Min", needed=True),
-    between("stabilizationWindowSeconds", 0, 3600),
+    enum("selectPolicy", "Disabled", "Max", "Min", required=True),
+    in_range("stabilizationWindowSeconds", 0, 3600),
 )
 rules(
     "autoscaling.v2.HPAScalingPolicy",
-    among("type", "Pods", "Percent", needed=True),
-    between("value", 1, 2**31 - 1),
-    between("periodSeconds", 1, 1800),
+    enum("type", "Pods", "Percent", required=True),
+    in_range("value", 1, 2**31 - 1),
+    in_range("periodSeconds", 1, 1800),
 )

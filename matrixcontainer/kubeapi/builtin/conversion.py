@@ -1,9 +1,8 @@
 """Conversion of built-in objects between decoding and storing, driven by the type table.
 
-`read_texts` parses quantities and bytes and rejects invalid ones. `apply_defaults` sets what Go always serialises (zero
-values without omitempty, non-pointer structs) and the defaults of each struct. Both visit only fields with something to
-do, by a plan computed once per type.
-"""
+`normalise_texts` parses quantities and bytes and rejects invalid ones. `apply_defaults` sets what Go always serialises
+(zero values without omitempty, non-pointer structs) and the defaults of each struct. Both visit only fields with
+something to do, by a plan computed once per type."""
 
 import base64
 from collections.abc import Callable
@@ -12,21 +11,21 @@ from functools import cache
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.defaults import DEFAULTERS, DEFAULTS
-from matrixcontainer.kubeapi.meta.quantities import NoQuantity, canonical
+from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, canonical
 from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.schema.types import ZEROS, flat_rows, rows_of, table
 
 Obj = dict[str, Any]
 STRUCT = object()
-ALWAYS_PRINTED = ("time", "microtime", "quantity", "intorstring", "raw", "fields", "json")
+NEVER_OMITTED = ("time", "microtime", "quantity", "intorstring", "raw", "fields", "json")
 
 
-class Unreadable(ValueError):
+class DecodingError(ValueError):
     """A text that upstream's typed decoder rejects, with its message."""
 
 
 @dataclass
-class Plan:
+class TypePlan:
     """What to do in a struct, and its `children` to visit: (key, "one", "list" or "map", type)."""
 
     zeros: list[tuple[str, Any]] = field(default_factory=list)
@@ -42,7 +41,7 @@ class Plan:
 SHAPES = (("[]", "list"), ("map:", "map"), ("", "one"))
 
 
-def struct_of(kind: str) -> tuple[str, str]:
+def nested_struct(kind: str) -> tuple[str, str]:
     """(shape, type) of a field that contains structs; ("", "") for any other."""
     for prefix, shape in SHAPES:
         if kind.startswith(prefix) and "." in kind and kind[len(prefix) :] in table():
@@ -50,15 +49,15 @@ def struct_of(kind: str) -> tuple[str, str]:
     return "", ""
 
 
-_PLANS: dict[str, Plan] = {}
+_PLANS: dict[str, TypePlan] = {}
 
 
-def plan_of(name: str) -> Plan:
+def type_plan(name: str) -> TypePlan:
     """The plan of a type; for a recursive type, the plan under construction."""
     if (found := _PLANS.get(name)) is not None:
         return found
-    plan = _PLANS[name] = Plan()
-    for one in _inlined(name):
+    plan = _PLANS[name] = TypePlan()
+    for one in _inlined_types(name):
         plan.actions += DEFAULTERS.get(one, ())
         for key, value in DEFAULTS.get(one, {}).items():
             plan.defaults.append((key, value, "p" in flat_rows(name)[key][3]))
@@ -66,7 +65,7 @@ def plan_of(name: str) -> Plan:
         kind, flags = row[2], row[3]
         if len(row) > 4 and row[4].get("default"):
             plan.defaults.append((key, row[4]["default"], "p" in flags))
-        shape, struct = struct_of(kind)
+        shape, struct = nested_struct(kind)
         if shape == "one" and "p" not in flags:
             plan.zeros.append((key, STRUCT))
         elif kind in ("time", "microtime") and "p" not in flags:
@@ -77,35 +76,35 @@ def plan_of(name: str) -> Plan:
             plan.zeros.append((key, None))
         if kind in ("map:quantity", "map:bytes", "bytes", "quantity"):
             plan.texts.append((key, kind))
-        if shape and plan_of(struct):
+        if shape and type_plan(struct):
             plan.children.append((key, shape, struct))
     return plan
 
 
-def _inlined(name: str) -> list[str]:
-    found = [name]
+def _inlined_types(name: str) -> list[str]:
+    names = [name]
     for row in rows_of(name):
         if not row[0]:
-            found += _inlined(row[2])
-    return found
+            names += _inlined_types(row[2])
+    return names
 
 
-def _below(value: Obj, plan: Plan) -> list[tuple[Obj, str]]:
-    found = []
+def _child_structs(value: Obj, plan: TypePlan) -> list[tuple[Obj, str]]:
+    children = []
     for key, shape, struct in plan.children:
         current = value.get(key)
         if not current:
             if shape == "one" and isinstance(current, dict):
-                found.append((current, struct))
+                children.append((current, struct))
             continue
         items = [current] if shape == "one" else current.values() if shape == "map" else current
-        found += [(item, struct) for item in items if isinstance(item, dict)]
-    return found
+        children += [(item, struct) for item in items if isinstance(item, dict)]
+    return children
 
 
 def apply_defaults(value: Obj, name: str, root: bool = True) -> None:
     """Set zero values and defaults in place; the object's own metadata are not changed."""
-    plan = plan_of(name)
+    plan = type_plan(name)
     for key, zero in plan.zeros:
         if key not in value and not (root and key == "metadata"):
             value[key] = {} if zero is STRUCT else zero
@@ -115,27 +114,27 @@ def apply_defaults(value: Obj, name: str, root: bool = True) -> None:
             value[key] = copy_json(default)
     for action in plan.actions:
         action(value)
-    for item, struct in _below(value, plan):
+    for item, struct in _child_structs(value, plan):
         if not (root and item is value.get("metadata")):
             apply_defaults(item, struct, False)
 
 
 @cache
-def _left_out(name: str) -> tuple[frozenset[str], tuple[tuple[str, str, str], ...]]:
+def _omitempty_fields(name: str) -> tuple[frozenset[str], tuple[tuple[str, str, str], ...]]:
     """(fields omitted when empty, fields that contain structs) of a struct."""
     empty, below = set(), []
     for key, row in flat_rows(name).items():
-        shape, struct = struct_of(row[2])
+        shape, struct = nested_struct(row[2])
         if shape:
             below.append((key, shape, struct))
-        if "o" in row[3] and "p" not in row[3] and shape != "one" and row[2] not in ALWAYS_PRINTED:
+        if "o" in row[3] and "p" not in row[3] and shape != "one" and row[2] not in NEVER_OMITTED:
             empty.add(key)
     return frozenset(empty), tuple(below)
 
 
 def drop_empty(value: Obj, name: str) -> None:
     """Remove zero values of omitempty fields, which Go does not serialise."""
-    empty, below = _left_out(name)
+    empty, below = _omitempty_fields(name)
     for key in [key for key in value if key in empty and not value[key]]:
         del value[key]
     for key, shape, struct in below:
@@ -147,32 +146,32 @@ def drop_empty(value: Obj, name: str) -> None:
                     drop_empty(item, struct)
 
 
-def read_texts(value: Obj, name: str, spell: bool = True) -> None:
-    """Check quantities and bytes; `spell` rewrites quantities in canonical form. Raises Unreadable for invalid ones."""
-    plan = plan_of(name)
+def normalise_texts(value: Obj, name: str, canonicalise: bool = True) -> None:
+    """Check quantities and bytes; `canonicalise` rewrites quantities. Raises DecodingError for invalid ones."""
+    plan = type_plan(name)
     for key, kind in plan.texts:
         current = value.get(key)
         if kind == "map:quantity" and isinstance(current, dict):
             for resource, text in current.items():
-                shortest = _quantity(text)
-                if spell:
-                    current[resource] = shortest
+                canonical_text = _quantity(text)
+                if canonicalise:
+                    current[resource] = canonical_text
         elif kind == "quantity" and current is not None:
-            shortest = _quantity(current)
-            if spell:
-                value[key] = shortest
-        elif not spell and kind in ("bytes", "map:bytes"):
+            canonical_text = _quantity(current)
+            if canonicalise:
+                value[key] = canonical_text
+        elif not canonicalise and kind in ("bytes", "map:bytes"):
             for text in current.values() if isinstance(current, dict) and kind == "map:bytes" else [current]:
                 _check_base64(text)
-    for item, struct in _below(value, plan):
-        read_texts(item, struct, spell)
+    for item, struct in _child_structs(value, plan):
+        normalise_texts(item, struct, canonicalise)
 
 
 def _quantity(text: Any) -> str:
     try:
         return canonical(f"{text:g}" if isinstance(text, float) else str(text).strip())
-    except NoQuantity as failure:
-        raise Unreadable(str(failure)) from failure
+    except InvalidQuantity as failure:
+        raise DecodingError(str(failure)) from failure
 
 
 def _check_base64(text: Any) -> None:
@@ -180,4 +179,4 @@ def _check_base64(text: Any) -> None:
         if text is not None:
             base64.b64decode(text.replace("\r", "").replace("\n", ""), validate=True)
     except (AttributeError, ValueError) as failure:
-        raise Unreadable(f"illegal base64 data: {failure}") from failure
+        raise DecodingError(f"illegal base64 data: {failure}") from failure

@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.checks import among, named, needed, not_negative, rules
+from matrixcontainer.kubeapi.builtin.checks import enum, not_negative, required, rules, text_checks
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.builtin.validate_pods import EFFECTS, PREEMPTION
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_label
-from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistake
-from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
+from matrixcontainer.kubeapi.meta.names import label_error
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_name_error
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, restore_field
 
 DATA_KEY = re.compile(r"^[-._a-zA-Z0-9]+$")
 DATA_BYTES_MAX = 1024 * 1024
@@ -25,9 +25,9 @@ IMMUTABLE_NAMESPACES = ("default", "kube-system", "kube-public")
 
 
 class NamespaceStrategy(BuiltinStrategy):
-    check_name = staticmethod(is_label)
+    check_name = staticmethod(label_error)
     has_generation = False
-    tells_grace = False
+    sets_grace_period = False
     returns_deleted = True
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
@@ -47,8 +47,8 @@ class NamespaceStrategy(BuiltinStrategy):
             labels["kubernetes.io/metadata.name"] = name
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
-        keep_part(new, old, "status")
-        keep_part(new, old, "spec")
+        restore_field(new, old, "status")
+        restore_field(new, old, "spec")
 
     def mark_deleted(self, obj: dict[str, Any]) -> None:
         obj["status"] = obj.get("status", {}) | {"phase": "Terminating"}
@@ -83,7 +83,7 @@ def _check_immutable(obj: dict[str, Any], old: dict[str, Any] | None, parts: tup
 
 class ConfigMapStrategy(BuiltinStrategy):
     has_generation = False
-    rechecks_metadata = True
+    validates_metadata_twice = True
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         parts = ("data", "binaryData")
@@ -94,7 +94,7 @@ class ConfigMapStrategy(BuiltinStrategy):
 
 class SecretStrategy(BuiltinStrategy):
     has_generation = False
-    rechecks_metadata = True
+    validates_metadata_twice = True
 
     def default(self, obj: dict[str, Any]) -> None:
         plain = obj.pop("stringData", None)
@@ -117,7 +117,7 @@ class SecretStrategy(BuiltinStrategy):
 
 class ServiceAccountStrategy(BuiltinStrategy):
     has_generation = False
-    rechecks_metadata = True
+    validates_metadata_twice = True
     returns_deleted = True
 
 
@@ -146,7 +146,9 @@ class NodeStrategy(BuiltinStrategy):
         return found
 
 
-rules("core.v1.Taint", needed("key"), named("key", qualified_mistake), among("effect", *EFFECTS, needed=True))
+rules(
+    "core.v1.Taint", required("key"), text_checks("key", qualified_name_error), enum("effect", *EFFECTS, required=True)
+)
 
 
 class LeaseStrategy(BuiltinStrategy):
@@ -187,7 +189,7 @@ class PriorityClassStrategy(BuiltinStrategy):
         return found
 
 
-rules("scheduling.v1.PriorityClass", among("preemptionPolicy", *PREEMPTION))
+rules("scheduling.v1.PriorityClass", enum("preemptionPolicy", *PREEMPTION))
 
 TAINTS = re.compile("^spec.taints")  # upstream reports their path so
 NOT_READY = ("node.kubernetes.io/not-ready", "NoSchedule")

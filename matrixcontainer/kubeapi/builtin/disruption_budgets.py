@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.checks import Obj, among, rules
+from matrixcontainer.kubeapi.builtin.checks import Obj, enum, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
@@ -48,7 +48,7 @@ def budget_spec(spec: Obj, path: str) -> Iterator[Cause]:
 rules(
     "policy.v1.PodDisruptionBudgetSpec",
     budget_spec,
-    among("unhealthyPodEvictionPolicy", "AlwaysAllow", "IfHealthyBudget"),
+    enum("unhealthyPodEvictionPolicy", "AlwaysAllow", "IfHealthyBudget"),
 )
 
 BUDGETS = "poddisruptionbudgets.policy"

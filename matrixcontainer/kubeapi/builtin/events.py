@@ -9,7 +9,7 @@ from typing import Any
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_name_errors
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 LIFETIME_S = 3600.0
@@ -66,7 +66,7 @@ def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
     controller = core.get("reportingComponent", "")
     if not controller:
         found.append(errors.required(controller_field))
-    found += [errors.invalid(controller_field, controller, why) for why in qualified_mistakes(controller)]
+    found += [errors.invalid(controller_field, controller, why) for why in qualified_name_errors(controller)]
     for key, most in LENGTHS.items():
         current = core.get(key) or ""
         if not current and key != "message":
@@ -79,7 +79,7 @@ def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
 class EventStrategy(BuiltinStrategy):
     has_generation = False
     create_on_update = True
-    reported_group = ""
+    error_group = ""
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
         pass

@@ -10,7 +10,7 @@ from matrixcontainer.kubeapi.builtin import conversion, validate_pods
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, keep_part
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, restore_field
 
 GRACE_S = 30
 
@@ -69,7 +69,7 @@ class PodStrategy(BuiltinStrategy):
         _tolerate(spec)
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
-        keep_part(new, old, "status")
+        restore_field(new, old, "status")
         spec = new.get("spec") or {}
         for key in ("priority", "preemptionPolicy"):
             if key in old["spec"]:

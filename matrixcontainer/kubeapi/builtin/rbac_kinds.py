@@ -3,11 +3,11 @@
 from collections.abc import Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, rules
+from matrixcontainer.kubeapi.builtin.checks import Obj, enum, required, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_path_segment
+from matrixcontainer.kubeapi.meta.names import path_segment_error
 
 RBAC = "rbac.authorization.k8s.io"
 SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
@@ -16,9 +16,9 @@ SUBJECT_KINDS = ["ServiceAccount", "User", "Group"]
 class RbacStrategy(BuiltinStrategy):
     """Strategy of all four kinds."""
 
-    check_name = staticmethod(is_path_segment)
+    check_name = staticmethod(path_segment_error)
     has_generation = False
-    rechecks_metadata = True
+    validates_metadata_twice = True
     create_on_update = True
 
 
@@ -83,5 +83,5 @@ rules("rbac.v1.Role", namespaced_rules)
 rules("rbac.v1.PolicyRule", policy_rule)
 rules("rbac.v1.RoleBinding", role_ref("Role", "ClusterRole"))
 rules("rbac.v1.ClusterRoleBinding", role_ref("ClusterRole"))
-rules("rbac.v1.RoleRef", among("apiGroup", RBAC), needed("name"))
+rules("rbac.v1.RoleRef", enum("apiGroup", RBAC), required("name"))
 rules("rbac.v1.Subject", subject)

@@ -6,12 +6,12 @@ admission/service_addresses.py, which knows the other services, allocates addres
 from collections.abc import Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.checks import Obj, among, port, port_or_name, rules
+from matrixcontainer.kubeapi.builtin.checks import Obj, enum, port, port_or_name, rules
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.builtin.validate_pods import PROTOCOLS
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_label, is_label_1035, is_subdomain
+from matrixcontainer.kubeapi.meta.names import label_1035_error, label_error, subdomain_error
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 NODE_PORTS = (30000, 32767)
@@ -28,9 +28,9 @@ OF_KINDS = {  # fields that only some types of service have
 
 
 class ServiceStrategy(BuiltinStrategy):
-    check_name = staticmethod(is_label_1035)
+    check_name = staticmethod(label_1035_error)
     has_generation = False
-    rechecks_metadata = True
+    validates_metadata_twice = True
     returns_deleted = True
 
     def prepare_create(self, obj: dict[str, Any], resource: ResourceInfo) -> None:
@@ -94,7 +94,7 @@ def service_ports(spec: Obj, path: str) -> Iterator[Cause]:
         if len(ports) > 1 and not name:
             yield errors.required(f"{where}.name")
         elif name:
-            if why := is_label(name):
+            if why := label_error(name):
                 yield errors.invalid(f"{where}.name", name, why)
             if name in names:
                 yield errors.duplicate(f"{where}.name", name)
@@ -110,7 +110,7 @@ def service_kind(spec: Obj, path: str) -> Iterator[Cause]:
         name = spec.get("externalName", "").removesuffix(".")
         if not name:
             yield errors.required(f"{path}.externalName")
-        elif why := is_subdomain(name):
+        elif why := subdomain_error(name):
             yield errors.invalid(f"{path}.externalName", spec["externalName"], why)
     elif spec.get("type") == "LoadBalancer" and spec.get("clusterIP") == "None":
         why = "may not be set to 'None' for LoadBalancer services"
@@ -121,14 +121,14 @@ rules(
     "core.v1.ServiceSpec",
     service_ports,
     service_kind,
-    among("type", *SERVICE_TYPES, needed=True),
-    among("sessionAffinity", "ClientIP", "None", needed=True),
-    among("internalTrafficPolicy", "Cluster", "Local"),
-    among("externalTrafficPolicy", "Cluster", "Local"),
+    enum("type", *SERVICE_TYPES, required=True),
+    enum("sessionAffinity", "ClientIP", "None", required=True),
+    enum("internalTrafficPolicy", "Cluster", "Local"),
+    enum("externalTrafficPolicy", "Cluster", "Local"),
 )
 rules(
     "core.v1.ServicePort",
     port("port"),
     port_or_name("targetPort"),
-    among("protocol", *PROTOCOLS, needed=True),
+    enum("protocol", *PROTOCOLS, required=True),
 )

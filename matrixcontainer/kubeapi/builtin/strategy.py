@@ -5,7 +5,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.builtin import conversion
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, Strategy, unreadable
+from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, Strategy, decoding_error
 
 Validator = Callable[[dict[str, Any], dict[str, Any] | None], list[Cause]]
 
@@ -20,7 +20,7 @@ class BuiltinStrategy(Strategy):
         """Normalise the object and set the defaults of its type."""
         if self.type_name:
             conversion.drop_empty(obj, self.type_name)
-            conversion.read_texts(obj, self.type_name)
+            conversion.normalise_texts(obj, self.type_name)
             conversion.apply_defaults(obj, self.type_name)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
@@ -31,6 +31,6 @@ class BuiltinStrategy(Strategy):
         if not self.type_name:  # otherwise keep empty values and quantities as written: appliers own them as they are
             conversion.drop_empty(obj, resource.type_name)
         try:
-            conversion.read_texts(obj, resource.type_name, spell=False)
-        except conversion.Unreadable as failure:
-            raise unreadable(resource, str(failure)) from failure
+            conversion.normalise_texts(obj, resource.type_name, canonicalise=False)
+        except conversion.DecodingError as failure:
+            raise decoding_error(resource, str(failure)) from failure

@@ -6,23 +6,23 @@ from typing import Any
 from matrixcontainer.kubeapi.builtin.checks import (
     NOT_NEGATIVE,
     Obj,
-    among,
-    different,
+    enum,
+    exactly_one,
     labels,
-    named,
-    needed,
     not_negative,
-    one_of,
     port,
-    port_name_mistakes,
+    port_name_errors,
     port_or_name,
+    required,
     rules,
+    text_checks,
+    unique,
 )
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_label, is_subdomain
-from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, qualified_mistakes
-from matrixcontainer.kubeapi.meta.quantities import amount, whole_number
+from matrixcontainer.kubeapi.meta.names import label_error, subdomain_error
+from matrixcontainer.kubeapi.meta.qualified_names import label_value_errors, qualified_name_errors
+from matrixcontainer.kubeapi.meta.quantities import amount, parse_int
 
 PROTOCOLS = ("SCTP", "TCP", "UDP")
 PULL_POLICIES = ("Always", "IfNotPresent", "Never")
@@ -43,8 +43,8 @@ def port_names(value: Obj, path: str) -> Iterator[Cause]:
     seen = set()
     for index, one in enumerate(value.get("ports") or []):
         name, where = one.get("name", ""), f"{path}.ports[{index}].name"
-        mistakes = port_name_mistakes(name) if name else []
-        yield from (errors.invalid(where, name, why) for why in mistakes)
+        errors_found = port_name_errors(name) if name else []
+        yield from (errors.invalid(where, name, why) for why in errors_found)
         if name and name in seen:
             yield errors.duplicate(where, name)
         seen.add(name)
@@ -67,7 +67,7 @@ def value_source(value: Obj, path: str) -> Iterator[Cause]:
 
 def object_name(value: Obj, path: str) -> Iterator[Cause]:
     """The name of a referenced object, which must not be empty."""
-    if why := is_subdomain(value.get("name", "")):
+    if why := subdomain_error(value.get("name", "")):
         yield errors.invalid(f"{path}.name", value.get("name", ""), why)
 
 
@@ -75,7 +75,7 @@ def toleration(value: Obj, path: str) -> Iterator[Cause]:
     key, operator = value.get("key", ""), value.get("operator", "")
     text, effect = value.get("value", ""), value.get("effect", "")
     if key:
-        yield from (errors.invalid(f"{path}.key", key, why) for why in qualified_mistakes(key))
+        yield from (errors.invalid(f"{path}.key", key, why) for why in qualified_name_errors(key))
     elif operator != "Exists":
         why = 'operator must be Exists when `key` is empty, which means "match all values and all keys"'
         yield errors.invalid(f"{path}.operator", operator, why)
@@ -83,8 +83,8 @@ def toleration(value: Obj, path: str) -> Iterator[Cause]:
         why = "effect must be 'NoExecute' when `tolerationSeconds` is set"
         yield errors.invalid(f"{path}.effect", effect, why)
     if operator in ("Equal", ""):
-        if mistakes := label_value_mistakes(text):
-            yield errors.invalid(f"{path}.operator", text, ";".join(mistakes))
+        if errors_found := label_value_errors(text):
+            yield errors.invalid(f"{path}.operator", text, ";".join(errors_found))
     elif operator == "Exists":
         if text:
             yield errors.invalid(f"{path}.operator", text, "value must be empty when `operator` is 'Exists'")
@@ -111,7 +111,7 @@ def pod_spec(value: Obj, path: str) -> Iterator[Cause]:
 def deletion_cost(value: Obj, path: str) -> Iterator[Cause]:
     """The pod-deletion-cost annotation must be a 32-bit integer."""
     text = ((value.get("metadata") or {}).get("annotations") or {}).get(DELETION_COST)
-    if text is not None and whole_number(text, NO_COST) == NO_COST:
+    if text is not None and parse_int(text, NO_COST) == NO_COST:
         where = f"{path}.metadata.annotations[{DELETION_COST}]".lstrip(".")
         yield errors.invalid(where, text, "must be a 32bit integer")
 
@@ -149,7 +149,7 @@ def is_native(name: str) -> bool:
 
 
 def is_extended(name: str) -> bool:
-    return not is_native(name) and not name.startswith("requests.") and not qualified_mistakes(f"requests.{name}")
+    return not is_native(name) and not name.startswith("requests.") and not qualified_name_errors(f"requests.{name}")
 
 
 def may_overcommit(name: str) -> bool:
@@ -157,8 +157,8 @@ def may_overcommit(name: str) -> bool:
 
 
 def check_container_name(name: str, path: str) -> list[Cause]:
-    shown = errors.Spelled(name)
-    found = [errors.invalid(path, shown, why) for why in qualified_mistakes(name)]
+    shown = errors.Verbatim(name)
+    found = [errors.invalid(path, shown, why) for why in qualified_name_errors(name)]
     if "/" not in name:
         if name not in COMPUTE and not name.startswith(HUGE_PAGES):
             if not found:
@@ -204,10 +204,10 @@ def requirements(value: Obj, path: str) -> Iterator[Cause]:
 
 rules(
     "core.v1.Container",
-    needed("name", "image"),
-    named("name", is_label),
-    among("imagePullPolicy", *PULL_POLICIES, needed=True),
-    among("terminationMessagePolicy", "File", "FallbackToLogsOnError", needed=True),
+    required("name", "image"),
+    text_checks("name", label_error),
+    enum("imagePullPolicy", *PULL_POLICIES, required=True),
+    enum("terminationMessagePolicy", "File", "FallbackToLogsOnError", required=True),
     port_names,
     mount_paths,
 )
@@ -215,39 +215,39 @@ rules(
     "core.v1.ContainerPort",
     port("containerPort", zero="missing"),
     port("hostPort", zero="none"),
-    among("protocol", *PROTOCOLS, needed=True),
+    enum("protocol", *PROTOCOLS, required=True),
 )
-rules("core.v1.EnvVar", needed("name"), named("name", env_name), value_source)
-rules("core.v1.ObjectFieldSelector", needed("apiVersion", "fieldPath"))
-rules("core.v1.SecretKeySelector", needed("key"), object_name)
-rules("core.v1.ConfigMapKeySelector", needed("key"), object_name)
-rules("core.v1.VolumeMount", needed("name", "mountPath"))
+rules("core.v1.EnvVar", required("name"), text_checks("name", env_name), value_source)
+rules("core.v1.ObjectFieldSelector", required("apiVersion", "fieldPath"))
+rules("core.v1.SecretKeySelector", required("key"), object_name)
+rules("core.v1.ConfigMapKeySelector", required("key"), object_name)
+rules("core.v1.VolumeMount", required("name", "mountPath"))
 rules("core.v1.ResourceRequirements", requirements)
 rules(
     "core.v1.Probe",
-    one_of("handler type", "exec", "httpGet", "tcpSocket", "grpc"),
+    exactly_one("handler type", "exec", "httpGet", "tcpSocket", "grpc"),
     not_negative("initialDelaySeconds", "timeoutSeconds", "periodSeconds", "successThreshold", "failureThreshold"),
 )
-rules("core.v1.ExecAction", needed("command"))
-rules("core.v1.HTTPGetAction", needed("path"), port_or_name("port"), among("scheme", "HTTP", "HTTPS"))
+rules("core.v1.ExecAction", required("command"))
+rules("core.v1.HTTPGetAction", required("path"), port_or_name("port"), enum("scheme", "HTTP", "HTTPS"))
 rules("core.v1.TCPSocketAction", port_or_name("port"))
 rules("core.v1.GRPCAction", port("port"))
-rules("core.v1.Toleration", toleration, among("effect", *EFFECTS))
-rules("core.v1.Volume", needed("name"), named("name", is_label))
+rules("core.v1.Toleration", toleration, enum("effect", *EFFECTS))
+rules("core.v1.Volume", required("name"), text_checks("name", label_error))
 rules("core.v1.Pod", deletion_cost)
 rules("core.v1.PodTemplateSpec", deletion_cost)
 rules(
     "core.v1.PodSpec",
     pod_spec,
-    among("restartPolicy", "Always", "OnFailure", "Never", needed=True),
-    among("dnsPolicy", "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None", needed=True),
-    among("preemptionPolicy", *PREEMPTION),
+    enum("restartPolicy", "Always", "OnFailure", "Never", required=True),
+    enum("dnsPolicy", "ClusterFirstWithHostNet", "ClusterFirst", "Default", "None", required=True),
+    enum("preemptionPolicy", *PREEMPTION),
     labels("nodeSelector"),
-    named("serviceAccountName", is_subdomain),
-    named("nodeName", is_subdomain),
-    named("hostname", is_label),
-    named("subdomain", is_label),
-    named("priorityClassName", is_subdomain),
-    named("runtimeClassName", is_subdomain),
-    different("volumes", "name"),
+    text_checks("serviceAccountName", subdomain_error),
+    text_checks("nodeName", subdomain_error),
+    text_checks("hostname", label_error),
+    text_checks("subdomain", label_error),
+    text_checks("priorityClassName", subdomain_error),
+    text_checks("runtimeClassName", subdomain_error),
+    unique("volumes", "name"),
 )

@@ -4,11 +4,11 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from matrixcontainer.kubeapi.builtin.checks import Obj, among, different, needed, rules
+from matrixcontainer.kubeapi.builtin.checks import Obj, enum, required, rules, unique
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_subdomain
+from matrixcontainer.kubeapi.meta.names import subdomain_error
 
 OPERATIONS = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"]
 NO_SERVICES = "a webhook behind a Service cannot be called by this server: use clientConfig.url"
@@ -23,7 +23,7 @@ class WebhookStrategy(BuiltinStrategy):
 
 def webhook(value: Obj, path: str) -> Iterator[Cause]:
     name, versions = value.get("name", ""), value.get("admissionReviewVersions") or []
-    why = is_subdomain(name) if name else ""
+    why = subdomain_error(name) if name else ""
     if name and not why and name.count(".") < 2:
         why = "should be a domain with at least three segments separated by dots"
     if why:
@@ -78,20 +78,20 @@ def condition(value: Obj, path: str) -> Iterator[Cause]:
 
 
 for _sort in ("Validating", "Mutating"):
-    rules(f"admissionregistration.v1.{_sort}WebhookConfiguration", different("webhooks", "name"))
+    rules(f"admissionregistration.v1.{_sort}WebhookConfiguration", unique("webhooks", "name"))
     rules(
         f"admissionregistration.v1.{_sort}Webhook",
-        needed("name"),
+        required("name"),
         webhook,
-        among("failurePolicy", "Fail", "Ignore"),
-        among("matchPolicy", "Equivalent", "Exact"),
-        needed("sideEffects", why="must specify one of None, NoneOnDryRun"),
-        among("sideEffects", "None", "NoneOnDryRun"),
+        enum("failurePolicy", "Fail", "Ignore"),
+        enum("matchPolicy", "Equivalent", "Exact"),
+        required("sideEffects", detail="must specify one of None, NoneOnDryRun"),
+        enum("sideEffects", "None", "NoneOnDryRun"),
     )
 rules("admissionregistration.v1.RuleWithOperations", rule)
 rules("admissionregistration.v1.WebhookClientConfig", client)
-rules("admissionregistration.v1.ServiceReference", needed("name", "namespace"))
-rules("admissionregistration.v1.MatchCondition", needed("name", "expression"), condition)
+rules("admissionregistration.v1.ServiceReference", required("name", "namespace"))
+rules("admissionregistration.v1.MatchCondition", required("name", "expression"), condition)
 
 
 def warn_of_services(obj: dict[str, Any]) -> list[str]:

@@ -3,7 +3,7 @@
 from typing import TYPE_CHECKING, Any
 
 from matrixcontainer.kubeapi.builtin import validate_pods
-from matrixcontainer.kubeapi.builtin.checks import Obj, among, needed, not_negative, rules
+from matrixcontainer.kubeapi.builtin.checks import Obj, enum, not_negative, required, rules
 from matrixcontainer.kubeapi.builtin.disruption_budgets import share
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta import errors
@@ -117,7 +117,7 @@ def check_job(spec: Obj, path: str) -> list[Cause]:
     return found
 
 
-rules("batch.v1.JobSpec", not_negative(*JOB_COUNTS), among("completionMode", "NonIndexed", "Indexed"))
+rules("batch.v1.JobSpec", not_negative(*JOB_COUNTS), enum("completionMode", "NonIndexed", "Indexed"))
 
 
 class JobStrategy(BuiltinStrategy):
@@ -178,7 +178,7 @@ def _own_selector(spec: dict[str, Any], name: str, uid: str) -> None:
 
 rules(
     "batch.v1.CronJobSpec",
-    needed("schedule"),
-    among("concurrencyPolicy", "Allow", "Forbid", "Replace", needed=True),
+    required("schedule"),
+    enum("concurrencyPolicy", "Allow", "Forbid", "Replace", required=True),
     not_negative("startingDeadlineSeconds", "successfulJobsHistoryLimit", "failedJobsHistoryLimit"),
 )

@@ -18,7 +18,7 @@ from celpy import celtypes
 from matrixcontainer.kubeapi.cel import network
 from matrixcontainer.kubeapi.cel.meter import CHARACTERS_OF_ONE, charge, size
 from matrixcontainer.kubeapi.cel.values import Optional
-from matrixcontainer.kubeapi.meta.quantities import NoQuantity, parse
+from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, parse
 from matrixcontainer.kubeapi.schema.structural import compile_pattern
 
 Int, Text, Bool, Double, Listed = (
@@ -171,7 +171,7 @@ def quantity(text: Any) -> Any:
 def is_quantity(text: Any) -> Any:
     try:
         parse(str(text))
-    except NoQuantity:
+    except InvalidQuantity:
         return Bool(False)
     return Bool(True)
 

@@ -54,14 +54,14 @@ def _constant(text: str) -> Any:
     raise ValueError(f"invalid character in {text!r} looking for beginning of value")
 
 
-class _Repeated(Exception):
+class _DuplicateKey(Exception):
     """An object has a duplicate key."""
 
 
-def _once(found: list[tuple[str, Any]]) -> dict[str, Any]:
+def _unique_keys(found: list[tuple[str, Any]]) -> dict[str, Any]:
     made = dict(found)
     if len(made) < len(found):
-        raise _Repeated
+        raise _DuplicateKey
     return made
 
 
@@ -73,7 +73,7 @@ class _Pairs(list[tuple[str, Any]]):
     pass
 
 
-WITHOUT_REPETITION, WITH_REPETITION, AS_PAIRS = _decoder(_once), _decoder(dict), _decoder(_Pairs)
+WITHOUT_REPETITION, WITH_REPETITION, AS_PAIRS = _decoder(_unique_keys), _decoder(dict), _decoder(_Pairs)
 
 
 def parse_json(body: bytes, duplicates: list[str]) -> Any:
@@ -84,7 +84,7 @@ def parse_json(body: bytes, duplicates: list[str]) -> Any:
             raise ValueError("it starts with a byte order mark")
         try:
             value = WITHOUT_REPETITION.decode(text)
-        except _Repeated:
+        except _DuplicateKey:
             repeated, value = True, WITH_REPETITION.decode(text)
         if "\\ud" in text or "\\uD" in text:
             json.dumps(value, ensure_ascii=False).encode()

@@ -31,7 +31,7 @@ class Builder:
         self._duplicates = duplicates
         self._open: list[tuple[Any, str | None]] = []  # open collections, and in a mapping the pending key
 
-    def take(self, event: Any) -> None:
+    def handle_event(self, event: Any) -> None:
         kind = type(event)
         if kind is yaml.ScalarEvent:
             self._put(event, None)
@@ -105,7 +105,7 @@ def read_yaml(body: bytes, duplicates: list[str]) -> Any:
     builder = Builder(duplicates)
     try:
         for event in yaml.parse(body, Loader=yaml.CSafeLoader):
-            builder.take(event)
+            builder.handle_event(event)
     except yaml.YAMLError as failure:
         raise ValueError(str(failure)) from failure
     return builder.value

@@ -23,10 +23,10 @@ from matrixcontainer.kubeapi.controllers.nodes.taint_eviction import TaintEvicti
 from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventRecorder
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
-from matrixcontainer.kubeapi.controllers.workloads.deployments import Deployments
-from matrixcontainer.kubeapi.controllers.workloads.horizontal_autoscaler import HorizontalAutoscalers
-from matrixcontainer.kubeapi.controllers.workloads.jobs import Jobs
-from matrixcontainer.kubeapi.controllers.workloads.replica_sets import ReplicaSets
+from matrixcontainer.kubeapi.controllers.workloads.deployments import DeploymentController
+from matrixcontainer.kubeapi.controllers.workloads.horizontal_autoscaler import HorizontalController
+from matrixcontainer.kubeapi.controllers.workloads.jobs import JobController
+from matrixcontainer.kubeapi.controllers.workloads.replica_sets import ReplicaSetController
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.meta.attempts import raise_if_cancelled
 from matrixcontainer.kubeapi.registry.core import Core
@@ -67,8 +67,14 @@ class Manager:
             PodGarbageCollector(core, informers, events),
         )
         evictions = TaintEvictionController(core, informers, events)
-        replica_sets, deployments = ReplicaSets(core, informers, events), Deployments(core, informers, events)
-        jobs, autoscalers = Jobs(core, informers, events), HorizontalAutoscalers(core, informers, events, usages)
+        replica_sets, deployments = (
+            ReplicaSetController(core, informers, events),
+            DeploymentController(core, informers, events),
+        )
+        jobs, autoscalers = (
+            JobController(core, informers, events),
+            HorizontalController(core, informers, events, usages),
+        )
         informers.unreadable = lambda record, failure: events.event(
             record.obj, "Unreadable", f"ignored by the controllers: {failure}", "kube-controller-manager", warning=True
         )

@@ -22,7 +22,7 @@ from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.registry.store_errors import store_lost
+from matrixcontainer.kubeapi.registry.store_errors import storage_api_error
 from matrixcontainer.kubeapi.storage.objects import NotJsonSerializable, StorageError
 
 METRICS, METRICS_TYPE = "/metrics", "text/plain; version=0.0.4; charset=utf-8"
@@ -48,20 +48,22 @@ class App:
         begun = time.perf_counter()
         response = await self._traced(request)
         seconds = time.perf_counter() - begun
-        observer.answered(attributes_of(request, request.target), response.code, seconds)
+        observer.record_request(attributes_of(request, request.target), response.code, seconds)
         return response
 
     async def _traced(self, request: Request) -> Response:
-        if not self._begins_or_continues_a_trace(request):
+        if not self._is_traced(request):
             return await self._respond(request)
         context = W3C.extract(request.headers)
-        about = {"http.request.method": request.method, "url.path": request.path}
-        with TRACER.start_as_current_span(f"{request.method} {request.path}", context, SpanKind.SERVER, about) as span:
+        attributes = {"http.request.method": request.method, "url.path": request.path}
+        with TRACER.start_as_current_span(
+            f"{request.method} {request.path}", context, SpanKind.SERVER, attributes
+        ) as span:
             response = await self._respond(request)
             span.set_attribute("http.response.status_code", response.code)
             return response
 
-    def _begins_or_continues_a_trace(self, request: Request) -> bool:
+    def _is_traced(self, request: Request) -> bool:
         """Whether to trace a request: writes that a client traces itself, and users' writes to custom resources other
         than to subresources. Controllers write all the time and would start traces that nobody wants."""
         if request.method in ("GET", "HEAD"):
@@ -71,7 +73,7 @@ class App:
         target = request.target
         if target is None or "traceparent" in request.headers:
             return target is not None
-        user = self._core.access.authenticate(request.headers.get("authorization", ""))
+        user = self._core.authenticator.authenticate(request.headers.get("authorization", ""))
         if user is None or user.name in self._core.untraced or user.name.startswith("system:"):
             return False
         return not target.subresource and not self._core.registry.is_built_in(target.group)
@@ -80,23 +82,23 @@ class App:
         try:
             return await self._answer(request)
         except Exception as failure:
-            return self._refusal(request, failure)
+            return self._error_response(request, failure)
 
-    def _refusal(self, request: Request, failure: Exception) -> Response:
-        if isinstance(failure, errors.PlainPage):
+    def _error_response(self, request: Request, failure: Exception) -> Response:
+        if isinstance(failure, errors.PlainTextError):
             return Response(failure.page(request.path).encode(), failure.code, "text/plain; charset=utf-8")
         if isinstance(failure, StorageError):
-            failure = store_lost(failure)
+            failure = storage_api_error(failure)
         if isinstance(failure, (RecursionError, NotJsonSerializable)):
             failure = errors.bad_request(f"the object is nested too deeply or cannot be encoded as JSON: {failure}")
         if not isinstance(failure, ApiError):  # unexpected: still a Status, and a log entry
-            self.failed(request, failure)
+            self.record_failure(request, failure)
             failure = errors.internal(f"{type(failure).__name__}: {failure}")
         response = as_json(failure.status(), failure.code)
         response.headers |= failure.headers
         return response
 
-    def failed(self, request: Request, failure: BaseException) -> None:
+    def record_failure(self, request: Request, failure: BaseException) -> None:
         """Record an unexpected error."""
         self._core.record_failure(failure, f"{request.method} {request.path}")
 
@@ -110,7 +112,7 @@ class App:
                 raise errors.method_not_allowed()
             path = request.path.rstrip("/") or "/"
             if path == METRICS and self._core.observer is not None:
-                return Response(self._core.observer.page(), media=METRICS_TYPE)
+                return Response(self._core.observer.render(), media=METRICS_TYPE)
             return self.documents.answer(request, path)
         resource = self._find(request, target)
         if request.method in ("GET", "HEAD") and not target.subresource:
@@ -129,7 +131,7 @@ class App:
 
     def _admit(self, request: Request, target: Target | None) -> None:
         """Authenticate and authorize the request, with impersonation."""
-        user = self._core.access.authenticate(request.headers.get("authorization", ""))
+        user = self._core.authenticator.authenticate(request.headers.get("authorization", ""))
         if user is None:
             raise errors.unauthorized()
         authorizer = self._core.authorizer
@@ -138,13 +140,13 @@ class App:
                 user = impersonated_user(user, request.headers, authorizer)
                 break
         request.user = user
-        authorizer.demand(user, attributes_of(request, target))
+        authorizer.require(user, attributes_of(request, target))
 
     def _find(self, request: Request, target: Target) -> Resource:
         resource = self._core.registry.find(target.group, target.version, target.plural)
         misplaced = resource and resource.namespaced != bool(target.namespace) and (target.name or target.namespace)
         if resource is None or target.rest or misplaced:
-            raise errors.no_such_path() if self._core.registry.is_built_in(target.group) else errors.NoSuchPage()
+            raise errors.no_such_path() if self._core.registry.is_built_in(target.group) else errors.PageNotFound()
         return resource
 
     def _read_sync(self, request: Request, resource: Resource, target: Target) -> Response:

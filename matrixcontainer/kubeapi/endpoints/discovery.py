@@ -67,7 +67,7 @@ class Discovery:
         return {"name": group, "versions": versions, "preferredVersion": versions[0]}
 
     def _resource_list(self, group: str, version: str) -> dict[str, Any]:
-        resources = self.registry.of(group, version)
+        resources = self.registry.in_group_version(group, version)
         if not resources and version not in self.registry.versions(group):
             raise KeyError(f"{group}/{version}")
         entries: list[dict[str, Any]] = []
@@ -100,7 +100,7 @@ class Discovery:
     def _aggregated_group(self, group: str) -> dict[str, Any]:
         versions = []
         for version in self.registry.versions(group):
-            resources = sorted(self.registry.of(group, version), key=lambda r: r.plural)
+            resources = sorted(self.registry.in_group_version(group, version), key=lambda r: r.plural)
             versions.append(
                 {
                     "version": version,

@@ -11,7 +11,7 @@ from matrixcontainer.kubeapi.kubelet.node_info import NodeIndex
 from matrixcontainer.kubeapi.kubelet.resource_usage import Usage
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.meta import errors
-from matrixcontainer.kubeapi.meta.quantities import spelled_kibi, spelled_milli
+from matrixcontainer.kubeapi.meta.quantities import format_kibi, format_milli
 from matrixcontainer.kubeapi.meta.selectors import FieldSelector, LabelSelector
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core
@@ -103,4 +103,4 @@ class MetricsApi:
 
 
 def _format_usage(usage: Usage) -> dict[str, str]:
-    return {word: spelled_kibi(used) if word == "memory" else spelled_milli(used) for word, used in usage.items()}
+    return {word: format_kibi(used) if word == "memory" else format_milli(used) for word, used in usage.items()}

@@ -41,7 +41,7 @@ class NonResource:
             return self._openapi(request, parts[1:])
         if path == "/":
             return as_json({"paths": self._paths()})
-        raise errors.NoSuchPage()
+        raise errors.PageNotFound()
 
     def _paths(self) -> list[str]:
         groups = self._registry.groups()
@@ -55,7 +55,7 @@ class NonResource:
         except KeyError:
             parts = request.path.strip("/").split("/")
             known = parts[0] == "api" or self._registry.is_built_in(parts[1])
-            raise (errors.no_such_path() if known else errors.NoSuchPage()) from None
+            raise (errors.no_such_path() if known else errors.PageNotFound()) from None
         headers = {"ETag": tag, "Vary": "Accept"}
         if request.headers.get("if-none-match") == tag:
             return Response(b"", 304, media, headers)

@@ -72,12 +72,12 @@ class OpenApi:
         pairs = [("", "v1")]
         for group in self.registry.groups():
             versions = self.registry.versions(group)
-            pairs += [(group, version) for version in versions if self.registry.of(group, version)]
+            pairs += [(group, version) for version in versions if self.registry.in_group_version(group, version)]
         return pairs
 
     def hash_of(self, group: str, version: str) -> str:
         digest = hashlib.sha256(PRINTER_VERSION.encode())
-        for resource in sorted(self.registry.of(group, version), key=lambda r: r.plural):
+        for resource in sorted(self.registry.in_group_version(group, version), key=lambda r: r.plural):
             digest.update(f"{resource.plural} {resource.kind} {resource.fingerprint}\n".encode())
         return digest.hexdigest()[:32].upper()
 
@@ -86,7 +86,7 @@ class OpenApi:
         return self.registry.derived(f"openapi {group}/{version}", lambda: self._build(group, version))
 
     def _build(self, group: str, version: str) -> bytes:
-        resources = self.registry.of(group, version)
+        resources = self.registry.in_group_version(group, version)
         if not resources:
             raise KeyError(f"{group}/{version}")
         schemas: dict[str, Any] = {}

@@ -5,7 +5,7 @@ import orjson
 from matrixcontainer.kubeapi.codec.negotiation import choose
 from matrixcontainer.kubeapi.endpoints import list_options
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
-from matrixcontainer.kubeapi.endpoints.respond import Responder, demand_verb
+from matrixcontainer.kubeapi.endpoints.respond import Responder, require_verb
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.endpoints.table import TableForm, partial, partial_form
 from matrixcontainer.kubeapi.meta.selectors import FieldSelector, LabelSelector
@@ -26,27 +26,27 @@ class ReadHandler:
     def read(self, request: Request, resource: Resource, target: Target) -> Response:
         watching = target.watch or (not target.name and request.flag("watch"))
         if target.name and not watching:  # a get, whatever other options the query has
-            demand_verb(resource, "get")
+            require_verb(resource, "get")
             record = self._core.verbs.record(resource, target.namespace, target.name)
             answer = choose(request.accept)
             if not answer.form and answer.media == "application/json":
-                return Response(resource.shown_bytes(record))
-            return self._responder.render(request, resource, resource.show(record), 200)
-        demand_verb(resource, "watch" if watching else "list")
+                return Response(resource.served_bytes(record))
+            return self._responder.render(request, resource, resource.served_object(record), 200)
+        require_verb(resource, "watch" if watching else "list")
         query = self.query(request, resource, target)
         if watching:
             return self._watch(request, resource, query)
-        list_options.check_list(request.query)
+        list_options.validate_list_options(request.query)
         page = list.list_page(self._core.store, resource, query)
         answer = choose(request.accept)
         if not answer.form and answer.media == "application/json":
             return Response(list.render_list(resource, page))
         if answer.form == "Table":
             form = TableForm(resource, request.query.get("includeObject", ""), self._core.now, answer.version)
-            table = form.table([resource.show(record) for record in page.records], page.meta())
+            table = form.table([resource.served_object(record) for record in page.records], page.meta())
             return self._responder.encoded(table, 200, answer)
         if answer.form:
-            items = [partial(resource.show(record), answer.version) for record in page.records]
+            items = [partial(resource.served_object(record), answer.version) for record in page.records]
             found = {"kind": "PartialObjectMetadataList", "apiVersion": f"meta.k8s.io/{answer.version}"}
             return self._responder.encoded(found | {"metadata": page.meta(), "items": items}, 200, answer)
         return self._responder.encoded(orjson.loads(list.render_list(resource, page)), 200, answer)
@@ -68,7 +68,7 @@ class ReadHandler:
 
     def _watch(self, request: Request, resource: Resource, query: list.Query) -> Response:
         initial = request.flag("sendInitialEvents")
-        list_options.check_watch(request.query)
+        list_options.validate_watch_options(request.query)
         if initial:
             query.revision = ""
         answer = choose(request.accept)

@@ -12,7 +12,7 @@ from matrixcontainer.kubeapi.registry.options import Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
 
 
-def demand_verb(resource: Resource, verb: str) -> None:
+def require_verb(resource: Resource, verb: str) -> None:
     if verb not in resource.verbs:
         raise errors.method_not_allowed()
 
@@ -27,7 +27,7 @@ class Responder:
         code = 201 if outcome.created else 200
         answer = choose(request.accept)
         if outcome.record is not None and not answer.form and answer.media == "application/json":
-            return Response(resource.shown_bytes(outcome.record), code)
+            return Response(resource.served_bytes(outcome.record), code)
         return self.render(request, resource, outcome.obj, code)
 
     def render(self, request: Request, resource: Resource, obj: dict[str, Any], code: int) -> Response:

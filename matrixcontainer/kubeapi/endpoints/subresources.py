@@ -15,16 +15,16 @@ from matrixcontainer.kubeapi.endpoints.write_options import as_type, options_of,
 from matrixcontainer.kubeapi.kubelet.logs import LogOptions, read_log
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.meta.jsonpath import compiled
+from matrixcontainer.kubeapi.meta.jsonpath import compile_path
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.patch.patches import json_patch, merge_patch
 from matrixcontainer.kubeapi.registry.core import Core
-from matrixcontainer.kubeapi.registry.decoding import broken_patch, report_unknown
+from matrixcontainer.kubeapi.registry.decoder import invalid_patch_error, report_unknown
 from matrixcontainer.kubeapi.registry.options import Options
-from matrixcontainer.kubeapi.registry.patching import demand_map
+from matrixcontainer.kubeapi.registry.patcher import require_map
 from matrixcontainer.kubeapi.registry.resource import Resource, ScalePaths
 from matrixcontainer.kubeapi.registry.scale import SCALES, scale_of
-from matrixcontainer.kubeapi.registry.validation import demand_name
+from matrixcontainer.kubeapi.registry.validation import require_name
 from matrixcontainer.kubeapi.schema.validation import type_of, validate
 
 TYPES = {  # of objects created through subresources
@@ -33,7 +33,7 @@ TYPES = {  # of objects created through subresources
     "token": "authentication.v1.TokenRequest",
 }
 SCALE_TYPE = "autoscaling.v1.Scale"
-NEEDS_A_CONTAINER = ("attach", "exec", "portforward", "proxy")
+NO_CONTAINER = ("attach", "exec", "portforward", "proxy")
 TOKEN_LIFETIME_S = 3600
 TOKEN_LIFETIME_S_MIN = 600
 
@@ -55,7 +55,7 @@ class SubresourceHandler:
             raise errors.no_such_path()
         if VERBS.get(request.method) not in offered[sub]:
             raise errors.method_not_allowed()
-        if sub in NEEDS_A_CONTAINER:
+        if sub in NO_CONTAINER:
             pod = self._core.verbs.get(resource, target.namespace, target.name)
             if not pod["spec"].get("nodeName"):
                 raise errors.bad_request(f"pod {target.name} does not have a host assigned")
@@ -77,7 +77,7 @@ class SubresourceHandler:
             return self._responder.outcome(request, resource, outcome)
         options = options_of(request, sub)
         body = as_type(await parsed(request, resource, options), TYPES[sub])
-        await self._webhooks.admit_other(resource, target.name, target.namespace, body, options)
+        await self._webhooks.admit_subresource_object(resource, target.name, target.namespace, body, options)
         if sub == "binding":
             return await self._bind(resource, target, body, options)
         if sub == "eviction":
@@ -87,7 +87,7 @@ class SubresourceHandler:
     async def _status(self, request: Request, resource: Resource, target: Target) -> Response:
         if request.method in ("GET", "HEAD"):
             record = self._core.verbs.record(resource, target.namespace, target.name)
-            return self._responder.render(request, resource, resource.show(record), 200)
+            return self._responder.render(request, resource, resource.served_object(record), 200)
         if request.method == "PUT":
             return await self._writer.update(request, resource, target, "status")
         if request.method == "PATCH":
@@ -105,24 +105,24 @@ class SubresourceHandler:
             raise errors.method_not_allowed()
         options = options_of(request, "scale")
         if request.method == "PUT":
-            stated = _as_scale(await parsed(request, resource, options))
+            requested = _as_scale(await parsed(request, resource, options))
             kind = "replace"
         else:
-            kind, stated = await parsed_patch(request, resource, options)
+            kind, requested = await parsed_patch(request, resource, options)
             if kind != "json":
-                demand_map(stated, kind)
+                require_map(requested, kind)
 
         def change(obj: dict[str, Any]) -> dict[str, Any]:
             scale = scale_of(obj, paths)
             if kind == "replace":
-                scale = stated
+                scale = requested
             elif kind == "json":
-                scale = json_patch(scale, stated)
+                scale = json_patch(scale, requested)
             else:
-                scale = merge_patch(scale, stated)
+                scale = merge_patch(scale, requested)
             if kind != "replace":
-                _demand_scale(scale, resource, options)
-            demand_name({"metadata": scale.get("metadata") or {}}, target.namespace, target.name)
+                _require_scale(scale, resource, options)
+            require_name({"metadata": scale.get("metadata") or {}}, target.namespace, target.name)
             wanted = (scale.get("spec") or {}).get("replicas") or 0
             if not resource.custom:  # otherwise the CRD's schema checks it
                 _check_scale(target.name, wanted)
@@ -130,7 +130,7 @@ class SubresourceHandler:
             if revision and revision != obj["metadata"]["resourceVersion"]:
                 raise errors.conflict(resource.plural, resource.group, target.name)
             try:
-                compiled(paths.spec).put(obj, wanted)
+                compile_path(paths.spec).set(obj, wanted)
             except ValueError as failure:
                 raise errors.untyped(str(failure)) from failure
             return obj
@@ -141,13 +141,13 @@ class SubresourceHandler:
     # ---- pods
 
     async def _bind(self, resource: Resource, target: Target, body: dict[str, Any], options: Options) -> Response:
-        stated = (body.get("metadata") or {}).get("name") or target.name
-        if stated != target.name:
+        requested = (body.get("metadata") or {}).get("name") or target.name
+        if requested != target.name:
             raise errors.bad_request("name in URL does not match name in Binding object")
         described = body.get("target") or {}
-        if found := check_binding(described):
-            text = ", ".join(map(str, found))
-            raise errors.untyped(text if len(found) == 1 else f"[{text}]")
+        if value := check_binding(described):
+            text = ", ".join(map(str, value))
+            raise errors.untyped(text if len(value) == 1 else f"[{text}]")
         node = described["name"]
         reported = (body.get("metadata") or {}).get("uid")
         marks = (body.get("metadata") or {}).get("annotations") or {}
@@ -155,15 +155,15 @@ class SubresourceHandler:
         def change(pod: dict[str, Any]) -> dict[str, Any]:
             if reported and reported != pod["metadata"]["uid"]:
                 raise errors.conflict("pods", "", target.name, f"Precondition failed: UID in precondition: {reported}")
-            why = ""
+            message = ""
             if "deletionTimestamp" in pod["metadata"]:
-                why = f"pod {target.name} is being deleted, cannot be assigned to a host"
+                message = f"pod {target.name} is being deleted, cannot be assigned to a host"
             elif current := pod["spec"].get("nodeName"):
-                why = f'pod {target.name} is already assigned to node "{current}"'
+                message = f'pod {target.name} is already assigned to node "{current}"'
             elif pod["spec"].get("schedulingGates"):
-                why = f"pod {target.name} has non-empty .spec.schedulingGates"
-            if why:
-                raise errors.conflict("pods/binding", "", target.name, why)
+                message = f"pod {target.name} has non-empty .spec.schedulingGates"
+            if message:
+                raise errors.conflict("pods/binding", "", target.name, message)
             if marks:
                 pod["metadata"].setdefault("annotations", {}).update(marks)
             return bind(pod, node, timestamp(self._core.now()))
@@ -202,15 +202,15 @@ class SubresourceHandler:
         account = self._core.verbs.get(resource, target.namespace, target.name)
         lifetime_s, audiences = _token_request(body.get("spec") or {})
         uid = account["metadata"]["uid"]
-        token, ends = self._core.access.issue(target.namespace, target.name, uid, lifetime_s, audiences)
-        found = {
+        token, ends = self._core.authenticator.issue_token(target.namespace, target.name, uid, lifetime_s, audiences)
+        value = {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
             "metadata": {"name": target.name, "namespace": target.namespace},
             "spec": (body.get("spec") or {}) | {"audiences": audiences, "expirationSeconds": lifetime_s},
             "status": {"token": token, "expirationTimestamp": timestamp(ends)},
         }
-        return as_json(found, 201)
+        return as_json(value, 201)
 
 
 def _token_request(spec: dict[str, Any]) -> tuple[int, list[str]]:
@@ -240,16 +240,18 @@ def _as_scale(body: Any) -> dict[str, Any]:
     return as_type(body, SCALE_TYPE)
 
 
-def _demand_scale(scale: dict[str, Any], resource: Resource, options: Options) -> None:
+def _require_scale(scale: dict[str, Any], resource: Resource, options: Options) -> None:
     """Raise 422 unless the result of a patch is still a Scale."""
     if not isinstance(scale, dict):
-        raise broken_patch(scale, f"json: cannot unmarshal {type_of(scale)} into Go value of type v1.Scale")
-    found = {key: scale[key] for key in sorted(scale)}
+        raise invalid_patch_error(scale, f"json: cannot unmarshal {type_of(scale)} into Go value of type v1.Scale")
+    value = {key: scale[key] for key in sorted(scale)}
     if scale.get("kind") != "Scale":
-        raise broken_patch(found, f'no kind "{scale.get("kind", "")}" is registered for version "autoscaling/v1"')
-    for cause in validate({key: scale[key] for key in found if key in SCALES.schema.properties}, SCALES.schema):
+        raise invalid_patch_error(
+            value, f'no kind "{scale.get("kind", "")}" is registered for version "autoscaling/v1"'
+        )
+    for cause in validate({key: scale[key] for key in value if key in SCALES.schema.properties}, SCALES.schema):
         if cause.reason == "FieldValueTypeInvalid":
-            raise broken_patch(found, f"json: cannot unmarshal into field {cause}")
+            raise invalid_patch_error(value, f"json: cannot unmarshal into field {cause}")
     odd = [key for key in scale if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
     report_unknown([f'unknown field "{key}"' for key in odd], resource, options)
 

@@ -10,7 +10,7 @@ from typing import Any
 from matrixcontainer.kubeapi.builtin.printers.tables import COLUMNS, ROW_CONDITIONS
 from matrixcontainer.kubeapi.meta.errors import bad_request, invalid
 from matrixcontainer.kubeapi.registry.printer_columns import CUSTOM_AGE, NAME, age_of, column
-from matrixcontainer.kubeapi.registry.resource import Printed, Resource
+from matrixcontainer.kubeapi.registry.resource import PrinterColumn, Resource
 
 Columns = list[dict[str, Any]]
 
@@ -42,7 +42,7 @@ def cells_of(resource: Resource, obj: dict[str, Any], now: float) -> list[Any]:
     return [name] + [printed_cell(printed, obj, now) for printed in resource.columns]
 
 
-def printed_cell(printed: Printed, obj: dict[str, Any], now: float) -> Any:
+def printed_cell(printed: PrinterColumn, obj: dict[str, Any], now: float) -> Any:
     found = printed.path.find(obj)
     if not found or found[0] is None:
         return None

@@ -7,7 +7,7 @@ from matrixcontainer.kubeapi.codec.negotiation import OFFERED, choose
 from matrixcontainer.kubeapi.endpoints import list_options
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
-from matrixcontainer.kubeapi.endpoints.respond import Responder, demand_verb
+from matrixcontainer.kubeapi.endpoints.respond import Responder, require_verb
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.write_options import deletion_of, options_of, parsed, parsed_patch
 from matrixcontainer.kubeapi.meta import errors
@@ -25,7 +25,7 @@ class WriteHandler:
         self._core, self._responder, self._reader = core, responder, reader
 
     async def create(self, request: Request, resource: Resource, target: Target) -> Response:
-        demand_verb(resource, "create")
+        require_verb(resource, "create")
         options = options_of(request)
         body = await parsed(request, resource, options)
         if "list" not in resource.verbs:
@@ -42,18 +42,18 @@ class WriteHandler:
         core, user = self._core, request.user
         obj = core.verbs.decoder.decode(resource, body, options)
         obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
-        found = answer_review(resource.kind, obj, namespace, user, core.access, core.authorizer)
+        found = answer_review(resource.kind, obj, namespace, user, core.authenticator, core.authorizer)
         return self._responder.render(request, resource, found, 201)
 
     async def update(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
-        demand_verb(resource, "update")
+        require_verb(resource, "update")
         options = options_of(request, sub)
         body = await parsed(request, resource, options)
         outcome = await self._core.verbs.update(resource, target.namespace, target.name, body, options)
         return self._responder.outcome(request, resource, outcome)
 
     async def patch(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
-        demand_verb(resource, "patch")
+        require_verb(resource, "patch")
         options = options_of(request, sub)
         kind, patch = await parsed_patch(request, resource, options)
         verbs = self._core.verbs
@@ -64,11 +64,11 @@ class WriteHandler:
         return self._responder.outcome(request, resource, outcome)
 
     async def delete(self, request: Request, resource: Resource, target: Target) -> Response:
-        demand_verb(resource, "delete")
+        require_verb(resource, "delete")
         options = options_of(request)
         spec = deletion_of(request)
         outcome = await self._core.verbs.delete(resource, target.namespace, target.name, spec, options)
-        if outcome.gone and not resource.strategy.returns_deleted:
+        if outcome.deleted and not resource.strategy.returns_deleted:
             meta = outcome.obj["metadata"]
             details = {"name": meta["name"], "group": resource.group, "kind": resource.plural, "uid": meta["uid"]}
             details = {key: value for key, value in details.items() if value}
@@ -78,9 +78,9 @@ class WriteHandler:
         return self._responder.outcome(request, resource, outcome)
 
     async def delete_collection(self, request: Request, resource: Resource, target: Target) -> Response:
-        demand_verb(resource, "deletecollection")
+        require_verb(resource, "deletecollection")
         options, spec = options_of(request), deletion_of(request)
-        list_options.check_list(request.query)
+        list_options.validate_list_options(request.query)
         page = listing.list_page(self._core.store, resource, self._reader.query(request, resource, target))
         for record in page.records:
             with ignoring(404):

@@ -6,7 +6,7 @@ from matrixcontainer.kubeapi.codec.serializer import APPLY, parse_body, parse_la
 from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.registry.decoding import report_unknown
+from matrixcontainer.kubeapi.registry.decoder import report_unknown
 from matrixcontainer.kubeapi.registry.options import Deletion, Options
 from matrixcontainer.kubeapi.registry.resource import Resource
 from matrixcontainer.kubeapi.schema import structural

@@ -6,15 +6,15 @@ counts from the end of the second in which its container started: never early, a
 
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, action_of, annotation_of
+from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, container_action, pod_annotation
 from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
 Obj = dict[str, Any]
 
 
-def earliest(*moments: float | None) -> float | None:
-    return min((moment for moment in moments if moment is not None), default=None)
+def earliest(*times: float | None) -> float | None:
+    return min((time for time in times if time is not None), default=None)
 
 
 class Containers:
@@ -53,16 +53,16 @@ class Containers:
 
     def advance(self) -> float | None:
         """Advance every container to its state at this time; return when the next change is due."""
-        again = None
+        next_change = None
         for container, state in self.init:
-            again = earliest(again, self._move(container, state, init=True))
+            next_change = earliest(next_change, self._advance_container(container, state, init=True))
             if not self._init_done(container, state):
                 ended = state["state"].get("terminated")
                 self.init_failed = bool(ended and ended["exitCode"] and self.policy == "Never")
-                return None if self.init_failed else again
+                return None if self.init_failed else next_change
         for container, state in self.main:
-            again = earliest(again, self._move(container, state, init=False))
-        return again
+            next_change = earliest(next_change, self._advance_container(container, state, init=False))
+        return next_change
 
     def _init_done(self, container: Obj, state: Obj) -> bool:
         if container.get("restartPolicy") == "Always":
@@ -70,30 +70,30 @@ class Containers:
         ended = state["state"].get("terminated")
         return ended is not None and ended["exitCode"] == 0
 
-    def _move(self, container: Obj, state: Obj, init: bool) -> float | None:
+    def _advance_container(self, container: Obj, state: Obj, init: bool) -> float | None:
         """Advance one container until nothing more is due."""
         for _ in range(4):  # waiting, running, terminated, and waiting for the next start
             if "terminated" in state["state"]:
-                due = self._after_end(container, state, init)
+                due = self._advance_terminated(container, state, init)
             elif "running" in state["state"]:
-                due = self._while_running(container, state, init)
+                due = self._advance_running(container, state, init)
             else:
-                due = self._while_waiting(container, state, init)
+                due = self._advance_waiting(container, state, init)
             if due is None or due > self.now:
                 return due
         return self.now + 1.0
 
-    def _while_waiting(self, container: Obj, state: Obj, init: bool) -> float | None:
+    def _advance_waiting(self, container: Obj, state: Obj, init: bool) -> float | None:
         seed = f"{self.pod['metadata']['uid']} {container['name']}"
         reason = state["state"].get("waiting", {}).get("reason")
-        if annotation_of(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
+        if pod_annotation(self.pod, "image-pull", container["name"]) == "fail" and not state["restartCount"]:
             text = f'Back-off pulling image "{container.get("image", "")}"'
             state["state"] = {"waiting": {"reason": "ImagePullBackOff", "message": text}}
             return self.now + self.delays.delay("pull", seed)
         if reason == "CrashLoopBackOff":
-            due = self._ended_at(state) + self.delays.back_off(state["restartCount"])
+            due = self._terminated_at(state) + self.delays.back_off(state["restartCount"])
         else:
-            due = self._may_start_from(init) + self.delays.delay("create", seed)
+            due = self._startable_since(init) + self.delays.delay("create", seed)
         if self.now < due:
             return due
         if reason == "CrashLoopBackOff":
@@ -104,36 +104,38 @@ class Containers:
         state["imageID"] = container.get("image", "")
         return self.now
 
-    def _may_start_from(self, init: bool) -> float:
+    def _startable_since(self, init: bool) -> float:
         """When the container became startable: the pod was accepted, or the last init container ended."""
-        ends = [self._ended_at(state) for _, state in self.init if "terminated" in state["state"]]
+        ends = [self._terminated_at(state) for _, state in self.init if "terminated" in state["state"]]
         return max([parse_timestamp(self.status["startTime"]), *ends])
 
-    def _ended_at(self, state: Obj) -> float:
+    def _terminated_at(self, state: Obj) -> float:
         ended = state["state"].get("terminated") or (state.get("lastState") or {}).get("terminated") or {}
         return parse_timestamp(ended.get("finishedAt", ""))
 
-    def _while_running(self, container: Obj, state: Obj, init: bool) -> float | None:
-        began = parse_timestamp(state["state"]["running"]["startedAt"])
+    def _advance_running(self, container: Obj, state: Obj, init: bool) -> float | None:
+        started_at = parse_timestamp(state["state"]["running"]["startedAt"])
         action = self.action(container, init)
-        if action.run_s is not None and self.now >= began + action.run_s:
-            self._end(state, action.exit_code)
+        if action.run_s is not None and self.now >= started_at + action.run_s:
+            self._terminate(state, action.exit_code)
             return self.now
-        ends = None if action.run_s is None else began + action.run_s
-        up = began + 1 + _probe_delay_s(container["startupProbe"]) if container.get("startupProbe") else began
-        state["started"] = self.now >= up
-        ready = up
+        ends_at = None if action.run_s is None else started_at + action.run_s
+        startup_at = (
+            started_at + 1 + _probe_delay_s(container["startupProbe"]) if container.get("startupProbe") else started_at
+        )
+        state["started"] = self.now >= startup_at
+        ready_at = startup_at
         if probe := container.get("readinessProbe"):
-            ready = max(up, began + 1 + _probe_delay_s(probe))
+            ready_at = max(startup_at, started_at + 1 + _probe_delay_s(probe))
         if init and container.get("restartPolicy") != "Always":
             state["ready"] = False
-            return ends
-        refused = annotation_of(self.pod, "ready", container["name"]) == "false"
-        state["ready"] = bool(state["started"] and self.now >= ready and not refused)
-        return earliest(ends, *(moment for moment in (up, ready) if moment > self.now))
+            return ends_at
+        not_ready = pod_annotation(self.pod, "ready", container["name"]) == "false"
+        state["ready"] = bool(state["started"] and self.now >= ready_at and not not_ready)
+        return earliest(ends_at, *(time for time in (startup_at, ready_at) if time > self.now))
 
     def action(self, container: Obj, init: bool) -> ScriptAction:
-        action = action_of(self.pod, container)
+        action = container_action(self.pod, container)
         if action.run_s is not None or container.get("restartPolicy") == "Always":
             return action
         seed = f"{self.pod['metadata']['uid']} {container['name']}"
@@ -144,7 +146,7 @@ class Containers:
             return ScriptAction(self.delays.delay("job", seed), action.exit_code, action.lines)
         return action
 
-    def _end(self, state: Obj, code: int, reason: str = "") -> None:
+    def _terminate(self, state: Obj, code: int, reason: str = "") -> None:
         began = state["state"].get("running", {}).get("startedAt", timestamp(self.now))
         state["state"] = {
             "terminated": {
@@ -157,7 +159,7 @@ class Containers:
         }
         state["ready"] = state["started"] = False
 
-    def _after_end(self, container: Obj, state: Obj, init: bool) -> float | None:
+    def _advance_terminated(self, container: Obj, state: Obj, init: bool) -> float | None:
         """Leave the container terminated, or make it wait for a restart, as the restart policy says."""
         code = state["state"]["terminated"]["exitCode"]
         policy = self.policy
@@ -172,10 +174,10 @@ class Containers:
         state["state"] = {"waiting": {"reason": "CrashLoopBackOff", "message": text}}
         return self.now
 
-    def end_all(self, code: int, reason: str) -> None:
+    def terminate_all(self, code: int, reason: str) -> None:
         for _, state in self.init + self.main:
             if "terminated" not in state["state"]:
-                self._end(state, code, reason)
+                self._terminate(state, code, reason)
 
     # ---- results
 
@@ -190,7 +192,7 @@ class Containers:
             for _, state in self.main
         )
 
-    def waiting_init(self) -> list[str]:
+    def incomplete_init(self) -> list[str]:
         return [container["name"] for container, state in self.init if not self._init_done(container, state)]
 
     def unready(self) -> list[str]:
@@ -199,5 +201,5 @@ class Containers:
 
 def _probe_delay_s(probe: Obj) -> float:
     """Seconds after the start until a probe that always succeeds reaches its success threshold."""
-    more = max((probe.get("successThreshold") or 1) - 1, 0) * (probe.get("periodSeconds") or 10)
-    return float((probe.get("initialDelaySeconds") or 0) + more)
+    success_delay_s = max((probe.get("successThreshold") or 1) - 1, 0) * (probe.get("periodSeconds") or 10)
+    return float((probe.get("initialDelaySeconds") or 0) + success_delay_s)

@@ -30,28 +30,28 @@ class ScriptAction:
     lines: tuple[str, ...] = ()
 
 
-def annotation_of(pod: dict[str, Any], word: str, container: str = "") -> str:
-    notes = pod["metadata"].get("annotations") or {}
-    return str(notes.get(f"{PREFIX}{word}.{container}", notes.get(PREFIX + word, "")))
+def pod_annotation(pod: dict[str, Any], name: str, container: str = "") -> str:
+    annotations = pod["metadata"].get("annotations") or {}
+    return str(annotations.get(f"{PREFIX}{name}.{container}", annotations.get(PREFIX + name, "")))
 
 
-def number(text: str) -> float | None:
+def parse_number(text: str) -> float | None:
     try:
         return max(float(text), 0.0)
     except ValueError:
         return None
 
 
-def action_of(pod: dict[str, Any], container: dict[str, Any]) -> ScriptAction:
+def container_action(pod: dict[str, Any], container: dict[str, Any]) -> ScriptAction:
     name = container["name"]
-    reported = parse_command([*(container.get("command") or []), *(container.get("args") or [])])
-    run_s = number(annotation_of(pod, "run-seconds", name))
-    code = number(annotation_of(pod, "exit-code", name))
-    printed = tuple(annotation_of(pod, "log", name).splitlines())
-    run_s = run_s if run_s is not None else reported.run_s
+    scripted = parse_command([*(container.get("command") or []), *(container.get("args") or [])])
+    run_s = parse_number(pod_annotation(pod, "run-seconds", name))
+    code = parse_number(pod_annotation(pod, "exit-code", name))
+    printed = tuple(pod_annotation(pod, "log", name).splitlines())
+    run_s = run_s if run_s is not None else scripted.run_s
     if run_s is None and code is not None:
         run_s = 0.0
-    return ScriptAction(run_s, int(code) if code is not None else reported.exit_code, printed + reported.lines)
+    return ScriptAction(run_s, int(code) if code is not None else scripted.exit_code, printed + scripted.lines)
 
 
 def parse_command(words: list[str]) -> ScriptAction:
@@ -59,11 +59,11 @@ def parse_command(words: list[str]) -> ScriptAction:
     if len(words) >= 3 and words[0].rpartition("/")[2] in ("sh", "bash") and words[1] in ("-c", "-ec"):
         parts = [part.strip() for part in re.split(r";|&&|\n", words[2]) if part.strip()]
         try:
-            steps = [_step(shlex.split(part)) for part in parts]
+            steps = [_parse_step(shlex.split(part)) for part in parts]
         except ValueError:
             return ScriptAction()
     else:
-        steps = [_step(words)]
+        steps = [_parse_step(words)]
     run_s, code = 0.0, 0
     lines: list[str] = []
     for step in steps:
@@ -78,21 +78,23 @@ def parse_command(words: list[str]) -> ScriptAction:
     return ScriptAction(run_s, code, tuple(lines)) if steps else ScriptAction()
 
 
-def _step(words: list[str]) -> ScriptAction | None:
+def _parse_step(words: list[str]) -> ScriptAction | None:
     if not words:
         return None
-    name, rest = words[0].rpartition("/")[2], words[1:]
-    if name == "sleep" and len(rest) == 1:
-        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", rest[0])
+    name, arguments = words[0].rpartition("/")[2], words[1:]
+    if name == "sleep" and len(arguments) == 1:
+        match = re.fullmatch(r"(\d+(?:\.\d+)?)([smhd]?)", arguments[0])
         if match is None:
-            return ScriptAction(None) if rest[0] in ("infinity", "inf") else None
+            return ScriptAction(None) if arguments[0] in ("infinity", "inf") else None
         return ScriptAction(float(match[1]) * {"": 1, "s": 1, "m": 60, "h": 3600, "d": 86400}[match[2]])
     if name == "echo":
         return (
-            None if any(mark in word for word in rest for mark in "$`|>") else ScriptAction(0.0, 0, (" ".join(rest),))
+            None
+            if any(mark in word for word in arguments for mark in "$`|>")
+            else ScriptAction(0.0, 0, (" ".join(arguments),))
         )
     if name in ("true", "false"):
         return ScriptAction(0.0, int(name == "false"))
-    if name == "exit" and len(rest) == 1 and rest[0].isdigit():
-        return ScriptAction(0.0, int(rest[0]) % 256)
+    if name == "exit" and len(arguments) == 1 and arguments[0].isdigit():
+        return ScriptAction(0.0, int(arguments[0]) % 256)
     return None

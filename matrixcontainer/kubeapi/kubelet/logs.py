@@ -8,7 +8,7 @@ from collections.abc import AsyncIterator
 from dataclasses import dataclass
 from typing import Any
 
-from matrixcontainer.kubeapi.kubelet.container_script import action_of
+from matrixcontainer.kubeapi.kubelet.container_script import container_action
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.registry.core import Core
@@ -36,60 +36,60 @@ class LogOptions:
 
 def read_log(core: Core, pod: Obj, options: LogOptions) -> bytes | AsyncIterator[bytes]:
     """The log as bytes, or as chunks if followed. Raises 400 with the kubelet's messages."""
-    _check(options, pod["metadata"]["name"])
-    container = chosen_container(pod, options.container)
+    _validate(options, pod["metadata"]["name"])
+    container = select_container(pod, options.container)
     if not pod["spec"].get("nodeName"):
         return b""  # not scheduled yet, so there are no logs
-    lines = lines_of(pod, container, options.previous)
-    shown = _limited(lines, options, core.now())
+    lines = log_lines(pod, container, options.previous)
+    shown = _apply_limits(lines, options, core.now())
     if not options.follow or options.previous:
-        text = _text(shown, options.timestamps)
+        text = _format_lines(shown, options.timestamps)
         return text[: options.bytes_max] if options.bytes_max else text
     return _follow(core, options, pod, container, shown, len(lines))
 
 
-def _check(options: LogOptions, pod: str) -> None:
+def _validate(options: LogOptions, pod: str) -> None:
     if options.since_time and not DATE_TIME.fullmatch(options.since_time):
-        raise errors.bad_request(f"sinceTime: {errors.shown(options.since_time)} is not an RFC 3339 timestamp")
-    found = []
+        raise errors.bad_request(f"sinceTime: {errors.format_value(options.since_time)} is not an RFC 3339 timestamp")
+    causes = []
     if options.tail is not None and options.tail < 0:
-        found.append(errors.invalid("tailLines", options.tail, "must be greater than or equal to 0"))
+        causes.append(errors.invalid("tailLines", options.tail, "must be greater than or equal to 0"))
     if options.bytes_max is not None and options.bytes_max < 1:
-        found.append(errors.invalid("limitBytes", options.bytes_max, "must be greater than 0"))
+        causes.append(errors.invalid("limitBytes", options.bytes_max, "must be greater than 0"))
     if options.since_s is not None and options.since_time:
-        why = "at most one of `sinceTime` or `sinceSeconds` may be specified"
-        found.append(errors.forbidden_field("", why))
+        message = "at most one of `sinceTime` or `sinceSeconds` may be specified"
+        causes.append(errors.forbidden_field("", message))
     elif options.since_s is not None and options.since_s < 1:
-        found.append(errors.invalid("sinceSeconds", options.since_s, "must be greater than 0"))
-    if found:
-        raise errors.unprocessable("PodLogOptions", "", pod, found)
+        causes.append(errors.invalid("sinceSeconds", options.since_s, "must be greater than 0"))
+    if causes:
+        raise errors.unprocessable("PodLogOptions", "", pod, causes)
 
 
-def chosen_container(pod: Obj, wanted: str) -> str:
+def select_container(pod: Obj, requested: str) -> str:
     name, spec = pod["metadata"]["name"], pod["spec"]
     names = [container["name"] for container in spec.get("containers") or []]
     known = names + [container["name"] for container in spec.get("initContainers") or []]
-    if not wanted:
-        wanted = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER, "") or (
+    if not requested:
+        requested = (pod["metadata"].get("annotations") or {}).get(DEFAULT_CONTAINER, "") or (
             names[0] if len(known) == 1 else ""
         )
-    if not wanted:
-        listed = f"[{' '.join(known)}]"
-        raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: {listed}")
-    if wanted not in known:
-        raise errors.bad_request(f"container {wanted} is not valid for pod {name}")
-    return wanted
+    if not requested:
+        choices = f"[{' '.join(known)}]"
+        raise errors.bad_request(f"a container name must be specified for pod {name}, choose one of: {choices}")
+    if requested not in known:
+        raise errors.bad_request(f"container {requested} is not valid for pod {name}")
+    return requested
 
 
-def _state(pod: Obj, name: str) -> Obj:
+def _container_status(pod: Obj, name: str) -> Obj:
     status = pod.get("status") or {}
     states = (status.get("containerStatuses") or []) + (status.get("initContainerStatuses") or [])
     return next((state for state in states if state["name"] == name), {})
 
 
-def lines_of(pod: Obj, name: str, previous: bool = False) -> list[Line]:
+def log_lines(pod: Obj, name: str, previous: bool = False) -> list[Line]:
     """All lines that the container has printed so far."""
-    current = _state(pod, name)
+    current = _container_status(pod, name)
     state = current.get("state") or {}
     if previous:
         state = current.get("lastState") or {}
@@ -98,37 +98,39 @@ def lines_of(pod: Obj, name: str, previous: bool = False) -> list[Line]:
             raise errors.bad_request(text)
     elif "waiting" in state and "terminated" in (current.get("lastState") or {}):
         state = current["lastState"]
-    ended = state.get("terminated")
-    began = (state.get("running") or ended or {}).get("startedAt")
-    if not began:
+    terminated = state.get("terminated")
+    started_at = (state.get("running") or terminated or {}).get("startedAt")
+    if not started_at:
         reason = (state.get("waiting") or {}).get("reason", "ContainerCreating")
         text = f'container "{name}" in pod "{pod["metadata"]["name"]}" is waiting to start: {reason}'
         raise errors.bad_request(text)
     spec = pod["spec"]
     containers = (spec.get("containers") or []) + (spec.get("initContainers") or [])
     container = next(container for container in containers if container["name"] == name)
-    printed = action_of(pod, container).lines
+    printed = container_action(pod, container).lines
     if printed:
-        return [(began, line) for line in printed]
+        return [(started_at, line) for line in printed]
     words = " ".join([*(container.get("command") or []), *(container.get("args") or [])])
-    lines = [(began, f"{name}: {container.get('image', '')} {words}".rstrip() + f" on {spec['nodeName']}, emulated")]
-    if ended:
-        lines.append((ended["finishedAt"], f"{name}: ended with exit code {ended['exitCode']}"))
+    lines = [
+        (started_at, f"{name}: {container.get('image', '')} {words}".rstrip() + f" on {spec['nodeName']}, emulated")
+    ]
+    if terminated:
+        lines.append((terminated["finishedAt"], f"{name}: ended with exit code {terminated['exitCode']}"))
     return lines
 
 
-def _limited(lines: list[Line], options: LogOptions, now: float) -> list[Line]:
+def _apply_limits(lines: list[Line], options: LogOptions, now: float) -> list[Line]:
     after = now - options.since_s if options.since_s else parse_timestamp(options.since_time)
     kept = [line for line in lines if parse_timestamp(line[0]) >= after]
     return kept if options.tail is None else kept[len(kept) - min(options.tail, len(kept)) :]
 
 
-def _text(lines: list[Line], stamped: bool) -> bytes:
+def _format_lines(lines: list[Line], stamped: bool) -> bytes:
     return "".join(f"{at} {text}\n" if stamped else f"{text}\n" for at, text in lines).encode()
 
 
 async def _follow(
-    core: Core, options: LogOptions, pod: Obj, name: str, shown: list[Line], sent: int
+    core: Core, options: LogOptions, pod: Obj, name: str, lines_so_far: list[Line], sent: int
 ) -> AsyncIterator[bytes]:
     """Yield the log as it grows, until the container terminates or the pod is deleted."""
     key = ("pods", pod["metadata"]["namespace"], pod["metadata"]["name"])
@@ -136,17 +138,17 @@ async def _follow(
     waiters = core.store.log("pods").waiters
     waiters[wake.set] = lambda: None
     try:
-        yield _text(shown, options.timestamps)
+        yield _format_lines(lines_so_far, options.timestamps)
         while not core.stopping:
             record = core.store.get(key)
             if record is None or record.uid != pod["metadata"]["uid"]:
                 return
             pod = record.obj
-            lines = lines_of(pod, name)
+            lines = log_lines(pod, name)
             if lines[sent:]:
-                yield _text(lines[sent:], options.timestamps)
+                yield _format_lines(lines[sent:], options.timestamps)
                 sent = len(lines)
-            if "running" not in (_state(pod, name).get("state") or {}):
+            if "running" not in (_container_status(pod, name).get("state") or {}):
                 return
             wake.clear()
             await wake.wait()

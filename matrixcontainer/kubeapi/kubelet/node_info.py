@@ -4,7 +4,7 @@ import hashlib
 from dataclasses import dataclass, field
 from typing import Any
 
-from matrixcontainer.kubeapi.meta.quantities import milli_or_nothing
+from matrixcontainer.kubeapi.meta.quantities import milli_or_zero
 from matrixcontainer.kubeapi.storage.objects import Record
 
 
@@ -39,7 +39,7 @@ def parse_node_info(node: dict[str, Any]) -> NodeInfo:
         address=addresses.get("InternalIP") or synthetic_address(meta["name"]),
         labels=meta.get("labels") or {},
         taints=spec.get("taints") or [],
-        allocatable={name: milli_or_nothing(text) for name, text in (status.get("allocatable") or {}).items()},
+        allocatable={name: milli_or_zero(text) for name, text in (status.get("allocatable") or {}).items()},
     )
 
 

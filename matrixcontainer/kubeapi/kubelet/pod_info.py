@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
 from matrixcontainer.kubeapi.builtin.validate_pods import DELETION_COST
-from matrixcontainer.kubeapi.meta.quantities import milli_or_nothing, whole_number
+from matrixcontainer.kubeapi.meta.quantities import milli_or_zero, parse_int
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Record
 
@@ -90,7 +90,7 @@ def parse_pod_info(pod: dict[str, Any]) -> PodInfo:
         deleting="deletionTimestamp" in meta,
         created=parse_timestamp(meta.get("creationTimestamp", "")),
         restarts=max((state.get("restartCount", 0) for state in states), default=0),
-        cost=whole_number(cost),
+        cost=parse_int(cost),
         scheduler=spec.get("schedulerName", "default-scheduler"),
         gated=bool(spec.get("schedulingGates")),
         priority=spec.get("priority") or 0,
@@ -240,11 +240,11 @@ def requests_of(spec: dict[str, Any]) -> dict[str, int]:
             restartable = container.get("restartPolicy") == "Always"
             total[name] = total.get(name, 0) + amount if restartable else max(total.get(name, 0), amount)
     for name, text in (spec.get("overhead") or {}).items():
-        total[name] = total.get(name, 0) + milli_or_nothing(text)
+        total[name] = total.get(name, 0) + milli_or_zero(text)
     return total
 
 
 def _container_requests(container: dict[str, Any]) -> dict[str, int]:
     resources = container.get("resources") or {}
     requested = (resources.get("limits") or {}) | (resources.get("requests") or {})
-    return {name: milli_or_nothing(text) for name, text in requested.items()}
+    return {name: milli_or_zero(text) for name, text in requested.items()}

@@ -27,14 +27,14 @@ USAGE_ANNOTATION = "metrics.cloudmatrix.io/"
 CUSTOM = "custom.metrics.cloudmatrix.io/"
 EXTERNAL = "external.metrics.cloudmatrix.io/"
 DEFAULTS = {"cpu": (10, 5), "memory": (2, 32 * 2**20 * 1000)}  # divisor of the request; usage without a request
-NODE_OWN = {"cpu": 100, "memory": 512 * 2**20 * 1000}
+SYSTEM_USAGE = {"cpu": 100, "memory": 512 * 2**20 * 1000}
 
 
-def annotations_of(obj: Obj | None) -> dict[str, str]:
+def object_annotations(obj: Obj | None) -> dict[str, str]:
     return ((obj or {}).get("metadata") or {}).get("annotations") or {}
 
 
-def amount(text: str | None) -> int | None:
+def parse_usage(text: str | None) -> int | None:
     try:
         return None if text is None else milli(text)
     except ValueError:
@@ -44,40 +44,40 @@ def amount(text: str | None) -> int | None:
 def container_usage(pod: Obj, controller: Obj | None, running: int) -> dict[str, Usage]:
     """Usage by container. `running` is the number of pods that share the controller's totals."""
     containers = pod["spec"].get("containers") or []
-    own, above = annotations_of(pod), annotations_of(controller)
-    words = {*DEFAULTS}
-    for notes in (own, above):
-        words |= {
+    own, inherited = object_annotations(pod), object_annotations(controller)
+    resources = {*DEFAULTS}
+    for annotations in (own, inherited):
+        resources |= {
             key[len(USAGE_ANNOTATION) :].removeprefix("total-").partition(".")[0]
-            for key in notes
+            for key in annotations
             if key.startswith(USAGE_ANNOTATION)
         }
-    found: dict[str, Usage] = {}
+    usage_by_container: dict[str, Usage] = {}
     for container in containers:
         name = container["name"]
-        usage = found[name] = {}
-        for word in sorted(words):
-            reported = _annotated(own, above, word, name, len(containers), running)
-            usage[word] = reported if reported is not None else _default_usage(container, word)
-    return found
+        usage = usage_by_container[name] = {}
+        for resource in sorted(resources):
+            declared = _declared_usage(own, inherited, resource, name, len(containers), running)
+            usage[resource] = declared if declared is not None else _default_usage(container, resource)
+    return usage_by_container
 
 
-def _annotated(
-    own: dict[str, str], above: dict[str, str], word: str, container: str, containers: int, running: int
+def _declared_usage(
+    own: dict[str, str], inherited: dict[str, str], resource: str, container: str, containers: int, running: int
 ) -> int | None:
-    for notes in (own, above):
-        if (one := amount(notes.get(f"{USAGE_ANNOTATION}{word}.{container}"))) is not None:
-            return one
-        if (whole := amount(notes.get(USAGE_ANNOTATION + word))) is not None:
+    for annotations in (own, inherited):
+        if (exact := parse_usage(annotations.get(f"{USAGE_ANNOTATION}{resource}.{container}"))) is not None:
+            return exact
+        if (whole := parse_usage(annotations.get(USAGE_ANNOTATION + resource))) is not None:
             return whole // containers
-    if (total := amount(above.get(f"{USAGE_ANNOTATION}total-{word}"))) is not None:
+    if (total := parse_usage(inherited.get(f"{USAGE_ANNOTATION}total-{resource}"))) is not None:
         return total // max(running, 1) // containers
     return None
 
 
-def _default_usage(container: Obj, word: str) -> int:
-    if word not in DEFAULTS:
+def _default_usage(container: Obj, resource: str) -> int:
+    if resource not in DEFAULTS:
         return 0
-    part, otherwise = DEFAULTS[word]
-    asked = amount(((container.get("resources") or {}).get("requests") or {}).get(word))
+    part, otherwise = DEFAULTS[resource]
+    asked = parse_usage(((container.get("resources") or {}).get("requests") or {}).get(resource))
     return asked // part if asked else otherwise

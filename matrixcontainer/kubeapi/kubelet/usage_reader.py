@@ -4,13 +4,13 @@ from matrixcontainer.kubeapi.kubelet.pod_info import PodIndex, controller_of
 from matrixcontainer.kubeapi.kubelet.resource_usage import (
     CUSTOM,
     EXTERNAL,
-    NODE_OWN,
+    SYSTEM_USAGE,
     USAGE_ANNOTATION,
     Obj,
     Usage,
-    amount,
-    annotations_of,
     container_usage,
+    object_annotations,
+    parse_usage,
 )
 from matrixcontainer.kubeapi.registry.core import Core
 
@@ -34,7 +34,7 @@ class UsageReader:
             return None
         where = namespace if resource.namespaced else ""
         record = self._core.store.get((resource.storage, where, reference.get("name", "")))
-        return resource.show(record) if record is not None else None
+        return resource.served_object(record) if record is not None else None
 
     def of_pod(self, pod: Obj) -> dict[str, Usage]:
         controller = self.controller(pod)
@@ -43,31 +43,31 @@ class UsageReader:
         return container_usage(pod, controller, running)
 
     def of_node(self, node: Obj) -> Usage:
-        total = dict(NODE_OWN)
+        total = dict(SYSTEM_USAGE)
         for info in self._pods.on_node(node["metadata"]["name"]):
             record = self._core.store.get(("pods", *info.key)) if info.phase == "Running" else None
             if record is not None:
                 for usage in self.of_pod(record.obj).values():
-                    for word, used in usage.items():
-                        total[word] = total.get(word, 0) + used
-        reported = {
-            key[len(USAGE_ANNOTATION) :]: amount(text)
-            for key, text in annotations_of(node).items()
+                    for resource, used in usage.items():
+                        total[resource] = total.get(resource, 0) + used
+        declared = {
+            key[len(USAGE_ANNOTATION) :]: parse_usage(text)
+            for key, text in object_annotations(node).items()
             if key.startswith(USAGE_ANNOTATION)
         }
-        return total | {word: used for word, used in reported.items() if used is not None}
+        return total | {resource: used for resource, used in declared.items() if used is not None}
 
     def custom_of_pod(self, pod: Obj, metric: str) -> int | None:
-        own = amount(annotations_of(pod).get(CUSTOM + metric))
-        return own if own is not None else amount(annotations_of(self.controller(pod)).get(CUSTOM + metric))
+        own = parse_usage(object_annotations(pod).get(CUSTOM + metric))
+        return own if own is not None else parse_usage(object_annotations(self.controller(pod)).get(CUSTOM + metric))
 
     def custom_of(self, obj: Obj | None, metric: str) -> int | None:
-        declared = amount(annotations_of(obj).get(CUSTOM + metric))
+        declared = parse_usage(object_annotations(obj).get(CUSTOM + metric))
         if declared is not None:
             return declared
         reported = ((obj or {}).get("status") or {}).get("metrics")
-        return amount(reported.get(metric)) if isinstance(reported, dict) else None
+        return parse_usage(reported.get(metric)) if isinstance(reported, dict) else None
 
     def external(self, namespace: str, metric: str) -> int | None:
         record = self._core.store.get(("namespaces", "", namespace))
-        return amount(annotations_of(record.obj).get(EXTERNAL + metric)) if record is not None else None
+        return parse_usage(object_annotations(record.obj).get(EXTERNAL + metric)) if record is not None else None

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.pod_events import PodEvent, pod_events
-from matrixcontainer.kubeapi.kubelet.pod_lifecycle import live
+from matrixcontainer.kubeapi.kubelet.pod_lifecycle import advance_pod
 from matrixcontainer.kubeapi.kubelet.stage_delays import StageDelays
 
-HOSTS = 254  # .1 to .254 of each /24 of 10.244.0.0/14, the pods' own block
-ADDRESSES = 4 * 256 * HOSTS
+HOSTS_PER_SUBNET = 254  # .1 to .254 of each /24 of 10.244.0.0/14, the pods' own block
+POD_ADDRESSES = 4 * 256 * HOSTS_PER_SUBNET
 
 
 @dataclass(frozen=True)
@@ -28,13 +28,13 @@ class PodSync:
 
 def sync_pod(pod: dict[str, Any], now: float, delays: StageDelays, host_ip: str, pod_ip: str) -> PodSync:
     """Run one pass. `pod_ip` is the pod's own address; with hostNetwork it gets `host_ip` instead."""
-    coming = live(pod, now, delays, host_ip, host_ip if pod["spec"].get("hostNetwork") else pod_ip)
-    events = pod_events(pod, coming.status) if coming.status is not None else []
-    return PodSync(coming.status, events, coming.remove, None if coming.at is None else coming.at - now)
+    transition = advance_pod(pod, now, delays, host_ip, host_ip if pod["spec"].get("hostNetwork") else pod_ip)
+    events = pod_events(pod, transition.status) if transition.status is not None else []
+    return PodSync(transition.status, events, transition.remove, None if transition.at is None else transition.at - now)
 
 
 def pod_address(uid: str, attempt: int = 0) -> str:
     """An address derived from the pod's uid; each further `attempt` yields the next one of the block."""
     drawn = int.from_bytes(hashlib.sha256(uid.encode()).digest()[:3], "big")
-    network, host = divmod((drawn + attempt) % ADDRESSES, HOSTS)
+    network, host = divmod((drawn + attempt) % POD_ADDRESSES, HOSTS_PER_SUBNET)
     return f"10.{244 + (network >> 8)}.{network & 255}.{host + 1}"

@@ -14,18 +14,18 @@ async def attempt_all(attempts: Iterable[Awaitable[T]], *ignored: int) -> list[T
 
     ApiErrors with an `ignored` code do not count as failures. Returns the results of the successful attempts.
     """
-    found: list[T] = []
+    results: list[T] = []
     first: Exception | None = None
     for attempt in attempts:
         try:
             with ignoring(*ignored):
-                found.append(await attempt)
+                results.append(await attempt)
         except Exception as failure:
             raise_if_cancelled(failure)
             first = first or failure
     if first is not None:
         raise first
-    return found
+    return results
 
 
 def raise_if_cancelled(failure: Exception) -> None:

@@ -26,13 +26,13 @@ class Cause:
         return f"{self.field}: {self.message}" if self.field else self.message
 
 
-class Spelled(str):
+class Verbatim(str):
     """An invalid value that is shown verbatim, such as `0x0`."""
 
 
-def shown(value: Any) -> str:
+def format_value(value: Any) -> str:
     """An invalid value as the API prints it: strings quoted, anything else as JSON."""
-    if isinstance(value, Spelled):
+    if isinstance(value, Verbatim):
         return value
     if isinstance(value, str):
         return json.dumps(value, ensure_ascii=False)
@@ -48,24 +48,26 @@ def required(field: str, detail: str = "") -> Cause:
 
 
 def invalid(field: str, value: Any, detail: str) -> Cause:
-    return Cause("FieldValueInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+    return Cause("FieldValueInvalid", f"Invalid value: {format_value(value)}: {detail}", field)
 
 
 def type_invalid(field: str, value: Any, detail: str) -> Cause:
-    return Cause("FieldValueTypeInvalid", f"Invalid value: {shown(value)}: {detail}", field)
+    return Cause("FieldValueTypeInvalid", f"Invalid value: {format_value(value)}: {detail}", field)
 
 
 def not_supported(field: str, value: Any, allowed: list[Any]) -> Cause:
-    words = ", ".join(shown(word) for word in allowed)
-    return Cause("FieldValueNotSupported", f"Unsupported value: {shown(value)}: supported values: {words}", field)
+    words = ", ".join(format_value(word) for word in allowed)
+    return Cause(
+        "FieldValueNotSupported", f"Unsupported value: {format_value(value)}: supported values: {words}", field
+    )
 
 
 def duplicate(field: str, value: Any) -> Cause:
-    return Cause("FieldValueDuplicate", f"Duplicate value: {shown(value)}", field)
+    return Cause("FieldValueDuplicate", f"Duplicate value: {format_value(value)}", field)
 
 
 def not_found_value(field: str, value: Any) -> Cause:
-    return Cause("FieldValueNotFound", f"Not found: {shown(value)}", field)
+    return Cause("FieldValueNotFound", f"Not found: {format_value(value)}", field)
 
 
 def too_long(field: str, limit: int) -> Cause:
@@ -136,44 +138,44 @@ def no_such_path() -> ApiError:
     return ApiError(404, "NotFound", "the server could not find the requested resource", {})
 
 
-class PlainPage(ApiError):
+class PlainTextError(ApiError):
     """An error outside of the API proper, which is returned as plain text instead of a Status."""
 
     def page(self, path: str) -> str:
         return f"{self.message}\n"
 
 
-class NoSuchPage(PlainPage):
+class PageNotFound(PlainTextError):
     """404 for a path outside of all groups."""
 
     def __init__(self) -> None:
         super().__init__(404, "NotFound", "404 page not found")
 
 
-class BrokenRequest(PlainPage):
+class MalformedRequest(PlainTextError):
     """500 for a request that fails before it was routed."""
 
-    def __init__(self, why: str) -> None:
-        super().__init__(500, "", why)
+    def __init__(self, message: str) -> None:
+        super().__init__(500, "", message)
 
     def page(self, path: str) -> str:
         return f"Internal Server Error: {json.dumps(path)}: {self.message}\n"
 
 
-def already_exists(plural: str, group: str, name: str, going: bool = False, generated: bool = False) -> ApiError:
-    """409; `going`: the existing object is being deleted; `generated`: the server generated the name."""
+def already_exists(plural: str, group: str, name: str, terminating: bool = False, generated: bool = False) -> ApiError:
+    """409; `terminating`: the existing object is being deleted; `generated`: the server generated the name."""
     text = f'{qualified(plural, group)} "{name}" already exists'
     if generated:
         text += ", the server was not able to generate a unique name for the object"
-    text = f"object is being deleted: {text}" if going else text
+    text = f"object is being deleted: {text}" if terminating else text
     return ApiError(409, "AlreadyExists", text, _details(name, group, plural))
 
 
 STALE = "the object has been modified; please apply your changes to the latest version and try again"
 
 
-def conflict(plural: str, group: str, name: str, why: str = STALE) -> ApiError:
-    text = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {why}'
+def conflict(plural: str, group: str, name: str, message: str = STALE) -> ApiError:
+    text = f'Operation cannot be fulfilled on {qualified(plural, group)} "{name}": {message}'
     return ApiError(409, "Conflict", text, _details(name, group, plural))
 
 
@@ -190,10 +192,10 @@ def bad_request(message: str) -> ApiError:
     return ApiError(400, "BadRequest", message)
 
 
-def forbidden(plural: str, group: str, name: str, why: str, causes: list[Cause] | None = None) -> ApiError:
+def forbidden(plural: str, group: str, name: str, message: str, causes: list[Cause] | None = None) -> ApiError:
     listed = [{"reason": cause.reason, "message": cause.message, "field": cause.field} for cause in causes or []]
     quoted = f' "{name}"' if name else ""
-    text = f"{qualified(plural, group)}{quoted} is forbidden: {why}"
+    text = f"{qualified(plural, group)}{quoted} is forbidden: {message}"
     return ApiError(403, "Forbidden", text, _details(name, group, plural, causes=listed))
 
 
@@ -201,8 +203,8 @@ def unauthorized() -> ApiError:
     return ApiError(401, "Unauthorized", "Unauthorized")
 
 
-def method_not_allowed(why: str = "the server does not allow this method on the requested resource") -> ApiError:
-    return ApiError(405, "MethodNotAllowed", why, {})
+def method_not_allowed(message: str = "the server does not allow this method on the requested resource") -> ApiError:
+    return ApiError(405, "MethodNotAllowed", message, {})
 
 
 def not_acceptable(accepted: str) -> ApiError:

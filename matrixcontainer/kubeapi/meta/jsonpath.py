@@ -41,7 +41,7 @@ class JsonPath:
     def find(self, obj: Any) -> list[Any]:
         values = [obj]
         for step, argument in self.steps:
-            values = [found for value in values for found in _follow(value, step, argument)]
+            values = [found for value in values for found in _evaluate_step(value, step, argument)]
         return values
 
     def first(self, obj: Any) -> Any:
@@ -54,7 +54,7 @@ class JsonPath:
             raise ValueError(f"{self.text} is not a plain field path")
         return [key for _, key in self.steps]
 
-    def put(self, obj: dict[str, Any], value: Any) -> None:
+    def set(self, obj: dict[str, Any], value: Any) -> None:
         """Set the value at the path. Raises ValueError if a parent is not an object."""
         *parents, last = self.keys()
         for key in parents:
@@ -65,12 +65,12 @@ class JsonPath:
 
 
 @lru_cache(maxsize=1024)
-def compiled(text: str) -> JsonPath:
+def compile_path(text: str) -> JsonPath:
     """A cached compiled path, for paths in definitions that every write uses. Raises ValueError, as `JsonPath` does."""
     return JsonPath(text)
 
 
-def _follow(value: Any, step: str, argument: Any) -> list[Any]:
+def _evaluate_step(value: Any, step: str, argument: Any) -> list[Any]:
     if step == "key":
         return [value[argument]] if isinstance(value, dict) and argument in value else []
     if step == "index":

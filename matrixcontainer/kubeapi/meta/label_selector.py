@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from matrixcontainer.kubeapi.meta.errors import bad_request, shown
-from matrixcontainer.kubeapi.meta.qualified_names import label_value_mistakes, qualified_mistakes
+from matrixcontainer.kubeapi.meta.errors import bad_request, format_value
+from matrixcontainer.kubeapi.meta.qualified_names import label_value_errors, qualified_name_errors
 
 WORD = r"[^\s=!(),<>]+"
 REQUIREMENT = re.compile(
@@ -25,16 +25,16 @@ class Requirement:
     operator: str  # in, notin, exists, absent, <, >
     values: frozenset[str] = frozenset()
 
-    def holds(self, labels: dict[str, str]) -> bool:
+    def matches(self, labels: dict[str, str]) -> bool:
         if self.operator == "in":
             return labels.get(self.key) in self.values if self.key in labels else False
         if self.operator == "notin":
             return labels.get(self.key) not in self.values
         if self.operator in "<>":
-            return self._in_order(labels.get(self.key, ""))
+            return self._matches_bound(labels.get(self.key, ""))
         return (self.key in labels) == (self.operator == "exists")
 
-    def _in_order(self, text: str) -> bool:
+    def _matches_bound(self, text: str) -> bool:
         """Compare as integers; False if either is not one."""
         bound_text = next(iter(self.values), "")
         if not (INTEGER.fullmatch(text) and INTEGER.fullmatch(bound_text)):
@@ -43,34 +43,36 @@ class Requirement:
         return int(text) < bound if self.operator == "<" else int(text) > bound
 
 
-def read_requirements(text: str) -> list[Requirement]:
+def parse_requirements(text: str) -> list[Requirement]:
     """Parse a selector to requirements, in order. Raises ApiError 400 if it is malformed."""
-    found: list[Requirement] = []
-    place, more = 0, bool(text.strip())
+    requirements: list[Requirement] = []
+    position, more = 0, bool(text.strip())
     while more:
-        match = REQUIREMENT.match(text, place)
+        match = REQUIREMENT.match(text, position)
         if match is None:
-            rest = shown(text[place:][:80])
+            rest = format_value(text[position:][:80])
             expected = "a=b, a!=b, a in (b, c), a notin (b), a, !a, a<1 or a>1, with commas between them"
             raise bad_request(f"unable to parse requirement: found {rest}, expected: {expected}")
-        found.append(_requirement(match))
-        place, more = match.end(), match["end"] == ","
-    return found
+        requirements.append(_parse_requirement(match))
+        position, more = match.end(), match["end"] == ","
+    return requirements
 
 
-def _requirement(match: re.Match[str]) -> Requirement:
+def _parse_requirement(match: re.Match[str]) -> Requirement:
     key = match["absent"] or match["key"]
     operator = match["operator"] or match["set"]
-    if mistakes := qualified_mistakes(key):
-        raise bad_request(f"unable to parse requirement: <nil>: Invalid value: {shown(key)}: {'; '.join(mistakes)}")
+    if errors := qualified_name_errors(key):
+        raise bad_request(
+            f"unable to parse requirement: <nil>: Invalid value: {format_value(key)}: {'; '.join(errors)}"
+        )
     if operator is None:
         return Requirement(key, "absent" if match["absent"] else "exists")
     values = [match["value"]] if match["operator"] else [word.strip() for word in match["values"].split(",")]
-    for place, value in enumerate(sorted(set(values))):
-        mistakes, where = label_value_mistakes(value), f"values[{place}][{key}]"
+    for index, value in enumerate(sorted(set(values))):
+        errors, path = label_value_errors(value), f"values[{index}][{key}]"
         if operator in "<>" and not INTEGER.fullmatch(value):
-            mistakes, where = ["for 'Gt', 'Lt' operators, the value must be an integer"], f"values[{place}]"
-        if mistakes:
-            why = f"{where}: Invalid value: {shown(value)}: {'; '.join(mistakes)}"
-            raise bad_request(f"unable to parse requirement: {why}")
+            errors, path = ["for 'Gt', 'Lt' operators, the value must be an integer"], f"values[{index}]"
+        if errors:
+            message = f"{path}: Invalid value: {format_value(value)}: {'; '.join(errors)}"
+            raise bad_request(f"unable to parse requirement: {message}")
     return Requirement(key, OPERATORS[operator], frozenset(values))

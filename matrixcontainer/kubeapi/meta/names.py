@@ -22,14 +22,14 @@ LABEL_1035_TEXT = (
 )
 
 
-def is_subdomain(name: str) -> str:
+def subdomain_error(name: str) -> str:
     """Why the name is not a DNS subdomain; empty if it is one."""
     if len(name) > 253:
         return "must be no more than 253 characters"
     return "" if SUBDOMAIN.fullmatch(name) else SUBDOMAIN_TEXT
 
 
-def is_label(name: str) -> str:
+def label_error(name: str) -> str:
     if len(name) > 63:
         return "must be no more than 63 characters"
     if LABEL.fullmatch(name):
@@ -37,13 +37,13 @@ def is_label(name: str) -> str:
     return "must not contain dots" if SUBDOMAIN.fullmatch(name) else LABEL_TEXT
 
 
-def is_label_1035(name: str) -> str:
+def label_1035_error(name: str) -> str:
     if len(name) > 63:
         return "must be no more than 63 characters"
     return "" if LABEL_1035.fullmatch(name) else LABEL_1035_TEXT
 
 
-def is_path_segment(name: str) -> str:
+def path_segment_error(name: str) -> str:
     """Why the name is not a URL path segment, as RBAC names must be; empty if it is one."""
     if name in (".", ".."):
         return f"may not be '{name}'"

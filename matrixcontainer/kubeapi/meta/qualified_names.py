@@ -5,8 +5,8 @@ import re
 from matrixcontainer.kubeapi.meta.names import SUBDOMAIN, SUBDOMAIN_TEXT
 
 LABEL_NAME = re.compile(r"[A-Za-z0-9]([A-Za-z0-9_.-]*[A-Za-z0-9])?")
-LONGEST_NAME = 63
-LONGEST_PREFIX = 253
+NAME_LENGTH_MAX = 63
+PREFIX_LENGTH_MAX = 253
 
 NAME_RULE = (
     "must consist of alphanumeric characters, '-', '_' or '.', and must start and end with an alphanumeric character "
@@ -20,41 +20,41 @@ VALUE_RULE = (
 )
 
 
-def qualified_mistakes(key: str) -> list[str]:
+def qualified_name_errors(key: str) -> list[str]:
     """All errors in a qualified name."""
     parts = key.split("/")
     if len(parts) > 2:
         return [
             f"a qualified name {NAME_RULE} with an optional DNS subdomain prefix and '/' (e.g. 'example.com/MyName')"
         ]
-    found = []
+    errors = []
     if len(parts) == 2:
         if not parts[0]:
-            found.append("prefix part must be non-empty")
-        if len(parts[0]) > LONGEST_PREFIX:
-            found.append(f"prefix part must be no more than {LONGEST_PREFIX} characters")
+            errors.append("prefix part must be non-empty")
+        if len(parts[0]) > PREFIX_LENGTH_MAX:
+            errors.append(f"prefix part must be no more than {PREFIX_LENGTH_MAX} characters")
         if parts[0] and not SUBDOMAIN.fullmatch(parts[0]):
-            found.append(f"prefix part {SUBDOMAIN_TEXT}")
+            errors.append(f"prefix part {SUBDOMAIN_TEXT}")
     name = parts[-1]
     if not name:
-        found.append("name part must be non-empty")
-    elif len(name) > LONGEST_NAME:
-        found.append(f"name part must be no more than {LONGEST_NAME} characters")
+        errors.append("name part must be non-empty")
+    elif len(name) > NAME_LENGTH_MAX:
+        errors.append(f"name part must be no more than {NAME_LENGTH_MAX} characters")
     if not LABEL_NAME.fullmatch(name):
-        found.append(f"name part {NAME_RULE}")
-    return found
+        errors.append(f"name part {NAME_RULE}")
+    return errors
 
 
-def qualified_mistake(key: str) -> str:
+def qualified_name_error(key: str) -> str:
     """The first error in a qualified name, "" if there is none."""
-    return next(iter(qualified_mistakes(key)), "")
+    return next(iter(qualified_name_errors(key)), "")
 
 
-def label_value_mistakes(value: str) -> list[str]:
+def label_value_errors(value: str) -> list[str]:
     """All errors in a label value."""
-    found = []
-    if len(value) > LONGEST_NAME:
-        found.append(f"must be no more than {LONGEST_NAME} characters")
+    errors = []
+    if len(value) > NAME_LENGTH_MAX:
+        errors.append(f"must be no more than {NAME_LENGTH_MAX} characters")
     if value and not LABEL_NAME.fullmatch(value):
-        found.append(VALUE_RULE)
-    return found
+        errors.append(VALUE_RULE)
+    return errors

@@ -5,23 +5,23 @@ from collections.abc import Callable
 from typing import Any
 
 from matrixcontainer.kubeapi.meta.errors import bad_request
-from matrixcontainer.kubeapi.meta.label_selector import Requirement, read_requirements
+from matrixcontainer.kubeapi.meta.label_selector import Requirement, parse_requirements
 
 
 class LabelSelector:
     """A selector such as `app=web,tier in (a, b),!old`; an empty one matches everything."""
 
     def __init__(self, text: str) -> None:
-        self.requirements = read_requirements(text)
+        self.requirements = parse_requirements(text)
 
     def __bool__(self) -> bool:
         return bool(self.requirements)
 
     def matches(self, obj: dict[str, Any]) -> bool:
-        return self.hold(obj.get("metadata", {}).get("labels") or {})
+        return self.matches_labels(obj.get("metadata", {}).get("labels") or {})
 
-    def hold(self, labels: dict[str, str]) -> bool:
-        return all(requirement.holds(labels) for requirement in self.requirements)
+    def matches_labels(self, labels: dict[str, str]) -> bool:
+        return all(requirement.matches(labels) for requirement in self.requirements)
 
 
 Accessor = Callable[[dict[str, Any]], str]
@@ -32,7 +32,7 @@ TERM_PARTS = re.compile(r"(.*?)(!=|==|=)(.*)", re.DOTALL)
 ESCAPE = re.compile(r"\\(.?)|([,=])", re.DOTALL)
 
 
-def _unescaped(text: str) -> str:
+def _unescape(text: str) -> str:
     def plain(match: re.Match[str]) -> str:
         if match[2]:
             raise bad_request(f"invalid field selector: unescaped character in value: {ord(match[2])}")
@@ -46,20 +46,20 @@ def _unescaped(text: str) -> str:
 class FieldSelector:
     """A selector such as `metadata.name=x,status.phase!=Running` on the fields that a resource supports."""
 
-    def __init__(self, text: str, offered: dict[str, Accessor], standard: bool = False) -> None:
+    def __init__(self, text: str, readers: dict[str, Accessor], standard: bool = False) -> None:
         """`standard`: a built-in kind with only the common fields, whose error message upstream words differently."""
         self.terms: list[tuple[str, Accessor, str, bool]] = []
         for part in sorted(TERM.findall(text)):
             match = TERM_PARTS.match(part)
             if match is None:
                 raise bad_request(f"invalid selector: '{text}'; can't understand '{part}'")
-            wanted = _unescaped(match[3])
-            if match[1] not in offered:
+            value = _unescape(match[3])
+            if match[1] not in readers:
                 if standard:
                     known = 'known field selector: only "metadata.name", "metadata.namespace"'
                     raise bad_request(f'"{match[1]}" is not a {known}')
                 raise bad_request(f"field label not supported: {match[1]}")
-            self.terms.append((match[1], offered[match[1]], wanted, match[2] != "!="))
+            self.terms.append((match[1], readers[match[1]], value, match[2] != "!="))
 
     def __bool__(self) -> bool:
         return bool(self.terms)
@@ -91,15 +91,15 @@ def matches_label_selector(selector: dict[str, Any] | None, labels: dict[str, st
     """Whether labels match a LabelSelector object (matchLabels, matchExpressions); None matches nothing."""
     if selector is None:
         return False
-    found = [Requirement(k, "in", frozenset([v])) for k, v in (selector.get("matchLabels") or {}).items()]
-    found += [requirement_of(term) for term in selector.get("matchExpressions") or []]
-    return all(requirement.holds(labels) for requirement in found)
+    requirements = [Requirement(k, "in", frozenset([v])) for k, v in (selector.get("matchLabels") or {}).items()]
+    requirements += [requirement_from_term(term) for term in selector.get("matchExpressions") or []]
+    return all(requirement.matches(labels) for requirement in requirements)
 
 
-WORDS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent", "Gt": ">", "Lt": "<"}
+OPERATORS = {"In": "in", "NotIn": "notin", "Exists": "exists", "DoesNotExist": "absent", "Gt": ">", "Lt": "<"}
 
 
-def requirement_of(term: dict[str, Any]) -> Requirement:
+def requirement_from_term(term: dict[str, Any]) -> Requirement:
     """Convert an entry of matchExpressions, of a label selector or a node selector term."""
     values = frozenset(term.get("values") or [])
-    return Requirement(term.get("key", ""), WORDS.get(term.get("operator", ""), "in"), values)
+    return Requirement(term.get("key", ""), OPERATORS.get(term.get("operator", ""), "in"), values)

@@ -199,13 +199,13 @@ def _tree_of(paths: Paths) -> dict[str, Any]:
         for element in path:
             node = node.setdefault(element, {})
         node["."] = {}
-    return _tidy(tree)
+    return _remove_empty(tree)
 
 
-def _tidy(node: dict[str, Any]) -> dict[str, Any]:
+def _remove_empty(node: dict[str, Any]) -> dict[str, Any]:
     if set(node) == {"."}:
         return {}
-    return {key: _tidy(child) if key != "." else {} for key, child in sorted(node.items())}
+    return {key: _remove_empty(child) if key != "." else {} for key, child in sorted(node.items())}
 
 
 def from_fields(tree: dict[str, Any]) -> Paths:

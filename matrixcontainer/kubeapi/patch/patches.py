@@ -19,15 +19,15 @@ COPIED_BYTES_MAX = 3 * 2**20
 document."""
 
 
-class PatchFailed(ApiError):
-    """A patch that cannot be applied. Clients get a generic message, as upstream; logs and webhook errors get `why`."""
+class PatchError(ApiError):
+    """A patch that cannot be applied. Clients get a generic message, as upstream; logs and webhook errors `detail`."""
 
-    def __init__(self, why: str) -> None:
+    def __init__(self, detail: str) -> None:
         super().__init__(422, "Invalid", "the server rejected our request due to an error in our request", {})
-        self.why = why
+        self.detail = detail
 
     def __str__(self) -> str:
-        return self.why
+        return self.detail
 
 
 # ---- JSON patch
@@ -43,19 +43,19 @@ def json_patch(obj: dict[str, Any], operations: Any) -> dict[str, Any]:
     root: Any = copy_json(obj)
     copied = 0
     for operation in operations:
-        _demand_operation(operation)
+        _validate_operation(operation)
         if operation.get("op") == "copy":
             copied += len(dump_json(_read(root, pointer(operation.get("from", "")))))
             if copied > COPIED_BYTES_MAX:
-                why = f"the accumulated size increase of copy is {copied}, exceeding the limit {COPIED_BYTES_MAX}"
-                raise PatchFailed(f"Unable to complete the copy, {why}")
-        root = _operate(root, operation)
+                message = f"the accumulated size increase of copy is {copied}, exceeding the limit {COPIED_BYTES_MAX}"
+                raise PatchError(f"Unable to complete the copy, {message}")
+        root = _apply_operation(root, operation)
     if not isinstance(root, dict):
-        raise PatchFailed("the patched document is not an object")
+        raise PatchError("the patched document is not an object")
     return root
 
 
-def _demand_operation(operation: Any) -> None:
+def _validate_operation(operation: Any) -> None:
     if not isinstance(operation, dict):
         text = {"boolean": "bool", "integer": "number"}.get(type_of(operation), type_of(operation))
         raise bad_request(
@@ -81,14 +81,14 @@ def unknown_fields(operations: Any) -> list[str]:
     ]
 
 
-def _operate(root: Any, operation: dict[str, Any]) -> Any:
+def _apply_operation(root: Any, operation: dict[str, Any]) -> Any:
     op, value = operation.get("op"), operation.get("value")
     if "path" not in operation:
-        raise PatchFailed(f"{op} operation has no path")
+        raise PatchError(f"{op} operation has no path")
     path = pointer(operation["path"])
     if op == "test":
         if not same_json(_read(root, path), value):
-            raise PatchFailed(f"testing value {operation['path']} failed")
+            raise PatchError(f"testing value {operation['path']} failed")
         return root
     if op == "replace" and not path:
         return copy_json(value)
@@ -102,7 +102,7 @@ def _operate(root: Any, operation: dict[str, Any]) -> Any:
         if op == "copy":
             return _write(root, path, copy_json(current), insert=True)
         return _write(_remove(root, source), path, current, insert=True)
-    raise PatchFailed(f"Unexpected kind: {op}")
+    raise PatchError(f"Unexpected kind: {op}")
 
 
 def pointer(text: str) -> list[str]:
@@ -110,12 +110,12 @@ def pointer(text: str) -> list[str]:
     if text == "":
         return []
     if not text.startswith("/"):
-        raise PatchFailed(f"path {text!r} does not start with /")
+        raise PatchError(f"path {text!r} does not start with /")
     return [token.replace("~1", "/").replace("~0", "~") for token in text[1:].split("/")]
 
 
-def _missing(token: str) -> PatchFailed:
-    return PatchFailed(f"missing path: no value at {token!r}: the requested path does not exist")
+def _missing(token: str) -> PatchError:
+    return PatchError(f"missing path: no value at {token!r}: the requested path does not exist")
 
 
 def _index(token: str, limit: int) -> int:
@@ -150,7 +150,7 @@ def _read(root: Any, path: list[str]) -> Any:
     return _step(container, path[-1])
 
 
-def _holder(root: Any, path: list[str]) -> Any:
+def _parent(root: Any, path: list[str]) -> Any:
     container = root
     for token in path[:-1]:
         container = _step(container, token)
@@ -160,7 +160,7 @@ def _holder(root: Any, path: list[str]) -> Any:
 
 
 def _write(root: Any, path: list[str], value: Any, insert: bool) -> Any:
-    container, token = _holder(root, path), path[-1]
+    container, token = _parent(root, path), path[-1]
     if isinstance(container, dict):
         container[token] = value
     elif insert:
@@ -171,7 +171,7 @@ def _write(root: Any, path: list[str], value: Any, insert: bool) -> Any:
 
 
 def _remove(root: Any, path: list[str]) -> Any:
-    container, token = _holder(root, path), path[-1]
+    container, token = _parent(root, path), path[-1]
     if isinstance(container, list):
         del container[_index(token, len(container) - 1)]
     elif token in container:
@@ -217,7 +217,7 @@ def _merge_object(target: dict[str, Any], patch: dict[str, Any], schema: Schema)
             return {}
         raise untyped(f"unknown patch type: {as_json(directive)} in map: {as_json(patch)}")
     if "$retainKeys" in patch:
-        target = _retained(target, patch)
+        target = _retained_keys(target, patch)
     done = {"$retainKeys"}
     for key, order in patch.items():
         if key.startswith(ORDER):
@@ -245,7 +245,7 @@ def _drop_members(target: dict[str, Any], name: str, members: Any) -> None:
         target[name] = [item for item in target[name] if _identity(item, "") not in dropped]
 
 
-def _retained(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
+def _retained_keys(target: dict[str, Any], patch: dict[str, Any]) -> dict[str, Any]:
     kept = patch["$retainKeys"]
     reported = [k for k, v in patch.items() if v is not None and not k.startswith((DROP, ORDER)) and k != "$retainKeys"]
     if not isinstance(kept, list) or any(key not in kept for key in reported):
@@ -263,7 +263,7 @@ def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], or
         struct = schema.ref.rsplit(".", 1)[1]
         raise untyped(f'unable to find api field in struct {struct} for the json field "{name}"')
     child = schema.child(name) or ANY
-    _demand_order(reported or [], order, child.merge_key)
+    _validate_order(reported or [], order, child.merge_key)
     if current is None and reported is None:
         return
     before = list(current or [])
@@ -271,7 +271,7 @@ def _merge_in_order(target: dict[str, Any], name: str, patch: dict[str, Any], or
     target[name] = _in_order(merged, order, before, child.merge_key)
 
 
-def _demand_order(reported: list[Any], order: list[Any], merge_key: str) -> None:
+def _validate_order(reported: list[Any], order: list[Any], merge_key: str) -> None:
     """Raise unless the patch's items are in the order that its $setElementOrder gives."""
     wanted = [item for item in reported if not (isinstance(item, dict) and "$patch" in item)]
     place = 0
@@ -319,7 +319,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
         if directive is None and "$patch" not in item:
             wanted.append(item)
         elif directive == DELETE:
-            _demand_key(item, key)
+            _require_merge_key(item, key)
             deleted.add(_identity(item, key))
         elif directive == REPLACE:
             replaces = True
@@ -333,7 +333,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     merged = list(target)
     places = {_identity(current, key): place for place, current in reversed(list(enumerate(merged)))}
     for item in wanted:
-        _demand_key(item, key)
+        _require_merge_key(item, key)
         place = places.setdefault(_identity(item, key), len(merged))
         if place == len(merged):
             merged.append(copy_json(item))
@@ -342,7 +342,7 @@ def _merge_list(target: list[Any], patch: list[Any], schema: Schema) -> list[Any
     return _in_order(merged, wanted, target, key)
 
 
-def _demand_key(item: dict[str, Any], key: str) -> None:
+def _require_merge_key(item: dict[str, Any], key: str) -> None:
     if key not in item:
         raise untyped(f"map: {as_json(item)} does not contain declared merge key: {key}")
 

@@ -19,12 +19,12 @@ SHAPES: dict[str, tuple[type | tuple[type, ...], str]] = {
     "integer": NUMBER,
     "number": NUMBER,
 }
-Mistakes = list[tuple[str, str]]  # path, what is wrong there
+Errors = list[tuple[str, str]]  # path, what is wrong there
 
 
-def demand_typed(config: dict[str, Any], schema: Schema, api_version: str) -> None:
+def validate_typed(config: dict[str, Any], schema: Schema, api_version: str) -> None:
     """Raise ApiError 500, as upstream does, listing everything in the configuration with a wrong type."""
-    found: Mistakes = []
+    found: Errors = []
     _check_map(config, schema, "", (), found)
     if not found:
         return
@@ -39,19 +39,19 @@ def demand_typed(config: dict[str, Any], schema: Schema, api_version: str) -> No
     )
 
 
-def _check(value: Any, schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:
+def _check(value: Any, schema: Schema, at: str, path: tuple[str, ...], found: Errors) -> None:
     if value is None or schema.int_or_string or schema.type not in SHAPES:
         return
     python, name = SHAPES[schema.type]
     if not isinstance(value, python) or (isinstance(value, bool) and schema.type != "boolean"):
-        found.append((at, f"expected {name}, got {errors.shown(value)}"))
+        found.append((at, f"expected {name}, got {errors.format_value(value)}"))
     elif isinstance(value, dict):
         _check_map(value, schema, at, path, found)
     elif isinstance(value, list):
         _check_list(value, schema, at, path, found)
 
 
-def _check_map(value: dict[str, Any], schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:
+def _check_map(value: dict[str, Any], schema: Schema, at: str, path: tuple[str, ...], errors: Errors) -> None:
     free = schema.preserve or (schema.additional is None and not schema.properties) or schema.additional is True
     for key, item in value.items():
         if path == () and key in ("apiVersion", "kind"):
@@ -59,27 +59,27 @@ def _check_map(value: dict[str, Any], schema: Schema, at: str, path: tuple[str, 
         inner = (*path, f"f:{key}")
         declared = key in schema.properties or (path == () and key == "metadata")
         if declared or isinstance(schema.additional, Schema):
-            _check(item, child_schema(schema, key, path), f"{at}.{key}", inner, found)
+            _check(item, child_schema(schema, key, path), f"{at}.{key}", inner, errors)
         elif not free:
-            found.append((f"{at}.{key}", "field not declared in schema"))
+            errors.append((f"{at}.{key}", "field not declared in schema"))
             return
 
 
-def _check_list(value: list[Any], schema: Schema, at: str, path: tuple[str, ...], found: Mistakes) -> None:
+def _check_list(value: list[Any], schema: Schema, at: str, path: tuple[str, ...], errors: Errors) -> None:
     seen: set[str] = set()
     for index, item in enumerate(value):
         where = f"[{index}]"
         if schema.list_type in ("set", "map"):
-            if why := _invalid_member(item, schema):
-                found.append((at, f"element {index}: {why}"))
+            if message := _invalid_member(item, schema):
+                errors.append((at, f"element {index}: {message}"))
                 return
             element = item_element(schema, item)
             where = element_text(element)
             if element in seen:
-                found.append((at, f"duplicate entries for key {where}"))
+                errors.append((at, f"duplicate entries for key {where}"))
             seen.add(element)
         if schema.items is not None:
-            _check(item, schema.items, at + where, (*path, where), found)
+            _check(item, schema.items, at + where, (*path, where), errors)
 
 
 def _invalid_member(item: Any, schema: Schema) -> str:

@@ -8,7 +8,7 @@ import random
 from collections.abc import Callable
 from typing import Protocol
 
-from matrixcontainer.kubeapi.auth.authentication import Access
+from matrixcontainer.kubeapi.auth.authentication import TokenAuthenticator
 from matrixcontainer.kubeapi.auth.authorizer import Authorizer
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.registry.observer import Observer
@@ -29,7 +29,7 @@ class EmulatedTime(Protocol):
         """Wall-clock seconds until that many emulated seconds have passed; infinity while the clock is stopped."""
 
 
-class OurTime:
+class ServerTime:
     """Emulated time that equals the server's own clock."""
 
     def __init__(self, now: Callable[[], float]) -> None:
@@ -42,8 +42,10 @@ class OurTime:
 class Core:
     """`failures` keeps the most recent unexpected errors; `report` is called with each."""
 
-    def __init__(self, store: Store, now: Callable[[], float], rng: random.Random, access: Access) -> None:
-        self.store, self.now, self.rng, self.access = store, now, rng, access
+    def __init__(
+        self, store: Store, now: Callable[[], float], rng: random.Random, authenticator: TokenAuthenticator
+    ) -> None:
+        self.store, self.now, self.rng, self.authenticator = store, now, rng, authenticator
         self.registry = Registry()
         self.authorizer = Authorizer(store)
         self.verbs = Verbs(store, self.registry, now, rng)
@@ -51,11 +53,11 @@ class Core:
         """Users whose writes start no trace: controllers, which write all the time."""
         self.observer: Observer | None = None
         """Collects metrics; if set, its page is served at /metrics."""
-        self.emulated_time: EmulatedTime = OurTime(now)
+        self.emulated_time: EmulatedTime = ServerTime(now)
         self.stopping = False
         self.failures: list[str] = []
         self.report: Callable[[BaseException, str], None] = lambda failure, where: None
-        access.account_uid = self._account_uid
+        authenticator.account_uid = self._account_uid
 
     def builtin(self, group: str, plural: str, version: str = "v1") -> Resource:
         """A built-in kind; it must exist."""

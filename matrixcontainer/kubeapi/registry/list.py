@@ -37,9 +37,9 @@ class Query:
         return self.match == "Exact" or (not self.match and self.limit > 0 and self.revision not in ("", "0"))
 
     def matches(self, resource: Resource, record: Record) -> bool:
-        if self.labels and not self.labels.hold(record.labels):
+        if self.labels and not self.labels.matches_labels(record.labels):
             return False
-        return not self.fields or self.fields.matches(resource.show(record))
+        return not self.fields or self.fields.matches(resource.served_object(record))
 
 
 @dataclass
@@ -61,7 +61,7 @@ class Page:
 def list_page(store: Store, resource: Resource, query: Query) -> Page:
     """Return one page. Raises ApiError 400 for a bad token, 410 for an expired one."""
     if query.token:
-        revision, after = read_token(query.token)
+        revision, after = decode_continue_token(query.token)
         if revision == 0:
             revision = store.revision
         elif (
@@ -73,28 +73,30 @@ def list_page(store: Store, resource: Resource, query: Query) -> Page:
                 "the results. Continuing with the provided token results in an inconsistent list - objects that were "
                 "created, modified, or deleted between the time the first chunk was returned and now may show up in the list."  # noqa: E501
             )
-            failure.metadata = {"continue": write_token(0, after)}
+            failure.metadata = {"continue": encode_continue_token(0, after)}
             raise failure
-        records = [record for record in _at(store, resource, query.namespace, revision) if list(record.key[1:]) > after]
+        records = [
+            record for record in _objects_at(store, resource, query.namespace, revision) if list(record.key[1:]) > after
+        ]
     else:
         revision = store.revision
         if query.exact:
             revision = int(query.revision)
             if revision < store.compacted_revision:
                 raise errors.expired(f"The resourceVersion for the provided list is too old: {revision}")
-        _demand_reached(store, query)
-        records = _at(store, resource, query.namespace, revision)
-    chosen = _select(records, resource, query)
-    page = Page(chosen, revision)
-    if query.limit > 0 and len(chosen) > query.limit:
-        page.records = chosen[: query.limit]
-        page.token = write_token(revision, list(page.records[-1].key[1:]))
+        _require_revision_reached(store, query)
+        records = _objects_at(store, resource, query.namespace, revision)
+    selected = _select(records, resource, query)
+    page = Page(selected, revision)
+    if query.limit > 0 and len(selected) > query.limit:
+        page.records = selected[: query.limit]
+        page.token = encode_continue_token(revision, list(page.records[-1].key[1:]))
         if not query.labels and not query.fields:
-            page.remaining = len(chosen) - query.limit
+            page.remaining = len(selected) - query.limit
     return page
 
 
-def _at(store: Store, resource: Resource, namespace: str, revision: int) -> list[Record]:
+def _objects_at(store: Store, resource: Resource, namespace: str, revision: int) -> list[Record]:
     if revision >= store.revision:
         return store.objects_of(resource.storage, namespace)
     return store.objects_at(resource.storage, namespace, revision)
@@ -108,25 +110,25 @@ def _select(records: list[Record], resource: Resource, query: Query) -> list[Rec
     return [record for record in records if query.matches(resource, record)]
 
 
-def _demand_reached(store: Store, query: Query) -> None:
+def _require_revision_reached(store: Store, query: Query) -> None:
     if query.revision and int(query.revision) > store.revision:
         text = f"Timeout: Too large resource version: {query.revision}, current: {store.revision}"
         details = {"causes": [{"reason": "ResourceVersionTooLarge", "message": "Too large resource version"}]}
         raise ApiError(504, "Timeout", text, details | {"retryAfterSeconds": 1})
 
 
-def write_token(revision: int, after: list[str]) -> str:
+def encode_continue_token(revision: int, after: list[str]) -> str:
     text = json.dumps({"v": "meta.k8s.io/v1", "rv": revision, "start": after}, separators=(",", ":"))
     return base64.urlsafe_b64encode(text.encode()).decode().rstrip("=")
 
 
-def read_token(token: str) -> tuple[int, list[str]]:
+def decode_continue_token(token: str) -> tuple[int, list[str]]:
     try:
-        found = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
-        start = found["start"]
-        if found["v"] != "meta.k8s.io/v1" or not all(isinstance(word, str) for word in start) or len(start) != 2:
+        payload = json.loads(base64.urlsafe_b64decode(token + "=" * (-len(token) % 4)))
+        start = payload["start"]
+        if payload["v"] != "meta.k8s.io/v1" or not all(isinstance(word, str) for word in start) or len(start) != 2:
             raise ValueError
-        return int(found["rv"]), start
+        return int(payload["rv"]), start
     except (ValueError, KeyError, TypeError, OverflowError) as failure:
         raise errors.bad_request("continue key is not valid") from failure
 

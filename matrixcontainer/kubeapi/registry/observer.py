@@ -8,11 +8,11 @@ from matrixcontainer.kubeapi.auth.authorizer import Attributes
 class Observer(Protocol):
     """Called during every request: it must be fast and must not raise."""
 
-    def answered(self, asked: Attributes, code: int, seconds: float) -> None:
+    def record_request(self, attributes: Attributes, code: int, seconds: float) -> None:
         """A request was answered; for a watch, when its response started."""
 
-    def admitted(self, kind: str, operation: str, rejected: bool, seconds: float) -> None:
+    def record_admission(self, kind: str, operation: str, rejected: bool, seconds: float) -> None:
         """A webhook was called: `kind` is validating or admit (mutating), as upstream names them."""
 
-    def page(self) -> bytes:
+    def render(self) -> bytes:
         """The response to `GET /metrics`, in Prometheus' text format."""

@@ -41,9 +41,9 @@ class Deletion:
 
 @dataclass
 class Outcome:
-    """The object after the verb, in the version of the request, and whether it was `created` or is `gone`."""
+    """The object after the verb, in the version of the request, and whether it was `created` or is `deleted`."""
 
     obj: dict[str, Any]
     created: bool = False
-    gone: bool = False
+    deleted: bool = False
     record: Record | None = None

@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.storage.objects import Record
 
 ALL_VERBS = ("create", "delete", "deletecollection", "get", "list", "patch", "update", "watch")
 
-Convert = Callable[[dict[str, Any]], dict[str, Any]]
+Conversion = Callable[[dict[str, Any]], dict[str, Any]]
 T = TypeVar("T")
 
 
@@ -32,7 +32,7 @@ class ScalePaths:
 
 
 @dataclass(frozen=True)
-class Printed:
+class PrinterColumn:
     """A printer column: its definition and the path of its cell."""
 
     name: str
@@ -63,20 +63,20 @@ class Resource:
     status: bool = False
     scale: ScalePaths | None = None
     extra_subresources: tuple[tuple[str, str, str, tuple[str, ...]], ...] = ()  # name, group/version, kind, verbs
-    columns: tuple[Printed, ...] = ()
+    columns: tuple[PrinterColumn, ...] = ()
     cells: Callable[[dict[str, Any], float], list[Any]] | None = None
     storage: str = ""
     storage_version: str = ""
     type_name: str = ""
     document: dict[str, Any] | None = None
     fields: dict[str, Accessor] = field(default_factory=dict)
-    to_storage: Convert | None = None
-    from_storage: Convert | None = None
+    to_storage: Conversion | None = None
+    from_storage: Conversion | None = None
     refresh_before: int = 0
     fingerprint: str = ""
     deprecated: str = ""
     computed: Callable[..., Any] | None = None  # answers instead of the store: (request, resource, target)
-    ending: bool = False  # its definition is being deleted: creation is refused
+    terminating: bool = False  # its definition is being deleted: creation is refused
 
     def __post_init__(self) -> None:
         self.singular = self.singular or self.kind.lower()
@@ -98,7 +98,7 @@ class Resource:
 
     # ---- stored form and shown form
 
-    def show(self, record: Record) -> dict[str, Any]:
+    def served_object(self, record: Record) -> dict[str, Any]:
         """The object in this version."""
         obj = record.obj
         if self.from_storage is not None:
@@ -108,7 +108,7 @@ class Resource:
             self.strategy.refresh(obj, self)
         return obj
 
-    def shown_bytes(self, record: Record) -> bytes:
+    def served_bytes(self, record: Record) -> bytes:
         """The object in this version as JSON; usually the stored bytes themselves."""
         if self.from_storage is None and record.revision > self.refresh_before:
             if record.body.startswith(self._head):
@@ -116,14 +116,14 @@ class Resource:
             return self._head + record.body[record.body.index(b',"', record.body.index(b',"kind"') + 1) :]
         from matrixcontainer.kubeapi.storage.objects import encode
 
-        return encode(self.show(record))
+        return encode(self.served_object(record))
 
     def item_bytes(self, record: Record) -> bytes:
         """The object as a list item; built-in kinds omit apiVersion and kind there."""
-        body = self.shown_bytes(record)
+        body = self.served_bytes(record)
         return body if self.custom else b"{" + body[len(self._head) + 1 :]
 
-    def store_form(self, obj: dict[str, Any]) -> dict[str, Any]:
+    def stored_object(self, obj: dict[str, Any]) -> dict[str, Any]:
         if self.to_storage is not None:
             return self.to_storage(obj)
         return obj | {"apiVersion": self.storage_version}
@@ -142,56 +142,56 @@ class Registry:
     """All served resources by (group, version, plural)."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, str, str], Resource] = {}
+        self._resources: dict[tuple[str, str, str], Resource] = {}
         self._derived: dict[str, Any] = {}
 
-    def derived(self, name: str, make: Callable[[], T]) -> T:
+    def derived(self, name: str, compute: Callable[[], T]) -> T:
         """A value computed from the registry, cached by name until the registry changes."""
         if name not in self._derived:
-            self._derived[name] = make()
-        found: T = self._derived[name]
-        return found
+            self._derived[name] = compute()
+        value: T = self._derived[name]
+        return value
 
     def add(self, resource: Resource) -> None:
-        self._found[resource.group, resource.version, resource.plural] = resource
+        self._resources[resource.group, resource.version, resource.plural] = resource
         self._derived.clear()
 
     def remove(self, group: str, plural: str, version: str | None = None) -> None:
-        for key in [k for k in self._found if k[0] == group and k[2] == plural and version in (None, k[1])]:
-            del self._found[key]
+        for key in [k for k in self._resources if k[0] == group and k[2] == plural and version in (None, k[1])]:
+            del self._resources[key]
         self._derived.clear()
 
     def find(self, group: str, version: str, plural: str) -> Resource | None:
-        return self._found.get((group, version, plural))
+        return self._resources.get((group, version, plural))
 
     def all(self) -> list[Resource]:
-        return list(self._found.values())
+        return list(self._resources.values())
 
     def groups(self) -> list[str]:
         """Named groups in order of registration, so built-in ones first; without the core group ("")."""
-        return list(dict.fromkeys(resource.group for resource in self._found.values() if resource.group))
+        return list(dict.fromkeys(resource.group for resource in self._resources.values() if resource.group))
 
     def is_built_in(self, group: str) -> bool:
         """Whether the group ("" for core) has kinds that do not come from a CRD."""
         return group in self.derived("built-in", self._built_in)
 
     def _built_in(self) -> frozenset[str]:
-        return frozenset(resource.group for resource in self._found.values() if not resource.custom)
+        return frozenset(resource.group for resource in self._resources.values() if not resource.custom)
 
     def versions(self, group: str) -> list[str]:
-        found = {resource.version for resource in self._found.values() if resource.group == group}
+        found = {resource.version for resource in self._resources.values() if resource.group == group}
         return sorted(found, key=version_rank)
 
-    def of(self, group: str, version: str) -> list[Resource]:
-        return [r for r in self._found.values() if r.group == group and r.version == version]
+    def in_group_version(self, group: str, version: str) -> list[Resource]:
+        return [r for r in self._resources.values() if r.group == group and r.version == version]
 
     def by_kind(self, api_version: str, kind: str) -> Resource | None:
-        return next((r for r in self._found.values() if r.api_version == api_version and r.kind == kind), None)
+        return next((r for r in self._resources.values() if r.api_version == api_version and r.kind == kind), None)
 
     def preferred(self) -> list[Resource]:
         """Each stored group-resource once, in its preferred version; for controllers that handle all kinds."""
         seen: dict[str, Resource] = {}
-        for resource in self._found.values():
+        for resource in self._resources.values():
             if "delete" not in resource.verbs:
                 continue
             current = seen.get(resource.storage)

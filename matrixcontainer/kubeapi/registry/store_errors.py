@@ -6,7 +6,7 @@ from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.storage.objects import StorageError
 
 
-def store_lost(failure: StorageError) -> ApiError:
+def storage_api_error(failure: StorageError) -> ApiError:
     """The API error for a database failure, with a code that tells a client whether a retry may help."""
     code, reason = {
         "Full": (507, "InsufficientStorage"),

@@ -1,6 +1,6 @@
 """Strategy: what a kind adds to the generic write path: names, defaults, validation and immutable fields.
 
-The generic path (writing.py) handles metadata, revision, generation, managed fields, finalizers and deletion for every
+The generic path (writer.py) handles metadata, revision, generation, managed fields, finalizers and deletion for every
 kind. It calls the Strategy at fixed points; validation returns causes instead of raising, so that all errors are
 reported together. Built-in kinds derive theirs from `builtin.strategy`, custom resources from `apiextensions.strategy`.
 """
@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
-from matrixcontainer.kubeapi.meta.names import is_subdomain
+from matrixcontainer.kubeapi.meta.names import subdomain_error
 from matrixcontainer.kubeapi.schema import structural, validation
 
 
@@ -30,16 +30,16 @@ class ResourceInfo(Protocol):
 class Strategy:
     """Default behaviour, for kinds without special rules."""
 
-    check_name: Callable[[str], str] = staticmethod(is_subdomain)
-    tells_grace: bool = True
+    check_name: Callable[[str], str] = staticmethod(subdomain_error)
+    sets_grace_period: bool = True
     has_generation = True
     unconditional_update = True  # PUT without resourceVersion is accepted
     returns_deleted = False  # DELETE answers with the object instead of a Status
     strategic = True  # strategic merge patch is accepted
     create_on_update = False
     grace: Callable[[dict[str, Any], int | None], int] | None = None  # grace period in seconds after DELETE
-    rechecks_metadata = False  # an update validates all metadata twice
-    reported_group: str | None = None  # group named in errors, if not the resource's own
+    validates_metadata_twice = False  # an update validates all metadata twice
+    error_group: str | None = None  # group named in errors, if not the resource's own
 
     def default(self, obj: dict[str, Any]) -> None:
         """Set defaults of omitted fields."""
@@ -51,13 +51,13 @@ class Strategy:
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         if resource.status:
-            keep_part(new, old, "status")
+            restore_field(new, old, "status")
 
     def prepare_status_update(self, new: dict[str, Any], old: dict[str, Any]) -> None:
         """A write to /status changes nothing but the status (and, for built-ins, labels and annotations)."""
         for key in set(new) | set(old):
             if key not in ("status", "metadata", "apiVersion", "kind"):
-                keep_part(new, old, key)
+                restore_field(new, old, key)
 
     def mark_deleted(self, obj: dict[str, Any]) -> None:
         """Change further fields of an object when its deletion starts."""
@@ -85,17 +85,17 @@ class Strategy:
         stated = {k: v for k, v in obj.items() if k not in ("apiVersion", "kind")}
         for cause in validation.validate(stated, resource.schema):
             if cause.reason == "FieldValueTypeInvalid" and "must be of type byte" not in cause.message:
-                raise unreadable(resource, f"json: cannot unmarshal into field {cause}")
+                raise decoding_error(resource, f"json: cannot unmarshal into field {cause}")
 
 
-def unreadable(resource: ResourceInfo, why: str) -> errors.ApiError:
+def decoding_error(resource: ResourceInfo, why: str) -> errors.ApiError:
     """400: the body cannot be decoded as this kind."""
     return errors.bad_request(
         f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: {why}'
     )
 
 
-def keep_part(new: dict[str, Any], old: dict[str, Any], key: str) -> None:
+def restore_field(new: dict[str, Any], old: dict[str, Any], key: str) -> None:
     if key in old:
         new[key] = old[key]
     else:

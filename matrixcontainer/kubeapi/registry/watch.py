@@ -21,7 +21,7 @@ from matrixcontainer.kubeapi.storage.objects import Change, Record
 from matrixcontainer.kubeapi.storage.store import Store
 
 BOOKMARK_S = 50.0  # clients consider a stream dead after 70 s of silence
-LAST_BOOKMARK_S = 2.0
+FINAL_BOOKMARK_S = 2.0
 CHUNK_BYTES_MAX = 256 * 1024  # per call, or one change: a client that has fallen behind gets the backlog in parts
 
 Form = Callable[[dict[str, Any], bool], dict[str, Any]]  # (object, first of the stream) -> what is sent as `object`
@@ -41,12 +41,12 @@ def line(kind: str, obj: bytes) -> bytes:
 
 
 class Watch:
-    """One client's stream. `open` registers a callback for new changes; `take` returns the next changes as whole lines.
+    """One client's stream. `open` registers a callback for new changes; `next_chunk` returns the next
+    changes as whole lines.
 
-    The client's connection calls `take` at its own pace: a slow client misses nothing until the history is compacted
-    past its position, and then the watch ends with 410. `ended` says that nothing will follow, `due` when to call
-    `take` even without a wake-up.
-    """
+    The client's connection calls `next_chunk` at its own pace: a slow client misses nothing until the history is
+    compacted past its position, and then the watch ends with 410. `ended` says that nothing will follow, `due` when to
+    call `next_chunk` even without a wake-up."""
 
     def __init__(
         self,
@@ -55,21 +55,21 @@ class Watch:
         query: Query,
         options: WatchOptions,
         rng: random.Random,
-        gone: Callable[[], bool] = lambda: False,
+        is_gone: Callable[[], bool] = lambda: False,
     ) -> None:
         self.store, self.resource, self.query, self.options = store, resource, query, options
-        self.gone = gone
+        self.is_gone = is_gone
         self.log = store.log(resource.storage)
         self.timeout_s = options.timeout_s or rng.uniform(1800, 3600)
         self.first = True
         self.ended = False
-        self._plain = options.form is None and not query.labels and not query.fields
+        self._unfiltered = options.form is None and not query.labels and not query.fields
         self._namespace = query.namespace
         self._position: int | None = None
         self._wake: Callable[[], None] | None = None
         self._clock = asyncio.get_running_loop().time
-        self._ends = self._clock() + self.timeout_s
-        self._next_bookmark = self._clock() + min(BOOKMARK_S, max(self.timeout_s - LAST_BOOKMARK_S, 0.0))
+        self._ends_at = self._clock() + self.timeout_s
+        self._next_bookmark = self._clock() + min(BOOKMARK_S, max(self.timeout_s - FINAL_BOOKMARK_S, 0.0))
 
     def open(self, wake: Callable[[], None]) -> None:
         self._wake = wake
@@ -81,13 +81,13 @@ class Watch:
 
     @property
     def due(self) -> float:
-        """When to call `take` at the latest, on the loop's clock."""
-        return min(self._ends, self._next_bookmark) if self.options.bookmarks else self._ends
+        """When to call `next_chunk` at the latest, on the loop's clock."""
+        return min(self._ends_at, self._next_bookmark) if self.options.bookmarks else self._ends_at
 
-    def take(self) -> bytes:
+    def next_chunk(self) -> bytes:
         """The next lines, b"" if there are none. Must not be called after `ended`."""
         if self._position is None:
-            return self._begin()
+            return self._start()
         log = self.log
         if self._position < log.start:
             return self._too_old(self.store.compacted_revision)
@@ -103,15 +103,15 @@ class Watch:
         if lines:
             return lines[0] if len(lines) == 1 else b"".join(lines)
         now = self._clock()
-        if now >= self._ends or self.gone():
+        if now >= self._ends_at or self.is_gone():
             self.ended = True
         elif self.options.bookmarks and now >= self._next_bookmark:
-            final = self._ends - LAST_BOOKMARK_S
+            final = self._ends_at - FINAL_BOOKMARK_S
             self._next_bookmark = final if now < final < now + BOOKMARK_S else now + BOOKMARK_S
             return self._bookmark()
         return b""
 
-    def _begin(self) -> bytes:
+    def _start(self) -> bytes:
         revision = self.query.revision
         if revision in ("", "0"):
             self._position = self.log.end()
@@ -121,7 +121,7 @@ class Watch:
         if int(revision) > self.store.revision:  # all commits have been read: from before the database was restored
             return self._expired(f"too large resource version: {revision}, current: {self.store.revision}")
         self._position = self.log.position_after(int(revision))
-        return self.take()
+        return self.next_chunk()
 
     # ---- lines
 
@@ -144,13 +144,13 @@ class Watch:
         record = change.record
         if self._namespace and record.key[1] != self._namespace:
             return None
-        if self._plain:
+        if self._unfiltered:
             return self._shared_line(change.type, change)
-        now = change.type != "DELETED" and self._selects(record)
-        before = self._selects(change.previous)
-        if not now and not before:
+        selected_now = change.type != "DELETED" and self._selects(record)
+        selected_before = self._selects(change.previous)
+        if not selected_now and not selected_before:
             return None
-        kind = "MODIFIED" if now and before else "ADDED" if now else "DELETED"
+        kind = "MODIFIED" if selected_now and selected_before else "ADDED" if selected_now else "DELETED"
         if kind == "DELETED" and change.type != "DELETED":
             assert change.previous is not None
             last = change.previous.obj
@@ -170,10 +170,10 @@ class Watch:
 
     def _body(self, record: Record) -> bytes:
         if self.options.form is None:
-            return self.resource.shown_bytes(record)
-        shown = self.options.form(self.resource.show(record), self.first)
+            return self.resource.served_bytes(record)
+        body = self.options.form(self.resource.served_object(record), self.first)
         self.first = False
-        return orjson.dumps(shown)
+        return orjson.dumps(body)
 
     def _bookmark(self, annotations: dict[str, str] | None = None) -> bytes:
         revision = str(self.store.revision)

@@ -21,7 +21,7 @@ WHOLE_MAX = 2.0**53 - 1
 """Larger floats do not count as integers, as they cannot represent every one (as in `swag.IsFloat64AJSONInteger`)."""
 
 
-def type_mistake(python: type, types: tuple[str, ...], form: str) -> Validator | None:
+def type_check(python: type, types: tuple[str, ...], form: str) -> Validator | None:
     """A validator that reports a value of this Python type as of the wrong type; None if the type is allowed."""
     actual = NAMES[python]
     texts = python in (str, list)
@@ -35,10 +35,10 @@ def type_mistake(python: type, types: tuple[str, ...], form: str) -> Validator |
         shown, wanted = FORMS.get(actual, ""), form
     whole_fits = python is float and "integer" in types
 
-    def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+    def check(value: Any, name: str, old: Any, causes: list[Cause]) -> int:
         if whole_fits and value.is_integer() and abs(value) <= WHOLE_MAX:
             return 1
-        found.append(errors.type_invalid(name, shown, f'{name} in body must be of type {wanted}: "{shown}"'))
+        causes.append(errors.type_invalid(name, shown, f'{name} in body must be of type {wanted}: "{shown}"'))
         return 0
 
     return check
@@ -53,16 +53,16 @@ def string_checks(schema: Schema, well_formed: Callable[[str], bool] | None) -> 
         schema.format,
     )
 
-    def check(value: str, name: str, old: Any, found: list[Cause]) -> int:
+    def check(value: str, name: str, old: Any, causes: list[Cause]) -> int:
         if most is not None and len(value) > most:
-            found.append(errors.too_long(name, most))
+            causes.append(errors.too_long(name, most))
         elif least is not None and len(value) < least:
-            found.append(errors.invalid(name, value, f"{name} in body should be at least {least} chars long"))
+            causes.append(errors.invalid(name, value, f"{name} in body should be at least {least} chars long"))
         elif pattern is not None and not pattern(value):
-            found.append(errors.invalid(name, value, f"{name} in body should match '{text}'"))
+            causes.append(errors.invalid(name, value, f"{name} in body should match '{text}'"))
         if well_formed is not None and not well_formed(value):
-            detail = f"{name} in body must be of type {form}: {errors.shown(value)}"
-            found.append(errors.type_invalid(name, value, detail))
+            detail = f"{name} in body must be of type {form}: {errors.format_value(value)}"
+            causes.append(errors.type_invalid(name, value, detail))
         return 0
 
     if most is None and least is None and pattern is None and well_formed is None:
@@ -76,21 +76,21 @@ def number_checks(schema: Schema) -> list[Validator]:
     if low is None and high is None and step is None:
         return []
 
-    def check(value: float, name: str, old: Any, found: list[Cause]) -> int:
+    def check(value: float, name: str, old: Any, causes: list[Cause]) -> int:
         whole = isinstance(value, int)
         if step is not None and not is_multiple(value, int(step) if whole else step):
             factor = as_number(int(step) if whole else step)
-            found.append(errors.invalid(name, value, f"{name} in body should be a multiple of {factor}"))
+            causes.append(errors.invalid(name, value, f"{name} in body should be a multiple of {factor}"))
         if low is not None:
             bound = int(low) if whole else low
             if value <= bound if schema.exclusive_minimum else value < bound:
                 words = "greater than" if schema.exclusive_minimum else "greater than or equal to"
-                found.append(errors.invalid(name, value, f"{name} in body should be {words} {as_number(bound)}"))
+                causes.append(errors.invalid(name, value, f"{name} in body should be {words} {as_number(bound)}"))
         if high is not None:
             bound = int(high) if whole else high
             if value >= bound if schema.exclusive_maximum else value > bound:
                 words = "less than" if schema.exclusive_maximum else "less than or equal to"
-                found.append(errors.invalid(name, value, f"{name} in body should be {words} {as_number(bound)}"))
+                causes.append(errors.invalid(name, value, f"{name} in body should be {words} {as_number(bound)}"))
         return 0
 
     return [check]
@@ -115,11 +115,11 @@ def as_number(value: float) -> str:
 def enum_check(allowed: list[Any]) -> Validator:
     words = [word if isinstance(word, str) else errors.as_json(word) for word in allowed]
 
-    def check(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+    def check(value: Any, name: str, old: Any, causes: list[Cause]) -> int:
         kind = type(value) is bool
         if value is None or not any(value == word and (type(word) is bool) == kind for word in allowed):
             shown = "null" if value is None else value
-            found.append(errors.not_supported(name, shown, words))
+            causes.append(errors.not_supported(name, shown, words))
         return 0
 
     return check

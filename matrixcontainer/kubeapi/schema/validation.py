@@ -11,9 +11,9 @@ from typing import Any
 
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ABSENT, Cause
-from matrixcontainer.kubeapi.schema.combinators import junctions_of
+from matrixcontainer.kubeapi.schema.combinators import compile_junctions
 from matrixcontainer.kubeapi.schema.formats import FORMATS, normal_name
-from matrixcontainer.kubeapi.schema.scalars import NAMES, enum_check, number_checks, string_checks, type_mistake
+from matrixcontainer.kubeapi.schema.scalars import NAMES, enum_check, number_checks, string_checks, type_check
 from matrixcontainer.kubeapi.schema.structural import Schema, Validator, same_json
 
 NOWHERE = "<nil>"  # field of an error without one
@@ -28,14 +28,14 @@ def validate(value: Any, schema: Schema, path: str = "", old: Any = ABSENT, belo
 
     `path` names the value in messages and fields; `below` is a prefix in fields only.
     """
-    found: list[Cause] = []
-    validator_of(schema)(value, path, old, found)
-    if not found:
-        return found
-    return [_placed(cause, below) for cause in dict.fromkeys(found)]
+    causes: list[Cause] = []
+    validator_of(schema)(value, path, old, causes)
+    if not causes:
+        return causes
+    return [_with_parent_path(cause, below) for cause in dict.fromkeys(causes)]
 
 
-def _placed(cause: Cause, below: str) -> Cause:
+def _with_parent_path(cause: Cause, below: str) -> Cause:
     name = cause.field.removeprefix(".")
     if name == NOWHERE or not name:
         return Cause(cause.reason, cause.message, below or NOWHERE)
@@ -45,22 +45,22 @@ def _placed(cause: Cause, below: str) -> Cause:
 def validator_of(schema: Schema) -> Validator:
     """The validator of a schema, compiled on first use."""
     if schema.validator is None:
-        schema.validator = _compiled(schema)
+        schema.validator = _compile(schema)
     return schema.validator
 
 
-def _compiled(schema: Schema) -> Validator:
+def _compile(schema: Schema) -> Validator:
     types = ("integer", "string") if schema.int_or_string else (schema.type,) if schema.type else ()
     kind = normal_name(schema.format)
     form = schema.format if kind in FORMATS else ""
-    shared = [*junctions_of(schema, validator_of)]
+    shared = [*compile_junctions(schema, validator_of)]
     last = enum_check(schema.enum) if schema.enum else None
     plans: dict[type, tuple[int, tuple[Validator, ...]]] = {}
     for python in (str, int, float, bool, list, dict):
         checks: list[Validator] = []
         count = 4  # the junctions, the enum and the value itself are always counted
         if types or form:
-            if (mistake := type_mistake(python, types, form)) is not None:
+            if (mistake := type_check(python, types, form)) is not None:
                 checks.append(mistake)
                 count += 1
             else:
@@ -83,19 +83,19 @@ def _compiled(schema: Schema) -> Validator:
         plans[python] = (count, tuple(checks))
     nullable = schema.nullable or not types
 
-    def validator(value: Any, name: str, old: Any, found: list[Cause]) -> int:
+    def validator(value: Any, name: str, old: Any, causes: list[Cause]) -> int:
         if value is None:
             if not nullable:
                 text = f'{name} in body must be of type {",".join(types)}: "null"'
-                found.append(errors.type_invalid(name, "null", text))
+                causes.append(errors.type_invalid(name, "null", text))
             if last is not None:
-                last(value, name, old, found)
+                last(value, name, old, causes)
             return 1
         if old is not ABSENT and type(old) is type(value) and same_json(old, value):
             return 1
         matches, checks = plans[type(value)]
         for check in checks:
-            matches += check(value, name, old, found)
+            matches += check(value, name, old, causes)
         return matches
 
     return validator
@@ -106,33 +106,33 @@ def _compiled(schema: Schema) -> Validator:
 
 def _list_checks(schema: Schema) -> list[Validator]:
     most, least, items = schema.max_items, schema.min_items, schema.items
-    found: list[Validator] = []
+    causes: list[Validator] = []
     if items is not None:
         inner = validator_of(items)
 
-        def each(value: list[Any], name: str, old: Any, found: list[Cause]) -> int:
+        def each(value: list[Any], name: str, old: Any, causes: list[Cause]) -> int:
             before = correlate_list(schema, old) if isinstance(old, list) else None
             matches = 0
             for index, item in enumerate(value):
                 earlier = before(index, item) if before is not None else ABSENT
-                matches += inner(item, f"{name}[{index}]", earlier, found)
+                matches += inner(item, f"{name}[{index}]", earlier, causes)
             return matches
 
-        found.append(each)
+        causes.append(each)
     if least is not None or most is not None or schema.unique_items:
 
-        def size(value: list[Any], name: str, old: Any, found: list[Cause]) -> int:
+        def size(value: list[Any], name: str, old: Any, causes: list[Cause]) -> int:
             if least is not None and len(value) < least:
                 text = f"{name} in body should have at least {least} items"
-                found.append(errors.invalid(name, len(value), text))
+                causes.append(errors.invalid(name, len(value), text))
             if most is not None and len(value) > most:
-                found.append(errors.too_many(name, len(value), most))
-            if schema.unique_items and len({errors.shown(item) for item in value}) < len(value):
-                found.append(errors.invalid(name, "", f"{name} in body shouldn't contain duplicates"))
+                causes.append(errors.too_many(name, len(value), most))
+            if schema.unique_items and len({errors.format_value(item) for item in value}) < len(value):
+                causes.append(errors.invalid(name, "", f"{name} in body shouldn't contain duplicates"))
             return 0
 
-        found.append(size)
-    return found
+        causes.append(size)
+    return causes
 
 
 def correlate_list(schema: Schema, old: list[Any]) -> Callable[[int, Any], Any]:
@@ -151,7 +151,7 @@ def list_key(schema: Schema, item: dict[str, Any]) -> str:
         if value is ABSENT and schema.items is not None and key in schema.items.properties:
             value = schema.items.properties[key].default
         parts.append(None if value is ABSENT else value)
-    return errors.shown(parts)
+    return errors.format_value(parts)
 
 
 # ---- objects
@@ -163,7 +163,7 @@ def _object_checks(schema: Schema) -> list[Validator]:
     extra = validator_of(schema.additional) if isinstance(schema.additional, Schema) else None
     closed = schema.additional is False
 
-    def parts(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+    def parts(value: dict[str, Any], name: str, old: Any, causes: list[Cause]) -> int:
         matches = 0
         dotted = f"{name}." if name else ""
         before = old if isinstance(old, dict) else None
@@ -174,24 +174,24 @@ def _object_checks(schema: Schema) -> list[Validator]:
             elif extra is not None:
                 child, where = extra, f"{name}.{key}"
             elif closed:
-                found.append(errors.invalid(name, key, f"{name}.{key} in body is a forbidden property"))
+                causes.append(errors.invalid(name, key, f"{name}.{key} in body is a forbidden property"))
                 continue
             else:
                 continue
             earlier = ABSENT if before is None else before.get(key, ABSENT)
-            matches += child(item, where, earlier, found)
+            matches += child(item, where, earlier, causes)
         return matches
 
-    def size(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
+    def size(value: dict[str, Any], name: str, old: Any, causes: list[Cause]) -> int:
         if least is not None and len(value) < least:
             text = f"{name} in body should have at least {least} properties"
-            found.append(errors.invalid(name, len(value), text))
+            causes.append(errors.invalid(name, len(value), text))
         if most is not None and len(value) > most:
-            found.append(errors.too_many(name, len(value), most))
+            causes.append(errors.too_many(name, len(value), most))
         return 0
 
-    def demands(value: dict[str, Any], name: str, old: Any, found: list[Cause]) -> int:
-        found.extend(errors.required(f"{name}.{key}") for key in required if key not in value)
+    def demands(value: dict[str, Any], name: str, old: Any, causes: list[Cause]) -> int:
+        causes.extend(errors.required(f"{name}.{key}") for key in required if key not in value)
         return 0
 
     checks: list[Validator] = []
@@ -209,35 +209,35 @@ def _object_checks(schema: Schema) -> list[Validator]:
 
 def find_duplicates(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     """Errors for duplicates in set and map lists; each reports the second occurrence."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     if schema.has_unique_lists():
-        _find_duplicates(value, schema, path, found)
-    return found
+        _find_duplicates(value, schema, path, causes)
+    return causes
 
 
-def _find_duplicates(value: Any, schema: Schema, path: str, found: list[Cause]) -> None:
+def _find_duplicates(value: Any, schema: Schema, path: str, causes: list[Cause]) -> None:
     if isinstance(value, list):
         if schema.list_type in ("set", "map"):
-            _check_unique(value, schema, path, found)
+            _check_unique(value, schema, path, causes)
         if schema.items is not None and schema.items.has_unique_lists():
             for index, item in enumerate(value):
-                _find_duplicates(item, schema.items, f"{path}[{index}]", found)
+                _find_duplicates(item, schema.items, f"{path}[{index}]", causes)
     elif isinstance(value, dict):
         for key, item in value.items():
             if (child := schema.properties.get(key)) is not None:
                 if child.has_unique_lists():
-                    _find_duplicates(item, child, f"{path}.{key}" if path else key, found)
+                    _find_duplicates(item, child, f"{path}.{key}" if path else key, causes)
             elif isinstance(schema.additional, Schema):
-                _find_duplicates(item, schema.additional, f"{path}[{key}]", found)
+                _find_duplicates(item, schema.additional, f"{path}[{key}]", causes)
 
 
-def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause]) -> None:
+def _check_unique(value: list[Any], schema: Schema, path: str, causes: list[Cause]) -> None:
     keys = schema.list_keys
     if schema.list_type == "map":
         for index, item in enumerate(value):
             if item is not None and not isinstance(item, dict):
                 text = "must be an object for an array of list-type map"
-                found.append(errors.invalid(f"{path}[{index}]", item, text))
+                causes.append(errors.invalid(f"{path}[{index}]", item, text))
                 return
     seen: dict[Any, int] = {}
     for index, item in enumerate(value):
@@ -251,7 +251,7 @@ def _check_unique(value: list[Any], schema: Schema, path: str, found: list[Cause
         if times == 2:
             current = item or {}
             shown = item if schema.list_type == "set" else {key: current[key] for key in keys if key in current}
-            found.append(errors.duplicate(f"{path}[{index}]", shown))
+            causes.append(errors.duplicate(f"{path}[{index}]", shown))
 
 
 def _identity(member: Any) -> Any:

@@ -80,7 +80,7 @@ class Asgi:
             await asyncio.wait((feed.ended, leaving), return_when=asyncio.FIRST_COMPLETED)
             ended = feed.ended.done()
             if ended and (failure := feed.ended.exception()) is not None:
-                self._app.failed(request, failure)
+                self._app.record_failure(request, failure)
                 raise failure  # too late for an error response: the client sees the stream break
         finally:
             leaving.cancel()
@@ -129,7 +129,7 @@ class Asgi:
             await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
             ended = sending.done()
             if ended and (failure := sending.exception()) is not None:
-                self._app.failed(request, failure)
+                self._app.record_failure(request, failure)
                 raise failure  # too late for an error response: the client sees the stream break
         finally:
             for task in (sending, leaving):
@@ -204,7 +204,7 @@ async def lines(watch: Watch) -> AsyncIterator[bytes]:
     try:
         while not watch.ended:
             wake.clear()
-            if chunk := watch.take():
+            if chunk := watch.next_chunk():
                 yield chunk
             elif not watch.ended:
                 timer = loop.call_at(watch.due, wake.set)

@@ -60,7 +60,7 @@ class WatchFeed:
             return
         try:
             while not self._watch.ended:
-                chunk = self._watch.take()
+                chunk = self._watch.next_chunk()
                 if not chunk:
                     break
                 if not self._send_pieces(pieces_of(chunk)):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from matrixcontainer.kubeapi.auth.authentication import Access, User
+from matrixcontainer.kubeapi.auth.authentication import TokenAuthenticator, User
 from matrixcontainer.kubeapi.registry.core import Core
 from matrixcontainer.kubeapi.server import KubeApi
 from matrixcontainer.kubeapi.storage.backend import Database
@@ -17,4 +17,4 @@ def build_api(
 ) -> KubeApi:
     """An API over a migrated database; `tokens` maps bearer tokens to users, `now` gives seconds since the epoch."""
     key = rng.randbytes(32)
-    return KubeApi(Core(Store(database, now), now, rng, Access(tokens or {}, key, now)))
+    return KubeApi(Core(Store(database, now), now, rng, TokenAuthenticator(tokens or {}, key, now)))

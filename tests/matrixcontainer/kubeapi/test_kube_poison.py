@@ -18,7 +18,7 @@ from matrixcontainer.kubeapi.codec.yaml_decode import read_yaml
 from matrixcontainer.kubeapi.controllers.workloads.job_decision import INDEXES_MAX, parse_indexes
 from matrixcontainer.kubeapi.kubelet.pod_info import DELETION_COST, PodIndex
 from matrixcontainer.kubeapi.meta.errors import ApiError
-from matrixcontainer.kubeapi.meta.quantities import amount, canonical, whole_number
+from matrixcontainer.kubeapi.meta.quantities import amount, canonical, parse_int
 from matrixcontainer.kubeapi.storage.objects import Record
 from tests.matrixcontainer.kubeapi.talk import APPLY, JSON_PATCH, WIDGETS, Talk, a_crd, a_widget
 
@@ -139,7 +139,7 @@ async def test_a_rule_that_grows_refuses_the_object_and_nothing_else(talk: Talk)
 
 
 def test_numbers_have_bounds() -> None:
-    assert [whole_number(text) for text in ("5", "-5", "--5", "²", "2147483648", "9" * 9_999)] == [5, -5, 0, 0, 0, 0]
+    assert [parse_int(text) for text in ("5", "-5", "--5", "²", "2147483648", "9" * 9_999)] == [5, -5, 0, 0, 0, 0]
     assert amount("1e999999999") == amount("1e64")
     assert canonical("1e-999999999") == "1e-3"
     with pytest.raises(ValueError, match="at most"):

@@ -8,7 +8,7 @@ from pathlib import Path
 import psycopg
 import pytest
 
-from matrixcontainer.kubeapi.registry.store_errors import store_lost
+from matrixcontainer.kubeapi.registry.store_errors import storage_api_error
 from matrixcontainer.kubeapi.storage.factory import open_database
 from matrixcontainer.kubeapi.storage.objects import Conflict, Record, StorageError
 from matrixcontainer.kubeapi.storage.store import Store
@@ -108,7 +108,7 @@ async def test_a_database_that_takes_no_writes_may_be_asked_again(
     for _ in range(2):
         (failed,) = await asyncio.gather(store.put(KEY, obj(n=1), first), return_exceptions=True)
     assert isinstance(failed, StorageError)
-    answer = store_lost(failed)
+    answer = storage_api_error(failed)
     assert (str(tmp_path) in str(failed), str(tmp_path) in answer.message) == (True, False)
     assert [record.message for record in caplog.records] == ["writes lost"], "once, though both failed"
     assert (answer.code, answer.reason, answer.headers) == (503, "ServiceUnavailable", {"Retry-After": "1"})

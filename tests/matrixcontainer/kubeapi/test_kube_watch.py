@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from matrixcontainer.kubeapi.registry.list import write_token
+from matrixcontainer.kubeapi.registry.list import encode_continue_token
 from matrixcontainer.kubeapi.storage import change_log as history_module
 from tests.matrixcontainer.kubeapi.talk import TABLE, WIDGETS, Talk, a_crd, a_widget
 
@@ -123,7 +123,9 @@ async def test_who_pages_from_a_revision_sees_the_past(widgets: Talk) -> None:
 
 async def test_a_token_that_a_restored_database_has_not_reached_goes_on_in_the_present(widgets: Talk) -> None:
     await _make(widgets, "a", "b")
-    refused = await widgets.get(WIDGETS, **{"continue": write_token(widgets.api.store.revision + 5, ["default", "a"])})
+    refused = await widgets.get(
+        WIDGETS, **{"continue": encode_continue_token(widgets.api.store.revision + 5, ["default", "a"])}
+    )
     assert (refused.code, refused.body["reason"]) == (410, "Expired")
     rest = (await widgets.get(WIDGETS, **{"continue": refused.body["metadata"]["continue"]})).body
     assert [i["metadata"]["name"] for i in rest["items"]] == ["b"]

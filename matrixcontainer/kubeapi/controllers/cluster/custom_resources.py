@@ -144,7 +144,7 @@ class CustomResourceDefinitionController(Controller):
             await self.modify(("", name), _drop_finalizer)  # it has no objects of its own
             return
         for current in self.core.registry.all():
-            current.ending = current.ending or current.storage == name
+            current.terminating = current.terminating or current.storage == name
         resource = self.core.registry.by_storage(name) or crds.stored_resource(crd, self.core.store.revision)
         records = list(self.core.store.objects_of(name))
 

@@ -13,7 +13,7 @@ from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.meta.attempts import attempt_all
 from matrixcontainer.kubeapi.meta.conditions import set_condition
-from matrixcontainer.kubeapi.meta.jsonpath import compiled
+from matrixcontainer.kubeapi.meta.jsonpath import compile_path
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.storage.objects import Change
 
@@ -117,13 +117,13 @@ class DisruptionController(Controller):
             record = self.core.store.get((resource.storage, obj["metadata"].get("namespace", ""), ref["name"]))
             if record is None or record.uid != ref["uid"]:
                 break
-            obj = top = resource.show(record)
+            obj = top = resource.served_object(record)
         return top
 
     def _replicas(self, owner: dict[str, Any]) -> int:
         resource = self.core.registry.by_kind(owner["apiVersion"], owner["kind"])
         paths = resource.scale if resource else None
-        return int(compiled(paths.spec).first(owner) or 0) if paths else 0
+        return int(compile_path(paths.spec).first(owner) or 0) if paths else 0
 
 
 TERMINAL_PHASES = ("Succeeded", "Failed")

@@ -137,7 +137,7 @@ class GarbageCollector(Workqueue[Key]):
 
     def _is_group_version_served(self, reference: dict[str, Any]) -> bool:
         group, _, version = reference.get("apiVersion", "").rpartition("/")
-        return bool(self.core.registry.of(group, version))
+        return bool(self.core.registry.in_group_version(group, version))
 
     async def _process_foreground(self, resource: Resource, record: Record) -> None:
         """Delete the dependents of an owner in foreground deletion; remove its finalizer once none blocks it."""

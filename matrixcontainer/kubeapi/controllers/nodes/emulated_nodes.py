@@ -9,7 +9,7 @@ forty seconds after its Node is gone, as no kubelet will report its end.
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import Controller, WorkloadController
-from matrixcontainer.kubeapi.kubelet.container_script import annotation_of
+from matrixcontainer.kubeapi.kubelet.container_script import pod_annotation
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo, node_info, synthetic_address
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
 from matrixcontainer.kubeapi.meta.quantities import milli
@@ -25,7 +25,7 @@ ORPHAN_GRACE_S = 40.0
 def node_capacity(node: Obj) -> dict[str, str]:
     """The default capacity with the annotation's values; invalid quantities are ignored."""
     capacity = dict(CAPACITY)
-    for part in filter(None, annotation_of(node, "capacity").split(",")):
+    for part in filter(None, pod_annotation(node, "capacity").split(",")):
         name, _, text = part.strip().partition("=")
         try:
             milli(text)
@@ -71,7 +71,7 @@ class EmulatedNodeController(Controller):
         if record is None:
             return None
         node = record.obj
-        if annotation_of(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
+        if pod_annotation(node, "emulated") != "true" or "deletionTimestamp" in node["metadata"]:
             return None
         status = node_status(node, self.core.now())
         if status != node.get("status"):

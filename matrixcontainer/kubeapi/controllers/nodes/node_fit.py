@@ -9,7 +9,7 @@ preemption.
 from typing import Any
 
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
-from matrixcontainer.kubeapi.meta.selectors import requirement_of
+from matrixcontainer.kubeapi.meta.selectors import requirement_from_term
 
 Obj = dict[str, Any]
 
@@ -32,7 +32,7 @@ def matches_term(term: Obj, node: NodeInfo) -> bool:
     if not expressions and not fields:
         return False
     requirements = [(e, node.labels) for e in expressions] + [(e, {"metadata.name": node.name}) for e in fields]
-    return all(requirement_of(expression).holds(labels) for expression, labels in requirements)
+    return all(requirement_from_term(expression).matches(labels) for expression, labels in requirements)
 
 
 def filter_reason(pod: Obj, requests: dict[str, int], node: NodeInfo, requested: dict[str, int]) -> str:

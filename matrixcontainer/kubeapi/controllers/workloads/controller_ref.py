@@ -13,7 +13,7 @@ from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.resource import Resource
 
 
-def reference_to(owner: dict[str, Any]) -> dict[str, Any]:
+def owner_reference(owner: dict[str, Any]) -> dict[str, Any]:
     return {
         "apiVersion": owner["apiVersion"],
         "kind": owner["kind"],
@@ -29,16 +29,16 @@ def classify(owner: dict[str, Any], owned: list[Any], ownerless: list[Any]) -> t
     selector = owner["spec"].get("selector")
     kept: list[Any] = []
     released: list[Any] = []
-    for thing in owned:
-        (kept if matches_label_selector(selector, thing.labels or {}) else released).append(thing)
+    for candidate in owned:
+        (kept if matches_label_selector(selector, candidate.labels or {}) else released).append(candidate)
     if "deletionTimestamp" in owner["metadata"]:
         return kept, [], []
     adopted = [
-        thing
-        for thing in ownerless
-        if not thing.deleting and selector and matches_label_selector(selector, thing.labels or {})
+        candidate
+        for candidate in ownerless
+        if not candidate.deleting and selector and matches_label_selector(selector, candidate.labels or {})
     ]
-    return kept, adopted, [thing for thing in released if not thing.deleting]
+    return kept, adopted, [candidate for candidate in released if not candidate.deleting]
 
 
 async def claim(
@@ -51,12 +51,12 @@ async def claim(
 ) -> bool:
     """Adopt and release objects; return whether there were any. The finalizer comes and goes with the reference."""
     _, adopted, released = classify(owner, owned, ownerless)
-    for thing in adopted:
-        namespace, name = thing.key
-        change = _with_owner(owner, thing.uid, resource, finalizer)
+    for candidate in adopted:
+        namespace, name = candidate.key
+        change = _with_owner(owner, candidate.uid, resource, finalizer)
         await controller.core.verbs.modify(resource, namespace, name, change, controller.options())
-    for thing in released:
-        namespace, name = thing.key
+    for candidate in released:
+        namespace, name = candidate.key
         change = _without_owner(owner, finalizer)
         await controller.core.verbs.modify(resource, namespace, name, change, controller.options())
     return bool(adopted or released)
@@ -67,7 +67,7 @@ def _with_owner(owner: dict[str, Any], uid: str, resource: Resource, finalizer: 
         meta = obj["metadata"]
         if meta["uid"] != uid or controller_of(meta) is not None or "deletionTimestamp" in meta:
             raise errors.conflict(resource.plural, resource.group, meta["name"])
-        meta.setdefault("ownerReferences", []).append(reference_to(owner))
+        meta.setdefault("ownerReferences", []).append(owner_reference(owner))
         if finalizer and finalizer not in meta.setdefault("finalizers", []):
             meta["finalizers"].append(finalizer)
         return obj

@@ -5,18 +5,18 @@ from typing import Any
 from matrixcontainer.kubeapi.controllers.runtime.replica_set_index import ReplicaSetInfo
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.controllers.workloads import controller_ref, rollout
-from matrixcontainer.kubeapi.controllers.workloads.rollout import Obj, Sets, revision_of, size_of
-from matrixcontainer.kubeapi.controllers.workloads.rollout_status import seconds_left, status_of
+from matrixcontainer.kubeapi.controllers.workloads.rollout import Obj, RolloutSets, desired_size, revision_of
+from matrixcontainer.kubeapi.controllers.workloads.rollout_status import deployment_status, seconds_left
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 from matrixcontainer.kubeapi.registry.options import Deletion
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
-AFTER_DEADLINE_S = 1.0
+DEADLINE_MARGIN_S = 1.0
 
 
-class Deployments(WorkloadController):
+class DeploymentController(WorkloadController):
     storage = "deployments.apps"
     account = "deployment-controller"
 
@@ -56,14 +56,14 @@ class Deployments(WorkloadController):
             deployment = latest.obj
         return await self._write_status(key, deployment, sets, event)
 
-    def _sets(self, deployment: Obj) -> Sets:
+    def _sets(self, deployment: Obj) -> RolloutSets:
         meta = deployment["metadata"]
         records = self.informers.replica_sets_of(meta["namespace"], meta["uid"])
-        return rollout.split(deployment, [record.obj for record in records])
+        return rollout.split_by_template(deployment, [record.obj for record in records])
 
     # ---- one step of a rollout
 
-    async def _advance(self, deployment: Obj, sets: Sets) -> tuple[Sets, tuple[str, str] | None]:
+    async def _advance(self, deployment: Obj, sets: RolloutSets) -> tuple[RolloutSets, tuple[str, str] | None]:
         """Do the next step of the rollout; return the resulting sets and the event about the new one, if any."""
         paused = bool(deployment["spec"].get("paused"))
         recreate = (deployment["spec"].get("strategy") or {}).get("type") == "Recreate"
@@ -81,49 +81,49 @@ class Deployments(WorkloadController):
             if paused:
                 await self._clean_up(deployment, sets)
             return self._sets(deployment), event
-        if recreate and any(map(size_of, sets.old)):
-            await self._resize(deployment, sets, {rs["metadata"]["name"]: 0 for rs in sets.old if size_of(rs)})
+        if recreate and any(map(desired_size, sets.old)):
+            await self._resize(deployment, sets, {rs["metadata"]["name"]: 0 for rs in sets.old if desired_size(rs)})
             return self._sets(deployment), event
         if recreate and self._old_pods_remain(sets):
             return sets, event
         if sets.new is None:
-            made = await self._create_set(deployment, sets)
-            if made is None:
+            created = await self._create_set(deployment, sets)
+            if created is None:
                 return self._sets(deployment), None
-            event = made
+            event = created
             sets = self._sets(deployment)
             if sets.new is None:  # garbage-collected already, as its owner is gone
                 return sets, event
-        await self._roll(deployment, sets)
+        await self._roll_over(deployment, sets)
         return self._sets(deployment), event
 
-    async def _roll(self, deployment: Obj, sets: Sets) -> None:
+    async def _roll_over(self, deployment: Obj, sets: RolloutSets) -> None:
         assert sets.new is not None
         wanted = rollout.new_set_size(deployment, sets)
-        if wanted != size_of(sets.new):
+        if wanted != desired_size(sets.new):
             await self._resize(deployment, sets, {sets.new["metadata"]["name"]: wanted})
             return
         if smaller := rollout.old_set_sizes(deployment, sets):
             await self._resize(deployment, sets, smaller)
             return
         await self._annotate(deployment, sets)
-        if not any(map(size_of, sets.old)):
+        if not any(map(desired_size, sets.old)):
             await self._clean_up(deployment, sets)
 
-    def _old_pods_remain(self, sets: Sets) -> bool:
+    def _old_pods_remain(self, sets: RolloutSets) -> bool:
         return any(not pod.ended for rs in sets.old for pod in self.informers.pods.owned_by(rs["metadata"]["uid"]))
 
-    async def _create_set(self, deployment: Obj, sets: Sets) -> tuple[str, str] | None:
+    async def _create_set(self, deployment: Obj, sets: RolloutSets) -> tuple[str, str] | None:
         """Create the ReplicaSet of the current template; None if its name is taken by another template."""
         meta, spec = deployment["metadata"], deployment["spec"]
         collisions = (deployment.get("status") or {}).get("collisionCount") or 0
-        mark = rollout.template_hash(spec["template"], collisions)
+        template_hash = rollout.template_hash(spec["template"], collisions)
         template = copy_json(spec["template"])
-        template.setdefault("metadata", {}).setdefault("labels", {})[rollout.HASH_LABEL] = mark
+        template.setdefault("metadata", {}).setdefault("labels", {})[rollout.HASH_LABEL] = template_hash
         selector = copy_json(spec["selector"])
-        selector.setdefault("matchLabels", {})[rollout.HASH_LABEL] = mark
+        selector.setdefault("matchLabels", {})[rollout.HASH_LABEL] = template_hash
         size = rollout.new_set_size(deployment, sets)
-        name = f"{meta['name'][:242]}-{mark}"
+        name = f"{meta['name'][:242]}-{template_hash}"
         revision = max([0, *map(revision_of, sets.old)]) + 1
         body: Obj = {
             "metadata": {
@@ -132,7 +132,7 @@ class Deployments(WorkloadController):
                 "annotations": self._with_deployment_annotations(deployment, {})
                 | self._size_annotations(deployment)
                 | {rollout.REVISION: str(revision)},
-                "ownerReferences": [controller_ref.reference_to(deployment)],
+                "ownerReferences": [controller_ref.owner_reference(deployment)],
             },
             "spec": {"replicas": size, "selector": selector, "template": template},
         }
@@ -162,21 +162,21 @@ class Deployments(WorkloadController):
 
     # ---- revisions and annotations
 
-    async def _set_revision(self, deployment: Obj, sets: Sets) -> None:
+    async def _set_revision(self, deployment: Obj, sets: RolloutSets) -> None:
         """Give the set of the current template the highest revision, and copy it to the Deployment."""
         assert sets.new is not None
         newest = max([0, *map(revision_of, sets.old)])
         current = revision_of(sets.new)
         revision = max(current, newest + 1) if current <= newest or not current else current
-        notes = dict(sets.new["metadata"].get("annotations") or {})
-        wanted = self._with_deployment_annotations(deployment, notes)
+        annotations = dict(sets.new["metadata"].get("annotations") or {})
+        wanted = self._with_deployment_annotations(deployment, annotations)
         if revision != current:
             if current:
-                history = [text for text in notes.get(rollout.REVISION_HISTORY, "").split(",") if text]
+                history = [text for text in annotations.get(rollout.REVISION_HISTORY, "").split(",") if text]
                 wanted[rollout.REVISION_HISTORY] = ",".join([*history, str(current)])
             wanted[rollout.REVISION] = str(revision)
         wait_s = deployment["spec"].get("minReadySeconds") or 0
-        if wanted != notes or (sets.new["spec"].get("minReadySeconds") or 0) != wait_s:
+        if wanted != annotations or (sets.new["spec"].get("minReadySeconds") or 0) != wait_s:
 
             def change(obj: Obj) -> Obj:
                 obj["metadata"]["annotations"] = wanted
@@ -184,17 +184,20 @@ class Deployments(WorkloadController):
                     obj["spec"]["minReadySeconds"] = wait_s
                 return obj
 
-            await self._change_set(sets.new, change)
+            await self._modify_set(sets.new, change)
         await self._mark_revision(deployment, revision)
 
-    def _with_deployment_annotations(self, deployment: Obj, notes: dict[str, str]) -> dict[str, str]:
+    def _with_deployment_annotations(self, deployment: Obj, annotations: dict[str, str]) -> dict[str, str]:
         """A set's annotations, merged with its Deployment's."""
         own = deployment["metadata"].get("annotations") or {}
-        return notes | {key: value for key, value in own.items() if key not in rollout.NOT_COPIED}
+        return annotations | {key: value for key, value in own.items() if key not in rollout.NOT_COPIED}
 
     def _size_annotations(self, deployment: Obj) -> dict[str, str]:
-        wanted = size_of(deployment)
-        return {rollout.DESIRED: str(wanted), rollout.MAXIMUM: str(wanted + rollout.bounds(deployment)[0])}
+        wanted = desired_size(deployment)
+        return {
+            rollout.DESIRED: str(wanted),
+            rollout.MAXIMUM: str(wanted + rollout.surge_and_unavailable(deployment)[0]),
+        }
 
     async def _mark_revision(self, deployment: Obj, revision: int) -> None:
         if revision_of(deployment) == revision:
@@ -208,11 +211,11 @@ class Deployments(WorkloadController):
 
     # ---- writing
 
-    async def _change_set(self, rs: Obj, change: Any) -> None:
+    async def _modify_set(self, rs: Obj, change: Any) -> None:
         await self.core.verbs.modify(self.informers.replica_set_resource, *_key(rs), change, self.options())
 
-    async def _resize(self, deployment: Obj, sets: Sets, sizes: dict[str, int]) -> None:
-        notes = self._size_annotations(deployment)
+    async def _resize(self, deployment: Obj, sets: RolloutSets, sizes: dict[str, int]) -> None:
+        annotations = self._size_annotations(deployment)
         for rs in sets.all:
             name = rs["metadata"]["name"]
             if (size := sizes.get(name)) is None:
@@ -220,35 +223,35 @@ class Deployments(WorkloadController):
 
             def change(obj: Obj, size: int = size) -> Obj:
                 obj["spec"]["replicas"] = size
-                obj["metadata"].setdefault("annotations", {}).update(notes)
+                obj["metadata"].setdefault("annotations", {}).update(annotations)
                 return obj
 
-            await self._change_set(rs, change)
-            self._record_scaling(deployment, name, size_of(rs), size)
+            await self._modify_set(rs, change)
+            self._record_scaling(deployment, name, desired_size(rs), size)
 
-    async def _annotate(self, deployment: Obj, sets: Sets) -> None:
+    async def _annotate(self, deployment: Obj, sets: RolloutSets) -> None:
         """Annotate every set that has or will have pods with the desired size that it was scaled for."""
-        notes = self._size_annotations(deployment)
+        annotations = self._size_annotations(deployment)
 
         def change(obj: Obj) -> Obj:
-            obj["metadata"].setdefault("annotations", {}).update(notes)
+            obj["metadata"].setdefault("annotations", {}).update(annotations)
             return obj
 
-        stamped = {rs["metadata"]["name"]: rs for rs in (*sets.active, *([sets.new] if sets.new else []))}
-        for rs in stamped.values():
-            if not notes.items() <= (rs["metadata"].get("annotations") or {}).items():
-                await self._change_set(rs, change)
+        annotated = {rs["metadata"]["name"]: rs for rs in (*sets.active, *([sets.new] if sets.new else []))}
+        for rs in annotated.values():
+            if not annotations.items() <= (rs["metadata"].get("annotations") or {}).items():
+                await self._modify_set(rs, change)
 
-    async def _clean_up(self, deployment: Obj, sets: Sets) -> None:
-        for rs in rollout.to_clean_up(deployment, sets):
+    async def _clean_up(self, deployment: Obj, sets: RolloutSets) -> None:
+        for rs in rollout.sets_to_delete(deployment, sets):
             request = Deletion(propagation="Background", uid=rs["metadata"]["uid"])
             await self.delete_object(self.informers.replica_set_resource, *_key(rs), request)
 
     async def _write_status(
-        self, key: Name, deployment: Obj, sets: Sets, event: tuple[str, str] | None
+        self, key: Name, deployment: Obj, sets: RolloutSets, event: tuple[str, str] | None
     ) -> float | None:
         now = self.core.now()
-        status = status_of(deployment, sets, now, event)
+        status = deployment_status(deployment, sets, now, event)
         if status != (deployment.get("status") or {}):
 
             def change(obj: Obj) -> Obj:
@@ -257,11 +260,11 @@ class Deployments(WorkloadController):
 
             await self.modify(key, change, "status")
         left = seconds_left(deployment, status, now)
-        return None if left is None else left + AFTER_DEADLINE_S
+        return None if left is None else left + DEADLINE_MARGIN_S
 
     def _record_scaling(self, deployment: Obj, name: str, before: int, after: int) -> None:
-        way = "up" if after > before else "down"
-        text = f"Scaled {way} replica set {name} from {before} to {after}"
+        direction = "up" if after > before else "down"
+        text = f"Scaled {direction} replica set {name} from {before} to {after}"
         self.events.event(deployment, "ScalingReplicaSet", text, self.account)
 
 

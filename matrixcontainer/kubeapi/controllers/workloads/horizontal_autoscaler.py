@@ -10,24 +10,24 @@ from matrixcontainer.kubeapi.controllers.runtime.event_recorder import EventReco
 from matrixcontainer.kubeapi.controllers.runtime.informers import Informers
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import WorkloadController
 from matrixcontainer.kubeapi.controllers.workloads.autoscaler_decision import (
-    Memory,
-    NoMetric,
+    MetricUnavailable,
     Obj,
     Sample,
-    by_average,
-    by_pods,
-    by_ratio,
-    limited,
-    remember,
-    stabilized,
+    ScalingHistory,
+    limit_change,
+    record_change,
+    replicas_by_average,
+    replicas_by_pods,
+    replicas_by_ratio,
+    stabilize_recommendation,
     tolerances,
 )
 from matrixcontainer.kubeapi.kubelet.pod_info import Name
 from matrixcontainer.kubeapi.kubelet.usage_reader import UsageReader
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.conditions import set_condition
-from matrixcontainer.kubeapi.meta.jsonpath import compiled
-from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
+from matrixcontainer.kubeapi.meta.jsonpath import compile_path
+from matrixcontainer.kubeapi.meta.quantities import format_milli, milli
 from matrixcontainer.kubeapi.meta.selectors import LabelSelector
 from matrixcontainer.kubeapi.meta.timestamps import timestamp
 from matrixcontainer.kubeapi.registry.core import Core
@@ -41,19 +41,19 @@ PERIOD_WALL_S_MIN, PERIOD_WALL_S_MAX = 0.1, 15.0
 """Bounds on the wait, in wall-clock seconds, as the speed of emulated time may change meanwhile."""
 
 
-class HorizontalAutoscalers(WorkloadController):
+class HorizontalController(WorkloadController):
     storage = "horizontalpodautoscalers.autoscaling"
     account = "horizontal-pod-autoscaler"
 
     def __init__(self, core: Core, informers: Informers, events: EventRecorder, usages: UsageReader) -> None:
         super().__init__(core, informers, events)
         self.usages = usages
-        self._memories: dict[str, Memory] = {}
+        self._histories: dict[str, ScalingHistory] = {}
 
     def on_change(self, change: Change) -> None:
         """Ignore status updates."""
         if change.type == "DELETED":
-            self._memories.pop(change.record.uid, None)
+            self._histories.pop(change.record.uid, None)
         elif change.previous is None or _generation(change.previous.obj) != _generation(change.record.obj):
             super().on_change(change)
 
@@ -61,7 +61,7 @@ class HorizontalAutoscalers(WorkloadController):
         record = self.record(key)
         if record is None or b'"deletionTimestamp"' in record.body:
             return None
-        evaluation = _Evaluation(self, record.obj, self._memories.setdefault(record.uid, Memory()))
+        evaluation = _Evaluation(self, record.obj, self._histories.setdefault(record.uid, ScalingHistory()))
         await evaluation.run()
         status = evaluation.status
         if status != (record.obj.get("status") or {}):
@@ -76,8 +76,8 @@ def _generation(obj: Obj) -> int:
 class _Evaluation:
     """One evaluation of one autoscaler."""
 
-    def __init__(self, controller: HorizontalAutoscalers, hpa: Obj, memory: Memory) -> None:
-        self.controller, self.hpa, self.memory = controller, hpa, memory
+    def __init__(self, controller: HorizontalController, hpa: Obj, history: ScalingHistory) -> None:
+        self.controller, self.hpa, self.history = controller, hpa, history
         self.core, self.informers, self.events = controller.core, controller.informers, controller.events
         self.usages = controller.usages
         self.now = self.core.now()
@@ -100,7 +100,7 @@ class _Evaluation:
         text = "the HPA controller was able to get the target's current scale"
         self.set_condition("AbleToScale", True, "SucceededGetScale", text)
         least, most = self.hpa["spec"].get("minReplicas", 1), self.hpa["spec"]["maxReplicas"]
-        wanted, why = current, ""
+        desired, why = current, ""
         if current == 0 and least != 0:
             self.set_condition(
                 "ScalingActive",
@@ -109,18 +109,18 @@ class _Evaluation:
                 "scaling is disabled since the replica count of the target is zero",
             )
         elif current > most:
-            wanted, why = most, "Current number of replicas above Spec.MaxReplicas"
+            desired, why = most, "Current number of replicas above Spec.MaxReplicas"
         elif current < least:
-            wanted, why = least, "Current number of replicas below Spec.MinReplicas"
+            desired, why = least, "Current number of replicas below Spec.MinReplicas"
         else:
             decided = self._decide(obj, resource, current)
             if decided is None:
                 self.status.setdefault("desiredReplicas", current)
                 return
-            wanted, why = decided
-        self.status["desiredReplicas"] = wanted
-        if wanted != current:
-            await self._rescale(resource, obj, current, wanted, why)
+            desired, why = decided
+        self.status["desiredReplicas"] = desired
+        if desired != current:
+            await self._rescale(resource, obj, current, desired, why)
 
     def _target(self) -> tuple[Resource, Obj, int] | None:
         reference = self.hpa["spec"]["scaleTargetRef"]
@@ -135,8 +135,8 @@ class _Evaluation:
         if record is None:
             self.set_condition("AbleToScale", False, "FailedGetScale", f"{why}: not found")
             return None
-        obj = resource.show(record)
-        return resource, obj, int(compiled(resource.scale.spec).first(obj) or 0)
+        obj = resource.served_object(record)
+        return resource, obj, int(compile_path(resource.scale.spec).first(obj) or 0)
 
     # ---- metrics
 
@@ -144,10 +144,10 @@ class _Evaluation:
         proposals, failures, reported = [], [], []
         for metric in self.hpa["spec"].get("metrics") or []:
             try:
-                size, name, status = self._propose(metric, obj, resource, current)
+                size, name, status = self._propose_replicas(metric, obj, resource, current)
                 proposals.append((size, name))
                 reported.append(status)
-            except NoMetric as failure:
+            except MetricUnavailable as failure:
                 failures.append(failure)
         if failures and (not proposals or max(proposals)[0] < current):
             first = failures[0]
@@ -156,7 +156,7 @@ class _Evaluation:
                 self.events.event(self.hpa, first.reason, str(first), self.controller.account, warning=True)
             self.set_condition("ScalingActive", False, first.reason, text)
             return None
-        wanted, name = max(proposals, key=lambda proposal: proposal[0])
+        desired, name = max(proposals, key=lambda proposal: proposal[0])
         self.status["currentMetrics"] = reported
         self.set_condition(
             "ScalingActive",
@@ -164,10 +164,10 @@ class _Evaluation:
             "ValidMetricFound",
             f"the HPA was able to successfully calculate a replica count from {name}",
         )
-        return self._bounded(wanted, name, current)
+        return self._apply_bounds(desired, name, current)
 
-    def _bounded(self, wanted: int, name: str, current: int) -> tuple[int, str]:
-        size, reason = stabilized(self.memory, self.hpa, wanted, current, self.elapsed_s)
+    def _apply_bounds(self, desired: int, name: str, current: int) -> tuple[int, str]:
+        size, reason = stabilize_recommendation(self.history, self.hpa, desired, current, self.elapsed_s)
         if reason:
             text = "recent recommendations were higher than current one, applying the highest recent recommendation"
             if reason == "ScaleUpStabilized":
@@ -175,11 +175,11 @@ class _Evaluation:
             self.set_condition("AbleToScale", True, reason, text)
         else:
             self.set_condition("AbleToScale", True, "ReadyForNewScale", "recommended size matches current size")
-        size, reason, text = limited(self.memory, self.hpa, size, current, self.elapsed_s)
+        size, reason, text = limit_change(self.history, self.hpa, size, current, self.elapsed_s)
         self.set_condition("ScalingLimited", bool(reason), reason or "DesiredWithinRange", text)
-        return size, f"{name} {'above' if wanted > current else 'below'} target" if size != current else ""
+        return size, f"{name} {'above' if desired > current else 'below'} target" if size != current else ""
 
-    def _propose(self, metric: Obj, obj: Obj, resource: Resource, current: int) -> tuple[int, str, Obj]:
+    def _propose_replicas(self, metric: Obj, obj: Obj, resource: Resource, current: int) -> tuple[int, str, Obj]:
         """(proposal, description of the metric, its entry in the status)."""
         kind = metric["type"]
         if kind in ("Resource", "ContainerResource"):
@@ -190,17 +190,17 @@ class _Evaluation:
             pods = self._pods(obj, resource)
             samples = [Sample(self.usages.custom_of_pod(pod, name), 0, ready) for pod, ready in pods]
             if all(sample.used is None for sample in samples):
-                raise NoMetric("FailedGetPodsMetric", f"unable to get metric {name}: no pod reports it")
+                raise MetricUnavailable("FailedGetPodsMetric", f"unable to get metric {name}: no pod reports it")
             target = milli(reported["target"]["averageValue"])
-            size, average = by_pods(samples, target, current, self.tolerance, of_requests=False, cpu=False)
-            status = {"metric": reported["metric"], "current": {"averageValue": spelled_milli(average)}}
+            size, average = replicas_by_pods(samples, target, current, self.tolerance, of_requests=False, cpu=False)
+            status = {"metric": reported["metric"], "current": {"averageValue": format_milli(average)}}
             return size, f"pods metric {name}", {"type": kind, "pods": status}
         if kind == "Object":
             reported = metric["object"]
             name, described = reported["metric"]["name"], reported["describedObject"]
             value = self.usages.custom_of(self.usages.object(described, self.namespace), name)
             if value is None:
-                raise NoMetric(
+                raise MetricUnavailable(
                     "FailedGetObjectMetric", f"unable to get metric {name} of {described['kind']} {described['name']}"
                 )
             size, shown = self._from_value(value, reported["target"], obj, resource, current)
@@ -211,21 +211,25 @@ class _Evaluation:
             name = reported["metric"]["name"]
             value = self.usages.external(self.namespace, name)
             if value is None:
-                raise NoMetric("FailedGetExternalMetric", f"unable to get external metric {self.namespace}/{name}")
+                raise MetricUnavailable(
+                    "FailedGetExternalMetric", f"unable to get external metric {self.namespace}/{name}"
+                )
             size, shown = self._from_value(value, reported["target"], obj, resource, current)
             return (
                 size,
                 f"external metric {name}",
                 {"type": kind, "external": {"metric": reported["metric"], "current": shown}},
             )
-        raise NoMetric("InvalidMetricSourceType", f"unknown metric source type {kind!r}")
+        raise MetricUnavailable("InvalidMetricSourceType", f"unknown metric source type {kind!r}")
 
     def _from_value(self, value: int, target: Obj, obj: Obj, resource: Resource, current: int) -> tuple[int, Obj]:
         if target.get("averageValue") is not None:
-            size = by_average(value, milli(target["averageValue"]), current, self.tolerance)
-            return size, {"averageValue": spelled_milli(value // max(current, 1))}
+            size = replicas_by_average(value, milli(target["averageValue"]), current, self.tolerance)
+            return size, {"averageValue": format_milli(value // max(current, 1))}
         ready = sum(ready for _, ready in self._pods(obj, resource))
-        return by_ratio(value / milli(target["value"]), current, ready, self.tolerance), {"value": spelled_milli(value)}
+        return replicas_by_ratio(value / milli(target["value"]), current, ready, self.tolerance), {
+            "value": format_milli(value)
+        }
 
     def _from_resource(
         self, metric: Obj, kind: str, obj: Obj, resource: Resource, current: int
@@ -239,7 +243,7 @@ class _Evaluation:
             containers = [c for c in pod["spec"]["containers"] if only in ("", c["name"])]
             asked = [((c.get("resources") or {}).get("requests") or {}).get(name) for c in containers]
             if of_requests and (not asked or any(text is None for text in asked)):
-                raise NoMetric(
+                raise MetricUnavailable(
                     "FailedGetResourceMetric", f"failed to get {name} utilization: missing request for {name}"
                 )
             used: int | None = None
@@ -248,10 +252,10 @@ class _Evaluation:
                 used = sum(usage[container["name"]].get(name, 0) for container in containers)
             samples.append(Sample(used, sum(milli(text) for text in asked if text is not None), ready))
         goal = target["averageUtilization"] / 100 if of_requests else milli(target["averageValue"])
-        size, average = by_pods(samples, goal, current, self.tolerance, of_requests, cpu=name == "cpu")
+        size, average = replicas_by_pods(samples, goal, current, self.tolerance, of_requests, cpu=name == "cpu")
         shown: Obj = {"averageUtilization": average} if of_requests else {}
         known = [sample.used for sample in samples if sample.used is not None]
-        shown["averageValue"] = spelled_milli(
+        shown["averageValue"] = format_milli(
             sum(known) // len(known) // 1000 * 1000 if name == "memory" else sum(known) // len(known)
         )
         words = f"{name} {'container ' if only else ''}resource" + (
@@ -265,7 +269,7 @@ class _Evaluation:
         assert resource.scale is not None
         text = scale_of(obj, resource.scale)["status"].get("selector", "")
         if not text:
-            raise NoMetric("InvalidSelector", "the HPA target's scale is missing a selector")
+            raise MetricUnavailable("InvalidSelector", "the HPA target's scale is missing a selector")
         selector = LabelSelector(text)
         found = []
         for record in self.core.store.objects_of("pods", self.namespace):
@@ -276,23 +280,23 @@ class _Evaluation:
 
     # ---- writing
 
-    async def _rescale(self, resource: Resource, obj: Obj, current: int, wanted: int, why: str) -> None:
+    async def _rescale(self, resource: Resource, obj: Obj, current: int, desired: int, why: str) -> None:
         assert resource.scale is not None
-        path, name = compiled(resource.scale.spec), obj["metadata"]["name"]
+        path, name = compile_path(resource.scale.spec), obj["metadata"]["name"]
 
         def change(document: Obj) -> Obj:
             if int(path.first(document) or 0) != current:
                 raise errors.conflict(resource.plural, resource.group, name)
-            path.put(document, wanted)
+            path.set(document, desired)
             return document
 
         await self.core.verbs.modify(resource, self.namespace, name, change, self.controller.options("scale"))
-        remember(self.memory, self.hpa, wanted - current, self.elapsed_s)
+        record_change(self.history, self.hpa, desired - current, self.elapsed_s)
         self.set_condition(
             "AbleToScale",
             True,
             "SucceededRescale",
-            f"the HPA controller was able to update the target scale to {wanted}",
+            f"the HPA controller was able to update the target scale to {desired}",
         )
         self.status["lastScaleTime"] = timestamp(self.now)
-        self.events.event(self.hpa, "SuccessfulRescale", f"New size: {wanted}; reason: {why}", self.controller.account)
+        self.events.event(self.hpa, "SuccessfulRescale", f"New size: {desired}; reason: {why}", self.controller.account)

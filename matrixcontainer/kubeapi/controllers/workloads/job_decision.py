@@ -12,7 +12,7 @@ from typing import Any
 from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_order
 from matrixcontainer.kubeapi.kubelet.pod_info import PodInfo
 from matrixcontainer.kubeapi.meta.conditions import set_condition
-from matrixcontainer.kubeapi.meta.quantities import whole_number
+from matrixcontainer.kubeapi.meta.quantities import parse_int
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
@@ -26,14 +26,14 @@ INDEXES_MAX = 100_000
 
 @dataclass
 class Plan:
-    """The new status and actions. `make` has the completion indexes of pods to create, None for pods without one."""
+    """The new status and actions. `create` has the completion indexes of pods to create, None for pods without one."""
 
     status: Obj
-    make: list[int | None] = field(default_factory=list)
-    remove: list[PodInfo] = field(default_factory=list)
-    uncounted_remove: bool = False  # removed pods must not count as failed: remove their finalizer first
+    create: list[int | None] = field(default_factory=list)
+    delete: list[PodInfo] = field(default_factory=list)
+    delete_uncounted: bool = False  # removed pods must not count as failed: remove their finalizer first
     release: list[PodInfo] = field(default_factory=list)
-    expire: bool = False
+    delete_job: bool = False
     requeue_after_s: float | None = None
     event: tuple[str, str, bool] | None = None  # event: reason, message, warning
 
@@ -57,12 +57,12 @@ def parse_indexes(text: str) -> set[int]:
     found: set[int] = set()
     for part in filter(None, text.split(",")):
         first, _, last = part.partition("-")
-        found |= set(range(whole_number(first, 0), min(whole_number(last or first, -1), INDEXES_MAX) + 1))
+        found |= set(range(parse_int(first, 0), min(parse_int(last or first, -1), INDEXES_MAX) + 1))
     return found
 
 
 def index_of(pod: PodInfo) -> int | None:
-    found = whole_number((pod.labels or {}).get(INDEX, ""), -1)
+    found = parse_int((pod.labels or {}).get(INDEX, ""), -1)
     return found if found >= 0 else None
 
 
@@ -89,7 +89,7 @@ def _plan_finished(job: Obj, status: Obj, finished: Obj, pods: list[PodInfo], no
     ttl = job["spec"].get("ttlSecondsAfterFinished")
     if ttl is not None and "deletionTimestamp" not in job["metadata"]:
         left = parse_timestamp(finished["lastTransitionTime"]) + ttl - now
-        found.expire, found.requeue_after_s = left <= 0, left if left > 0 else None
+        found.delete_job, found.requeue_after_s = left <= 0, left if left > 0 else None
     return found
 
 
@@ -99,7 +99,7 @@ class _Decision:
         self.status = copy_json(job.get("status") or {})
         self.found = Plan(self.status)
         self.active = [pod for pod in pods if pod.active]
-        self.leaving = [pod for pod in pods if pod.deleting and not pod.ended]
+        self.terminating = [pod for pod in pods if pod.deleting and not pod.ended]
         self.indexed = self.spec.get("completionMode") == "Indexed"
         self.done = parse_indexes(self.status.get("completedIndexes", ""))
         self.target: Obj | None = None
@@ -129,7 +129,7 @@ class _Decision:
                 noted["succeeded"].append(pod.uid)
             elif pod.phase == "Failed" or pod.deleting:
                 noted["failed"].append(pod.uid)
-        self.noted = noted
+        self.uncounted_status = noted
         self.succeeded = len(self.done) if self.indexed else self.status["succeeded"] + len(noted["succeeded"])
         self.failed = self.status["failed"] + len(noted["failed"])
         terminal = {*noted["succeeded"], *noted["failed"]}
@@ -183,8 +183,8 @@ class _Decision:
 
     def terminate(self) -> None:
         assert self.target is not None
-        self.found.remove = self.active
-        if self.active or self.leaving or any(self.noted.values()):
+        self.found.delete = self.active
+        if self.active or self.terminating or any(self.uncounted_status.values()):
             return
         good = self.target["type"] == "SuccessCriteriaMet"
         kind = "Complete" if good else "Failed"
@@ -195,7 +195,7 @@ class _Decision:
         self.found.event = ("Completed" if good else self.target["reason"], text, not good)
 
     def suspend(self) -> None:
-        self.found.remove, self.found.uncounted_remove = self.active, True
+        self.found.delete, self.found.delete_uncounted = self.active, True
         self.status.pop("startTime", None)
         if not is_true(self.status, "Suspended"):
             set_condition(self.status, "Suspended", "True", "JobSuspended", "Job suspended", self.now)
@@ -210,19 +210,19 @@ class _Decision:
         parallel, goal = int(self.spec.get("parallelism", 1)), self.spec.get("completions")
         counted = len(self.active)
         if self.spec.get("podReplacementPolicy") == "Failed":
-            counted += len(self.leaving)
+            counted += len(self.terminating)
         if goal is not None:
             wanted = min(parallel, max(int(goal) - self.succeeded, 0))
         else:
             wanted = min(parallel, counted) if self.succeeded else parallel
         if counted > wanted:
-            self.found.remove = deletion_order(self.active, {})[: counted - wanted]
-            self.found.uncounted_remove = True
+            self.found.delete = deletion_order(self.active, {})[: counted - wanted]
+            self.found.delete_uncounted = True
         elif counted < wanted:
             if (wait := self._back_off()) > 0:
                 self.found.requeue_after_s = wait
             else:
-                self.found.make = self._indexes(wanted - counted)
+                self.found.create = self._indexes(wanted - counted)
 
     def _back_off(self) -> float:
         """Seconds until a failed pod may be replaced: ten after the first failure, doubling with each further one."""
@@ -240,9 +240,9 @@ class _Decision:
 
     def finish(self) -> Plan:
         status = self.status
-        status["uncountedTerminatedPods"] = {word: uids for word, uids in self.noted.items() if uids}
+        status["uncountedTerminatedPods"] = {word: uids for word, uids in self.uncounted_status.items() if uids}
         status["ready"] = sum(pod.ready for pod in self.active)
-        status["terminating"] = len(self.leaving)
+        status["terminating"] = len(self.terminating)
         status["active"] = len(self.active)
         if self.indexed and self.done:
             status["completedIndexes"] = format_indexes(self.done)

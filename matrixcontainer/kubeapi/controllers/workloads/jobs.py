@@ -4,15 +4,15 @@ import asyncio
 
 from matrixcontainer.kubeapi.controllers.runtime.workqueue import filter_list
 from matrixcontainer.kubeapi.controllers.workloads.job_decision import INDEX, Obj, Plan, plan
-from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST, PodController, pod_from
+from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST_REPLICAS, PodController, pod_from_template
 from matrixcontainer.kubeapi.kubelet.pod_info import JOB_TRACKING_FINALIZER, Name, PodInfo, controller_of
 from matrixcontainer.kubeapi.meta.errors import ApiError, ignoring
 from matrixcontainer.kubeapi.registry.options import Deletion
 
-MANAGER = "kubernetes.io/job-controller"
+MANAGED_BY = "kubernetes.io/job-controller"
 
 
-class Jobs(PodController):
+class JobController(PodController):
     storage = "jobs.batch"
     account = "job-controller"
     finalizer = JOB_TRACKING_FINALIZER
@@ -34,37 +34,39 @@ class Jobs(PodController):
             await self._release_orphans(key, "")
             return None
         job = record.obj
-        if job["spec"].get("managedBy") not in (None, "", MANAGER):
+        if job["spec"].get("managedBy") not in (None, "", MANAGED_BY):
             return None
         pods = self.informers.pods
         await self.claim_pods(job)
         await self._release_orphans(key, record.uid)
-        coming = plan(job, pods.owned_by(record.uid), self.core.now())
-        await self._apply_plan(key, job, coming)
-        return coming.requeue_after_s
+        job_plan = plan(job, pods.owned_by(record.uid), self.core.now())
+        await self._apply_plan(key, job, job_plan)
+        return job_plan.requeue_after_s
 
-    async def _apply_plan(self, key: Name, job: Obj, coming: Plan) -> None:
-        if coming.expire:
+    async def _apply_plan(self, key: Name, job: Obj, job_plan: Plan) -> None:
+        if job_plan.delete_job:
             request = Deletion(propagation="Foreground", uid=job["metadata"]["uid"])
             await self.core.verbs.delete(self.resource, *key, request, self.options())
             return
-        if coming.status != (job.get("status") or {}):
-            await self.write_status(key, coming.status)
-        if coming.event:
-            reason, message, warning = coming.event
+        if job_plan.status != (job.get("status") or {}):
+            await self.write_status(key, job_plan.status)
+        if job_plan.event:
+            reason, message, warning = job_plan.event
             self.events.event(job, reason, message, self.account, warning)
-        await asyncio.gather(*(self._release(pod) for pod in coming.release))
-        await asyncio.gather(*(self._remove_pod(job, pod, coming.uncounted_remove) for pod in coming.remove[:BURST]))
+        await asyncio.gather(*(self._release(pod) for pod in job_plan.release))
+        await asyncio.gather(
+            *(self._delete_pod(job, pod, job_plan.delete_uncounted) for pod in job_plan.delete[:BURST_REPLICAS])
+        )
         try:
-            await self.make_pods(job, [_pod(job, index) for index in coming.make[:BURST]])
+            await self.create_pods(job, [_pod(job, index) for index in job_plan.create[:BURST_REPLICAS]])
         except ApiError as failure:
             self.events.event(job, "FailedCreate", f"Error creating: {failure}", self.account, warning=True)
             raise
 
-    async def _remove_pod(self, job: Obj, pod: PodInfo, release_first: bool) -> None:
+    async def _delete_pod(self, job: Obj, pod: PodInfo, release_first: bool) -> None:
         if release_first:
             await self._release(pod)
-        await self.remove_pod(job, pod)
+        await self.delete_pod(job, pod)
 
     async def _release(self, pod: PodInfo) -> None:
         """Remove the finalizer of a pod that was counted or never will be, unless another Job has adopted it."""
@@ -87,7 +89,7 @@ class Jobs(PodController):
 
 def _pod(job: Obj, index: int | None) -> Obj:
     name = job["metadata"]["name"]
-    body = pod_from(job["spec"]["template"], job, f"{name}-" if index is None else f"{name}-{index}-")
+    body = pod_from_template(job["spec"]["template"], job, f"{name}-" if index is None else f"{name}-{index}-")
     body["metadata"].setdefault("finalizers", []).append(JOB_TRACKING_FINALIZER)
     if index is not None:
         _set_index(body, job, index)

@@ -4,7 +4,7 @@ import asyncio
 from typing import Any
 
 from matrixcontainer.kubeapi.controllers.workloads import controller_ref
-from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST, PodController, pod_from
+from matrixcontainer.kubeapi.controllers.workloads.pod_control import BURST_REPLICAS, PodController, pod_from_template
 from matrixcontainer.kubeapi.kubelet.pod_info import Name, PodInfo
 from matrixcontainer.kubeapi.meta.conditions import set_condition
 from matrixcontainer.kubeapi.meta.errors import ApiError
@@ -13,11 +13,11 @@ from matrixcontainer.kubeapi.meta.selectors import matches_label_selector
 PHASES = {"Pending": 0, "Unknown": 1, "Running": 2}
 
 
-def deletion_order(pods: list[PodInfo], neighbours: dict[str, int]) -> list[PodInfo]:
+def deletion_order(pods: list[PodInfo], pods_per_node: dict[str, int]) -> list[PodInfo]:
     """Pods in order of deletion; first those: unassigned, not running, not ready, of low deletion cost, on crowded
     nodes, recently ready, often restarted, new.
 
-    `neighbours` counts active pods of the owner and its siblings by node.
+    `pods_per_node` counts active pods of the owner and its siblings by node.
     """
     return sorted(
         pods,
@@ -26,7 +26,7 @@ def deletion_order(pods: list[PodInfo], neighbours: dict[str, int]) -> list[PodI
             PHASES.get(pod.phase, 2),
             pod.ready,
             pod.cost,
-            -neighbours.get(pod.node, 0),
+            -pods_per_node.get(pod.node, 0),
             -pod.ready_since,
             -pod.restarts,
             -pod.created,
@@ -35,7 +35,7 @@ def deletion_order(pods: list[PodInfo], neighbours: dict[str, int]) -> list[PodI
     )
 
 
-def counted(rs: dict[str, Any], pods: list[PodInfo], now: float) -> dict[str, Any]:
+def replica_counts(rs: dict[str, Any], pods: list[PodInfo], now: float) -> dict[str, Any]:
     """The counts of the status; zeros are omitted, as in Go."""
     labels = (rs["spec"]["template"].get("metadata") or {}).get("labels") or {}
     wait_s = rs["spec"].get("minReadySeconds") or 0
@@ -49,11 +49,13 @@ def counted(rs: dict[str, Any], pods: list[PodInfo], now: float) -> dict[str, An
 
 def seconds_until_available(pods: list[PodInfo], min_ready_s: int, now: float) -> float | None:
     """Seconds until the next ready pod counts as available."""
-    waits = [pod.ready_since + min_ready_s - now for pod in pods if pod.ready and not pod.available(min_ready_s, now)]
-    return min(waits, default=None)
+    delays_s = [
+        pod.ready_since + min_ready_s - now for pod in pods if pod.ready and not pod.available(min_ready_s, now)
+    ]
+    return min(delays_s, default=None)
 
 
-class ReplicaSets(PodController):
+class ReplicaSetController(PodController):
     storage = "replicasets.apps"
     account = "replicaset-controller"
 
@@ -94,10 +96,12 @@ class ReplicaSets(PodController):
         try:
             if missing > 0:
                 template, prefix = rs["spec"]["template"], f"{rs['metadata']['name']}-"
-                await self.make_pods(rs, [pod_from(template, rs, prefix) for _ in range(min(missing, BURST))])
+                await self.create_pods(
+                    rs, [pod_from_template(template, rs, prefix) for _ in range(min(missing, BURST_REPLICAS))]
+                )
             elif missing < 0:
-                doomed = deletion_order(active, self._neighbours(rs))[: min(-missing, BURST)]
-                await asyncio.gather(*(self.remove_pod(rs, pod) for pod in doomed))
+                to_delete = deletion_order(active, self._related_pods_per_node(rs))[: min(-missing, BURST_REPLICAS)]
+                await asyncio.gather(*(self.delete_pod(rs, pod) for pod in to_delete))
         except ApiError as failure:
             reason = "FailedCreate" if missing > 0 else "FailedDelete"
             text = f"Error {'creating' if missing > 0 else 'deleting'}: {failure}"
@@ -105,7 +109,7 @@ class ReplicaSets(PodController):
             return reason, failure
         return None
 
-    def _neighbours(self, rs: dict[str, Any]) -> dict[str, int]:
+    def _related_pods_per_node(self, rs: dict[str, Any]) -> dict[str, int]:
         """Active pods by node, of this set and of those with the same owner."""
         uids = {rs["metadata"]["uid"]}
         owner = controller_ref.controller_of(rs["metadata"])
@@ -121,7 +125,7 @@ class ReplicaSets(PodController):
     async def _write_status(
         self, key: Name, rs: dict[str, Any], active: list[PodInfo], failure: tuple[str, ApiError] | None
     ) -> None:
-        status = counted(rs, active, self.core.now())
+        status = replica_counts(rs, active, self.core.now())
         status["observedGeneration"] = rs["metadata"].get("generation", 0)
         current = list((rs.get("status") or {}).get("conditions") or [])
         if failure is None:

@@ -1,9 +1,8 @@
 """Rollout decisions of Deployments, as pure functions.
 
-`Sets` has the ReplicaSet of the current template and the old ones. Sizes change one step at a time: the new set grows
-within maxSurge, the old ones shrink while enough pods stay available. The caller applies a step and continues once the
-pods have followed.
-"""
+`RolloutSets` has the ReplicaSet of the current template and the old ones. Sizes change one step at a time: the new set
+grows within maxSurge, the old ones shrink while enough pods stay available. The caller applies a step and continues
+once the pods have followed."""
 
 import hashlib
 import math
@@ -11,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from matrixcontainer.kubeapi.builtin.pods import default_pod_spec
-from matrixcontainer.kubeapi.meta.quantities import whole_number
+from matrixcontainer.kubeapi.meta.quantities import parse_int
 from matrixcontainer.kubeapi.schema.structural import copy_json
 
 Obj = dict[str, Any]
@@ -35,7 +34,7 @@ SAFE_LETTERS = "bcdfghjklmnpqrstvwxz2456789"
 # ---- templates
 
 
-def plain_template(template: Obj) -> Obj:
+def comparable_template(template: Obj) -> Obj:
     """The template without the hash label and with defaults, for comparison."""
     plain = copy_json(template)
     meta = plain.get("metadata") or {}
@@ -50,7 +49,7 @@ def template_hash(template: Obj, collisions: int) -> str:
     """A short hash of the template; `collisions` varies it if the name is taken."""
     import orjson
 
-    text = orjson.dumps(plain_template(template), option=orjson.OPT_SORT_KEYS) + (
+    text = orjson.dumps(comparable_template(template), option=orjson.OPT_SORT_KEYS) + (
         b"#%d" % collisions if collisions else b""
     )
     number = int.from_bytes(hashlib.sha256(text).digest()[:4], "big")
@@ -60,15 +59,15 @@ def template_hash(template: Obj, collisions: int) -> str:
 # ---- sizes
 
 
-def size_of(rs: Obj) -> int:
+def desired_size(rs: Obj) -> int:
     return int(rs["spec"].get("replicas") or 0)
 
 
-def available_of(rs: Obj) -> int:
+def available_size(rs: Obj) -> int:
     return int((rs.get("status") or {}).get("availableReplicas", 0))
 
 
-def share(value: Any, total: int, up: bool) -> int:
+def int_or_percent(value: Any, total: int, up: bool) -> int:
     """A number, or a percentage of the total, rounded up or down; other strings count as 0."""
     if isinstance(value, str) and not value.removesuffix("%").isdecimal():
         return 0
@@ -78,22 +77,22 @@ def share(value: Any, total: int, up: bool) -> int:
     return int(value or 0)
 
 
-def bounds(deployment: Obj) -> tuple[int, int]:
+def surge_and_unavailable(deployment: Obj) -> tuple[int, int]:
     """(maxSurge, maxUnavailable) in pods; never both zero in a rolling update."""
     strategy = deployment["spec"].get("strategy") or {}
-    wanted = size_of(deployment)
+    wanted = desired_size(deployment)
     if strategy.get("type") != "RollingUpdate":
         return 0, 0
     rolling = strategy.get("rollingUpdate") or {}
-    surge = share(rolling.get("maxSurge"), wanted, up=True)
-    unavailable = share(rolling.get("maxUnavailable"), wanted, up=False)
+    surge = int_or_percent(rolling.get("maxSurge"), wanted, up=True)
+    unavailable = int_or_percent(rolling.get("maxUnavailable"), wanted, up=False)
     if surge == 0 and unavailable == 0:
         unavailable = 1
     return surge, min(unavailable, wanted)
 
 
 @dataclass
-class Sets:
+class RolloutSets:
     new: Obj | None
     old: list[Obj] = field(default_factory=list)
 
@@ -103,7 +102,7 @@ class Sets:
 
     @property
     def active(self) -> list[Obj]:
-        return sorted((rs for rs in self.all if size_of(rs) > 0), key=_by_age)
+        return sorted((rs for rs in self.all if desired_size(rs) > 0), key=_by_age)
 
 
 def _by_age(rs: Obj) -> tuple[str, str]:
@@ -112,108 +111,108 @@ def _by_age(rs: Obj) -> tuple[str, str]:
 
 def revision_of(obj: Obj) -> int:
     text = (obj["metadata"].get("annotations") or {}).get(REVISION, "0")
-    return whole_number(text)
+    return parse_int(text)
 
 
-def split(deployment: Obj, replica_sets: list[Obj]) -> Sets:
+def split_by_template(deployment: Obj, replica_sets: list[Obj]) -> RolloutSets:
     """Split the sets: the oldest one with the current template is the new one."""
-    wanted = plain_template(deployment["spec"]["template"])
+    wanted = comparable_template(deployment["spec"]["template"])
     ordered = sorted(replica_sets, key=_by_age)
-    new = next((rs for rs in ordered if plain_template(rs["spec"]["template"]) == wanted), None)
-    return Sets(new, [rs for rs in ordered if rs is not new])
+    new = next((rs for rs in ordered if comparable_template(rs["spec"]["template"]) == wanted), None)
+    return RolloutSets(new, [rs for rs in ordered if rs is not new])
 
 
-def new_set_size(deployment: Obj, sets: Sets) -> int:
+def new_set_size(deployment: Obj, sets: RolloutSets) -> int:
     """The size that the new set may have now."""
-    wanted = size_of(deployment)
-    current = size_of(sets.new) if sets.new else 0
+    wanted = desired_size(deployment)
+    current = desired_size(sets.new) if sets.new else 0
     if (deployment["spec"].get("strategy") or {}).get("type") == "Recreate":
         return wanted
     if current >= wanted:
         return wanted
-    total = sum(map(size_of, sets.all))
-    room = wanted + bounds(deployment)[0] - total
+    total = sum(map(desired_size, sets.all))
+    room = wanted + surge_and_unavailable(deployment)[0] - total
     return current + max(min(room, wanted - current), 0)
 
 
-def old_set_sizes(deployment: Obj, sets: Sets) -> dict[str, int]:
+def old_set_sizes(deployment: Obj, sets: RolloutSets) -> dict[str, int]:
     """New sizes of old sets, by name: remove unhealthy pods first, then healthy ones within maxUnavailable."""
-    sizes = {rs["metadata"]["name"]: size_of(rs) for rs in sets.old}
+    sizes = {rs["metadata"]["name"]: desired_size(rs) for rs in sets.old}
     if not any(sizes.values()):
         return {}
-    least = size_of(deployment) - bounds(deployment)[1]
-    new_missing = size_of(sets.new) - available_of(sets.new) if sets.new else 0
-    may_go = sum(map(size_of, sets.all)) - least - new_missing
-    if may_go <= 0:
+    min_available = desired_size(deployment) - surge_and_unavailable(deployment)[1]
+    new_missing = desired_size(sets.new) - available_size(sets.new) if sets.new else 0
+    removable = sum(map(desired_size, sets.all)) - min_available - new_missing
+    if removable <= 0:
         return {}
     for rs in sets.old:
-        unhealthy = min(max(size_of(rs) - available_of(rs), 0), may_go)
+        unhealthy = min(max(desired_size(rs) - available_size(rs), 0), removable)
         sizes[rs["metadata"]["name"]] -= unhealthy
-        may_go -= unhealthy
-    spare = sum(map(available_of, sets.all)) - least
+        removable -= unhealthy
+    spare = sum(map(available_size, sets.all)) - min_available
     for rs in sets.old:
-        gone = min(sizes[rs["metadata"]["name"]], max(spare, 0))
-        sizes[rs["metadata"]["name"]] -= gone
-        spare -= gone
+        removed = min(sizes[rs["metadata"]["name"]], max(spare, 0))
+        sizes[rs["metadata"]["name"]] -= removed
+        spare -= removed
     return {
         rs["metadata"]["name"]: sizes[rs["metadata"]["name"]]
         for rs in sets.old
-        if sizes[rs["metadata"]["name"]] != size_of(rs)
+        if sizes[rs["metadata"]["name"]] != desired_size(rs)
     }
 
 
-def proportional_sizes(deployment: Obj, sets: Sets) -> dict[str, int]:
+def proportional_sizes(deployment: Obj, sets: RolloutSets) -> dict[str, int]:
     """New sizes after the desired number changed: a single active set takes all of it, several share in proportion."""
-    wanted = size_of(deployment)
+    wanted = desired_size(deployment)
     active = sets.active
     if len(active) <= 1:
         only = active[0] if active else sets.new or (sets.old[-1] if sets.old else None)
-        return {only["metadata"]["name"]: wanted} if only is not None and size_of(only) != wanted else {}
-    if sets.new is not None and size_of(sets.new) == wanted == available_of(sets.new):
-        return {rs["metadata"]["name"]: 0 for rs in sets.old if size_of(rs)}
-    surge, _ = bounds(deployment)
+        return {only["metadata"]["name"]: wanted} if only is not None and desired_size(only) != wanted else {}
+    if sets.new is not None and desired_size(sets.new) == wanted == available_size(sets.new):
+        return {rs["metadata"]["name"]: 0 for rs in sets.old if desired_size(rs)}
+    surge, _ = surge_and_unavailable(deployment)
     if (deployment["spec"].get("strategy") or {}).get("type") != "RollingUpdate":
         return {}
-    to_add = (wanted + surge if wanted > 0 else 0) - sum(map(size_of, active))
-    ordered = sorted(active, key=lambda rs: (-size_of(rs), _by_age(rs)))
+    to_add = (wanted + surge if wanted > 0 else 0) - sum(map(desired_size, active))
+    ordered = sorted(active, key=lambda rs: (-desired_size(rs), _by_age(rs)))
     if to_add > 0:
-        ordered = sorted(sorted(active, key=_by_age, reverse=True), key=lambda rs: -size_of(rs))
+        ordered = sorted(sorted(active, key=_by_age, reverse=True), key=lambda rs: -desired_size(rs))
     sizes, added = {}, 0
     for rs in ordered:
         part = _proportion(deployment, rs, to_add, added) if to_add else 0
-        sizes[rs["metadata"]["name"]] = size_of(rs) + part
+        sizes[rs["metadata"]["name"]] = desired_size(rs) + part
         added += part
     first = ordered[0]["metadata"]["name"]
     sizes[first] = max(sizes[first] + to_add - added, 0)
     return {
         rs["metadata"]["name"]: sizes[rs["metadata"]["name"]]
         for rs in active
-        if sizes[rs["metadata"]["name"]] != size_of(rs)
+        if sizes[rs["metadata"]["name"]] != desired_size(rs)
     }
 
 
 def _proportion(deployment: Obj, rs: Obj, to_add: int, added: int) -> int:
-    wanted, current = size_of(deployment), size_of(rs)
+    wanted, current = desired_size(deployment), desired_size(rs)
     if current == 0 or to_add == added:
         return 0
     if wanted == 0:
         fraction = -current
     else:
         text = (rs["metadata"].get("annotations") or {}).get(MAXIMUM, "")
-        before = whole_number(text) or (deployment.get("status") or {}).get("replicas") or wanted
-        fraction = math.floor(current * (wanted + bounds(deployment)[0]) / before + 0.5) - current
+        before = parse_int(text) or (deployment.get("status") or {}).get("replicas") or wanted
+        fraction = math.floor(current * (wanted + surge_and_unavailable(deployment)[0]) / before + 0.5) - current
     allowed = to_add - added
     return min(fraction, allowed) if to_add > 0 else max(fraction, allowed)
 
 
-def spec_changed(deployment: Obj, sets: Sets) -> bool:
+def spec_changed(deployment: Obj, sets: RolloutSets) -> bool:
     """Whether the active sets were last scaled for a different number of replicas."""
-    wanted = str(size_of(deployment))
+    wanted = str(desired_size(deployment))
     current = [(rs["metadata"].get("annotations") or {}).get(DESIRED) for rs in sets.active]
     return any(text is not None and text != wanted for text in current)
 
 
-def to_clean_up(deployment: Obj, sets: Sets) -> list[Obj]:
+def sets_to_delete(deployment: Obj, sets: RolloutSets) -> list[Obj]:
     """Old empty sets beyond revisionHistoryLimit, oldest revision first."""
     limit = deployment["spec"].get("revisionHistoryLimit")
     if limit is None:
@@ -225,5 +224,5 @@ def to_clean_up(deployment: Obj, sets: Sets) -> list[Obj]:
 
 def _is_empty(rs: Obj) -> bool:
     status = rs.get("status") or {}
-    settled = rs["metadata"].get("generation", 0) <= status.get("observedGeneration", 0)
-    return size_of(rs) == 0 and status.get("replicas", 0) == 0 and settled
+    observed = rs["metadata"].get("generation", 0) <= status.get("observedGeneration", 0)
+    return desired_size(rs) == 0 and status.get("replicas", 0) == 0 and observed

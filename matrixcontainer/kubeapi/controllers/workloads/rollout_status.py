@@ -7,14 +7,14 @@ are following, all have followed (NewReplicaSetAvailable), or there was no progr
 
 from typing import Any
 
-from matrixcontainer.kubeapi.controllers.workloads.rollout import Obj, Sets, bounds, size_of
+from matrixcontainer.kubeapi.controllers.workloads.rollout import Obj, RolloutSets, desired_size, surge_and_unavailable
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp, timestamp
 
 NO_DEADLINE = 2**31 - 1
 DONE, EXCEEDED, PAUSED = "NewReplicaSetAvailable", "ProgressDeadlineExceeded", "DeploymentPaused"
 
 
-def counts_of(deployment: Obj, sets: Sets) -> Obj:
+def status_counts(deployment: Obj, sets: RolloutSets) -> Obj:
     def total(name: str) -> int:
         return sum((rs.get("status") or {}).get(name, 0) for rs in sets.all)
 
@@ -24,20 +24,20 @@ def counts_of(deployment: Obj, sets: Sets) -> Obj:
         "updatedReplicas": ((sets.new or {}).get("status") or {}).get("replicas", 0),
         "readyReplicas": total("readyReplicas"),
         "availableReplicas": available,
-        "unavailableReplicas": max(sum(map(size_of, sets.all)) - available, 0),
+        "unavailableReplicas": max(sum(map(desired_size, sets.all)) - available, 0),
     }
     return {name: count for name, count in counts.items() if count}
 
 
 def is_complete(deployment: Obj, status: Obj) -> bool:
-    wanted = size_of(deployment)
+    wanted = desired_size(deployment)
     counts = (status.get(name, 0) for name in ("updatedReplicas", "replicas", "availableReplicas"))
     return all(count == wanted for count in counts) and status.get("observedGeneration", 0) >= deployment[
         "metadata"
     ].get("generation", 0)
 
 
-def has_moved(before: Obj, after: Obj) -> bool:
+def has_progressed(before: Obj, after: Obj) -> bool:
     def old_pods(status: Obj) -> int:
         return int(status.get("replicas", 0) - status.get("updatedReplicas", 0))
 
@@ -47,7 +47,7 @@ def has_moved(before: Obj, after: Obj) -> bool:
     return grew or old_pods(after) < old_pods(before)
 
 
-def condition(status: Obj, kind: str) -> Obj | None:
+def find_condition(status: Obj, kind: str) -> Obj | None:
     return next((c for c in status.get("conditions") or [] if c["type"] == kind), None)
 
 
@@ -56,12 +56,12 @@ def set_condition(
 ) -> None:
     """Set a condition, as upstream: unless `refresh`, not if status and reason are unchanged. lastTransitionTime
     changes only with the status."""
-    current = condition(status, kind)
+    current = find_condition(status, kind)
     if current and current["status"] == value and current.get("reason") == reason and not refresh:
         return
     at = timestamp(now)
     since = current["lastTransitionTime"] if current and current["status"] == value else at
-    fresh = {
+    condition = {
         "type": kind,
         "status": value,
         "lastUpdateTime": at,
@@ -69,13 +69,13 @@ def set_condition(
         "reason": reason,
         "message": message,
     }
-    status["conditions"] = [c for c in status.get("conditions") or [] if c["type"] != kind] + [fresh]
+    status["conditions"] = [c for c in status.get("conditions") or [] if c["type"] != kind] + [condition]
 
 
 def seconds_left(deployment: Obj, status: Obj, now: float) -> float | None:
     """Seconds until the progress deadline; None if none is running."""
     deadline = deployment["spec"].get("progressDeadlineSeconds")
-    current = condition(status, "Progressing")
+    current = find_condition(status, "Progressing")
     if deadline is None or deadline >= NO_DEADLINE or current is None:
         return None
     if current.get("reason") in (DONE, EXCEEDED, PAUSED):
@@ -83,10 +83,10 @@ def seconds_left(deployment: Obj, status: Obj, now: float) -> float | None:
     return parse_timestamp(current["lastUpdateTime"]) + deadline - now
 
 
-def status_of(deployment: Obj, sets: Sets, now: float, event: tuple[str, str] | None = None) -> Obj:
+def deployment_status(deployment: Obj, sets: RolloutSets, now: float, event: tuple[str, str] | None = None) -> Obj:
     """The current status. `event` is (reason, message) for what was just done to the new set, if anything."""
     before = deployment.get("status") or {}
-    status = counts_of(deployment, sets)
+    status = status_counts(deployment, sets)
     status["observedGeneration"] = deployment["metadata"].get("generation", 0)
     if before.get("collisionCount"):
         status["collisionCount"] = before["collisionCount"]
@@ -102,7 +102,7 @@ def status_of(deployment: Obj, sets: Sets, now: float, event: tuple[str, str] | 
 
 
 def _set_available(deployment: Obj, status: Obj, now: float) -> None:
-    if status.get("availableReplicas", 0) >= size_of(deployment) - bounds(deployment)[1]:
+    if status.get("availableReplicas", 0) >= desired_size(deployment) - surge_and_unavailable(deployment)[1]:
         text = "Deployment has minimum availability."
         set_condition(status, "Available", "True", "MinimumReplicasAvailable", text, now)
     else:
@@ -111,9 +111,9 @@ def _set_available(deployment: Obj, status: Obj, now: float) -> None:
 
 
 def _set_progressing(
-    deployment: Obj, before: Obj, status: Obj, sets: Sets, now: float, event: tuple[str, str] | None
+    deployment: Obj, before: Obj, status: Obj, sets: RolloutSets, now: float, event: tuple[str, str] | None
 ) -> None:
-    current = condition(status, "Progressing")
+    current = find_condition(status, "Progressing")
     if deployment["spec"].get("paused"):
         if not (current and current.get("reason") == EXCEEDED):
             set_condition(status, "Progressing", "Unknown", PAUSED, "Deployment is paused", now)
@@ -122,27 +122,27 @@ def _set_progressing(
         set_condition(status, "Progressing", "Unknown", "DeploymentResumed", "Deployment is resumed", now)
     if event is not None:
         set_condition(status, "Progressing", "True", *event, now)
-        current = condition(status, "Progressing")
-    settled = (
+        current = find_condition(status, "Progressing")
+    is_done = (
         status.get("replicas", 0) == status.get("updatedReplicas", 0) and current and current.get("reason") == DONE
     )
-    if settled and event is None:
+    if is_done and event is None:
         return
     name = (
         f'ReplicaSet "{sets.new["metadata"]["name"]}"' if sets.new else f'Deployment "{deployment["metadata"]["name"]}"'
     )
     if is_complete(deployment, status):
         set_condition(status, "Progressing", "True", DONE, f"{name} has successfully progressed.", now)
-    elif has_moved(before, status):
+    elif has_progressed(before, status):
         text = f"{name} is progressing."
         set_condition(status, "Progressing", "True", "ReplicaSetUpdated", text, now, refresh=True)
     elif (left := seconds_left(deployment, status, now)) is not None and left <= 0:
         set_condition(status, "Progressing", "False", EXCEEDED, f"{name} has timed out progressing.", now)
 
 
-def _set_replica_failure(status: Obj, sets: Sets, now: float) -> None:
-    found = [condition(rs.get("status") or {}, "ReplicaFailure") for rs in sets.all]
-    failure: dict[str, Any] | None = next((c for c in found if c and c["status"] == "True"), None)
+def _set_replica_failure(status: Obj, sets: RolloutSets, now: float) -> None:
+    failures = [find_condition(rs.get("status") or {}, "ReplicaFailure") for rs in sets.all]
+    failure: dict[str, Any] | None = next((c for c in failures if c and c["status"] == "True"), None)
     if failure is None:
         status["conditions"] = [c for c in status["conditions"] if c["type"] != "ReplicaFailure"]
     else:

@@ -8,12 +8,12 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.controllers.workloads.autoscaler_decision import (
-    Memory,
-    NoMetric,
+    MetricUnavailable,
     Sample,
-    by_pods,
-    limited,
-    stabilized,
+    ScalingHistory,
+    limit_change,
+    replicas_by_pods,
+    stabilize_recommendation,
 )
 from tests.matrixcontainer.kubeapi.talk import a_crd
 from tests.matrixcontainer.kubeapi.virtual import (
@@ -47,14 +47,14 @@ TENTH = (0.1, 0.1)
 )  # fmt: skip
 def test_proposals(uses: list[int | None], current: int, wanted: int) -> None:
     samples = [Sample(used, 100) for used in uses]
-    assert by_pods(samples, 0.5, current, TENTH, of_requests=True, cpu=True)[0] == wanted
+    assert replicas_by_pods(samples, 0.5, current, TENTH, of_requests=True, cpu=True)[0] == wanted
 
 
 def test_pods_that_are_not_ready_do_not_push() -> None:
     samples = [Sample(100, 100), Sample(0, 100, ready=False)]
-    assert by_pods(samples, 0.5, 2, TENTH, of_requests=True, cpu=True)[0] == 2
-    with pytest.raises(NoMetric):
-        by_pods(samples[1:], 0.5, 2, TENTH, of_requests=True, cpu=True)
+    assert replicas_by_pods(samples, 0.5, 2, TENTH, of_requests=True, cpu=True)[0] == 2
+    with pytest.raises(MetricUnavailable):
+        replicas_by_pods(samples[1:], 0.5, 2, TENTH, of_requests=True, cpu=True)
 
 
 def hpa(least: int = 1, most: int = 10, **behavior: Any) -> dict[str, Any]:
@@ -72,22 +72,24 @@ def hpa(least: int = 1, most: int = 10, **behavior: Any) -> dict[str, Any]:
     ],
 )
 def test_limits(wanted: int, current: int, size: int, reason: str) -> None:
-    assert limited(Memory(), hpa(), wanted, current, 0.0)[:2] == (size, reason)
+    assert limit_change(ScalingHistory(), hpa(), wanted, current, 0.0)[:2] == (size, reason)
 
 
 def test_what_changed_lately_counts_against_the_policy() -> None:
     slow = hpa(scaleUp={"policies": [{"type": "Pods", "value": 2, "periodSeconds": 60}]})
-    memory = Memory(changes=[(100.0, 2)])
-    assert limited(memory, slow, 9, 4, 130.0)[:2] == (4, "ScaleUpLimit")
-    assert limited(memory, slow, 9, 4, 161.0)[:2] == (6, "ScaleUpLimit")
-    assert limited(Memory(), hpa(scaleDown={"selectPolicy": "Disabled", "policies": []}), 1, 4, 0.0)[0] == 4
+    memory = ScalingHistory(changes=[(100.0, 2)])
+    assert limit_change(memory, slow, 9, 4, 130.0)[:2] == (4, "ScaleUpLimit")
+    assert limit_change(memory, slow, 9, 4, 161.0)[:2] == (6, "ScaleUpLimit")
+    assert (
+        limit_change(ScalingHistory(), hpa(scaleDown={"selectPolicy": "Disabled", "policies": []}), 1, 4, 0.0)[0] == 4
+    )
 
 
 def test_going_down_waits_for_the_highest_recommendation_to_age() -> None:
-    memory = Memory()
-    assert stabilized(memory, hpa(), 8, 8, 0.0) == (8, "")
-    assert stabilized(memory, hpa(), 2, 8, 200.0) == (8, "ScaleDownStabilized")
-    assert stabilized(memory, hpa(), 2, 8, 301.0) == (2, "")
+    memory = ScalingHistory()
+    assert stabilize_recommendation(memory, hpa(), 8, 8, 0.0) == (8, "")
+    assert stabilize_recommendation(memory, hpa(), 2, 8, 200.0) == (8, "ScaleDownStabilized")
+    assert stabilize_recommendation(memory, hpa(), 2, 8, 301.0) == (2, "")
 
 
 def an_autoscaler(

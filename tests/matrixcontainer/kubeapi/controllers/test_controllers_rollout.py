@@ -12,18 +12,18 @@ from matrixcontainer.kubeapi.controllers.workloads.replica_sets import deletion_
 from matrixcontainer.kubeapi.controllers.workloads.rollout import (
     DESIRED,
     MAXIMUM,
-    Sets,
-    bounds,
+    RolloutSets,
     new_set_size,
     old_set_sizes,
     proportional_sizes,
     spec_changed,
+    surge_and_unavailable,
     template_hash,
 )
 from matrixcontainer.kubeapi.kubelet.container_script import ScriptAction, parse_command
 from matrixcontainer.kubeapi.kubelet.node_info import NodeInfo
 from matrixcontainer.kubeapi.kubelet.pod_info import PodInfo, requests_of
-from matrixcontainer.kubeapi.meta.quantities import milli, spelled_milli
+from matrixcontainer.kubeapi.meta.quantities import format_milli, milli
 
 
 def deployment(replicas: int, surge: Any = "25%", unavailable: Any = "25%") -> dict[str, Any]:
@@ -53,7 +53,7 @@ def a_set(name: str, size: int, available: int | None = None, notes: dict[str, s
     ],
 )
 def test_bounds(replicas: int, surge: Any, unavailable: Any, found: tuple[int, int]) -> None:
-    assert bounds(deployment(replicas, surge, unavailable)) == found
+    assert surge_and_unavailable(deployment(replicas, surge, unavailable)) == found
 
 
 @pytest.mark.parametrize(
@@ -67,7 +67,7 @@ def test_bounds(replicas: int, surge: Any, unavailable: Any, found: tuple[int, i
     ],
 )
 def test_the_new_set_grows_while_the_surge_allows(replicas: int, surge: Any, new: int, old: int, size: int) -> None:
-    assert new_set_size(deployment(replicas, surge, 0), Sets(a_set("n2", new), [a_set("o1", old)])) == size
+    assert new_set_size(deployment(replicas, surge, 0), RolloutSets(a_set("n2", new), [a_set("o1", old)])) == size
 
 
 @pytest.mark.parametrize(
@@ -82,19 +82,21 @@ def test_the_new_set_grows_while_the_surge_allows(replicas: int, surge: Any, new
     ],
 )
 def test_old_sets_shrink_while_enough_serve(unavailable: int, new: Any, olds: list[Any], sizes: dict[str, int]) -> None:
-    assert old_set_sizes(deployment(4, 1, unavailable), Sets(a_set(*new), [a_set(*old) for old in olds])) == sizes
+    assert (
+        old_set_sizes(deployment(4, 1, unavailable), RolloutSets(a_set(*new), [a_set(*old) for old in olds])) == sizes
+    )
 
 
 def test_a_wish_is_shared_by_the_sets_of_a_rollout() -> None:
     notes = {DESIRED: "10", MAXIMUM: "12"}
-    sets = Sets(a_set("n2", 8, 3, notes), [a_set("o1", 4, 4, notes)])
+    sets = RolloutSets(a_set("n2", 8, 3, notes), [a_set("o1", 4, 4, notes)])
     desired = deployment(20, 2, 0)
     assert spec_changed(desired, sets)
     sizes = proportional_sizes(desired, sets)
     assert sum(sizes.values()) == 22
     assert sizes["n2"] > sizes["o1"] > 4
     assert proportional_sizes(deployment(0, 2, 0), sets) == {"n2": 0, "o1": 0}
-    assert proportional_sizes(deployment(5), Sets(None, [a_set("o1", 3)])) == {"o1": 5}
+    assert proportional_sizes(deployment(5), RolloutSets(None, [a_set("o1", 3)])) == {"o1": 5}
 
 
 def test_the_hash_names_the_template_and_nothing_else() -> None:
@@ -184,7 +186,7 @@ def test_commands(words: list[str], action: ScriptAction) -> None:
 
 def test_amounts_and_indexes() -> None:
     assert [milli(text) for text in ("250m", "2", "1Ki", "1e3", "0.5", "100n")] == [250, 2000, 1024000, 1000000, 500, 1]
-    assert [spelled_milli(number) for number in (2000, 1500)] == ["2", "1500m"]
+    assert [format_milli(number) for number in (2000, 1500)] == ["2", "1500m"]
     with pytest.raises(ValueError, match="quantities must match"):
         milli("five")
     asks = {

@@ -2,24 +2,24 @@
 
 import pytest
 
-from matrixcontainer.kubeapi.meta.names import is_label, is_label_1035, is_subdomain
-from matrixcontainer.kubeapi.meta.qualified_names import qualified_mistakes
-from matrixcontainer.kubeapi.meta.quantities import NoQuantity, parse, whole_number
+from matrixcontainer.kubeapi.meta.names import label_1035_error, label_error, subdomain_error
+from matrixcontainer.kubeapi.meta.qualified_names import qualified_name_errors
+from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, parse, parse_int
 from matrixcontainer.kubeapi.schema.formats import FORMATS
 from tests.matrixcontainer.kubeapi.talk import WIDGETS, Talk, a_widget
 
 
-@pytest.mark.parametrize("check", [is_label, is_label_1035, is_subdomain])
+@pytest.mark.parametrize("check", [label_error, label_1035_error, subdomain_error])
 def test_no_name_ends_in_a_newline(check) -> None:
     assert check("a") == ""
     assert check("a\n") != ""
 
 
 def test_no_prefix_and_no_quantity_ends_in_a_newline() -> None:
-    assert qualified_mistakes("example.test\n/a")
-    assert whole_number("5\n", default=7) == 7
+    assert qualified_name_errors("example.test\n/a")
+    assert parse_int("5\n", default=7) == 7
     for text in ("1\n", "1Ki\n", "1e3\n"):
-        with pytest.raises(NoQuantity):
+        with pytest.raises(InvalidQuantity):
             parse(text)
 
 

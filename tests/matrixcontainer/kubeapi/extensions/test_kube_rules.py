@@ -7,7 +7,7 @@ import pytest
 
 from matrixcontainer.kubeapi.builtin import checks, conversion
 from matrixcontainer.kubeapi.builtin.kinds import KINDS
-from matrixcontainer.kubeapi.meta.quantities import NoQuantity, canonical
+from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, canonical
 from matrixcontainer.kubeapi.schema.types import table
 
 
@@ -52,7 +52,7 @@ def test_amounts_are_spelled_as_short_as_is_exact(text: str, shortest: str) -> N
     ],
 )
 def test_what_is_no_amount_says_why(text: str, why: str) -> None:
-    with pytest.raises(NoQuantity, match=why):
+    with pytest.raises(InvalidQuantity, match=why):
         canonical(text)
 
 
@@ -63,7 +63,7 @@ def test_base64_is_taken(text: str | None) -> None:
 
 @pytest.mark.parametrize("text", ["v", "not base64!", "YQ=", "YQ=x", "YQ==x", "=", "YWJ", 5])
 def test_what_is_no_base64_is_refused(text: Any) -> None:
-    with pytest.raises(conversion.Unreadable, match="base64"):
+    with pytest.raises(conversion.DecodingError, match="base64"):
         conversion._check_base64(text)
 
 

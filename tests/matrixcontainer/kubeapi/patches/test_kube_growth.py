@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.patch.apply import ApplyOptions, apply_config, remove_paths
-from matrixcontainer.kubeapi.patch.patches import PatchFailed, json_patch, strategic_patch
+from matrixcontainer.kubeapi.patch.patches import PatchError, json_patch, strategic_patch
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of
 from tests.matrixcontainer.kubeapi.talk import JSON_PATCH, SPEC, WIDGETS, Talk, a_crd, a_widget
@@ -15,7 +15,7 @@ FREE = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
 
 def test_copies_that_double_what_there_is_are_refused() -> None:
     doubling = [{"op": "copy", "from": "/a", "path": f"/a/{step}"} for step in range(40)]
-    with pytest.raises(PatchFailed, match="accumulated size increase of copy"):
+    with pytest.raises(PatchError, match="accumulated size increase of copy"):
         json_patch({"a": {"text": "x" * 100}}, doubling)
     assert len(json_patch({"a": {"text": "x" * 100}}, doubling[:3])["a"]) == 4
 
@@ -66,7 +66,7 @@ def test_a_move_copies_nothing() -> None:
     inner = {f"key{number}": number for number in range(200_000)}
     there, back = ({"op": "move", "from": one, "path": other} for one, other in (("/a", "/b"), ("/b", "/a")))
     assert json_patch({"a": inner}, [there, back] * 5_000) == {"a": inner}
-    with pytest.raises(PatchFailed):
+    with pytest.raises(PatchError):
         json_patch({"a": inner}, [{"op": "move", "from": "/a", "path": "/a/b"}])
     separate = json_patch(
         {"a": {"n": 1}},

@@ -27,7 +27,7 @@ class Scripted:
     def close(self) -> None:
         self.opened = None
 
-    def take(self) -> bytes:
+    def next_chunk(self) -> bytes:
         self.takes += 1
         return self.chunks.popleft() if self.chunks else b""
 

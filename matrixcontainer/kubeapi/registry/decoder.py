@@ -73,23 +73,23 @@ class Decoder:
     ) -> dict[str, Any]:
         """Like `decode`, for the result of a patch: errors are reported as errors of the patch."""
         if resource.custom and isinstance(body, dict):
-            self._demand_kind_of_patched(resource, body)
+            self._require_patched_kind(resource, body)
         whole = copy_json(body) if options.field_validation == "Strict" else body  # decoding drops unknown fields
         try:
             obj = self.decode(resource, body, options, stored)
         except ApiError as failure:
             if failure.code != 400:
                 raise
-            why = failure.message.removeprefix(
+            message = failure.message.removeprefix(
                 f'{resource.kind} in version "{resource.version}" cannot be handled as a {resource.kind}: '
             )
-            raise broken_patch(whole, why) from failure
+            raise invalid_patch_error(whole, message) from failure
         return obj
 
-    def _demand_kind_of_patched(self, resource: Resource, body: dict[str, Any]) -> None:
+    def _require_patched_kind(self, resource: Resource, body: dict[str, Any]) -> None:
         version, kind = body.get("apiVersion"), body.get("kind")
         if not kind:
-            raise broken_patch(body, "Object 'Kind' is missing")
+            raise invalid_patch_error(body, "Object 'Kind' is missing")
         if not version:
             raise errors.internal("Object 'apiVersion' is missing in 'object has no apiVersion field'")
         if version != resource.api_version:
@@ -115,6 +115,6 @@ def report_unknown(texts: list[str], resource: Resource, options: Options) -> No
     options.warnings.extend(texts)
 
 
-def broken_patch(body: Any, why: str) -> ApiError:
+def invalid_patch_error(body: Any, message: str) -> ApiError:
     """422 for a patch whose result is not a valid object."""
-    return errors.unprocessable("", "", "", [errors.invalid("patch", errors.as_json(body), why)])
+    return errors.unprocessable("", "", "", [errors.invalid("patch", errors.as_json(body), message)])

@@ -6,13 +6,13 @@ from typing import Any
 from matrixcontainer.kubeapi.meta import errors, timestamps
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.patch import apply, patches
-from matrixcontainer.kubeapi.patch.typed_value import demand_typed
+from matrixcontainer.kubeapi.patch.typed_value import validate_typed
 from matrixcontainer.kubeapi.registry import object_meta
-from matrixcontainer.kubeapi.registry.decoding import Decoder, report_unknown
+from matrixcontainer.kubeapi.registry.decoder import Decoder, report_unknown
 from matrixcontainer.kubeapi.registry.options import Options, Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.registry.validation import demand_name, settle_namespace
-from matrixcontainer.kubeapi.registry.writing import RETRIES_MAX, Writer
+from matrixcontainer.kubeapi.registry.validation import require_name, set_namespace
+from matrixcontainer.kubeapi.registry.writer import RETRIES_MAX, Writer
 from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.schema.validation import type_of
 
@@ -33,22 +33,22 @@ class Patcher:
         options: Options,
     ) -> Outcome:
         """`patch_type` is json, merge or strategic; the patch is already parsed."""
-        warned = len(options.warnings)
+        warnings_before = len(options.warnings)
 
         def change(old: dict[str, Any]) -> dict[str, Any]:
-            del options.warnings[warned:]
+            del options.warnings[warnings_before:]
             if patch_type == "json":
                 report_unknown(patches.unknown_fields(patch), resource, options)
                 new = patches.json_patch(old, patch)
             elif patch_type == "merge":
-                new = patches.merge_patch(old, demand_map(patch, patch_type))
+                new = patches.merge_patch(old, require_map(patch, patch_type))
             else:
-                demand_map(patch, patch_type)
+                require_map(patch, patch_type)
                 new = patches.strategic_patch(old, patch, resource.schema)
                 new |= {"apiVersion": resource.api_version, "kind": resource.kind}  # a patch cannot change them
-            made = self._decoder.decode_patched(resource, new, options, old["metadata"])
-            demand_name(made, namespace, name)
-            return made
+            patched = self._decoder.decode_patched(resource, new, options, old["metadata"])
+            require_name(patched, namespace, name)
+            return patched
 
         return await self._writer.modify(resource, namespace, name, change, options)
 
@@ -64,27 +64,29 @@ class Patcher:
                 "error decoding YAML: error unmarshaling JSON: while decoding JSON: json: cannot unmarshal "
                 f"{type_of(config)} into Go value of type map[string]interface {{}}"
             )
-        reported = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
-        if reported != (resource.api_version, resource.kind):
-            raise errors.bad_request(f"invalid object type: {reported[0] or '/'}, Kind={reported[1]}")
+        applied_kind = str(config.get("apiVersion") or ""), str(config.get("kind") or "")
+        if applied_kind != (resource.api_version, resource.kind):
+            raise errors.bad_request(f"invalid object type: {applied_kind[0] or '/'}, Kind={applied_kind[1]}")
         if object_meta.metadata_of(config).get("managedFields"):
             raise errors.bad_request("metadata.managedFields must be nil")
-        demand_typed(config, resource.schema, resource.api_version)
-        stated_config = copy_json(config)
+        validate_typed(config, resource.schema, resource.api_version)
+        sent_config = copy_json(config)
         config = self._decoder.decode(resource, config, options)
-        _restore_nulls(config, stated_config)
+        _restore_nulls(config, sent_config)
         meta = config["metadata"]
         if meta.get("name", name) != name:
             raise errors.bad_request(
                 f"the name of the object ({meta['name']}) does not match the name on the URL ({name})"
             )
         meta["name"] = name
-        stated = object_meta.stated_revision(config, resource, name)
+        expected_revision = object_meta.requested_revision(config, resource, name)
         meta.pop("resourceVersion", None)
-        settle_namespace(resource, namespace, meta)
-        _drop_other_endpoints_fields(resource, config, options)
-        apply_once = partial(self._apply_once, resource, namespace, name, config, stated_config, stated, options)
-        key, warned = (resource.storage, namespace, name), len(options.warnings)
+        set_namespace(resource, namespace, meta)
+        _drop_unwritten_fields(resource, config, options)
+        apply_once = partial(
+            self._apply_once, resource, namespace, name, config, sent_config, expected_revision, options
+        )
+        key, warnings_before = (resource.storage, namespace, name), len(options.warnings)
         for _ in range(RETRIES_MAX):
             present = self._writer.store.latest(key) is not None
             try:
@@ -93,7 +95,7 @@ class Patcher:
                 presence_changed = present != (self._writer.store.latest(key) is not None)
                 if not presence_changed or failure.reason not in ("AlreadyExists", "NotFound"):
                     raise
-            del options.warnings[warned:]
+            del options.warnings[warnings_before:]
         raise errors.conflict(resource.plural, resource.group, name)
 
     async def _apply_once(
@@ -102,8 +104,8 @@ class Patcher:
         namespace: str,
         name: str,
         config: dict[str, Any],
-        stated_config: dict[str, Any],
-        stated: str,
+        sent_config: dict[str, Any],
+        expected_revision: str,
         options: Options,
         present: bool,
     ) -> Outcome:
@@ -116,9 +118,9 @@ class Patcher:
                 why = f"uid mismatch: the provided object specified uid {uid}, and no existing object was found"
                 raise errors.conflict(resource.plural, resource.group, name, why)
             if resource.namespaced:
-                self._writer.demand_namespace(resource, namespace, name)
+                self._writer.require_namespace(resource, namespace, name)
             now = timestamps.timestamp(self._writer.now())
-            apply_options = apply.ApplyOptions(options.manager, "", options.force, now, stated_config)
+            apply_options = apply.ApplyOptions(options.manager, "", options.force, now, sent_config)
             obj = apply.apply_config(None, config, resource.schema, apply_options)
             return await self._writer.insert(
                 resource, namespace, await self._writer.prepare_new(resource, obj, options, True), options
@@ -127,16 +129,16 @@ class Patcher:
         def change(old: dict[str, Any]) -> dict[str, Any]:
             now = timestamps.timestamp(self._writer.now())
             sub = options.subresource
-            apply_options = apply.ApplyOptions(options.manager, sub, options.force, now, stated_config)
+            apply_options = apply.ApplyOptions(options.manager, sub, options.force, now, sent_config)
             merged = apply.apply_config(old, config, resource.schema, apply_options)
-            if stated and stated != old["metadata"]["resourceVersion"]:
+            if expected_revision and expected_revision != old["metadata"]["resourceVersion"]:
                 raise errors.conflict(resource.plural, resource.group, name)
             return merged
 
         return await self._writer.modify(resource, namespace, name, change, options, track=False)
 
 
-def demand_map(patch: Any, patch_type: str) -> dict[str, Any]:
+def require_map(patch: Any, patch_type: str) -> dict[str, Any]:
     """Return a merge patch, which must be a map. Raises 400 otherwise."""
     if isinstance(patch, dict):
         return patch
@@ -144,7 +146,7 @@ def demand_map(patch: Any, patch_type: str) -> dict[str, Any]:
     raise errors.bad_request(why if patch_type == "strategic" else f"error decoding patch: {why}")
 
 
-def _drop_other_endpoints_fields(resource: Resource, config: dict[str, Any], options: Options) -> None:
+def _drop_unwritten_fields(resource: Resource, config: dict[str, Any], options: Options) -> None:
     """Drop fields that the endpoint does not write, so that apply does not own them: /status writes only the status,
     the main endpoint everything else."""
     if options.subresource == "status":
@@ -156,10 +158,10 @@ def _drop_other_endpoints_fields(resource: Resource, config: dict[str, Any], opt
         config.pop("status", None)
 
 
-def _restore_nulls(config: Any, stated: Any) -> None:
+def _restore_nulls(config: Any, sent: Any) -> None:
     """Put back the nulls that decoding dropped: an applied null is owned by its manager."""
-    if isinstance(config, dict) and isinstance(stated, dict):
-        for key, value in stated.items():
+    if isinstance(config, dict) and isinstance(sent, dict):
+        for key, value in sent.items():
             if value is None:
                 config.setdefault(key, None)
             elif key in config and key != "metadata":

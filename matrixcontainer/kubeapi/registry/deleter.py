@@ -6,7 +6,7 @@ from typing import Any
 from matrixcontainer.kubeapi.meta import errors, timestamps
 from matrixcontainer.kubeapi.registry.options import Deletion, Options, Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
-from matrixcontainer.kubeapi.registry.writing import RETRIES_MAX, Writer, differs, pending_work
+from matrixcontainer.kubeapi.registry.writer import RETRIES_MAX, Writer, has_changed, is_kept
 from matrixcontainer.kubeapi.schema.structural import copy_json
 from matrixcontainer.kubeapi.storage.objects import Conflict, Record
 
@@ -22,17 +22,17 @@ class Deleter:
     ) -> Outcome:
         for _ in range(RETRIES_MAX):
             record = self._writer.record(resource, namespace, name, newest=True)
-            obj = resource.show(record)
+            obj = resource.served_object(record)
             meta = obj["metadata"]
             for text, current, word in (
                 (request.uid, meta["uid"], "UID"),
                 (request.revision, str(record.revision), "ResourceVersion"),
             ):
                 if text and text != current:
-                    why = f"the {word} in the precondition ({text}) does not match the {word} in record ({current})"
-                    fate = "deleted and then recreated" if word == "UID" else "modified"
-                    why += f". The object might have been {fate}"
-                    raise errors.conflict(resource.kind, resource.group, name, why)
+                    message = f"the {word} in the precondition ({text}) does not match the {word} in record ({current})"
+                    likely_change = "deleted and then recreated" if word == "UID" else "modified"
+                    message += f". The object might have been {likely_change}"
+                    raise errors.conflict(resource.kind, resource.group, name, message)
             for plugin in (*self._writer.mutating, *self._writer.validating):
                 await plugin(
                     resource, "DELETE", None, obj, replace(options, dry_run=options.dry_run or request.dry_run)
@@ -47,13 +47,13 @@ class Deleter:
         meta = obj["metadata"]
         before = copy_json(obj)
         finalizers = [f for f in meta.get("finalizers") or [] if f not in ("foregroundDeletion", "orphan")]
-        status = [f for f in meta.get("finalizers") or [] if f in ("foregroundDeletion", "orphan")]
+        propagation_finalizers = [f for f in meta.get("finalizers") or [] if f in ("foregroundDeletion", "orphan")]
         if request.propagation == "Foreground":
             finalizers.append("foregroundDeletion")
         elif request.propagation == "Orphan":
             finalizers.append("orphan")
         elif not request.propagation:
-            finalizers += status
+            finalizers += propagation_finalizers
         if finalizers:
             meta["finalizers"] = finalizers
         else:
@@ -66,19 +66,19 @@ class Deleter:
             started = timestamps.parse_timestamp(meta["deletionTimestamp"]) if not first else self._writer.now()
             base = started - meta.get("deletionGracePeriodSeconds", 0) if not first else started
             meta["deletionTimestamp"] = timestamps.timestamp(base + grace)
-            if resource.strategy.tells_grace:
+            if resource.strategy.sets_grace_period:
                 meta["deletionGracePeriodSeconds"] = grace
             if first and meta.get("generation", 0) > 0:
                 meta["generation"] += 1
             resource.strategy.mark_deleted(obj)
-        if not pending_work(obj):
+        if not is_kept(obj):
             if request.dry_run:
-                return Outcome(before, gone=True)
-            marked = not first or resource.strategy.grace is not None
-            return await self._writer.erase(resource, record, obj if grace == 0 and marked else before)
+                return Outcome(before, deleted=True)
+            was_marked = not first or resource.strategy.grace is not None
+            return await self._writer.erase(resource, record, obj if grace == 0 and was_marked else before)
         if request.dry_run:
             return Outcome(obj)
-        if not differs(before, obj):
+        if not has_changed(before, obj):
             return Outcome(obj, record=record)
-        kept = await self._writer.put(record.key, resource.store_form(obj), record)
-        return Outcome(resource.show(kept), record=kept)
+        stored = await self._writer.put(record.key, resource.stored_object(obj), record)
+        return Outcome(resource.served_object(stored), record=stored)
