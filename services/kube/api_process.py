@@ -30,13 +30,13 @@ from services.chassis.logging import configure_logging
 from services.chassis.tracing import configure_tracing
 from services.kube.metrics import KubeMetrics
 from services.kube.server import Server
-from services.kube.users import USERS, tokens_of
+from services.kube.users import USERS, load_user_tokens
 from services.recordings.write_log import Internal, RecordingMiddleware
 
 log = logging.getLogger(__name__)
 
-SWITCH_S = 0.0005  # so that the thread that waits for the disk runs without delay
-COLLECT_EVERY = 50_000  # objects live long; frequent full collections would only delay requests
+THREAD_SWITCH_INTERVAL_S = 0.0005  # so that the thread that waits for the disk runs without delay
+GC_THRESHOLD = 50_000  # objects live long; frequent full collections would only delay requests
 
 
 def _report(failure: BaseException, where: str) -> None:
@@ -48,7 +48,7 @@ def _report(failure: BaseException, where: str) -> None:
 
 
 @dataclass
-class Kube:
+class KubeProcess:
     """The embedded API and its prepared settings. The operator's kubeconfig is written beside `kubeconfig`."""
 
     listener: socket.socket
@@ -65,7 +65,7 @@ class Kube:
     time_scale: float
 
     @staticmethod
-    def _by_operator(tokens: dict[str, User]) -> Internal:
+    def _is_operator_request(tokens: dict[str, User]) -> Internal:
         """A predicate for requests of the operator, by its token: they are consequences of users' requests."""
         secrets = {f"Bearer {token}".encode() for token, user in tokens.items() if user == USERS["operator"]}
         return lambda scope: any(key == b"authorization" and value in secrets for key, value in scope["headers"])
@@ -76,7 +76,7 @@ class Kube:
         configure_tracing("kube")
         folder, kubeconfig = Path(self.folder), Path(self.kubeconfig)
         ca, certificate, key = certificate_files(folder)
-        tokens, signing_key = tokens_of(folder, self.tokens)
+        tokens, signing_key = load_user_tokens(folder, self.tokens)
         try:
             store = Store(open_database(self.database, self.synchronous), time.time, threaded=True)
         except StorageError as failure:
@@ -89,8 +89,8 @@ class Kube:
         core.untraced = frozenset({operator})
         api = KubeApi(core, self.workloads, ca.read_text(), roles_for(operator))
         api.observe(KubeMetrics(core))
-        sys.setswitchinterval(SWITCH_S)
-        freeze_heap(COLLECT_EVERY)
+        sys.setswitchinterval(THREAD_SWITCH_INTERVAL_S)
+        freeze_heap(GC_THRESHOLD)
 
         def announce() -> None:
             token_of = {user.name: token for token, user in tokens.items()}
@@ -99,7 +99,7 @@ class Kube:
             log.info("listening", extra={"url": self.url, "kubeconfig": str(kubeconfig.resolve())})
 
         async def serve() -> None:
-            recorded = RecordingMiddleware(api.asgi, folder.parent, "kube", self._by_operator(tokens))
+            recorded = RecordingMiddleware(api.asgi, folder.parent, "kube", self._is_operator_request(tokens))
             server = Server(api, self.listener, certificate, key, recorded)
             server.stop_on_signals()
             await server.serve(announce)
@@ -114,10 +114,10 @@ class Kube:
             store.close()
         if code == 0:
             log.info("stopped")
-        _leave(code)
+        _exit(code)
 
 
-def _leave(code: int) -> NoReturn:
+def _exit(code: int) -> NoReturn:
     """Exit at once, without finalising the interpreter: a thread of granian's may still serve a lingering client."""
     sys.stdout.flush()
     sys.stderr.flush()

@@ -14,19 +14,19 @@ from typing import Any
 
 from matrixcontainer.kubeapi.transport.certificates import ensure_certificates
 from services.kube.bind import listen
-from services.kube.database import migrate, refusing
-from services.kube.folder import hold
-from services.kube.identity import hand_over, one_at_a_time, take_over
+from services.kube.database import bootstrap_errors, migrate
+from services.kube.folder_lock import acquire_folder_lock
+from services.kube.identity import bootstrap_lock, fetch_identity, publish_identity
 from services.kube.settings import KubeSettings
-from services.kube.users import tokens_of
+from services.kube.users import load_user_tokens
 
 
 def prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
-    """Prepare. Return the arguments of `Kube`, and two open files: its lock and its listening socket."""
+    """Prepare. Return the arguments of `KubeProcess`, and two open files: its lock and its listening socket."""
     settings = KubeSettings.load("kube", argv)
     folder = settings.state / "kube"
     folder.mkdir(parents=True, exist_ok=True)
-    current = hold(folder / "lock", os.getppid())
+    lock = acquire_folder_lock(folder / "lock", os.getppid())
     listener = listen(settings.host, settings.port)
     advertised = settings.advertise or ("127.0.0.1" if settings.host in ("0.0.0.0", "::") else settings.host)
     database = settings.database_url("kube")
@@ -37,7 +37,7 @@ def prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
         "metrics": settings.kube_metrics_token,
     }
     _prepare_folder(folder, names, database, tokens)
-    reported = {
+    arguments = {
         "log_level": settings.log_level,
         "url": f"https://{f'[{advertised}]' if ':' in advertised else advertised}:{listener.getsockname()[1]}",
         "folder": str(folder),
@@ -50,15 +50,15 @@ def prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:
         "clock_file": str(settings.clock_file or ""),
         "time_scale": settings.time_scale,
     }
-    return reported, [os.dup(current.fileno()), socket.dup(listener.fileno())]
+    return arguments, [os.dup(lock.fileno()), socket.dup(listener.fileno())]
 
 
 def _prepare_folder(folder: Path, names: list[str], database: str, tokens: dict[str, str]) -> None:
-    with refusing(database), one_at_a_time(database) as connection:
+    with bootstrap_errors(database), bootstrap_lock(database) as connection:
         migrate(database)
         if connection is not None:
-            take_over(connection, folder)
+            fetch_identity(connection, folder)
         ensure_certificates(folder, names)
-        tokens_of(folder, tokens)
+        load_user_tokens(folder, tokens)
         if connection is not None:
-            hand_over(connection, folder)
+            publish_identity(connection, folder)

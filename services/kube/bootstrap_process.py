@@ -17,45 +17,45 @@ from typing import Any, NoReturn
 RESULT_BYTES_MAX = 64 * 1024
 FILES_MAX = 4
 
-Work = Callable[[], tuple[dict[str, Any], list[int]]]
+BootstrapTask = Callable[[], tuple[dict[str, Any], list[int]]]
 
 
-class Refused(Exception):
+class BootstrapError(Exception):
     """A failure to report to the user as one line without a traceback."""
 
 
-class Child:
+class BootstrapProcess:
     """Runs `work` in a forked child, starting at once; `result` waits for its return value, a dict and open files."""
 
-    def __init__(self, work: Work) -> None:
+    def __init__(self, task: BootstrapTask) -> None:
         sys.stdout.flush()
         sys.stderr.flush()
-        self._ours, theirs = socket.socketpair()
+        self._socket, child_socket = socket.socketpair()
         self._pid = os.fork()
         if self._pid == 0:
-            self._ours.close()
-            _run(work, theirs)
-        theirs.close()
+            self._socket.close()
+            _run(task, child_socket)
+        child_socket.close()
 
     def result(self) -> tuple[dict[str, Any], list[int]]:
         """The child's result. If it exited without one, having printed why, exit with its code."""
-        reported, files, _, _ = socket.recv_fds(self._ours, RESULT_BYTES_MAX, FILES_MAX)
-        self._ours.close()
+        reported, files, _, _ = socket.recv_fds(self._socket, RESULT_BYTES_MAX, FILES_MAX)
+        self._socket.close()
         _, status = os.waitpid(self._pid, 0)
         if not reported:
             raise SystemExit(max(os.waitstatus_to_exitcode(status), -1) % 256)
         return json.loads(reported), files
 
 
-def _run(work: Work, end: socket.socket) -> NoReturn:
+def _run(task: BootstrapTask, child_socket: socket.socket) -> NoReturn:
     code = 1
     try:
-        result, files = work()
-        socket.send_fds(end, [json.dumps(result).encode()], files)
+        result, files = task()
+        socket.send_fds(child_socket, [json.dumps(result).encode()], files)
         code = 0
-    except SystemExit as leaving:
-        code = leaving.code if isinstance(leaving.code, int) else 1
-    except Refused as failure:
+    except SystemExit as exit_request:
+        code = exit_request.code if isinstance(exit_request.code, int) else 1
+    except BootstrapError as failure:
         print(f"kube: {failure}", file=sys.stderr)
     except BaseException:
         traceback.print_exc()

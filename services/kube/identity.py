@@ -13,11 +13,11 @@ from pathlib import Path
 from typing import Any
 
 SHARED_FILES = ("ca.crt", "ca.key", "tokens.json")
-ONE_AT_A_TIME = 0x6B756266  # an advisory lock: replicas that start together prepare one after another
+BOOTSTRAP_LOCK_KEY = 0x6B756266  # an advisory lock: replicas that start together prepare one after another
 
 
 @contextmanager
-def one_at_a_time(url: str) -> Iterator[Any]:
+def bootstrap_lock(url: str) -> Iterator[Any]:
     """A PostgreSQL connection that holds a lock against other replicas; None on SQLite, which has only one process."""
     if url.startswith("sqlite"):
         yield None
@@ -25,11 +25,11 @@ def one_at_a_time(url: str) -> Iterator[Any]:
     import psycopg
 
     with psycopg.connect(url.replace("postgresql+psycopg://", "postgresql://", 1), autocommit=True) as connection:
-        connection.execute("SELECT pg_advisory_lock(%s)", (ONE_AT_A_TIME,))
+        connection.execute("SELECT pg_advisory_lock(%s)", (BOOTSTRAP_LOCK_KEY,))
         yield connection
 
 
-def take_over(connection: Any, folder: Path) -> None:
+def fetch_identity(connection: Any, folder: Path) -> None:
     """Copy the files from the database to the folder, except those that exist there."""
     for name, value in connection.execute("SELECT name, value FROM kube_identity").fetchall():
         path = folder / Path(name).name
@@ -38,7 +38,7 @@ def take_over(connection: Any, folder: Path) -> None:
             path.write_text(value)
 
 
-def hand_over(connection: Any, folder: Path) -> None:
+def publish_identity(connection: Any, folder: Path) -> None:
     """Copy the files from the folder to the database."""
     for name in SHARED_FILES:
         connection.execute(

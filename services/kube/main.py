@@ -14,17 +14,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from services.chassis.interpreter import block_modules
-from services.kube.bootstrap_process import Child
+from services.kube.bootstrap_process import BootstrapProcess
 
 
 def main(argv: Sequence[str] | None = None) -> None:
     gc.disable()  # nothing loaded now becomes garbage; `freeze_heap` turns the collector on again
     block_modules()
-    child = Child(lambda: _prepare(argv))
-    from services.kube.api_process import Kube  # loaded while the child works
+    bootstrap_process = BootstrapProcess(lambda: _prepare(argv))
+    from services.kube.api_process import KubeProcess  # loaded while the bootstrap process works
 
-    reported, (_lock, listener) = child.result()  # the lock is held as long as the file is open
-    Kube(**reported, listener=socket.socket(fileno=listener)).run()
+    arguments, (_lock, listener) = bootstrap_process.result()  # the lock is held as long as the file is open
+    KubeProcess(**arguments, listener=socket.socket(fileno=listener)).run()
 
 
 def _prepare(argv: Sequence[str] | None) -> tuple[dict[str, Any], list[int]]:

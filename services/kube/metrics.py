@@ -67,7 +67,7 @@ class KubeMetrics(Collector):
 
     def __init__(self, core: Core) -> None:
         self._core = core
-        self._known: set[str] = set()
+        self._resource_labels: set[str] = set()
         self._registry = CollectorRegistry()
         self._requests, self._duration = REQUESTS.counter(self._registry), DURATION.histogram(self._registry)
         self._webhooks = WEBHOOKS.histogram(self._registry)
@@ -90,19 +90,19 @@ class KubeMetrics(Collector):
         watches, objects, lags = WATCHES.family(), OBJECTS.family(), WATCH_LAG.family()
         open_watches: dict[str, int] = {}
         stored: dict[str, int] = {}
-        behind: dict[str, float] = {}
+        lag_s: dict[str, float] = {}
         for storage in sorted({each.storage for each in self._core.registry.all()}):
-            shown = self._shown(storage)
-            stored[shown] = stored.get(shown, 0) + store.count(storage)
-            open_watches[shown] = open_watches.get(shown, 0) + len(store.log(storage).waiters)
-            behind[shown] = max(behind.get(shown, 0.0), store.log(storage).max_lag_s(store.now()))
-        for shown, count in stored.items():
+            label = self._resource_label(storage)
+            stored[label] = stored.get(label, 0) + store.count(storage)
+            open_watches[label] = open_watches.get(label, 0) + len(store.log(storage).waiters)
+            lag_s[label] = max(lag_s.get(label, 0.0), store.log(storage).max_lag_s(store.now()))
+        for label, count in stored.items():
             if count:
-                objects.add_metric([shown], count)
-        for shown, count in open_watches.items():
+                objects.add_metric([label], count)
+        for label, count in open_watches.items():
             if count:
-                watches.add_metric([shown], count)
-                lags.add_metric([shown], behind[shown])
+                watches.add_metric([label], count)
+                lags.add_metric([label], lag_s[label])
         yield watches
         yield objects
         yield lags
@@ -115,11 +115,13 @@ class KubeMetrics(Collector):
         served = registry.derived("metrics", lambda: {(each.group, each.plural) for each in registry.all()})
         if (attributes.group, attributes.resource) not in served:
             return OTHER
-        return self._shown(f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource)
+        return self._resource_label(
+            f"{attributes.resource}.{attributes.group}" if attributes.group else attributes.resource
+        )
 
-    def _shown(self, storage: str) -> str:
-        if storage not in self._known:
-            if len(self._known) >= KINDS_MAX:
+    def _resource_label(self, storage: str) -> str:
+        if storage not in self._resource_labels:
+            if len(self._resource_labels) >= KINDS_MAX:
                 return OTHER
-            self._known.add(storage)
+            self._resource_labels.add(storage)
         return storage

@@ -27,14 +27,14 @@ from matrixcontainer.kubeapi.server import KubeApi
 
 BACKLOG = 1024
 CONNECTIONS_MAX = 16_384
-FILES_SPARED = 256  # for other open files: the database, the log, calls of webhooks
-FILES_MORE = 2 * BACKLOG
+RESERVED_FILES = 256  # for other open files: the database, the log, calls of webhooks
+FILE_LIMIT_STEP = 2 * BACKLOG
 HEAD_BYTES_MAX = 64 * 1024  # of one request; also the read-ahead of a pipeline or body
-HEAD_MS_MAX = 75_000  # for the head of the next request to arrive
+HEAD_TIMEOUT_MS = 75_000  # for the head of the next request to arrive
 STREAMS_MAX = 100  # concurrent requests on an HTTP/2 connection, as in upstream
 PING_MS = 30_000
-FILES_CHECK_S = 1.0
-FAREWELL_S = 1.0  # for requests under way when told to stop
+FILE_CHECK_INTERVAL_S = 1.0
+SHUTDOWN_TIMEOUT_S = 1.0  # for requests under way when told to stop
 LOGGING: dict[str, Any] = {"formatters": {}, "handlers": {}, "loggers": {}}  # its lines use the root logger
 
 
@@ -52,13 +52,13 @@ class Server:
         """`target`: an application to serve instead, which wraps the API."""
         self.api, self._listener = api, listener
         self._stopping = asyncio.Event()
-        self._granian = _OnSocket(
+        self._granian = _SocketGranian(
             listener,
             target=target or api.asgi,
             interface=Interfaces.ASGINL,
             backlog=BACKLOG,
             backpressure=_connections_max(),
-            http1_settings=HTTP1Settings(header_read_timeout=HEAD_MS_MAX, max_buffer_size=HEAD_BYTES_MAX),
+            http1_settings=HTTP1Settings(header_read_timeout=HEAD_TIMEOUT_MS, max_buffer_size=HEAD_BYTES_MAX),
             http2_settings=HTTP2Settings(
                 initial_connection_window_size=HEAD_BYTES_MAX,
                 initial_stream_window_size=HEAD_BYTES_MAX,
@@ -83,18 +83,18 @@ class Server:
         try:
             while not self._stopping.is_set():
                 with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(FILES_CHECK_S):
+                    async with asyncio.timeout(FILE_CHECK_INTERVAL_S):
                         await self._stopping.wait()
-                self._make_room()
+                self._raise_file_limit()
         finally:
             self._listener.close()
             self._granian.stop()
             await self.api.stop()
-            await asyncio.wait((serving,), timeout=FAREWELL_S)
+            await asyncio.wait((serving,), timeout=SHUTDOWN_TIMEOUT_S)
         if serving.done():
             serving.result()
 
-    def _make_room(self) -> None:
+    def _raise_file_limit(self) -> None:
         """Raise the limit of open files once there are none left; raises OSError if the system allows no more.
 
         Only clients that connect and send nothing cause this, since connections are counted after the TLS handshake.
@@ -106,9 +106,9 @@ class Server:
             soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
             if soft == hard:
                 raise
-            more = soft + FILES_MORE
+            raised = soft + FILE_LIMIT_STEP
             resource.setrlimit(
-                resource.RLIMIT_NOFILE, (more if hard == resource.RLIM_INFINITY else min(more, hard), hard)
+                resource.RLIMIT_NOFILE, (raised if hard == resource.RLIM_INFINITY else min(raised, hard), hard)
             )
 
     def stop(self) -> None:
@@ -120,7 +120,7 @@ class Server:
             asyncio.get_running_loop().add_signal_handler(name, self.stop)
 
 
-class _OnSocket(Granian):
+class _SocketGranian(Granian):
     """Serves a socket that is already bound."""
 
     def __init__(self, listener: socket.socket, **settings: Any) -> None:
@@ -135,8 +135,8 @@ class _OnSocket(Granian):
 def _connections_max() -> int:
     """The most connections, by the limit of open files. Some files are set apart, and the limit can still be raised."""
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = CONNECTIONS_MAX + FILES_SPARED
+    file_limit = CONNECTIONS_MAX + RESERVED_FILES
     if hard != resource.RLIM_INFINITY:
-        wanted = min(wanted, max(hard - FILES_MORE, hard // 2))
-    resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return max(wanted - FILES_SPARED, 1)
+        file_limit = min(file_limit, max(hard - FILE_LIMIT_STEP, hard // 2))
+    resource.setrlimit(resource.RLIMIT_NOFILE, (file_limit, hard))
+    return max(file_limit - RESERVED_FILES, 1)

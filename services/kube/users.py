@@ -17,9 +17,9 @@ USERS = {
 }
 
 
-def tokens_of(folder: Path, given: dict[str, str]) -> tuple[dict[str, User], bytes]:
+def load_user_tokens(folder: Path, overrides: dict[str, str]) -> tuple[dict[str, User], bytes]:
     """(users by token, signing key) from the token file, which is created or completed.
 
-    `given` sets tokens by the key in USERS; "" leaves a token as it is.
+    `overrides` sets tokens by the key in USERS; "" leaves a token as it is.
     """
-    return load_tokens(folder / "tokens.json", USERS, given)
+    return load_tokens(folder / "tokens.json", USERS, overrides)

@@ -12,7 +12,7 @@ from sqlalchemy import create_engine
 
 from matrixcontainer.kubeapi.storage.tables import metadata
 from services.chassis.database import DatabaseEngine, Migrations
-from services.kube.bootstrap_process import Refused
+from services.kube.bootstrap_process import BootstrapError
 from services.kube.database import migrate
 from tests.matrixcontainer.kubeapi.postgres import a_database, needs_postgres
 
@@ -48,7 +48,7 @@ def test_a_file_of_another_version_is_refused_in_a_sentence(tmp_path: Path) -> N
     assert migrate(f"sqlite:///{file}") is False
     with sqlite3.connect(file) as current:
         current.execute("UPDATE alembic_version SET version_num = '0001'")
-    with pytest.raises(Refused, match="begin with an empty state folder"):
+    with pytest.raises(BootstrapError, match="begin with an empty state folder"):
         migrate(f"sqlite:///{file}")
 
 

@@ -99,7 +99,7 @@ async def test_a_link_leaves_the_links_that_are_up_and_comes_back(tmp_path):
         reader, whole = EventReader(), False
         async with asyncio.timeout(600), stack.http["link"].stream("GET", "/v1/links", params=asked) as answer:
             async for line in answer.aiter_lines():
-                if (event := reader.next_chunk(line)) is None:
+                if (event := reader.take(line)) is None:
                     continue
                 if event.type == "BOOKMARK" and not whole:
                     whole = True

@@ -9,7 +9,7 @@ import random
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.services import INSIDE, NODE_PORTS
+from matrixcontainer.kubeapi.builtin.services import INSIDE, NODE_PORT_TYPES
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Options
 from matrixcontainer.kubeapi.registry.resource import Resource
@@ -78,7 +78,7 @@ def _addresses(rng: random.Random) -> Iterator[str]:
 
 
 def _ports(rng: random.Random) -> Iterator[int]:
-    low, high = NODE_PORTS
+    low, high = NODE_PORT_TYPES
     first = rng.randint(low, high)
     yield from (*range(first, high + 1), *range(low, first))
 

@@ -21,7 +21,7 @@ from matrixcontainer.kubeapi.admission.webhook_matcher import (
     parse_hooks,
 )
 from matrixcontainer.kubeapi.auth.authentication import User
-from matrixcontainer.kubeapi.builtin.webhooks import warn_of_services
+from matrixcontainer.kubeapi.builtin.webhooks import service_warnings
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
 from matrixcontainer.kubeapi.patch import patches
@@ -71,7 +71,7 @@ class Webhooks:
         """The object as changed by the webhooks, or None if none changed it."""
         hooks = self.hooks(MUTATING)
         if resource.group == GROUP and new is not None:
-            options.warnings += warn_of_services(new)
+            options.warnings += service_warnings(new)
         if not hooks or resource.group == GROUP or options.subresource in SUBRESOURCE_OBJECTS:
             return None
         current, changed_at, seen_at = new, 0, dict[int, int]()

@@ -11,7 +11,7 @@ from typing import Any
 
 from matrixcontainer.kubeapi.apiextensions.decode import require_types
 from matrixcontainer.kubeapi.apiextensions.strategy import CustomStrategy
-from matrixcontainer.kubeapi.apiextensions.validation import check_crd, check_names
+from matrixcontainer.kubeapi.apiextensions.validation import validate_crd, validate_names
 from matrixcontainer.kubeapi.builtin.strategy import BuiltinStrategy
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
@@ -20,7 +20,7 @@ from matrixcontainer.kubeapi.registry.resource import PrinterColumn, Registry, R
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo, restore_field
 from matrixcontainer.kubeapi.schema.structural import Schema, same_json
 
-CLEANUP = "customresourcecleanup.apiextensions.k8s.io"
+CLEANUP_FINALIZER = "customresourcecleanup.apiextensions.k8s.io"
 GROUP = "apiextensions.k8s.io"
 
 
@@ -66,10 +66,10 @@ class CrdStrategy(BuiltinStrategy):
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         if old is not None and same_json(old.get("spec"), obj.get("spec")):
             return []
-        return check_crd(obj, old)
+        return validate_crd(obj, old)
 
     def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
-        return check_names((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
+        return validate_names((obj.get("status") or {}).get("acceptedNames") or {}, "status.acceptedNames")
 
 
 # ---- serving
@@ -79,24 +79,26 @@ def fingerprint(document: Any) -> str:
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
-def resources_of(crd: dict[str, Any], revision: int) -> list[Resource]:
+def served_resources(crd: dict[str, Any], revision: int) -> list[Resource]:
     """A Resource per served version; objects written before `revision` are pruned and defaulted again when read."""
-    return [_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("served")]
+    return [_build_resource(crd, version, revision) for version in crd["spec"]["versions"] if version.get("served")]
 
 
 def stored_resource(crd: dict[str, Any], revision: int) -> Resource:
     """The Resource of the storage version, served or not; enough to delete the objects."""
-    return next(_resource_of(crd, version, revision) for version in crd["spec"]["versions"] if version.get("storage"))
+    return next(
+        _build_resource(crd, version, revision) for version in crd["spec"]["versions"] if version.get("storage")
+    )
 
 
-def _resource_of(crd: dict[str, Any], version: dict[str, Any], revision: int) -> Resource:
+def _build_resource(crd: dict[str, Any], version: dict[str, Any], revision: int) -> Resource:
     spec, document = crd["spec"], version["schema"]["openAPIV3Schema"]
-    granted = (crd.get("status") or {}).get("acceptedNames") or {}
-    names = granted if granted.get("kind") else spec["names"]
+    accepted = (crd.get("status") or {}).get("acceptedNames") or {}
+    names = accepted if accepted.get("kind") else spec["names"]
     storage_version = next(v["name"] for v in spec["versions"] if v.get("storage"))
     sub = version.get("subresources") or {}
     paths = _scale_paths(sub.get("scale"))
-    many = len([v for v in spec["versions"] if v.get("served")]) > 1
+    plural = len([v for v in spec["versions"] if v.get("served")]) > 1
     return Resource(
         group=spec["group"],
         version=version["name"],
@@ -112,14 +114,14 @@ def _resource_of(crd: dict[str, Any], version: dict[str, Any], revision: int) ->
         custom=True,
         status="status" in sub,
         scale=paths,
-        columns=tuple(_printed(column) for column in version.get("additionalPrinterColumns") or ()),
+        columns=tuple(_printer_column(column) for column in version.get("additionalPrinterColumns") or ()),
         storage_version=f"{spec['group']}/{storage_version}",
         document=document,
         fields={
             field["jsonPath"].lstrip("."): field_reader(field["jsonPath"].lstrip("."))
             for field in version.get("selectableFields") or ()
         },
-        refresh_before=2**63 if many and version["name"] != storage_version else revision,
+        refresh_before=2**63 if plural and version["name"] != storage_version else revision,
         fingerprint=fingerprint([version, names]),
         deprecated=_deprecation(version, spec),
     )
@@ -135,16 +137,16 @@ def _deprecation(version: dict[str, Any], spec: dict[str, Any]) -> str:
     """The warning for clients of a deprecated version, naming the best newer version if there is one."""
     if not version.get("deprecated"):
         return ""
-    if reported := version.get("deprecationWarning"):
-        return str(reported)
+    if warning := version.get("deprecationWarning"):
+        return str(warning)
     group, kind, rank = spec["group"], spec["names"]["kind"], version_rank(version["name"])
-    better = [one["name"] for one in spec["versions"] if one.get("served") and not one.get("deprecated")]
-    better = sorted((name for name in better if version_rank(name) < rank), key=version_rank)
+    replacement = [one["name"] for one in spec["versions"] if one.get("served") and not one.get("deprecated")]
+    replacement = sorted((name for name in replacement if version_rank(name) < rank), key=version_rank)
     text = f"{group}/{version['name']} {kind} is deprecated"
-    return f"{text}; use {group}/{better[0]} {kind}" if better else text
+    return f"{text}; use {group}/{replacement[0]} {kind}" if replacement else text
 
 
-def _printed(column: dict[str, Any]) -> PrinterColumn:
+def _printer_column(column: dict[str, Any]) -> PrinterColumn:
     return PrinterColumn(
         column["name"],
         column.get("type", "string"),
@@ -159,29 +161,30 @@ def accepted_names(crd: dict[str, Any], registry: Registry) -> tuple[dict[str, A
     """(accepted names, reason, message); reason and message are "" if no name conflicts with another resource."""
     spec = crd["spec"]
     names = spec["names"]
-    granted = dict((crd.get("status") or {}).get("acceptedNames") or {})
+    accepted = dict((crd.get("status") or {}).get("acceptedNames") or {})
     taken = [r for r in registry.all() if r.group == spec["group"] and (r.plural != names["plural"] or not r.custom)]
-    words = {r.plural for r in taken} | {r.singular for r in taken} | {s for r in taken for s in r.short_names}
+    used_names = {r.plural for r in taken} | {r.singular for r in taken} | {s for r in taken for s in r.short_names}
     kinds = {r.kind for r in taken} | {r.list_kind for r in taken}
     reason = message = ""
     for key, used in (
-        ("plural", words), ("singular", words), ("shortNames", words), ("kind", kinds), ("listKind", kinds),
+        ("plural", used_names), ("singular", used_names), ("shortNames", used_names),
+        ("kind", kinds), ("listKind", kinds),
     ):  # fmt: skip
-        wanted, current = names.get(key), granted.get(key)
-        asked = wanted or [] if isinstance(wanted, list) else [wanted]
+        requested, current = names.get(key), accepted.get(key)
+        asked = requested or [] if isinstance(requested, list) else [requested]
         clashes = [
-            word for word in asked if word in used and word not in (current or [] if key == "shortNames" else [current])
+            name for name in asked if name in used and name not in (current or [] if key == "shortNames" else [current])
         ]
         if clashes:
             reason = f"{key[0].upper()}{key[1:]}Conflict"
-            texts = [f'"{word}" is already in use' for word in clashes]
+            texts = [f'"{name}" is already in use' for name in clashes]
             message = texts[0] if len(texts) == 1 else f"[{', '.join(texts)}]"
-        elif wanted:
-            granted[key] = wanted
+        elif requested:
+            accepted[key] = requested
         else:
-            granted.pop(key, None)
+            accepted.pop(key, None)
     if names.get("categories"):
-        granted["categories"] = names["categories"]
+        accepted["categories"] = names["categories"]
     else:
-        granted.pop("categories", None)
-    return {"plural": "", "kind": ""} | granted, reason, message
+        accepted.pop("categories", None)
+    return {"plural": "", "kind": ""} | accepted, reason, message

@@ -23,25 +23,25 @@ def clean_embedded(value: Any, schema: Schema, unknown: list[str]) -> None:
 
 def check_embedded(value: Any, schema: Schema, path: str = "") -> list[Cause]:
     """Errors in apiVersion, kind and metadata of embedded objects."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     for current, where in _embedded(value, schema, path):
         for key in ("apiVersion", "kind"):
             if key not in current:
-                found.append(errors.required(f"{where}.{key}", "must not be empty"))
+                causes.append(errors.required(f"{where}.{key}", "must not be empty"))
             elif not current[key] or not isinstance(current[key], str):
-                found.append(errors.invalid(f"{where}.{key}", current[key], "must not be empty"))
+                causes.append(errors.invalid(f"{where}.{key}", current[key], "must not be empty"))
         if (meta := current.get("metadata")) is not None:
-            broken = validation.validate(meta, schema_of(METADATA), below=f"{where}.metadata")
-            found += broken or _check_metadata(meta, where)
-    return found
+            is_invalid = validation.validate(meta, schema_of(METADATA), below=f"{where}.metadata")
+            causes += is_invalid or _check_metadata(meta, where)
+    return causes
 
 
 def _check_metadata(meta: dict[str, Any], where: str) -> list[Cause]:
     from matrixcontainer.kubeapi.registry.object_meta import check_metadata
 
     inner: Any = SimpleNamespace(strategy=SimpleNamespace(check_name=path_segment_error), custom=True)
-    found = check_metadata({"metadata": {"name": "fakename"} | meta}, inner)
-    return [Cause(cause.reason, cause.message, f"{where}.{cause.field}") for cause in found]
+    causes = check_metadata({"metadata": {"name": "fakename"} | meta}, inner)
+    return [Cause(cause.reason, cause.message, f"{where}.{cause.field}") for cause in causes]
 
 
 def _embedded(value: Any, schema: Schema, path: str) -> Iterator[tuple[dict[str, Any], str]]:

@@ -20,7 +20,7 @@ Node = dict[str, Any]
 TYPES = ["array", "boolean", "integer", "number", "object", "string"]
 UNSUPPORTED = ("id", "$schema", "$ref", "additionalItems", "patternProperties", "definitions", "dependencies")
 META = ("metadata", "apiVersion", "kind")
-JUNCTIONS = ("anyOf", "allOf", "oneOf")
+JUNCTORS = ("anyOf", "allOf", "oneOf")
 INT_OR_STRING = [{"type": "integer"}, {"type": "string"}]
 NOT_NESTED = {  # keywords forbidden inside a junction, and what they must be instead
     **dict.fromkeys(
@@ -54,13 +54,13 @@ class SchemaNode:
     def root(self) -> bool:
         return self.level == "at the root"
 
-    def below(self, part: str, level: str = "for specified object fields", **more: Any) -> "SchemaNode":
+    def child(self, part: str, level: str = "for specified object fields", **more: Any) -> "SchemaNode":
         return replace(self, path=f"{self.path}.{part}", level=level, **more)
 
-    def forbid(self, key: str, message: str) -> None:
+    def forbidden(self, key: str, message: str) -> None:
         self.causes.append(errors.forbidden_field(f"{self.path}.{key}", message))
 
-    def refuse(self, key: str, value: Any, message: str) -> None:
+    def invalid(self, key: str, value: Any, message: str) -> None:
         """Report a keyword whose value is wrong or missing."""
         where = f"{self.path}.{key}"
         self.causes.append(
@@ -68,21 +68,21 @@ class SchemaNode:
         )
 
 
-def check_schema(document: Node, path: str, with_status: bool = False) -> list[Cause]:
+def validate_schema(document: Node, path: str, with_status: bool = False) -> list[Cause]:
     """All errors in one version's openAPIV3Schema."""
     place = SchemaNode(path, [])
     if document.get("nullable"):
-        place.forbid("nullable", "nullable cannot be true at the root")
-    junction = next((key for key in (*JUNCTIONS, "not", "enum", "default") if document.get(key)), None)
+        place.forbidden("nullable", "nullable cannot be true at the root")
+    junction = next((key for key in (*JUNCTORS, "not", "enum", "default") if document.get(key)), None)
     if with_status and junction:
-        place.forbid(junction, "must not be used at the root if the status subresource is enabled")
+        place.forbidden(junction, "must not be used at the root if the status subresource is enabled")
     _check_node(document, place)
-    if causes := place.causes or check_defaults(document, path):
+    if causes := place.causes or validate_defaults(document, path):
         return causes
     if Schema(document).has_rules():
         from matrixcontainer.kubeapi.cel import checker
 
-        return checker.check_rules(document, path)
+        return checker.validate_rules(document, path)
     return []
 
 
@@ -91,33 +91,35 @@ def _check_node(node: Any, place: SchemaNode) -> None:
         return
     for key in UNSUPPORTED:
         if node.get(key):
-            place.forbid(key, f"{key} is not supported")
+            place.forbidden(key, f"{key} is not supported")
     _check_type(node, place)
     _check_embedded(node, place)
     _check_pattern(node, place)
     if node.get("default") is not None and place.no_default:
-        place.forbid("default", f"must not be set {place.no_default}")
+        place.forbidden("default", f"must not be set {place.no_default}")
     if node.get("uniqueItems"):
-        place.forbid("uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic")
+        place.forbidden(
+            "uniqueItems", "uniqueItems cannot be set to true since the runtime complexity becomes quadratic"
+        )
     _check_lists_and_maps(node, place)
     _check_junctions(node, node, place.path, place)
     items, extra = node.get("items"), node.get("additionalProperties")
     if isinstance(items, list):
-        place.forbid("items", "items must be a schema object and not an array")
+        place.forbidden("items", "items must be a schema object and not an array")
     elif node.get("type") == "array" and items is None:
-        place.refuse("items", items, "must be specified")
+        place.invalid("items", items, "must be specified")
     if extra is not None and (place.root or (node.get("properties") and extra is not True)):
         message = (
             "must not be used at the root" if place.root else "additionalProperties and properties are mutual exclusive"
         )
-        place.forbid("additionalProperties", message)
+        place.forbidden("additionalProperties", message)
     for name, child in (node.get("properties") or {}).items():
         meta = name in META and (place.root or bool(node.get("x-kubernetes-embedded-resource")))
         message = f"in top-level {name}" if meta and place.root else place.no_default
-        _check_node(child, place.below(f"properties[{name}]", in_meta=place.in_meta or meta, no_default=message))
-    _check_node(items, place.below("items", "for specified array items"))
+        _check_node(child, place.child(f"properties[{name}]", in_meta=place.in_meta or meta, no_default=message))
+    _check_node(items, place.child("items", "for specified array items"))
     inside = "inside additionalProperties applying to object metadata" if place.in_meta else place.no_default
-    _check_node(extra, place.below("additionalProperties", no_default=inside))
+    _check_node(extra, place.child("additionalProperties", no_default=inside))
 
 
 def _check_type(node: Node, place: SchemaNode) -> None:
@@ -126,37 +128,37 @@ def _check_type(node: Node, place: SchemaNode) -> None:
     if kind and kind not in TYPES:
         place.causes.append(errors.not_supported(f"{place.path}.type", kind, TYPES))
     elif place.root and kind != "object":
-        place.refuse("type", kind, "must be object at the root")
+        place.invalid("type", kind, "must be object at the root")
     elif not kind and not either and not free:
-        place.refuse("type", kind, f"must not be empty {place.level}")
+        place.invalid("type", kind, f"must not be empty {place.level}")
     if node.get("x-kubernetes-preserve-unknown-fields") is False:
-        place.refuse("x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
+        place.invalid("x-kubernetes-preserve-unknown-fields", False, "must be true or undefined")
     if either and free:
         message = "must be false if x-kubernetes-int-or-string is true"
-        place.refuse("x-kubernetes-preserve-unknown-fields", True, message)
+        place.invalid("x-kubernetes-preserve-unknown-fields", True, message)
 
 
 def _check_embedded(node: Node, place: SchemaNode) -> None:
     """Check what the schema of an embedded object, or of the root, says about apiVersion, kind and metadata."""
     embedded, properties = bool(node.get("x-kubernetes-embedded-resource")), node.get("properties") or {}
     if embedded and place.in_meta:
-        place.forbid("x-kubernetes-embedded-resource", "must not be used inside of resource meta")
+        place.forbidden("x-kubernetes-embedded-resource", "must not be used inside of resource meta")
     if embedded and node.get("type") != "object":
-        place.refuse("type", node.get("type"), "must be object if x-kubernetes-embedded-resource is true")
+        place.invalid("type", node.get("type"), "must be object if x-kubernetes-embedded-resource is true")
     if embedded and not properties and not node.get("x-kubernetes-preserve-unknown-fields"):
         message = (
             "must not be empty if x-kubernetes-embedded-resource is true without x-kubernetes-preserve-unknown-fields"
         )
-        place.refuse("properties", None, message)
+        place.invalid("properties", None, message)
     for name, wanted in (("kind", "string"), ("apiVersion", "string"), ("metadata", "object")):
         specified = properties.get(name)
         if (embedded or place.root) and specified is not None and specified.get("type") != wanted:
-            place.refuse(f"properties[{name}].type", specified.get("type", ""), f"must be {wanted}")
+            place.invalid(f"properties[{name}].type", specified.get("type", ""), f"must be {wanted}")
     specified = properties.get("metadata") or {}
     more = {key for key, value in specified.items() if value} - {"type", "properties", "default"}
     if place.root and (more or set(specified.get("properties") or {}) - {"name", "generateName"}):
         message = "must not specify anything other than name and generateName, but metadata is implicitly specified"
-        place.forbid("properties[metadata]", message)
+        place.forbidden("properties[metadata]", message)
 
 
 def _check_pattern(node: Node, place: SchemaNode) -> None:
@@ -164,7 +166,7 @@ def _check_pattern(node: Node, place: SchemaNode) -> None:
         try:
             compile_pattern(node["pattern"])
         except ValueError as failure:
-            place.refuse("pattern", node["pattern"], f"must be a valid regular expression, but isn't: {failure}")
+            place.invalid("pattern", node["pattern"], f"must be a valid regular expression, but isn't: {failure}")
 
 
 # ---- junctions
@@ -172,12 +174,12 @@ def _check_pattern(node: Node, place: SchemaNode) -> None:
 
 def _check_junctions(part: Node, node: Node | None, at: str, place: SchemaNode) -> None:
     """allOf, anyOf, oneOf and not may only restrict what the schema itself (`node`, at `at`) defines."""
-    parts = [(deeper, f"{word}[{index}]") for word in JUNCTIONS for index, deeper in enumerate(part.get(word) or [])]
+    parts = [(deeper, f"{word}[{index}]") for word in JUNCTORS for index, deeper in enumerate(part.get(word) or [])]
     if part.get("anyOf") == INT_OR_STRING:  # the expanded form of int-or-string
         parts = [(deeper, word) for deeper, word in parts if not word.startswith("anyOf")]
     for deeper, word in [*parts, (part.get("not"), "not")]:
         if isinstance(deeper, dict):
-            _check_nested(deeper, node, at, place.below(word))
+            _check_nested(deeper, node, at, place.child(word))
 
 
 def _check_nested(part: Node, node: Node | None, at: str, place: SchemaNode) -> None:
@@ -186,16 +188,16 @@ def _check_nested(part: Node, node: Node | None, at: str, place: SchemaNode) -> 
         return
     for key, instead in NOT_NESTED.items():
         if part.get(key) or (instead == "undefined" and part.get(key) is not None):
-            place.forbid(key, f"must be {instead} to be structural")
+            place.forbidden(key, f"must be {instead} to be structural")
     _check_pattern(part, place)
     _check_junctions(part, node, at, place)
     if isinstance(part.get("items"), dict):
-        _check_nested(part["items"], node.get("items"), f"{at}.items", place.below("items"))
+        _check_nested(part["items"], node.get("items"), f"{at}.items", place.child("items"))
     for name, child in (part.get("properties") or {}).items():
         declared = (node.get("properties") or {}).get(name)
-        _check_nested(child, declared, f"{at}.properties[{name}]", place.below(f"properties[{name}]"))
+        _check_nested(child, declared, f"{at}.properties[{name}]", place.child(f"properties[{name}]"))
     if "metadata" in (part.get("properties") or {}):
-        place.forbid("properties[metadata]", "must not be specified in a nested context")
+        place.forbidden("properties[metadata]", "must not be specified in a nested context")
 
 
 # ---- lists and maps
@@ -210,62 +212,62 @@ def _check_lists_and_maps(node: Node, place: SchemaNode) -> None:
         if (specified := node.get(key)) is None:
             continue
         if node.get("type", "") != wanted:
-            place.refuse("type", node.get("type", ""), f"must be {wanted} if {key} is specified")
+            place.invalid("type", node.get("type", ""), f"must be {wanted} if {key} is specified")
         if specified not in allowed:
             place.causes.append(errors.not_supported(f"{place.path}.{key}", specified, allowed))
     listed, keys = node.get("x-kubernetes-list-type"), node.get("x-kubernetes-list-map-keys") or []
-    items, inner = node.get("items"), place.below("items")
+    items, inner = node.get("items"), place.child("items")
     if keys and listed != "map":
-        place.refuse("x-kubernetes-list-type", listed, "must be map if x-kubernetes-list-map-keys is non-empty")
+        place.invalid("x-kubernetes-list-type", listed, "must be map if x-kubernetes-list-map-keys is non-empty")
     if listed == "map" and not keys:
-        place.refuse("x-kubernetes-list-map-keys", None, "must not be empty if x-kubernetes-list-type is map")
+        place.invalid("x-kubernetes-list-map-keys", None, "must not be empty if x-kubernetes-list-type is map")
     if listed not in ("set", "map") or not isinstance(items, dict):
         return
     if items.get("nullable"):
-        inner.forbid("nullable", f"cannot be nullable when x-kubernetes-list-type is {listed}")
+        inner.forbidden("nullable", f"cannot be nullable when x-kubernetes-list-type is {listed}")
     if listed == "set":
         message = "must be atomic as item of a list with x-kubernetes-list-type=set"
         if items.get("type") == "array" and items.get("x-kubernetes-list-type", "atomic") != "atomic":
-            inner.refuse("x-kubernetes-list-type", items["x-kubernetes-list-type"], message)
+            inner.invalid("x-kubernetes-list-type", items["x-kubernetes-list-type"], message)
         if items.get("type") == "object" and items.get("x-kubernetes-map-type") != "atomic":
-            inner.refuse("x-kubernetes-map-type", items.get("x-kubernetes-map-type", "granular"), message)
+            inner.invalid("x-kubernetes-map-type", items.get("x-kubernetes-map-type", "granular"), message)
     elif items.get("type") != "object":
-        inner.refuse("type", items.get("type"), "must be object if parent array's x-kubernetes-list-type is map")
+        inner.invalid("type", items.get("type"), "must be object if parent array's x-kubernetes-list-type is map")
     else:
         _check_keys(keys, items, place, inner)
 
 
 def _check_keys(keys: list[str], items: Node, place: SchemaNode, inner: SchemaNode) -> None:
     if len(set(keys)) < len(keys):
-        place.refuse("x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
+        place.invalid("x-kubernetes-list-map-keys", keys, "must not contain duplicate entries")
     for key in dict.fromkeys(keys):
         specified = (items.get("properties") or {}).get(key)
         where, reason = f"properties[{key}]", "this property is in x-kubernetes-list-map-keys, so it"
         if specified is None:
-            place.refuse("x-kubernetes-list-map-keys", keys, "entries must all be names of item properties")
+            place.invalid("x-kubernetes-list-map-keys", keys, "entries must all be names of item properties")
             continue
         if specified.get("type") in ("array", "object"):
             message = "must be a scalar type if parent array's x-kubernetes-list-type is map"
-            inner.refuse(f"{where}.type", specified["type"], message)
+            inner.invalid(f"{where}.type", specified["type"], message)
         if key not in (items.get("required") or []) and specified.get("default") is None:
-            inner.refuse(f"{where}.default", None, f"{reason} must have a default or be a required property")
+            inner.invalid(f"{where}.default", None, f"{reason} must have a default or be a required property")
         if specified.get("nullable"):
-            inner.forbid(f"{where}.nullable", f"{reason} cannot be nullable")
+            inner.forbidden(f"{where}.nullable", f"{reason} cannot be nullable")
 
 
 # ---- defaults
 
 
-def check_defaults(node: Node, path: str) -> list[Cause]:
+def validate_defaults(node: Node, path: str) -> list[Cause]:
     """Errors for defaults that are invalid for their schema or have unknown fields."""
     causes: list[Cause] = []
     if node.get("default") is not None:
         causes += _check_default(node["default"], Schema(node), f"{path}.default")
     for key in ("items", "additionalProperties"):
         if isinstance(node.get(key), dict):
-            causes += check_defaults(node[key], f"{path}.{key}")
+            causes += validate_defaults(node[key], f"{path}.{key}")
     for name, child in (node.get("properties") or {}).items():
-        causes += check_defaults(child, f"{path}.properties[{name}]")
+        causes += validate_defaults(child, f"{path}.properties[{name}]")
     return causes
 
 

@@ -47,42 +47,42 @@ class CustomStrategy(Strategy):
             new["metadata"]["resourceVersion"] = revision
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = validation.validate(obj, self.schema, old=old if old is not None else ABSENT)
+        causes = validation.validate(obj, self.schema, old=old if old is not None else ABSENT)
         if self.scale is not None:
-            found += scale_rules.validate_spec_replicas(obj, self.scale) + scale_rules.validate_status(obj, self.scale)
-        return self._finish(obj, old, found + embedded_objects.check_embedded(obj, self.schema))
+            causes += scale_rules.validate_spec_replicas(obj, self.scale) + scale_rules.validate_status(obj, self.scale)
+        return self._finish(obj, old, causes + embedded_objects.check_embedded(obj, self.schema))
 
     def validate_status(self, obj: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
         """Validate only the status, with paths that start at it."""
-        found: list[Cause] = []
+        causes: list[Cause] = []
         part = self.schema.properties.get("status")
         if "status" in obj and part is not None:
             before = old.get("status", ABSENT)
-            found += validation.validate(obj["status"], part, old=before, below="status")
+            causes += validation.validate(obj["status"], part, old=before, below="status")
         if self.scale is not None:
-            found += scale_rules.validate_status(obj, self.scale)
-        return self._finish(obj, old, found)
+            causes += scale_rules.validate_status(obj, self.scale)
+        return self._finish(obj, old, causes)
 
-    def _finish(self, obj: dict[str, Any], old: dict[str, Any] | None, found: list[Cause]) -> list[Cause]:
+    def _finish(self, obj: dict[str, Any], old: dict[str, Any] | None, causes: list[Cause]) -> list[Cause]:
         """Add duplicates in sets and map lists, then CEL rules, which are skipped if the object is invalid already."""
         twice = validation.find_duplicates(obj, self.schema)
         if twice and (old is None or not validation.find_duplicates(old, self.schema)):
-            found += twice
+            causes += twice
         if not self.with_rules:
-            return found
-        if any(cause.reason in BLOCKING for cause in found):
-            return [*found, UNCHECKED]
+            return causes
+        if any(cause.reason in BLOCKING_REASONS for cause in causes):
+            return [*causes, UNVALIDATED_FIELDS]
         from matrixcontainer.kubeapi.cel import environment
 
-        return found + environment.check(self.schema, obj, old)
+        return causes + environment.check(self.schema, obj, old)
 
 
-BLOCKING = frozenset(
+BLOCKING_REASONS = frozenset(
     ["FieldValueNotSupported", "FieldValueRequired", "FieldValueTooLong", "FieldValueTooMany", "FieldValueTypeInvalid"]
 )
 
 
-UNCHECKED = errors.invalid(
+UNVALIDATED_FIELDS = errors.invalid(
     "<nil>",
     "null",
     "some validation rules were not checked because the object was invalid; correct the existing errors to complete "

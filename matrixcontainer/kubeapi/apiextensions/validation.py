@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 from urllib.parse import urlsplit
 
-from matrixcontainer.kubeapi.apiextensions.schema_rules import check_schema
+from matrixcontainer.kubeapi.apiextensions.schema_rules import validate_schema
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.jsonpath import JsonPath
@@ -26,7 +26,7 @@ MISSING = (
 )
 
 
-def check_crd(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
+def validate_crd(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
     """All errors in a definition and in its change from `old`."""
     spec, status = crd["spec"], crd.get("status") or {}
     names, name = spec.get("names") or {}, crd["metadata"].get("name", "")
@@ -35,9 +35,9 @@ def check_crd(crd: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         causes.append(errors.invalid("metadata.name", name, 'must be spec.names.plural+"."+spec.group'))
     causes += _check_spec(spec)
     if old is not None:
-        causes += _check_fixed(spec, old)
-    causes += check_names(status.get("acceptedNames") or {}, "status.acceptedNames")
-    causes += _check_stored(status.get("storedVersions") or [], spec.get("versions") or [])
+        causes += _check_immutable(spec, old)
+    causes += validate_names(status.get("acceptedNames") or {}, "status.acceptedNames")
+    causes += _check_stored_versions(status.get("storedVersions") or [], spec.get("versions") or [])
     causes += _check_approval(crd, old)
     if spec.get("preserveUnknownFields") and not (old and old["spec"].get("preserveUnknownFields")):
         text = "cannot set to true, set x-kubernetes-preserve-unknown-fields to true in spec.versions[*].schema instead"
@@ -58,7 +58,7 @@ def _check_spec(spec: dict[str, Any]) -> Iterator[Cause]:
     for key in ("plural", "singular", "kind", "listKind"):
         if not names.get(key):
             yield errors.required(f"spec.names.{key}")
-    yield from check_names(names, "spec.names")
+    yield from validate_names(names, "spec.names")
     yield from _check_versions(spec.get("versions") or [])
     conversion = spec.get("conversion") or {}
     if conversion.get("strategy") != "None":  # conversion webhooks are not supported
@@ -95,7 +95,7 @@ def _check_version(version: dict[str, Any], path: str) -> Iterator[Cause]:
     if not document:
         yield errors.required(where, "schemas are required")
     else:
-        yield from check_schema(document, where, "status" in subresources)
+        yield from validate_schema(document, where, "status" in subresources)
     if (scale := subresources.get("scale")) is not None:
         for key, roots, needed in SCALE_PATHS:
             specified, where = scale.get(key) or "", f"{path}.subresources.scale.{key}"
@@ -174,7 +174,7 @@ def field_at(path: str, document: dict[str, Any]) -> dict[str, Any] | None:
 # ---- names
 
 
-def check_names(names: dict[str, Any], path: str) -> list[Cause]:
+def validate_names(names: dict[str, Any], path: str) -> list[Cause]:
     causes = [
         errors.invalid(f"{path}.{key}", names[key], message)
         for key in ("plural", "singular")
@@ -195,7 +195,7 @@ def check_names(names: dict[str, Any], path: str) -> list[Cause]:
     return causes
 
 
-def _check_fixed(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
+def _check_immutable(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     """Errors for changed immutable fields; scope and kind are immutable once the CRD is Established."""
     before = old["spec"]
     now, then = spec.get("names") or {}, before.get("names") or {}
@@ -212,7 +212,7 @@ def _check_fixed(spec: dict[str, Any], old: dict[str, Any]) -> list[Cause]:
     ]
 
 
-def _check_stored(stored: list[str], versions: list[dict[str, Any]]) -> list[Cause]:
+def _check_stored_versions(stored: list[str], versions: list[dict[str, Any]]) -> list[Cause]:
     path = "status.storedVersions"
     if not stored:
         return [errors.invalid(path, [], "must have at least one stored version")]

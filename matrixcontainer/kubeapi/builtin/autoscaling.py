@@ -42,17 +42,17 @@ class HorizontalPodAutoscalerStrategy(BuiltinStrategy):
                         reported[word] = value
 
 
-def sizes(spec: Obj, path: str) -> Iterator[Cause]:
-    most, least = spec.get("maxReplicas") or 0, spec["minReplicas"]
-    if most < 1:
-        yield errors.invalid(f"{path}.maxReplicas", most, "must be greater than 0")
-    if least < 1 and not any(metric.get("type") in ("Object", "External") for metric in spec["metrics"]):
-        yield errors.invalid(f"{path}.minReplicas", least, "must be greater than or equal to 1")
-    if most < least:
-        yield errors.invalid(f"{path}.maxReplicas", most, "must be greater than or equal to `minReplicas`")
+def validate_bounds(spec: Obj, path: str) -> Iterator[Cause]:
+    max_replicas, min_replicas = spec.get("maxReplicas") or 0, spec["minReplicas"]
+    if max_replicas < 1:
+        yield errors.invalid(f"{path}.maxReplicas", max_replicas, "must be greater than 0")
+    if min_replicas < 1 and not any(metric.get("type") in ("Object", "External") for metric in spec["metrics"]):
+        yield errors.invalid(f"{path}.minReplicas", min_replicas, "must be greater than or equal to 1")
+    if max_replicas < min_replicas:
+        yield errors.invalid(f"{path}.maxReplicas", max_replicas, "must be greater than or equal to `minReplicas`")
 
 
-def metric(value: Obj, path: str) -> Iterator[Cause]:
+def validate_metric(value: Obj, path: str) -> Iterator[Cause]:
     kind = value.get("type", "")
     part = kind[:1].lower() + kind[1:]
     if kind not in TARGETS:
@@ -61,14 +61,14 @@ def metric(value: Obj, path: str) -> Iterator[Cause]:
         yield errors.required(f"{path}.{part}", f"must populate information for the given metric source {kind!r}")
     else:
         target = value[part].get("target") or {}
-        stated = [word for word in ("averageUtilization", "averageValue", "value") if target.get(word) is not None]
-        if len(stated) != 1 or stated[0] not in TARGETS[kind]:
+        specified = [word for word in ("averageUtilization", "averageValue", "value") if target.get(word) is not None]
+        if len(specified) != 1 or specified[0] not in TARGETS[kind]:
             yield errors.required(f"{path}.{part}.target", f"must set exactly one of {', '.join(TARGETS[kind])}")
 
 
-rules("autoscaling.v2.HorizontalPodAutoscalerSpec", sizes)
+rules("autoscaling.v2.HorizontalPodAutoscalerSpec", validate_bounds)
 rules("autoscaling.v2.CrossVersionObjectReference", required("kind", "name"))
-rules("autoscaling.v2.MetricSpec", metric)
+rules("autoscaling.v2.MetricSpec", validate_metric)
 rules("autoscaling.v2.MetricIdentifier", required("name"))
 rules("autoscaling.v2.ResourceMetricSource", required("name"))
 rules("autoscaling.v2.ContainerResourceMetricSource", required("name", "container"))

@@ -55,30 +55,30 @@ class NamespaceStrategy(BuiltinStrategy):
 
 
 def _check_data(obj: dict[str, Any], parts: tuple[str, ...]) -> list[Cause]:
-    found = []
+    causes = []
     total = 0
     for part in parts:
         for key, value in (obj.get(part) or {}).items():
             total += len(value)
             if not DATA_KEY.fullmatch(key) or len(key) > 253:
-                found.append(errors.invalid(f"{part}[{key}]", key, CONFIG_KEY_TEXT))
+                causes.append(errors.invalid(f"{part}[{key}]", key, CONFIG_KEY_TEXT))
     if total > DATA_BYTES_MAX:
-        found.append(errors.too_long("", DATA_BYTES_MAX))
-    return found
+        causes.append(errors.too_long("", DATA_BYTES_MAX))
+    return causes
 
 
 def _check_immutable(obj: dict[str, Any], old: dict[str, Any] | None, parts: tuple[str, ...]) -> list[Cause]:
     if old is None or not old.get("immutable"):
         return []
-    found = []
+    causes = []
     if not obj.get("immutable"):
-        found.append(errors.forbidden_field("immutable", "field is immutable when `immutable` is set"))
-    found += [
+        causes.append(errors.forbidden_field("immutable", "field is immutable when `immutable` is set"))
+    causes += [
         errors.forbidden_field(part, "field is immutable when `immutable` is set")
         for part in parts
         if (obj.get(part) or {}) != (old.get(part) or {})
     ]
-    return found
+    return causes
 
 
 class ConfigMapStrategy(BuiltinStrategy):
@@ -88,8 +88,8 @@ class ConfigMapStrategy(BuiltinStrategy):
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         parts = ("data", "binaryData")
         both = set(obj.get("data") or {}) & set(obj.get("binaryData") or {})
-        found = [errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in sorted(both)]
-        return found + _check_data(obj, parts) + _check_immutable(obj, old, parts)
+        causes = [errors.invalid(f"data[{key}]", key, "duplicate of key present in binaryData") for key in sorted(both)]
+        return causes + _check_data(obj, parts) + _check_immutable(obj, old, parts)
 
 
 class SecretStrategy(BuiltinStrategy):
@@ -105,14 +105,14 @@ class SecretStrategy(BuiltinStrategy):
         super().default(obj)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = super().validate(obj, old) + _check_data(obj, ("data",)) + _check_immutable(obj, old, ("data",))
+        causes = super().validate(obj, old) + _check_data(obj, ("data",)) + _check_immutable(obj, old, ("data",))
         if old is not None and old.get("type") != obj.get("type"):
-            found.append(errors.invalid("type", obj.get("type"), "field is immutable"))
+            causes.append(errors.invalid("type", obj.get("type"), "field is immutable"))
         wanted = {"kubernetes.io/tls": ("tls.crt", "tls.key"), "kubernetes.io/dockerconfigjson": (".dockerconfigjson",)}
         for key in wanted.get(obj.get("type", ""), ()):
             if key not in (obj.get("data") or {}):
-                found.append(errors.required(f"data[{key}]"))
-        return found
+                causes.append(errors.required(f"data[{key}]"))
+        return causes
 
 
 class ServiceAccountStrategy(BuiltinStrategy):
@@ -131,19 +131,19 @@ class NodeStrategy(BuiltinStrategy):
             obj["spec"]["taints"] = [*taints, {"key": NOT_READY[0], "effect": NOT_READY[1]}]
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = [
+        causes = [
             replace(cause, field=TAINTS.sub("metadata.taints", cause.field)) for cause in super().validate(obj, old)
         ]
         seen = set()
         for index, taint in enumerate(obj["spec"].get("taints") or []):
             identity = (taint.get("key"), taint.get("effect"))
             if identity in seen:
-                found.append(errors.duplicate(f"metadata.taints[{index}]", taint))
+                causes.append(errors.duplicate(f"metadata.taints[{index}]", taint))
             seen.add(identity)
         before = (old or {}).get("spec", {}).get("providerID")
         if before and before != obj["spec"].get("providerID"):
-            found.append(errors.forbidden_field("spec.providerID", "node updates may not change a set providerID"))
-        return found
+            causes.append(errors.forbidden_field("spec.providerID", "node updates may not change a set providerID"))
+        return causes
 
 
 rules(
@@ -157,19 +157,19 @@ class LeaseStrategy(BuiltinStrategy):
     create_on_update = True
 
 
-def lease(spec: dict[str, Any], path: str) -> Iterator[Cause]:
+def validate_lease(spec: dict[str, Any], path: str) -> Iterator[Cause]:
     if (duration := spec.get("leaseDurationSeconds", 1)) <= 0:
         yield errors.invalid(f"{path}.leaseDurationSeconds", duration, "must be greater than 0")
 
 
-rules("coordination.v1.LeaseSpec", lease, not_negative("leaseTransitions"))
+rules("coordination.v1.LeaseSpec", validate_lease, not_negative("leaseTransitions"))
 
 
 class PriorityClassStrategy(BuiltinStrategy):
     has_generation = True
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = super().validate(obj, old)
+        causes = super().validate(obj, old)
         name, value = obj["metadata"].get("name", ""), obj.get("value", 0)
         if name.startswith("system-") and old is None:
             if SYSTEM_PRIORITIES.get(name) != value:
@@ -178,15 +178,15 @@ class PriorityClassStrategy(BuiltinStrategy):
                     known = f"value of {name} PriorityClass must be {SYSTEM_PRIORITIES[name]}"
                 text = "priority class names with 'system-' prefix are reserved for system use only. error: "
                 text += known if name in SYSTEM_PRIORITIES else f"{name} {known}"
-                found.append(errors.forbidden_field("metadata.name", text))
+                causes.append(errors.forbidden_field("metadata.name", text))
         elif value > 1_000_000_000 and not name.startswith("system-"):
             text = "maximum allowed value of a user defined priority is 1000000000"
-            found.append(errors.forbidden_field("value", text))
+            causes.append(errors.forbidden_field("value", text))
         if old is not None and value != old.get("value", 0):
-            found.append(errors.forbidden_field("value", "may not be changed in an update."))
+            causes.append(errors.forbidden_field("value", "may not be changed in an update."))
         if old is not None and obj.get("preemptionPolicy") != old.get("preemptionPolicy"):
-            found.append(errors.invalid("preemptionPolicy", obj.get("preemptionPolicy"), "field is immutable"))
-        return found
+            causes.append(errors.invalid("preemptionPolicy", obj.get("preemptionPolicy"), "field is immutable"))
+        return causes
 
 
 rules("scheduling.v1.PriorityClass", enum("preemptionPolicy", *PREEMPTION))

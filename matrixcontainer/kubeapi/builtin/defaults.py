@@ -90,7 +90,7 @@ DEFAULTS: dict[str, dict[str, Any]] = {
 # ---- functions
 
 
-def _pull(container: Obj) -> None:
+def _default_pull_policy(container: Obj) -> None:
     """imagePullPolicy: Always for the tag `latest` or none, otherwise IfNotPresent."""
     image = container.get("image") or ""
     tag = image.rpartition("/")[2].partition(":")[2]
@@ -99,18 +99,18 @@ def _pull(container: Obj) -> None:
         container["imagePullPolicy"] = "Always" if newest else "IfNotPresent"
 
 
-def _account(spec: Obj) -> None:
+def _default_service_account(spec: Obj) -> None:
     """serviceAccount is a deprecated alias of serviceAccountName: keep both equal."""
     if name := spec.get("serviceAccountName") or spec.get("serviceAccount"):
         spec["serviceAccountName"] = spec["serviceAccount"] = name
 
 
-def _volume(volume: Obj) -> None:
+def _default_volume_source(volume: Obj) -> None:
     if not any(volume[key] is not None for key in volume if key != "name"):
         volume["emptyDir"] = {}
 
 
-def _pod(pod: Obj) -> None:
+def _default_pod(pod: Obj) -> None:
     spec = pod["spec"]
     for group in ("containers", "initContainers"):
         for container in spec.get(group) or []:
@@ -123,7 +123,7 @@ def _pod(pod: Obj) -> None:
         spec["enableServiceLinks"] = True
 
 
-def _service(spec: Obj) -> None:
+def _default_service(spec: Obj) -> None:
     kind = spec["type"]
     if spec["sessionAffinity"] == "ClientIP":
         current = ((spec.get("sessionAffinityConfig") or {}).get("clientIP") or {}).get("timeoutSeconds")
@@ -142,12 +142,12 @@ def _service(spec: Obj) -> None:
         spec.setdefault("allocateLoadBalancerNodePorts", True)
 
 
-def _allocatable(status: Obj) -> None:
+def _default_allocatable(status: Obj) -> None:
     if status.get("capacity") is not None:
         status.setdefault("allocatable", dict(status["capacity"]))
 
 
-def _controller(controller: Obj) -> None:
+def _default_selector_and_labels(controller: Obj) -> None:
     """A ReplicationController's labels and selector default to its template's labels."""
     current = ((controller["spec"].get("template") or {}).get("metadata") or {}).get("labels")
     if current:
@@ -157,7 +157,7 @@ def _controller(controller: Obj) -> None:
             controller["metadata"]["labels"] = dict(current)
 
 
-def _rolling(kind: str) -> Callable[[Obj], None]:
+def _rolling_update_defaulter(kind: str) -> Callable[[Obj], None]:
     def action(strategy: Obj) -> None:
         if strategy.get("type") == kind and strategy.get("rollingUpdate") is None:
             strategy["rollingUpdate"] = {}
@@ -165,19 +165,19 @@ def _rolling(kind: str) -> Callable[[Obj], None]:
     return action
 
 
-def _ordered_update(strategy: Obj) -> None:
+def _default_ordered_update(strategy: Obj) -> None:
     if not strategy.get("type"):
         strategy["type"] = "RollingUpdate"
         strategy.setdefault("rollingUpdate", {})
 
 
-def _claim_templates(spec: Obj) -> None:
+def _default_claim_templates(spec: Obj) -> None:
     for claim in spec.get("volumeClaimTemplates") or []:
         claim.setdefault("kind", "PersistentVolumeClaim")
         claim.setdefault("apiVersion", "v1")
 
 
-def _job(job: Obj) -> None:
+def _default_job(job: Obj) -> None:
     spec = job["spec"]
     current = ((spec.get("template") or {}).get("metadata") or {}).get("labels")
     if current and not job["metadata"].get("labels"):
@@ -196,23 +196,23 @@ def _job(job: Obj) -> None:
             spec[key] = value
 
 
-def _policy_types(spec: Obj) -> None:
+def _default_policy_types(spec: Obj) -> None:
     if not spec.get("policyTypes"):
         spec["policyTypes"] = ["Ingress", "Egress"] if spec.get("egress") else ["Ingress"]
 
 
 DEFAULTERS: dict[str, tuple[Callable[[Obj], None], ...]] = {
-    "core.v1.Container": (_pull,),
-    "core.v1.PodSpec": (_account,),
-    "core.v1.Volume": (_volume,),
-    "core.v1.Pod": (_pod,),
-    "core.v1.ServiceSpec": (_service,),
-    "core.v1.NodeStatus": (_allocatable,),
-    "core.v1.ReplicationController": (_controller,),
-    "apps.v1.DeploymentStrategy": (_rolling("RollingUpdate"),),
-    "apps.v1.DaemonSetUpdateStrategy": (_rolling("RollingUpdate"),),
-    "apps.v1.StatefulSetUpdateStrategy": (_ordered_update,),
-    "apps.v1.StatefulSetSpec": (_claim_templates,),
-    "batch.v1.Job": (_job,),
-    "networking.v1.NetworkPolicySpec": (_policy_types,),
+    "core.v1.Container": (_default_pull_policy,),
+    "core.v1.PodSpec": (_default_service_account,),
+    "core.v1.Volume": (_default_volume_source,),
+    "core.v1.Pod": (_default_pod,),
+    "core.v1.ServiceSpec": (_default_service,),
+    "core.v1.NodeStatus": (_default_allocatable,),
+    "core.v1.ReplicationController": (_default_selector_and_labels,),
+    "apps.v1.DeploymentStrategy": (_rolling_update_defaulter("RollingUpdate"),),
+    "apps.v1.DaemonSetUpdateStrategy": (_rolling_update_defaulter("RollingUpdate"),),
+    "apps.v1.StatefulSetUpdateStrategy": (_default_ordered_update,),
+    "apps.v1.StatefulSetSpec": (_default_claim_templates,),
+    "batch.v1.Job": (_default_job,),
+    "networking.v1.NetworkPolicySpec": (_default_policy_types,),
 }

@@ -24,10 +24,10 @@ PERCENT_TEXT = (
     "a valid percent string must be a numeric string followed by an ending '%' (e.g. '1%',  or '93%', regex used for "
     "validation is '[0-9]+%')"
 )
-BOUNDS = ("minAvailable", "maxUnavailable")
+BOUND_FIELDS = ("minAvailable", "maxUnavailable")
 
 
-def share(current: int | str | None, path: str) -> Iterator[Cause]:
+def validate_int_or_percent(current: int | str | None, path: str) -> Iterator[Cause]:
     """Errors unless the value is a non-negative count or a percentage of at most 100%."""
     if isinstance(current, str):
         if not PERCENT.fullmatch(current):
@@ -38,16 +38,16 @@ def share(current: int | str | None, path: str) -> Iterator[Cause]:
         yield errors.invalid(path, current, "must be greater than or equal to 0")
 
 
-def budget_spec(spec: Obj, path: str) -> Iterator[Cause]:
-    if all(spec.get(key) is not None for key in BOUNDS):
+def validate_spec(spec: Obj, path: str) -> Iterator[Cause]:
+    if all(spec.get(key) is not None for key in BOUND_FIELDS):
         yield errors.invalid(path, spec, "minAvailable and maxUnavailable cannot be both set")
-    for key in BOUNDS:
-        yield from share(spec.get(key), f"{path}.{key}")
+    for key in BOUND_FIELDS:
+        yield from validate_int_or_percent(spec.get(key), f"{path}.{key}")
 
 
 rules(
     "policy.v1.PodDisruptionBudgetSpec",
-    budget_spec,
+    validate_spec,
     enum("unhealthyPodEvictionPolicy", "AlwaysAllow", "IfHealthyBudget"),
 )
 

@@ -14,7 +14,7 @@ from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
 LIFETIME_S = 3600.0
 
-RENAMED = {  # core name: name in events.k8s.io
+RENAMED_TO_CORE = {  # core name: name in events.k8s.io
     "message": "note",
     "involvedObject": "regarding",
     "reportingComponent": "reportingController",
@@ -23,22 +23,22 @@ RENAMED = {  # core name: name in events.k8s.io
     "lastTimestamp": "deprecatedLastTimestamp",
     "count": "deprecatedCount",
 }
-LEFT_OUT = ("reportingController", "reportingInstance")  # if empty; core/v1 includes them
-BACK = {new: old for old, new in RENAMED.items()}
+DROPPED_FIELDS = ("reportingController", "reportingInstance")  # if empty; core/v1 includes them
+RENAMED_FROM_CORE = {new: old for old, new in RENAMED_TO_CORE.items()}
 
 
 def to_core(obj: dict[str, Any]) -> dict[str, Any]:
     """Convert an events.k8s.io event to its stored form."""
-    found = {BACK.get(key, key): value for key, value in obj.items()}
-    return found | {"apiVersion": "v1", "kind": "Event"}
+    causes = {RENAMED_FROM_CORE.get(key, key): value for key, value in obj.items()}
+    return causes | {"apiVersion": "v1", "kind": "Event"}
 
 
 def from_core(obj: dict[str, Any]) -> dict[str, Any]:
-    found = {RENAMED.get(key, key): value for key, value in obj.items()}
-    for key in LEFT_OUT:
-        if not found.get(key):
-            found.pop(key, None)
-    return found | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
+    causes = {RENAMED_TO_CORE.get(key, key): value for key, value in obj.items()}
+    for key in DROPPED_FIELDS:
+        if not causes.get(key):
+            causes.pop(key, None)
+    return causes | {"apiVersion": "events.k8s.io/v1", "kind": "Event"}
 
 
 CONVERSIONS = {"events.v1.Event": (to_core, from_core)}
@@ -52,28 +52,28 @@ FIELD_READERS = {"source": _source}
 
 
 REASON_LENGTH, NOTE_LENGTH = 128, 1024
-LENGTHS = {"reportingInstance": 128, "action": 128, "reason": REASON_LENGTH, "message": NOTE_LENGTH}
+LENGTH_LIMITS = {"reportingInstance": 128, "action": 128, "reason": REASON_LENGTH, "message": NOTE_LENGTH}
 
 
 def check_event(core: dict[str, Any], controller_field: str) -> list[Cause]:
     """Errors of an event of either group, in its core form."""
     about = (core.get("involvedObject") or {}).get("namespace", "")
-    mine = core["metadata"].get("namespace", "")
+    own_namespace = core["metadata"].get("namespace", "")
     mismatch = [errors.invalid("involvedObject.namespace", about, "does not match event.namespace")]
     if not core.get("eventTime"):
-        return mismatch if (about != mine if about else mine not in ("", "default")) else []
-    found = mismatch if not about and mine not in ("default", "kube-system") else []
+        return mismatch if (about != own_namespace if about else own_namespace not in ("", "default")) else []
+    causes = mismatch if not about and own_namespace not in ("default", "kube-system") else []
     controller = core.get("reportingComponent", "")
     if not controller:
-        found.append(errors.required(controller_field))
-    found += [errors.invalid(controller_field, controller, why) for why in qualified_name_errors(controller)]
-    for key, most in LENGTHS.items():
+        causes.append(errors.required(controller_field))
+    causes += [errors.invalid(controller_field, controller, why) for why in qualified_name_errors(controller)]
+    for key, length_max in LENGTH_LIMITS.items():
         current = core.get(key) or ""
         if not current and key != "message":
-            found.append(errors.required(key))
-        if len(current) > most:
-            found.append(errors.invalid(key, "", f"can have at most {most} characters"))
-    return found
+            causes.append(errors.required(key))
+        if len(current) > length_max:
+            causes.append(errors.invalid(key, "", f"can have at most {length_max} characters"))
+    return causes
 
 
 class EventStrategy(BuiltinStrategy):
@@ -88,7 +88,16 @@ class EventStrategy(BuiltinStrategy):
         return check_event(obj, "reportingComponent")
 
 
-FIXED = ("eventTime", "involvedObject", "reason", "message", "type", "action", "related", "reportingComponent")
+IMMUTABLE_FIELDS = (
+    "eventTime",
+    "involvedObject",
+    "reason",
+    "message",
+    "type",
+    "action",
+    "related",
+    "reportingComponent",
+)
 
 
 class NewEventStrategy(EventStrategy):
@@ -96,16 +105,16 @@ class NewEventStrategy(EventStrategy):
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         core = to_core(obj)
-        found = check_event(core, "reportingController")
+        causes = check_event(core, "reportingController")
         if old is not None:
             before = to_core(old)
-            return found + [
-                errors.invalid(RENAMED.get(key, key), core.get(key), "field is immutable")
-                for key in FIXED
+            return causes + [
+                errors.invalid(RENAMED_TO_CORE.get(key, key), core.get(key), "field is immutable")
+                for key in IMMUTABLE_FIELDS
                 if core.get(key) != before.get(key)
             ]
         if not core.get("eventTime"):
-            found.append(errors.required("eventTime"))
+            causes.append(errors.required("eventTime"))
         if core.get("type") not in ("Normal", "Warning"):
-            found.append(errors.invalid("type", "", f"has invalid value: {core.get('type', '')}"))
-        return found
+            causes.append(errors.invalid("type", "", f"has invalid value: {core.get('type', '')}"))
+        return causes

@@ -28,9 +28,9 @@ from matrixcontainer.kubeapi.registry.resource import ALL_VERBS, Registry, Resou
 from matrixcontainer.kubeapi.schema.structural import Schema
 from matrixcontainer.kubeapi.schema.types import schema_of, table
 
-PLAIN = {"has_generation": False}  # kinds without a spec have no generation
+NO_GENERATION = {"has_generation": False}  # kinds without a spec have no generation
 RETURNED = {"returns_deleted": True}  # DELETE answers with the object
-REVISED = PLAIN | {"unconditional_update": False}  # PUT requires the resourceVersion
+REVISED = NO_GENERATION | {"unconditional_update": False}  # PUT requires the resourceVersion
 
 REPLICAS = ScalePaths(".spec.replicas", ".status.replicas", "")
 WORKLOAD = ScalePaths(".spec.replicas", ".status.replicas", ".status.selector")
@@ -92,9 +92,9 @@ KINDS = (
     Kind("core.v1.Service", "", "services", "svc", True, services.ServiceStrategy, True, categories="all",
          fields="spec.clusterIP spec.type"),
     Kind("core.v1.PersistentVolume", "", "persistentvolumes", "pv", False, status=True,
-         flags=PLAIN | RETURNED),
+         flags=NO_GENERATION | RETURNED),
     Kind("core.v1.PersistentVolumeClaim", "", "persistentvolumeclaims", "pvc", True, status=True,
-         flags=PLAIN | RETURNED),
+         flags=NO_GENERATION | RETURNED),
     Kind("core.v1.ReplicationController", "", "replicationcontrollers", "rc", status=True, scale=REPLICAS,
          categories="all"),
     Kind("apps.v1.Deployment", "apps", "deployments", "deploy", True, workloads.DeploymentStrategy, True, WORKLOAD,
@@ -121,7 +121,7 @@ KINDS = (
          disruption_budgets.BudgetStrategy, True, acts="status maintained; checked on eviction"),
     Kind("networking.v1.Ingress", "networking.k8s.io", "ingresses", "ing", True, BuiltinStrategy, True),
     Kind("networking.v1.NetworkPolicy", "networking.k8s.io", "networkpolicies", "netpol", True, BuiltinStrategy),
-    Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, flags=PLAIN | RETURNED),
+    Kind("storage.v1.StorageClass", "storage.k8s.io", "storageclasses", "sc", False, flags=NO_GENERATION | RETURNED),
     Kind("storage.v1.CSINode", "storage.k8s.io", "csinodes", "", False, flags=REVISED | RETURNED),
     Kind("storage.v1.CSIDriver", "storage.k8s.io", "csidrivers", "", False, flags=REVISED | RETURNED),
     Kind("storage.v1.VolumeAttachment", "storage.k8s.io", "volumeattachments", "", False, status=True,
@@ -140,7 +140,7 @@ KINDS = (
     Kind("apiextensions.v1.CustomResourceDefinition", "apiextensions.k8s.io", "customresourcedefinitions", "crd crds",
          False, status=True, categories="api-extensions", acts="served as resources"),
     *(
-        Kind(f"{package}.{kind}", group, plural, "", plural.startswith("local"), flags=PLAIN,
+        Kind(f"{package}.{kind}", group, plural, "", plural.startswith("local"), flags=NO_GENERATION,
              verbs=("create",), acts="answered, never stored")
         for package, group, kind, plural in (
             ("authentication.v1", "authentication.k8s.io", "TokenReview", "tokenreviews"),
@@ -154,7 +154,7 @@ KINDS = (
 )  # fmt: skip
 
 
-def resource_of(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
+def build_resource(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
     """`special` replaces the strategy, for a kind that a room above this one implements."""
     package, name = kind.type_name.rsplit(".", 1)
     storage = kind.storage or (f"{kind.plural}.{kind.group}" if kind.group else kind.plural)
@@ -162,7 +162,7 @@ def resource_of(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
     schema = Schema({"type": "object"})
     schema.properties = base.properties
     schema.ref = base.ref
-    converts = events.CONVERSIONS.get(kind.type_name)
+    conversions = events.CONVERSIONS.get(kind.type_name)
     strategy = special
     if strategy is None:
         strategy = kind.strategy()
@@ -187,8 +187,8 @@ def resource_of(kind: Kind, special: BuiltinStrategy | None = None) -> Resource:
         storage_version="v1" if kind.storage else "",
         type_name=kind.type_name,
         fields={path: events.FIELD_READERS.get(path) or field_reader(path) for path in kind.fields.split()},
-        to_storage=converts[0] if converts else None,
-        from_storage=converts[1] if converts else None,
+        to_storage=conversions[0] if conversions else None,
+        from_storage=conversions[1] if conversions else None,
         fingerprint=f"builtin {len(table())} {kind.type_name}",
     )
 
@@ -210,7 +210,7 @@ def validator_of(type_name: str) -> Validator:
 def register_builtins(registry: Registry, special: Mapping[str, BuiltinStrategy]) -> None:
     """Register all built-in kinds. `special` has strategies by type name for kinds that rooms above implement."""
     for kind in KINDS:
-        registry.add(resource_of(kind, special.get(kind.type_name)))
+        registry.add(build_resource(kind, special.get(kind.type_name)))
 
 
 def kinds_table() -> str:

@@ -27,29 +27,34 @@ POD_IMMUTABLE = (
 )
 
 
-def _fixed_part(spec: dict[str, Any]) -> dict[str, Any]:
+def _immutable_part(spec: dict[str, Any]) -> dict[str, Any]:
     """The immutable part of a pod spec."""
-    fixed = {
+    immutable = {
         key: value
         for key, value in spec.items()
         if key not in ("activeDeadlineSeconds", "tolerations", "schedulingGates")
     }
     for group in ("containers", "initContainers"):
-        fixed[group] = [{k: v for k, v in container.items() if k != "image"} for container in spec.get(group) or []]
-    return fixed
+        immutable[group] = [{k: v for k, v in container.items() if k != "image"} for container in spec.get(group) or []]
+    return immutable
 
 
-AWAY_S = 300
+DEFAULT_TOLERATION_S = 300
 
 
-def _tolerate(spec: dict[str, Any]) -> None:
+def _add_default_tolerations(spec: dict[str, Any]) -> None:
     """Add the default tolerations: five minutes on a node that is not ready or unreachable."""
     current = spec.get("tolerations") or []
-    for why in ("not-ready", "unreachable"):
-        key = f"node.kubernetes.io/{why}"
+    for reason in ("not-ready", "unreachable"):
+        key = f"node.kubernetes.io/{reason}"
         if not any(one.get("key", "") in ("", key) and one.get("effect", "") in ("", "NoExecute") for one in current):
-            away = {"key": key, "operator": "Exists", "effect": "NoExecute", "tolerationSeconds": AWAY_S}
-            current = [*current, away]
+            toleration = {
+                "key": key,
+                "operator": "Exists",
+                "effect": "NoExecute",
+                "tolerationSeconds": DEFAULT_TOLERATION_S,
+            }
+            current = [*current, toleration]
     spec["tolerations"] = current
 
 
@@ -66,7 +71,7 @@ class PodStrategy(BuiltinStrategy):
         spec.setdefault("serviceAccount", spec["serviceAccountName"])
         spec.setdefault("preemptionPolicy", "PreemptLowerPriority")
         spec.setdefault("priority", 0)
-        _tolerate(spec)
+        _add_default_tolerations(spec)
 
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         restore_field(new, old, "status")
@@ -74,33 +79,33 @@ class PodStrategy(BuiltinStrategy):
         for key in ("priority", "preemptionPolicy"):
             if key in old["spec"]:
                 spec.setdefault(key, old["spec"][key])
-        _tolerate(spec)
+        _add_default_tolerations(spec)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
         if old is not None and old["spec"] == obj["spec"]:
             return []
-        found = super().validate(obj, old) + validate_pods.mounts(obj["spec"], "spec")
+        causes = super().validate(obj, old) + validate_pods.validate_mounts(obj["spec"], "spec")
         if old is None:
-            return found
-        if _fixed_part(old["spec"]) != self.seen(_fixed_part(obj["spec"])):
-            found.append(errors.forbidden_field("spec", POD_IMMUTABLE))
+            return causes
+        if _immutable_part(old["spec"]) != self.seen(_immutable_part(obj["spec"])):
+            causes.append(errors.forbidden_field("spec", POD_IMMUTABLE))
         kept = obj["spec"].get("tolerations") or []
         if any(toleration not in kept for toleration in old["spec"].get("tolerations") or []):
             text = "existing toleration can not be modified except its tolerationSeconds"
-            found.append(errors.forbidden_field("spec.tolerations", text))
-        return found
+            causes.append(errors.forbidden_field("spec.tolerations", text))
+        return causes
 
     def seen(self, fixed: dict[str, Any]) -> dict[str, Any]:
         """The new immutable part, as compared with the old one."""
         return fixed
 
-    def grace(self, obj: dict[str, Any], wanted: int | None) -> int:
+    def grace(self, obj: dict[str, Any], requested_s: int | None) -> int:
         """Grace period in seconds: 0 for an unbound or finished pod, otherwise the requested one or the pod's own."""
         spec, status = obj.get("spec", {}), obj.get("status", {})
         if not spec.get("nodeName") or status.get("phase") in ("Succeeded", "Failed"):
             return 0
-        if wanted is not None:
-            return max(wanted, 0)
+        if requested_s is not None:
+            return max(requested_s, 0)
         return int(spec.get("terminationGracePeriodSeconds", GRACE_S))
 
 
@@ -116,12 +121,12 @@ BINDING = BindingStrategy()
 
 def check_binding(target: dict[str, Any]) -> list[Cause]:
     """Errors in the target of a binding."""
-    found = []
+    causes = []
     if target.get("kind") not in (None, "", "Node"):
-        found.append(errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
+        causes.append(errors.not_supported("target.kind", target["kind"], ["Node", "<empty>"]))
     if not target.get("name"):
-        found.append(errors.required("target.name"))
-    return found
+        causes.append(errors.required("target.name"))
+    return causes
 
 
 def qos_class(spec: dict[str, Any]) -> str:

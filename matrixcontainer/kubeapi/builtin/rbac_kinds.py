@@ -37,27 +37,27 @@ class BindingStrategy(RbacStrategy):
         return found
 
 
-def policy_rule(rule: Obj, path: str) -> Iterator[Cause]:
+def validate_policy_rule(rule: Obj, path: str) -> Iterator[Cause]:
     if not rule.get("verbs"):
         yield errors.required(f"{path}.verbs", "verbs must contain at least one value")
     elif urls := rule.get("nonResourceURLs"):
         if any(rule.get(key) for key in ("apiGroups", "resources", "resourceNames")):
-            why = "rules cannot apply to both regular resources and non-resource URLs"
-            yield errors.invalid(f"{path}.nonResourceURLs", urls, why)
+            message = "rules cannot apply to both regular resources and non-resource URLs"
+            yield errors.invalid(f"{path}.nonResourceURLs", urls, message)
     else:
         for key, word in (("apiGroups", "api group"), ("resources", "resource")):
             if not rule.get(key):
                 yield errors.required(f"{path}.{key}", f"resource rules must supply at least one {word}")
 
 
-def namespaced_rules(role: Obj, path: str) -> Iterator[Cause]:
+def validate_namespaced_rules(role: Obj, path: str) -> Iterator[Cause]:
     for index, rule in enumerate(role.get("rules") or []):
         if urls := rule.get("nonResourceURLs"):
-            why = "namespaced rules cannot apply to non-resource URLs"
-            yield errors.invalid(f"rules[{index}].nonResourceURLs", urls, why)
+            message = "namespaced rules cannot apply to non-resource URLs"
+            yield errors.invalid(f"rules[{index}].nonResourceURLs", urls, message)
 
 
-def subject(value: Obj, path: str) -> Iterator[Cause]:
+def validate_subject(value: Obj, path: str) -> Iterator[Cause]:
     kind, group = value.get("kind", ""), value.get("apiGroup", "")
     wanted = "" if kind == "ServiceAccount" else RBAC
     if not value.get("name"):
@@ -70,18 +70,18 @@ def subject(value: Obj, path: str) -> Iterator[Cause]:
         yield errors.required(f"{path}.namespace")
 
 
-def role_ref(*kinds: str) -> Any:
+def role_ref_rule(*kinds: str) -> Any:
     def rule(binding: Obj, path: str) -> Iterator[Cause]:
-        stated = (binding.get("roleRef") or {}).get("kind", "")
-        if stated not in kinds:
-            yield errors.not_supported("roleRef.kind", stated, list(kinds))
+        specified = (binding.get("roleRef") or {}).get("kind", "")
+        if specified not in kinds:
+            yield errors.not_supported("roleRef.kind", specified, list(kinds))
 
     return rule
 
 
-rules("rbac.v1.Role", namespaced_rules)
-rules("rbac.v1.PolicyRule", policy_rule)
-rules("rbac.v1.RoleBinding", role_ref("Role", "ClusterRole"))
-rules("rbac.v1.ClusterRoleBinding", role_ref("ClusterRole"))
+rules("rbac.v1.Role", validate_namespaced_rules)
+rules("rbac.v1.PolicyRule", validate_policy_rule)
+rules("rbac.v1.RoleBinding", role_ref_rule("Role", "ClusterRole"))
+rules("rbac.v1.ClusterRoleBinding", role_ref_rule("ClusterRole"))
 rules("rbac.v1.RoleRef", enum("apiGroup", RBAC), required("name"))
-rules("rbac.v1.Subject", subject)
+rules("rbac.v1.Subject", validate_subject)

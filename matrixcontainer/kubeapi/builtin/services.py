@@ -14,10 +14,10 @@ from matrixcontainer.kubeapi.meta.errors import Cause
 from matrixcontainer.kubeapi.meta.names import label_1035_error, label_error, subdomain_error
 from matrixcontainer.kubeapi.registry.strategy import ResourceInfo
 
-NODE_PORTS = (30000, 32767)
+NODE_PORT_TYPES = (30000, 32767)
 ADDRESS_PARTS = ("clusterIP", "clusterIPs", "ipFamilies", "ipFamilyPolicy")
 INSIDE, OUTSIDE = ("ClusterIP", "NodePort", "LoadBalancer"), ("NodePort", "LoadBalancer")
-OF_KINDS = {  # fields that only some types of service have
+FIELDS_BY_TYPE = {  # fields that only some types of service have
     **dict.fromkeys(ADDRESS_PARTS, INSIDE),
     "internalTrafficPolicy": INSIDE,
     "externalTrafficPolicy": OUTSIDE,
@@ -40,7 +40,7 @@ class ServiceStrategy(BuiltinStrategy):
     def prepare_update(self, new: dict[str, Any], old: dict[str, Any], resource: ResourceInfo) -> None:
         super().prepare_update(new, old, resource)
         before, after = old["spec"], new.get("spec") or {}
-        for key, kinds in OF_KINDS.items():  # drop fields of the old type that the new one does not have
+        for key, kinds in FIELDS_BY_TYPE.items():  # drop fields of the old type that the new one does not have
             if before.get("type") in kinds and after.get("type") not in kinds and after.get(key) == before.get(key):
                 after.pop(key, None)
         if after.get("type") == "ExternalName":
@@ -53,13 +53,13 @@ class ServiceStrategy(BuiltinStrategy):
         _set_families(new)
 
     def validate(self, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
-        found = super().validate(obj, old)
+        causes = super().validate(obj, old)
         spec = obj["spec"]
         before = (old or {}).get("spec", {}).get("clusterIP")
         if before and spec.get("clusterIP") != before and spec["type"] != "ExternalName":
             shown = spec.get("clusterIPs") or []
-            found.append(errors.invalid("spec.clusterIPs[0]", shown, "may not change once set"))
-        return found
+            causes.append(errors.invalid("spec.clusterIPs[0]", shown, "may not change once set"))
+        return causes
 
 
 def _set_families(obj: dict[str, Any]) -> None:
@@ -83,7 +83,7 @@ def _keep_node_ports(after: dict[str, Any], before: dict[str, Any]) -> None:
 SERVICE_TYPES = ("ClusterIP", "ExternalName", "LoadBalancer", "NodePort")
 
 
-def service_ports(spec: Obj, path: str) -> Iterator[Cause]:
+def validate_ports(spec: Obj, path: str) -> Iterator[Cause]:
     ports = spec.get("ports") or []
     if not ports and spec.get("clusterIP") != "None" and spec.get("type") != "ExternalName":
         yield errors.required(f"{path}.ports")
@@ -94,8 +94,8 @@ def service_ports(spec: Obj, path: str) -> Iterator[Cause]:
         if len(ports) > 1 and not name:
             yield errors.required(f"{where}.name")
         elif name:
-            if why := label_error(name):
-                yield errors.invalid(f"{where}.name", name, why)
+            if message := label_error(name):
+                yield errors.invalid(f"{where}.name", name, message)
             if name in names:
                 yield errors.duplicate(f"{where}.name", name)
             names.add(name)
@@ -105,22 +105,22 @@ def service_ports(spec: Obj, path: str) -> Iterator[Cause]:
         seen.add(identity)
 
 
-def service_kind(spec: Obj, path: str) -> Iterator[Cause]:
+def validate_type(spec: Obj, path: str) -> Iterator[Cause]:
     if spec.get("type") == "ExternalName":
         name = spec.get("externalName", "").removesuffix(".")
         if not name:
             yield errors.required(f"{path}.externalName")
-        elif why := subdomain_error(name):
-            yield errors.invalid(f"{path}.externalName", spec["externalName"], why)
+        elif message := subdomain_error(name):
+            yield errors.invalid(f"{path}.externalName", spec["externalName"], message)
     elif spec.get("type") == "LoadBalancer" and spec.get("clusterIP") == "None":
-        why = "may not be set to 'None' for LoadBalancer services"
-        yield errors.invalid(f"{path}.clusterIPs[0]", "None", why)
+        message = "may not be set to 'None' for LoadBalancer services"
+        yield errors.invalid(f"{path}.clusterIPs[0]", "None", message)
 
 
 rules(
     "core.v1.ServiceSpec",
-    service_ports,
-    service_kind,
+    validate_ports,
+    validate_type,
     enum("type", *SERVICE_TYPES, required=True),
     enum("sessionAffinity", "ClientIP", "None", required=True),
     enum("internalTrafficPolicy", "Cluster", "Local"),

@@ -21,13 +21,13 @@ class WebhookStrategy(BuiltinStrategy):
     unconditional_update = False
 
 
-def webhook(value: Obj, path: str) -> Iterator[Cause]:
+def validate_webhook(value: Obj, path: str) -> Iterator[Cause]:
     name, versions = value.get("name", ""), value.get("admissionReviewVersions") or []
-    why = subdomain_error(name) if name else ""
-    if name and not why and name.count(".") < 2:
-        why = "should be a domain with at least three segments separated by dots"
-    if why:
-        yield errors.invalid(f"{path}.name", name, why)
+    message = subdomain_error(name) if name else ""
+    if name and not message and name.count(".") < 2:
+        message = "should be a domain with at least three segments separated by dots"
+    if message:
+        yield errors.invalid(f"{path}.name", name, message)
     if not versions:
         yield errors.required(f"{path}.admissionReviewVersions", "must specify one of v1, v1beta1")
     elif not {"v1", "v1beta1"} & set(versions):
@@ -36,27 +36,27 @@ def webhook(value: Obj, path: str) -> Iterator[Cause]:
         yield errors.invalid(f"{path}.timeoutSeconds", seconds, "the timeout value must be between 1 and 30 seconds")
 
 
-def rule(value: Obj, path: str) -> Iterator[Cause]:
+def validate_rule(value: Obj, path: str) -> Iterator[Cause]:
     for key in ("operations", "apiGroups", "apiVersions", "resources"):
         words = value.get(key) or []
         if not words:
             yield errors.required(f"{path}.{key}")
         if len(words) > 1 and "*" in words:
-            why = f"if '*' is present, must not specify other {'operations' if key == 'operations' else 'values'}"
-            yield errors.invalid(f"{path}.{key}", words, why)
-    for place, word in enumerate(value.get("operations") or []):
-        if word not in OPERATIONS:
-            yield errors.not_supported(f"{path}.operations[{place}]", word, OPERATIONS)
+            message = f"if '*' is present, must not specify other {'operations' if key == 'operations' else 'values'}"
+            yield errors.invalid(f"{path}.{key}", words, message)
+    for place, value_text in enumerate(value.get("operations") or []):
+        if value_text not in OPERATIONS:
+            yield errors.not_supported(f"{path}.operations[{place}]", value_text, OPERATIONS)
 
 
-def client(value: Obj, path: str) -> Iterator[Cause]:
+def validate_client_config(value: Obj, path: str) -> Iterator[Cause]:
     """A webhook's clientConfig: either a URL or a service, and the form of the URL."""
     url, service = value.get("url"), value.get("service")
     if (url is None) == (service is None):
         yield errors.required(path, "exactly one of url or service is required")
     elif service is None:
         parts = urlsplit(str(url))
-        for current, why in (
+        for current, message in (
             (parts.scheme if parts.scheme != "https" else None, f"'https' is the only allowed URL scheme; {URL_FORM}"),
             (None if parts.netloc else "", f"host must be specified; {URL_FORM}"),
             (parts.username, "user information is not permitted in the URL"),
@@ -64,10 +64,10 @@ def client(value: Obj, path: str) -> Iterator[Cause]:
             (parts.query or None, "query parameters are not permitted in the URL"),
         ):
             if current is not None:
-                yield errors.invalid(f"{path}.url", current, why)
+                yield errors.invalid(f"{path}.url", current, message)
 
 
-def condition(value: Obj, path: str) -> Iterator[Cause]:
+def validate_match_condition(value: Obj, path: str) -> Iterator[Cause]:
     if expression := value.get("expression", "").strip():
         from matrixcontainer.kubeapi.cel.environment import environment
 
@@ -82,19 +82,19 @@ for _sort in ("Validating", "Mutating"):
     rules(
         f"admissionregistration.v1.{_sort}Webhook",
         required("name"),
-        webhook,
+        validate_webhook,
         enum("failurePolicy", "Fail", "Ignore"),
         enum("matchPolicy", "Equivalent", "Exact"),
         required("sideEffects", detail="must specify one of None, NoneOnDryRun"),
         enum("sideEffects", "None", "NoneOnDryRun"),
     )
-rules("admissionregistration.v1.RuleWithOperations", rule)
-rules("admissionregistration.v1.WebhookClientConfig", client)
+rules("admissionregistration.v1.RuleWithOperations", validate_rule)
+rules("admissionregistration.v1.WebhookClientConfig", validate_client_config)
 rules("admissionregistration.v1.ServiceReference", required("name", "namespace"))
-rules("admissionregistration.v1.MatchCondition", required("name", "expression"), condition)
+rules("admissionregistration.v1.MatchCondition", required("name", "expression"), validate_match_condition)
 
 
-def warn_of_services(obj: dict[str, Any]) -> list[str]:
+def service_warnings(obj: dict[str, Any]) -> list[str]:
     """Warnings for webhooks behind Services, which cannot be called."""
     hooks = obj.get("webhooks") or []
     named = [hook.get("name", "") for hook in hooks if (hook.get("clientConfig") or {}).get("service")]

@@ -1,6 +1,6 @@
 """Static checks of a CRD's CEL rules: syntax, fields, types, use of oldSelf, and estimated cost.
 
-`check_rules` walks an openAPIV3Schema and returns all errors in its x-kubernetes-validations, worded as upstream.
+`validate_rules` walks an openAPIV3Schema and returns all errors in its x-kubernetes-validations, worded as upstream.
 Types are checked as far as types.py can infer them; expressions of unknown type are accepted.
 """
 
@@ -25,7 +25,7 @@ ADVICE = (
 
 
 @dataclass(frozen=True)
-class Place:
+class RuleNode:
     """A node of the schema: its document and path, how often it can occur, and the path of the list that makes its old
     value uncorrelatable, if any."""
 
@@ -37,65 +37,65 @@ class Place:
 
 
 @dataclass
-class Budget:
+class CostBudget:
     total: int = 0
     expensive: list[tuple[int, str]] = field(default_factory=list)
 
 
-def check_rules(document: dict[str, Any], path: str) -> list[Cause]:
+def validate_rules(document: dict[str, Any], path: str) -> list[Cause]:
     """All errors in the rules of a CRD schema."""
-    found: list[Cause] = []
-    budget = Budget()
-    for place in _places(Place(document, path)):
+    causes: list[Cause] = []
+    budget = CostBudget()
+    for place in _rule_nodes(RuleNode(document, path)):
         for index, rule in enumerate(place.node.get("x-kubernetes-validations") or []):
-            found += _check_rule(rule, f"{place.path}.x-kubernetes-validations[{index}]", place, budget)
+            causes += _check_rule(rule, f"{place.path}.x-kubernetes-validations[{index}]", place, budget)
     if budget.total > cost.SCHEMA_ESTIMATE_MAX:
         text = "contributed to estimated rule cost total exceeding cost limit for entire OpenAPIv3 schema"
-        found += [errors.forbidden_field(where, text) for _, where in sorted(budget.expensive, reverse=True)[:4]]
+        causes += [errors.forbidden_field(where, text) for _, where in sorted(budget.expensive, reverse=True)[:4]]
         what = "x-kubernetes-validations estimated rule cost total for entire OpenAPIv3 schema"
-        found.append(errors.forbidden_field(path, _too_expensive(what, budget.total / cost.SCHEMA_ESTIMATE_MAX)))
-    return found
+        causes.append(errors.forbidden_field(path, _over_budget_message(what, budget.total / cost.SCHEMA_ESTIMATE_MAX)))
+    return causes
 
 
-def _places(place: Place) -> Iterator[Place]:
+def _rule_nodes(place: RuleNode) -> Iterator[RuleNode]:
     yield place
     node, path = place.node, place.path
     for name, child in (node.get("properties") or {}).items():
-        yield from _places(Place(child, f"{path}.properties[{name}]", False, place.occurs, place.uncorrelated))
+        yield from _rule_nodes(RuleNode(child, f"{path}.properties[{name}]", False, place.occurs, place.uncorrelated))
     for key, bound in (("items", "maxItems"), ("additionalProperties", "maxProperties")):
         child = node.get(key)
         if isinstance(child, dict):
             lost = place.uncorrelated
             if key == "items" and node.get("x-kubernetes-list-type") != "map":
                 lost = lost or path
-            occurs = place.occurs * cost.largest(node.get(bound), Schema(child), 0 if key == "items" else 3)
-            yield from _places(Place(child, f"{path}.{key}", False, occurs, lost))
+            occurs = place.occurs * cost.max_elements(node.get(bound), Schema(child), 0 if key == "items" else 3)
+            yield from _rule_nodes(RuleNode(child, f"{path}.{key}", False, occurs, lost))
 
 
-def _check_rule(rule: dict[str, Any], where: str, place: Place, budget: Budget) -> list[Cause]:
+def _check_rule(rule: dict[str, Any], where: str, place: RuleNode, budget: CostBudget) -> list[Cause]:
     expression = rule.get("rule", "")
     if not expression.strip():
         return [errors.required(f"{where}.rule", "rule is not specified")]
-    found: list[Cause] = []
+    causes: list[Cause] = []
     schema = Schema(place.node)
-    found += _check_expression(expression, f"{where}.rule", schema, place.root, rule, "bool")
+    causes += _check_expression(expression, f"{where}.rule", schema, place.root, rule, "bool")
     if rule.get("messageExpression"):
         reported = rule["messageExpression"]
-        found += _check_expression(reported, f"{where}.messageExpression", schema, place.root, rule, "string")
+        causes += _check_expression(reported, f"{where}.messageExpression", schema, place.root, rule, "string")
     if place.uncorrelated and OLD_SELF.search(expression) and not rule.get("optionalOldSelf"):
         text = f"oldSelf cannot be used on the uncorrelatable portion of the schema within {place.uncorrelated}"
-        found.append(errors.invalid(f"{where}.rule", expression, text))
+        causes.append(errors.invalid(f"{where}.rule", expression, text))
     if rule.get("reason") and rule["reason"] not in REASONS:
-        found.append(errors.not_supported(f"{where}.reason", rule["reason"], REASONS))
+        causes.append(errors.not_supported(f"{where}.reason", rule["reason"], REASONS))
     if "\n" in (rule.get("message") or ""):
-        found.append(errors.invalid(f"{where}.message", rule["message"], "message must not contain line breaks"))
+        causes.append(errors.invalid(f"{where}.message", rule["message"], "message must not contain line breaks"))
     if rule.get("fieldPath") and not _is_field(rule["fieldPath"], schema):
         text = "fieldPath must be a valid path"
-        found.append(errors.invalid(f"{where}.fieldPath", rule["fieldPath"], text))
-    return found or _check_cost(expression, f"{where}.rule", schema, place, budget)
+        causes.append(errors.invalid(f"{where}.fieldPath", rule["fieldPath"], text))
+    return causes or _check_cost(expression, f"{where}.rule", schema, place, budget)
 
 
-def _check_cost(expression: str, where: str, schema: Schema, place: Place, budget: Budget) -> list[Cause]:
+def _check_cost(expression: str, where: str, schema: Schema, place: RuleNode, budget: CostBudget) -> list[Cause]:
     tree, _ = environment().compile(expression)
     if not cost.has_loops(tree):
         return []
@@ -104,11 +104,11 @@ def _check_cost(expression: str, where: str, schema: Schema, place: Place, budge
     budget.expensive.append((price, where))
     if price <= cost.RULE_ESTIMATE_MAX:
         return []
-    return [errors.forbidden_field(where, _too_expensive("estimated rule cost", price / cost.RULE_ESTIMATE_MAX))]
+    return [errors.forbidden_field(where, _over_budget_message("estimated rule cost", price / cost.RULE_ESTIMATE_MAX))]
 
 
-def _too_expensive(what: str, factor: float) -> str:
-    return f"{what} exceeds budget by factor of {cost.times(factor)} {ADVICE}"
+def _over_budget_message(what: str, factor: float) -> str:
+    return f"{what} exceeds budget by factor of {cost.format_factor(factor)} {ADVICE}"
 
 
 def _check_expression(

@@ -57,7 +57,7 @@ def _expr(tree: Any) -> Step:
     return lambda scope: chosen(scope) if as_bool(condition(scope)) else other(scope)
 
 
-def _either(tree: Any, decisive: bool) -> Step:
+def _logical(tree: Any, decisive: bool) -> Step:
     """`||` if `decisive` is True, `&&` if it is False."""
     if len(tree.children) == 1:
         return _build(tree.children[0])
@@ -98,7 +98,7 @@ def _unary(tree: Any) -> Step:
 # ---- members
 
 
-def _dot(tree: Any) -> Step:
+def _select(tree: Any) -> Step:
     holder, name = _build(tree.children[0]), celtypes.StringType(tree.children[1])
 
     def step(scope: Scope) -> Any:
@@ -116,8 +116,8 @@ def _dot(tree: Any) -> Step:
 
 
 def _index(tree: Any) -> Step:
-    holder, place = (_build(child) for child in tree.children)
-    return lambda scope: operators.at(holder(scope), place(scope))
+    holder, position = (_build(child) for child in tree.children)
+    return lambda scope: operators.at(holder(scope), position(scope))
 
 
 def _arguments(tree: Any) -> list[Any]:
@@ -193,7 +193,7 @@ def _variable(tree: Any) -> str:
     return str(found.children[0])
 
 
-def _each(holder: Step, scope: Scope) -> Iterable[Any]:
+def _elements(holder: Step, scope: Scope) -> Iterable[Any]:
     """The items of a list or the keys of a map."""
     current = holder(scope)
     if not isinstance(current, (list, dict)):
@@ -201,7 +201,7 @@ def _each(holder: Step, scope: Scope) -> Iterable[Any]:
     return charged_items(current)
 
 
-def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:
+def _quantifier(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:
     decided, undecided = (TRUE, FALSE) if decisive else (FALSE, TRUE)
 
     def build(holder: Step, name: str, bodies: list[Step]) -> Step:
@@ -209,7 +209,7 @@ def _some(decisive: bool) -> Callable[[Step, str, list[Step]], Step]:
 
         def step(scope: Scope) -> Any:
             inner, failure = dict(scope), None
-            for item in _each(holder, scope):
+            for item in _elements(holder, scope):
                 inner[name] = item
                 try:
                     if as_bool(body(inner)) is decisive:
@@ -230,7 +230,7 @@ def _exists_one(holder: Step, name: str, bodies: list[Step]) -> Step:
 
     def step(scope: Scope) -> Any:
         inner, count = dict(scope), 0
-        for item in _each(holder, scope):
+        for item in _elements(holder, scope):
             inner[name] = item
             count += as_bool(body(inner))
         return TRUE if count == 1 else FALSE
@@ -248,7 +248,7 @@ def _map(holder: Step, name: str, bodies: list[Step]) -> Step:
 
     def step(scope: Scope) -> Any:
         inner, found = dict(scope), celtypes.ListType()
-        for item in _each(holder, scope):
+        for item in _elements(holder, scope):
             inner[name] = item
             if all(as_bool(condition(inner)) for condition in conditions):
                 list.append(found, body(inner))
@@ -277,8 +277,8 @@ def _optional_map(flat: bool) -> Callable[[Step, str, list[Step]], Step]:
 
 Macro = Callable[[Step, str, list[Step]], Step]
 MACROS: dict[str, tuple[Macro, tuple[int, ...]]] = {
-    "all": (_some(False), (2,)),
-    "exists": (_some(True), (2,)),
+    "all": (_quantifier(False), (2,)),
+    "exists": (_quantifier(True), (2,)),
     "exists_one": (_exists_one, (2,)),
     "existsOne": (_exists_one, (2,)),
     "filter": (_filter, (2,)),
@@ -345,13 +345,13 @@ def _entries(tree: Any) -> Step:
 
 BUILDERS: dict[str, Callable[[Any], Step]] = {
     "expr": _expr,
-    "conditionalor": lambda tree: _either(tree, True),
-    "conditionaland": lambda tree: _either(tree, False),
+    "conditionalor": lambda tree: _logical(tree, True),
+    "conditionaland": lambda tree: _logical(tree, False),
     "relation": _binary,
     "addition": _binary,
     "multiplication": _binary,
     "unary": _unary,
-    "member_dot": _dot,
+    "member_dot": _select,
     "member_dot_arg": _method,
     "member_index": _index,
     "ident": _ident,

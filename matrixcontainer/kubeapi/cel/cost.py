@@ -17,7 +17,7 @@ SCHEMA_ESTIMATE_MAX = 100_000_000
 CALL_MAX = 1_000_000
 REQUEST_MAX = 10_000_000
 LOOPS = frozenset(("all", "exists", "exists_one", "map", "filter"))
-SMALLEST = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "object": 2, "array": 2}
+SIZE_MIN = {"string": 2, "integer": 1, "number": 1, "boolean": 4, "object": 2, "array": 2}
 
 
 @dataclass(frozen=True)
@@ -31,9 +31,9 @@ class Extent:
         if self.schema is None:
             return 1
         if self.schema.type == "array":
-            return largest(self.schema.max_items, self.schema.items)
+            return max_elements(self.schema.max_items, self.schema.items)
         if isinstance(self.schema.additional, Schema):
-            return largest(self.schema.max_properties, self.schema.additional, 3)
+            return max_elements(self.schema.max_properties, self.schema.additional, 3)
         return max(len(self.schema.properties), 1)
 
     def part(self, name: str) -> "Extent":
@@ -45,8 +45,8 @@ class Extent:
         return Extent(self.schema.items if self.schema is not None and self.schema.type == "array" else None)
 
 
-def largest(stated: int | None, item: Schema | None, extra: int = 0) -> int:
-    smallest = SMALLEST.get(item.type, 1) if item is not None else 1
+def max_elements(stated: int | None, item: Schema | None, extra: int = 0) -> int:
+    smallest = SIZE_MIN.get(item.type, 1) if item is not None else 1
     possible = REQUEST_BYTES_MAX // (smallest + 1 + extra)
     return possible if stated is None else min(stated, possible)
 
@@ -94,5 +94,5 @@ def has_loops(tree: Any) -> bool:
     return any(str(node.children[1]) in LOOPS for node in tree.find_data("member_dot_arg"))
 
 
-def times(factor: float) -> str:
+def format_factor(factor: float) -> str:
     return "more than 100x" if factor > 100 else f"{factor:.1f}x"

@@ -13,7 +13,7 @@ from functools import lru_cache
 from typing import Any
 
 from matrixcontainer.kubeapi.cel import cost
-from matrixcontainer.kubeapi.cel.meter import OutOfBudget, metered
+from matrixcontainer.kubeapi.cel.meter import BudgetExceeded, metered
 from matrixcontainer.kubeapi.cel.preprocess import rewrite_syntax
 from matrixcontainer.kubeapi.cel.values import Optional, plain_cel, to_cel
 from matrixcontainer.kubeapi.meta import errors
@@ -24,7 +24,7 @@ from matrixcontainer.kubeapi.schema.validation import correlate_list
 Program = Callable[[dict[str, Any]], Any]
 EXPRESSION_MAX = 100_000
 """As in cel-go, in code points."""
-RAN_OUT = "validation failed due to running out of cost budget, no further validation rules will be run"
+BUDGET_EXCEEDED = "validation failed due to running out of cost budget, no further validation rules will be run"
 OLD_SELF = re.compile(r"\boldSelf\b")
 
 
@@ -67,7 +67,7 @@ def environment() -> Environment:
 
 
 @lru_cache(maxsize=2048)
-def compiled(expression: str) -> Program:
+def compile_rule(expression: str) -> Program:
     return environment().compile(expression)[1]
 
 
@@ -76,11 +76,11 @@ def evaluate(expression: str, variables: dict[str, Any]) -> bool:
     current = {name: plain_cel(value) for name, value in variables.items()}
     try:
         with metered(cost.CALL_MAX):
-            return bool(compiled(expression)(current))
-    except OutOfBudget:
+            return bool(compile_rule(expression)(current))
+    except BudgetExceeded:
         raise ValueError("operation cancelled: actual cost limit exceeded") from None
     except environment().failures as failure:
-        raise ValueError(_reason_of(failure)) from failure
+        raise ValueError(_failure_reason(failure)) from failure
 
 
 # ---- running
@@ -88,35 +88,35 @@ def evaluate(expression: str, variables: dict[str, Any]) -> bool:
 
 def check(schema: Schema, obj: dict[str, Any], old: dict[str, Any] | None) -> list[Cause]:
     """Run all rules on an object, and transition rules on its change from `old`; return the violations."""
-    found: list[Cause] = []
+    causes: list[Cause] = []
     budget = [cost.REQUEST_MAX]
-    _check_node(schema, obj, old if old is not None else ABSENT, "", found, budget, root=True)
-    return found
+    _check_node(schema, obj, old if old is not None else ABSENT, "", causes, budget, root=True)
+    return causes
 
 
 def _check_node(
-    schema: Schema, value: Any, old: Any, path: str, found: list[Cause], budget: list[int], root: bool = False
+    schema: Schema, value: Any, old: Any, path: str, causes: list[Cause], budget: list[int], root: bool = False
 ) -> None:
     if value is None or not schema.has_rules() or budget[0] < 0:
         return
     if schema.rules:
-        _run_rules(schema, value, old, path, found, budget, root)
+        _run_rules(schema, value, old, path, causes, budget, root)
     if isinstance(value, dict):
         for key, item in value.items():
             child = schema.child(key)
             if child is not None:
                 before = old.get(key, ABSENT) if isinstance(old, dict) else ABSENT
                 inner = join(path, key) if key in schema.properties else f"{path}[{key}]"
-                _check_node(child, item, before, inner, found, budget)
+                _check_node(child, item, before, inner, causes, budget)
     elif isinstance(value, list) and schema.items is not None:
-        former = correlate_list(schema, old) if isinstance(old, list) else None
+        previous = correlate_list(schema, old) if isinstance(old, list) else None
         for index, item in enumerate(value):
-            before = former(index, item) if former is not None else ABSENT
-            _check_node(schema.items, item, before, f"{path}[{index}]", found, budget)
+            before = previous(index, item) if previous is not None else ABSENT
+            _check_node(schema.items, item, before, f"{path}[{index}]", causes, budget)
 
 
 def _run_rules(
-    schema: Schema, value: Any, old: Any, path: str, found: list[Cause], budget: list[int], root: bool
+    schema: Schema, value: Any, old: Any, path: str, causes: list[Cause], budget: list[int], root: bool
 ) -> None:
     present = to_cel(value, schema, root)
     unchanged = old is not ABSENT and same_json(old, value)
@@ -136,18 +136,20 @@ def _run_rules(
         units = min(cost.CALL_MAX, budget[0])
         with metered(units) as meter:
             try:
-                message = "" if compiled(expression)(variables) else _message(rule, variables)
-            except OutOfBudget:
-                found.append(
-                    errors.invalid(path, schema.type, _call_cost_exceeded(rule) if units == cost.CALL_MAX else RAN_OUT)
+                message = "" if compile_rule(expression)(variables) else _message(rule, variables)
+            except BudgetExceeded:
+                causes.append(
+                    errors.invalid(
+                        path, schema.type, _call_cost_exceeded(rule) if units == cost.CALL_MAX else BUDGET_EXCEEDED
+                    )
                 )
                 budget[0] = -1
                 return
             except environment().failures as failure:
-                message = f"{_reason_of(failure)} evaluating rule: {rule.get('message') or expression}".strip()
-        budget[0] -= 1 + units - meter.left  # also if evaluation failed
+                message = f"{_failure_reason(failure)} evaluating rule: {rule.get('message') or expression}".strip()
+        budget[0] -= 1 + units - meter.remaining  # also if evaluation failed
         if message:
-            found.append(_cause(rule.get("reason", ""), where, schema.type, message))
+            causes.append(_cause(rule.get("reason", ""), where, schema.type, message))
 
 
 def _call_cost_exceeded(rule: dict[str, Any]) -> str:
@@ -159,14 +161,14 @@ def _field_path(text: str, path: str) -> str:
     return text if path or not text.startswith(".") else text[1:]
 
 
-def _reason_of(failure: BaseException) -> str:
+def _failure_reason(failure: BaseException) -> str:
     return str(failure.args[0] if failure.args else failure)[:300]
 
 
 def _message(rule: dict[str, Any], variables: dict[str, Any]) -> str:
     if rule.get("messageExpression"):
         try:
-            text = str(compiled(rule["messageExpression"])(variables)).strip()
+            text = str(compile_rule(rule["messageExpression"])(variables)).strip()
             if text and "\n" not in text:
                 return text
         except environment().failures:

@@ -16,7 +16,7 @@ from typing import Any
 from celpy import celtypes
 
 from matrixcontainer.kubeapi.cel import network
-from matrixcontainer.kubeapi.cel.meter import CHARACTERS_OF_ONE, charge, size
+from matrixcontainer.kubeapi.cel.meter import CHARACTERS_PER_UNIT, charge, size
 from matrixcontainer.kubeapi.cel.values import Optional
 from matrixcontainer.kubeapi.meta.quantities import InvalidQuantity, parse
 from matrixcontainer.kubeapi.schema.structural import compile_pattern
@@ -58,18 +58,18 @@ def greatest(*items: Any) -> Any:
     return max(values)
 
 
-def index_of(holder: Any, wanted: Any, start: int = 0) -> Any:
+def index_of(holder: Any, target: Any, start: int = 0) -> Any:
     if isinstance(holder, str):
-        return Int(str(holder).find(str(wanted), int(start)))
-    return Int(next((place for place, item in enumerate(holder) if item == wanted), -1))
+        return Int(str(holder).find(str(target), int(start)))
+    return Int(next((position for position, item in enumerate(holder) if item == target), -1))
 
 
-def last_index_of(holder: Any, wanted: Any, start: int | None = None) -> Any:
+def last_index_of(holder: Any, target: Any, start: int | None = None) -> Any:
     """Index of the last occurrence; in a string, of the last that begins at `start` or earlier."""
     if isinstance(holder, str):
-        end = None if start is None else int(start) + len(wanted)
-        return Int(str(holder).rfind(str(wanted), 0, end))
-    return Int(max((place for place, item in enumerate(holder) if item == wanted), default=-1))
+        end = None if start is None else int(start) + len(target)
+        return Int(str(holder).rfind(str(target), 0, end))
+    return Int(max((position for position, item in enumerate(holder) if item == target), default=-1))
 
 
 # ---- strings
@@ -81,14 +81,14 @@ def split(text: Any, by: Any, limit: int = -1) -> Any:
 
 
 def join(items: Any, by: Any = "") -> Any:
-    charge(sum(1 + (len(str(item)) + len(by)) // CHARACTERS_OF_ONE for item in items))
+    charge(sum(1 + (len(str(item)) + len(by)) // CHARACTERS_PER_UNIT for item in items))
     return Text(str(by).join(str(item) for item in items))
 
 
 def replace(text: Any, old: Any, new: Any, limit: int = -1) -> Any:
     whole, part, other = str(text), str(old), str(new)
     places = whole.count(part) if limit < 0 else min(whole.count(part), int(limit))
-    charge(places * (1 + len(other) // CHARACTERS_OF_ONE))  # before building the text
+    charge(places * (1 + len(other) // CHARACTERS_PER_UNIT))  # before building the text
     return Text(whole.replace(part, other, int(limit)))
 
 
@@ -99,10 +99,10 @@ def substring(text: Any, start: int, end: int | None = None) -> Any:
     return Text(str(text)[int(start) : stop])
 
 
-def char_at(text: Any, place: int) -> Any:
-    if not 0 <= place <= len(text):
-        raise ValueError(f"index out of range: {place}")
-    return Text(str(text)[int(place) : int(place) + 1])
+def char_at(text: Any, position: int) -> Any:
+    if not 0 <= position <= len(text):
+        raise ValueError(f"index out of range: {position}")
+    return Text(str(text)[int(position) : int(position) + 1])
 
 
 def ascii_case(change: Callable[[str], str]) -> Callable[[Any], Any]:
@@ -213,9 +213,9 @@ def of_non_zero(value: Any) -> Optional:
 # ---- sets
 
 
-def set_contains(holder: Any, wanted: Any) -> Any:
-    charge(len(holder) * len(wanted))
-    return Bool(all(item in holder for item in wanted))
+def set_contains(holder: Any, target: Any) -> Any:
+    charge(len(holder) * len(target))
+    return Bool(all(item in holder for item in target))
 
 
 def set_intersects(holder: Any, other: Any) -> Any:
@@ -306,8 +306,8 @@ def named_format(name: Any) -> Optional:
 
 
 def validated(by: Format, text: Any) -> Optional:
-    mistake = by.mistake(str(text))
-    return Optional(Listed([Text(mistake)])) if mistake else Optional()
+    error = by.mistake(str(text))
+    return Optional(Listed([Text(error)])) if error else Optional()
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {

@@ -1,7 +1,7 @@
 """Cost metering of CEL evaluations while they run: strings grow and lists are built that no estimate foresees.
 
 A loop step and a list item cost one, as do ten characters, as in k8s.io/apiserver (its string traversal factor).
-Exceeding the budget raises `OutOfBudget`, which `||` and the like do not suppress.
+Exceeding the budget raises `BudgetExceeded`, which `||` and the like do not suppress.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,18 +9,18 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import Any
 
-CHARACTERS_OF_ONE = 10
+CHARACTERS_PER_UNIT = 10
 
 
-class OutOfBudget(Exception):
+class BudgetExceeded(Exception):
     """The evaluation exceeds its budget."""
 
 
 class Meter:
     """The remaining budget, in units, from which `charge` subtracts."""
 
-    def __init__(self, left: int) -> None:
-        self.left = left
+    def __init__(self, remaining: int) -> None:
+        self.remaining = remaining
 
 
 _current: ContextVar[Meter | None] = ContextVar("meter", default=None)
@@ -41,15 +41,15 @@ def metered(units: int) -> Iterator[Meter]:
 def charge(units: int) -> None:
     meter = _current.get()
     if meter is not None:
-        meter.left -= units
-        if meter.left < 0:
-            raise OutOfBudget
+        meter.remaining -= units
+        if meter.remaining < 0:
+            raise BudgetExceeded
 
 
 def size(value: Any) -> int:
     """Cost of traversing a value once."""
     if isinstance(value, (str, bytes)):
-        return len(value) // CHARACTERS_OF_ONE
+        return len(value) // CHARACTERS_PER_UNIT
     return len(value) if isinstance(value, (list, dict)) else 0
 
 

@@ -37,7 +37,7 @@ def url(text: Any) -> Any:
 
 
 def is_url(text: Any) -> Any:
-    return _holds(url, text)
+    return _parses(url, text)
 
 
 def host_name(parts: Any) -> Any:
@@ -94,7 +94,7 @@ def contains_network(network: Any, value: Any) -> Any:
     return Bool(other.version == network.version and other.network.subnet_of(network.network))
 
 
-def _holds(parse: Callable[[Any], Any], text: Any) -> Any:
+def _parses(parse: Callable[[Any], Any], text: Any) -> Any:
     """Whether the text can be parsed."""
     try:
         parse(text)
@@ -112,7 +112,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "getPort": lambda parts: Text(parts.port or ""),
     "getEscapedPath": lambda parts: Text(parts.path),
     "getQuery": query,
-    "isIP": lambda text: _holds(_address, str(text)),
+    "isIP": lambda text: _parses(_address, str(text)),
     "ip": ip,
     "ip_isCanonical": is_canonical,
     "family": lambda address: Int(address.version),
@@ -121,7 +121,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     "isLinkLocalMulticast": lambda address: Bool(any(address in network for network in LINK_LOCAL_MULTICAST)),
     "isLinkLocalUnicast": lambda address: Bool(address.is_link_local),
     "isGlobalUnicast": is_global_unicast,
-    "isCIDR": lambda text: _holds(cidr, text),
+    "isCIDR": lambda text: _parses(cidr, text),
     "cidr": cidr,
     "containsIP": contains_address,
     "containsCIDR": contains_network,

@@ -63,16 +63,16 @@ def _plain(number: Any) -> int | float:
     return float(number) if isinstance(number, float) else int(number)
 
 
-def _order(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
+def _comparison(predicate: Callable[[Any, Any], bool]) -> Callable[[Any, Any], Any]:
     def compare(a: Any, b: Any) -> Any:
         kind, other = type(a), type(b)
         if kind in NUMBERS and other in NUMBERS:
-            return TRUE if holds(_plain(a), _plain(b)) else FALSE
+            return TRUE if predicate(_plain(a), _plain(b)) else FALSE
         if kind is not other or isinstance(a, (list, dict, type)) or a is None:
             raise EvaluationError(NO_OVERLOAD)
         if kind is Text:
-            return TRUE if holds(str(a), str(b)) else FALSE
-        return TRUE if holds(a, b) else FALSE
+            return TRUE if predicate(str(a), str(b)) else FALSE
+        return TRUE if predicate(a, b) else FALSE
 
     return compare
 
@@ -143,10 +143,10 @@ UNARY: dict[str, Callable[[Any], Any]] = {
     "unary_neg": _arithmetic("-_", (Int, Double)),
 }
 BINARY: dict[str, Callable[[Any, Any], Any]] = {
-    "relation_lt": _order(lambda a, b: a < b),
-    "relation_le": _order(lambda a, b: a <= b),
-    "relation_gt": _order(lambda a, b: a > b),
-    "relation_ge": _order(lambda a, b: a >= b),
+    "relation_lt": _comparison(lambda a, b: a < b),
+    "relation_le": _comparison(lambda a, b: a <= b),
+    "relation_gt": _comparison(lambda a, b: a > b),
+    "relation_ge": _comparison(lambda a, b: a >= b),
     "relation_eq": lambda a, b: TRUE if equal(a, b) else FALSE,
     "relation_ne": lambda a, b: FALSE if equal(a, b) else TRUE,
     "relation_in": contains,

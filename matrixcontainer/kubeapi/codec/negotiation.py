@@ -6,11 +6,11 @@ from functools import lru_cache
 
 from matrixcontainer.kubeapi.meta.errors import not_acceptable
 
-OFFERED = ("application/json", "application/yaml")
+OFFERED_MEDIA_TYPES = ("application/json", "application/yaml")
 
 
 @dataclass(frozen=True)
-class Answer:
+class NegotiatedType:
     """The negotiated response. `form` is "" for the object itself, or Table, PartialObjectMetadata(List)."""
 
     media: str = "application/json"
@@ -19,16 +19,16 @@ class Answer:
 
 
 @lru_cache(maxsize=256)
-def choose(accept: str, forms: bool = True) -> Answer:
+def negotiate(accept: str, forms: bool = True) -> NegotiatedType:
     """The first supported entry. Raises ApiError 406 if there is none."""
     if not accept:
-        return Answer()
-    for media, reported in _entries(accept):
+        return NegotiatedType()
+    for media, accepted in _entries(accept):
         if media in ("*/*", "application/*", "text/*"):
             media = "application/json"
-        if media in OFFERED and (answer := _answer(media, reported, forms)) is not None:
-            return answer
-    raise not_acceptable(", ".join(OFFERED))
+        if media in OFFERED_MEDIA_TYPES and (negotiated := _answer(media, accepted, forms)) is not None:
+            return negotiated
+    raise not_acceptable(", ".join(OFFERED_MEDIA_TYPES))
 
 
 def _entries(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
@@ -38,23 +38,23 @@ def _entries(accept: str) -> Iterator[tuple[str, dict[str, str]]]:
         yield media, dict(part.split("=", 1) for part in parameters if "=" in part)
 
 
-def _answer(media: str, reported: dict[str, str], forms: bool) -> Answer | None:
-    form = reported.get("as", "")
+def _answer(media: str, accepted: dict[str, str], forms: bool) -> NegotiatedType | None:
+    form = accepted.get("as", "")
     if not form:
-        return Answer(media)
-    if not forms or reported.get("g") != "meta.k8s.io" or reported.get("v") not in ("v1", "v1beta1"):
+        return NegotiatedType(media)
+    if not forms or accepted.get("g") != "meta.k8s.io" or accepted.get("v") not in ("v1", "v1beta1"):
         return None
     if form in ("PartialObjectMetadata", "PartialObjectMetadataList", "Table"):
-        return Answer(media, form, reported["v"])
+        return NegotiatedType(media, form, accepted["v"])
     return None
 
 
 @lru_cache(maxsize=64)
 def wants_aggregated(accept: str) -> bool:
     """Whether the header prefers aggregated discovery to plain JSON."""
-    for media, reported in _entries(accept):
-        if media == "application/json" and ("as" not in reported or AGGREGATED.items() <= reported.items()):
-            return "as" in reported
+    for media, accepted in _entries(accept):
+        if media == "application/json" and ("as" not in accepted or AGGREGATED.items() <= accepted.items()):
+            return "as" in accepted
     return False
 
 

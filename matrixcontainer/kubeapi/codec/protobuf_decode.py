@@ -86,18 +86,18 @@ def decode_message(data: bytes, name: str) -> dict[str, Any]:
     raw: dict[int, list[Any]] = {}
     for number, value in read_fields(data):
         raw.setdefault(number, []).append(value)
-    found: dict[str, Any] = {}
+    fields_by_number: dict[str, Any] = {}
     for row in rows_of(name):
         values = raw.get(row[1])
         if values is None:
             continue
         if not row[0]:
-            found |= decode_message(values[-1], row[2])
+            fields_by_number |= decode_message(values[-1], row[2])
             continue
         value = _decode_field(values, row)
         if value is not None:
-            found[row[0]] = value
-    return found
+            fields_by_number[row[0]] = value
+    return fields_by_number
 
 
 def _decode_field(values: list[Any], row: Row) -> Any:

@@ -12,7 +12,7 @@ from matrixcontainer.kubeapi.meta.errors import bad_request, unsupported_media_t
 JSON_TYPES = ("application/json", "text/json", "")
 YAML_TYPES = ("application/yaml", "application/x-yaml", "text/yaml")
 APPLY = "application/apply-patch+yaml"
-LARGE = 32 * 1024
+LARGE_BODY_BYTES = 32 * 1024
 PROTOBUF = "application/vnd.kubernetes.protobuf"
 
 INT64 = 2**63
@@ -59,10 +59,10 @@ class _DuplicateKey(Exception):
 
 
 def _unique_keys(found: list[tuple[str, Any]]) -> dict[str, Any]:
-    made = dict(found)
-    if len(made) < len(found):
+    result = dict(found)
+    if len(result) < len(found):
         raise _DuplicateKey
-    return made
+    return result
 
 
 def _decoder(pairs: Callable[[list[tuple[str, Any]]], Any]) -> json.JSONDecoder:
@@ -95,18 +95,18 @@ def parse_json(body: bytes, duplicates: list[str]) -> Any:
     return value
 
 
-def _find_repeated(node: Any, path: str, found: list[str]) -> None:
+def _find_repeated(node: Any, path: str, repeated: list[str]) -> None:
     if isinstance(node, _Pairs):
         seen = set()
         for key, value in node:
             inner = f"{path}.{key}" if path else key
             if key in seen:
-                found.append(inner)
+                repeated.append(inner)
             seen.add(key)
-            _find_repeated(value, inner, found)
+            _find_repeated(value, inner, repeated)
     elif isinstance(node, list):
         for index, item in enumerate(node):
-            _find_repeated(item, f"{path}[{index}]", found)
+            _find_repeated(item, f"{path}[{index}]", repeated)
 
 
 def parse_yaml(body: bytes, duplicates: list[str]) -> Any:
@@ -121,6 +121,6 @@ def parse_yaml(body: bytes, duplicates: list[str]) -> Any:
 
 async def parse_large(body: bytes, media_type: str, duplicates: list[str]) -> Any:
     """As `parse_body`, but parse a large YAML body in a thread: it takes seconds and must not block other requests."""
-    if len(body) > LARGE and (media_type in YAML_TYPES or media_type == APPLY):
+    if len(body) > LARGE_BODY_BYTES and (media_type in YAML_TYPES or media_type == APPLY):
         return await asyncio.to_thread(parse_yaml, body, duplicates)
     return parse_yaml(body, duplicates) if media_type == APPLY else parse_body(body, media_type, duplicates)

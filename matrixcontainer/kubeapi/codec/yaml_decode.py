@@ -15,7 +15,7 @@ import yaml
 DEPTH_MAX = 500
 STR, ANY = "tag:yaml.org,2002:str", ("tag:yaml.org,2002:int", "tag:yaml.org,2002:float", "tag:yaml.org,2002:bool")
 NUMBER = re.compile(r"[-+]?(\.[0-9]+|[0-9][0-9_]*(\.[0-9]*)?([eE][-+]?[0-9]+)?|0o[0-7_]+|0x[0-9a-fA-F_]+|0b[01_]+)")
-WORDS: dict[str, bool | None] = {
+NAMED_VALUES: dict[str, bool | None] = {
     **dict.fromkeys(("", "~", "null", "Null", "NULL"), None),
     **dict.fromkeys(("true", "True", "TRUE", "yes", "Yes", "YES", "on", "On", "ON"), True),
     **dict.fromkeys(("false", "False", "FALSE", "no", "No", "NO", "off", "Off", "OFF"), False),
@@ -48,14 +48,14 @@ class Builder:
             if self.documents > 1:
                 raise ValueError("a body must be one document")
 
-    def _put(self, scalar: Any, made: Any) -> None:
+    def _put(self, scalar: Any, is_container: Any) -> None:
         """Add a scalar, or a completed collection, to the enclosing collection."""
         if not self._open:
-            self.value = made if scalar is None else value_of(scalar)
+            self.value = is_container if scalar is None else value_of(scalar)
             return
         holder, key = self._open[-1]
         if isinstance(holder, list):
-            holder.append(made if scalar is None else value_of(scalar))
+            holder.append(is_container if scalar is None else value_of(scalar))
         elif key is None:
             if scalar is None:
                 raise ValueError("a key must be a scalar")
@@ -64,7 +64,7 @@ class Builder:
                 self._duplicates.append(key)
             self._open[-1] = (holder, key)
         else:
-            holder[key] = made if scalar is None else value_of(scalar)
+            holder[key] = is_container if scalar is None else value_of(scalar)
             self._open[-1] = (holder, None)
 
 
@@ -75,8 +75,8 @@ def value_of(scalar: Any) -> Any:
         raise ValueError(f"tag {scalar.tag[:80]} is not accepted")
     if scalar.tag in ("!", STR) or (scalar.tag is None and not scalar.implicit[0]):
         return text
-    if text in WORDS:
-        return WORDS[text]
+    if text in NAMED_VALUES:
+        return NAMED_VALUES[text]
     return _number(text) if NUMBER.fullmatch(text) else text
 
 

@@ -13,12 +13,12 @@ from matrixcontainer.kubeapi.registry.resource import Registry, Resource
 
 def subresource_entries(resource: Resource) -> list[tuple[str, str, str, tuple[str, ...]]]:
     """(name, group/version or "" for the resource's own, kind, verbs) of each subresource."""
-    found = list(resource.extra_subresources)
+    entries = list(resource.extra_subresources)
     if resource.status:
-        found.append(("status", "", resource.kind, ("get", "patch", "update")))
+        entries.append(("status", "", resource.kind, ("get", "patch", "update")))
     if resource.scale is not None:
-        found.append(("scale", "autoscaling/v1", "Scale", ("get", "patch", "update")))
-    return sorted(found)
+        entries.append(("scale", "autoscaling/v1", "Scale", ("get", "patch", "update")))
+    return sorted(entries)
 
 
 class Discovery:
@@ -28,11 +28,11 @@ class Discovery:
     def document(self, name: str) -> tuple[bytes, str]:
         """(JSON, ETag) of `api`, `apis`, `group:G`, `version:G/V`, `aggregated:api`...; KeyError if there is none."""
 
-        def printed() -> tuple[bytes, str]:
+        def build() -> tuple[bytes, str]:
             text = json.dumps(self._build(name), separators=(",", ":")).encode()
             return text, '"' + hashlib.sha256(text).hexdigest()[:32].upper() + '"'
 
-        return self.registry.derived(f"discovery {name}", printed)
+        return self.registry.derived(f"discovery {name}", build)
 
     def _build(self, name: str) -> dict[str, Any]:
         kind, _, rest = name.partition(":")
@@ -132,8 +132,8 @@ class Discovery:
 
 def _aliases(resource: Resource) -> dict[str, list[str]]:
     """The resource's short names and categories."""
-    found = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
-    return {key: words for key, words in found.items() if words}
+    aliases = {"shortNames": list(resource.short_names), "categories": list(resource.categories)}
+    return {key: names for key, names in aliases.items() if names}
 
 
 def _short_hash(text: str) -> str:

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi.codec.negotiation import choose
+from matrixcontainer.kubeapi.codec.negotiation import negotiate
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
@@ -71,10 +71,10 @@ class MetricsApi:
         labels = LabelSelector(request.query.get("labelSelector", ""))
         fields = FieldSelector(request.query.get("fieldSelector", ""), resource.fields)
         objects = [record.obj for record in store.objects_of(storage, target.namespace)]
-        chosen = [obj for obj in objects if labels.matches(obj) and fields.matches(obj)]
-        items = [found for obj in chosen if (found := self._metrics_of(resource, obj)) is not None]
+        selected = [obj for obj in objects if labels.matches(obj) and fields.matches(obj)]
+        items = [found for obj in selected if (found := self._metrics_of(resource, obj)) is not None]
         meta = {"resourceVersion": str(store.revision)}
-        if choose(request.accept).form == "Table":
+        if negotiate(request.accept).form == "Table":
             form = TableForm(resource, request.query.get("includeObject", ""), self._core.now)
             return as_json(form.table(items, meta))
         head = {"kind": resource.list_kind, "apiVersion": resource.api_version}
@@ -103,4 +103,6 @@ class MetricsApi:
 
 
 def _format_usage(usage: Usage) -> dict[str, str]:
-    return {word: format_kibi(used) if word == "memory" else format_milli(used) for word, used in usage.items()}
+    return {
+        resource: format_kibi(used) if resource == "memory" else format_milli(used) for resource, used in usage.items()
+    }

@@ -1,6 +1,6 @@
 """Non-resource URLs: health, version, discovery and OpenAPI."""
 
-from matrixcontainer.kubeapi.codec.negotiation import AGGREGATED_TYPE, choose, wants_aggregated
+from matrixcontainer.kubeapi.codec.negotiation import AGGREGATED_TYPE, negotiate, wants_aggregated
 from matrixcontainer.kubeapi.endpoints.discovery import Discovery
 from matrixcontainer.kubeapi.endpoints.openapi import OpenApi, swagger
 from matrixcontainer.kubeapi.endpoints.request import Request
@@ -28,7 +28,7 @@ class NonResource:
         if path in ("/api", "/apis"):
             if wants_aggregated(request.accept):
                 return self._discovery_response(request, f"aggregated:{path[1:]}", AGGREGATED_TYPE)
-            choose(request.accept, forms=False)
+            negotiate(request.accept, forms=False)
             return self._discovery_response(request, path[1:])
         parts = path.strip("/").split("/")
         if parts[0] == "api" and len(parts) == 2:
@@ -45,9 +45,9 @@ class NonResource:
 
     def _paths(self) -> list[str]:
         groups = self._registry.groups()
-        found = ["/api", "/api/v1", "/apis", *(f"/apis/{group}" for group in groups)]
-        found += [f"/apis/{group}/{version}" for group in groups for version in self._registry.versions(group)]
-        return sorted([*found, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
+        paths = ["/api", "/api/v1", "/apis", *(f"/apis/{group}" for group in groups)]
+        paths += [f"/apis/{group}/{version}" for group in groups for version in self._registry.versions(group)]
+        return sorted([*paths, "/healthz", "/livez", "/openapi/v2", "/openapi/v3", "/readyz", "/version"])
 
     def _discovery_response(self, request: Request, name: str, media: str = "application/json") -> Response:
         try:

@@ -28,9 +28,9 @@ PATCH_FORMS = (
     "application/strategic-merge-patch+json",
 )
 
-VALUES = ("default", "enum", "example")  # keywords whose value is data, not a schema
+VALUE_SCHEMAS = ("default", "enum", "example")  # keywords whose value is data, not a schema
 
-QUERY = {
+QUERY_PARAMETERS = {
     "pretty": "string", "allowWatchBookmarks": "boolean", "continue": "string", "fieldSelector": "string",
     "labelSelector": "string", "limit": "integer", "resourceVersion": "string", "resourceVersionMatch": "string",
     "sendInitialEvents": "boolean", "timeoutSeconds": "integer", "watch": "boolean", "dryRun": "string",
@@ -59,12 +59,12 @@ class OpenApi:
             url = f"/openapi/v3/{name}?hash={self.hash_of(group, version)}"
             paths[name] = {"serverRelativeURL": url}
         paths["version"] = {"serverRelativeURL": f"/openapi/v3/version?hash={self.hash_of('', 'version')}"}
-        return _printed({"paths": paths})
+        return _encode({"paths": paths})
 
     def version_document(self) -> bytes:
         """The document for `/version`, which belongs to no group."""
         shape = {key: {"type": "string"} for key in VERSION}
-        answers = {"200": answer(VERSION_INFO)}
+        answers = {"200": response_schema(VERSION_INFO)}
         paths = {"/version/": {"get": {"operationId": "getCodeVersion", "responses": answers}}}
         return _document(paths, {VERSION_INFO: {"type": "object", "properties": shape}})
 
@@ -107,17 +107,17 @@ def swagger(protobuf: bool) -> bytes:
     the kind is not served. Everything else is read from version 3.
     """
     if not protobuf:
-        return _printed({"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}})
+        return _encode({"swagger": "2.0", "info": INFO, "paths": {}, "definitions": {}})
     info = b"\x0a\x0aKubernetes\x12\x07v1.33.0"
     return b"\x0a\x032.0" + b"\x12" + bytes([len(info)]) + info + b"\x42\x00\x4a\x00"
 
 
-def _printed(document: dict[str, Any]) -> bytes:
+def _encode(document: dict[str, Any]) -> bytes:
     return json.dumps(document, separators=(",", ":")).encode()
 
 
 def _document(paths: dict[str, Any], schemas: dict[str, Any]) -> bytes:
-    return _printed({"openapi": "3.0.0", "info": INFO, "paths": paths, "components": {"schemas": schemas}})
+    return _encode({"openapi": "3.0.0", "info": INFO, "paths": paths, "components": {"schemas": schemas}})
 
 
 # ---- schemas
@@ -180,7 +180,7 @@ def _with_any_of(node: Any) -> Any:
         return [_with_any_of(one) for one in node]
     if not isinstance(node, dict):
         return node
-    found = {key: value if key in VALUES else _with_any_of(value) for key, value in node.items()}
+    found = {key: value if key in VALUE_SCHEMAS else _with_any_of(value) for key, value in node.items()}
     if node.get("x-kubernetes-int-or-string") is True and "anyOf" not in node:
         found["anyOf"] = [{"type": "integer"}, {"type": "string"}]
     return found
@@ -205,43 +205,46 @@ def paths_of(resource: Resource) -> dict[str, Any]:
     root = f"/apis/{resource.group}/{resource.version}" if resource.group else f"/api/{resource.version}"
     plural = f"{root}/{resource.plural}"
     scoped = f"{root}/namespaces/{{namespace}}/{resource.plural}" if resource.namespaced else plural
-    places: list[tuple[str, tuple[str, ...], bool]] = [(scoped, COLLECTION, False), (f"{scoped}/{{name}}", ONE, True)]
-    found: dict[str, Any] = {}
-    for path, offered, named in places:
-        if verbs := [verb for verb in offered if verb in resource.verbs]:
-            found[path] = operations(resource, verbs) | parameters(resource, named)
+    path_prefixes: list[tuple[str, tuple[str, ...], bool]] = [
+        (scoped, COLLECTION, False),
+        (f"{scoped}/{{name}}", ONE, True),
+    ]
+    paths: dict[str, Any] = {}
+    for path, served_verbs, named in path_prefixes:
+        if verbs := [verb for verb in served_verbs if verb in resource.verbs]:
+            paths[path] = operations(resource, verbs) | parameters(resource, named)
     if resource.namespaced and "list" in resource.verbs:
-        found[plural] = operations(resource, ["list"])
+        paths[plural] = operations(resource, ["list"])
     for name, _, _, sub_verbs in subresource_entries(resource):
-        found[f"{scoped}/{{name}}/{name}"] = operations(resource, sub_verbs) | parameters(resource, named=True)
-    return found
+        paths[f"{scoped}/{{name}}/{name}"] = operations(resource, sub_verbs) | parameters(resource, named=True)
+    return paths
 
 
 def operations(resource: Resource, verbs: Iterable[str]) -> dict[str, Any]:
-    ways = [METHODS[verb] for verb in verbs]
-    return {method: operation(resource, action, query) for method, action, query in ways}
+    methods = [METHODS[verb] for verb in verbs]
+    return {method: operation(resource, action, query) for method, action, query in methods}
 
 
-def typed(place: dict[str, Any], kind: str) -> dict[str, Any]:
+def path_parameter(place: dict[str, Any], kind: str) -> dict[str, Any]:
     return place | {"schema": {"type": kind, "uniqueItems": True}}
 
 
 def parameters(resource: Resource, named: bool) -> dict[str, Any]:
     """Parameters of all operations of a path: those in the path, and `pretty`."""
-    words = (["namespace"] if resource.namespaced else []) + (["name"] if named else [])
-    places: list[dict[str, Any]] = [{"name": word, "in": "path", "required": True} for word in words]
-    return {"parameters": [typed(place, "string") for place in [*places, {"name": "pretty", "in": "query"}]]}
+    names = (["namespace"] if resource.namespaced else []) + (["name"] if named else [])
+    places: list[dict[str, Any]] = [{"name": name, "in": "path", "required": True} for name in names]
+    return {"parameters": [path_parameter(place, "string") for place in [*places, {"name": "pretty", "in": "query"}]]}
 
 
 def operation(resource: Resource, action: str, query: tuple[str, ...]) -> dict[str, Any]:
     name = schema_name(resource) + ("List" if action == "list" else "")
     scope = "Namespaced" if resource.namespaced else ""
-    found: dict[str, Any] = {
+    document: dict[str, Any] = {
         "operationId": f"{action}{resource.group.split('.')[0].title() or 'Core'}{resource.version.title()}{scope}{resource.kind}",  # noqa: E501
         "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": gvk(resource),
     }
-    listed = [typed({"name": word, "in": "query"}, QUERY[word]) for word in dict.fromkeys(query)]
+    is_list = [path_parameter({"name": verb, "in": "query"}, QUERY_PARAMETERS[verb]) for verb in dict.fromkeys(query)]
     forms: tuple[str, ...] = PATCH_FORMS if action == "patch" else JSON_FORMS
     if resource.custom and action == "patch":
         forms = PATCH_FORMS[:3]
@@ -249,9 +252,12 @@ def operation(resource: Resource, action: str, query: tuple[str, ...]) -> dict[s
         forms = ("*/*",)
     if action in ("post", "put", "patch"):
         shape: dict[str, Any] = {"type": "object"} if action == "patch" else {"$ref": COMPONENTS + name}
-        found["requestBody"] = {"required": True, "content": {form: {"schema": shape} for form in forms}}
-    return found | {"parameters": listed, "responses": {"200": answer(name), "401": {"description": "Unauthorized"}}}
+        document["requestBody"] = {"required": True, "content": {form: {"schema": shape} for form in forms}}
+    return document | {
+        "parameters": is_list,
+        "responses": {"200": response_schema(name), "401": {"description": "Unauthorized"}},
+    }
 
 
-def answer(name: str) -> dict[str, Any]:
+def response_schema(name: str) -> dict[str, Any]:
     return {"description": "OK", "content": {"application/json": {"schema": {"$ref": COMPONENTS + name}}}}

@@ -59,11 +59,11 @@ class Request:
         return int(text)
 
 
-def query_of(text: bytes) -> dict[str, str]:
+def parse_query(text: bytes) -> dict[str, str]:
     return dict(parse_qsl(text.decode("latin-1"), keep_blank_values=True)) if text else {}
 
 
-def headers_of(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
+def parse_headers(raw: Iterable[tuple[bytes, bytes]]) -> dict[str, str]:
     """Headers by lower-case name. Repeated ones are joined: Impersonate-* by newlines, as their values may contain
     commas, others by commas."""
     pairs = list(raw)

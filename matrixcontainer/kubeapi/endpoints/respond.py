@@ -3,10 +3,10 @@
 from collections.abc import Callable
 from typing import Any
 
-from matrixcontainer.kubeapi.codec.negotiation import Answer, choose
+from matrixcontainer.kubeapi.codec.negotiation import NegotiatedType, negotiate
 from matrixcontainer.kubeapi.endpoints.request import Request
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
-from matrixcontainer.kubeapi.endpoints.table import TableForm, partial
+from matrixcontainer.kubeapi.endpoints.table import TableForm, partial_object_metadata
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.options import Outcome
 from matrixcontainer.kubeapi.registry.resource import Resource
@@ -25,21 +25,21 @@ class Responder:
 
     def outcome(self, request: Request, resource: Resource, outcome: Outcome) -> Response:
         code = 201 if outcome.created else 200
-        answer = choose(request.accept)
+        answer = negotiate(request.accept)
         if outcome.record is not None and not answer.form and answer.media == "application/json":
             return Response(resource.served_bytes(outcome.record), code)
         return self.render(request, resource, outcome.obj, code)
 
     def render(self, request: Request, resource: Resource, obj: dict[str, Any], code: int) -> Response:
-        answer = choose(request.accept, forms="list" in resource.verbs)
+        answer = negotiate(request.accept, forms="list" in resource.verbs)
         if answer.form == "Table":
             form = TableForm(resource, request.query.get("includeObject", ""), self.now, answer.version)
             obj = form.table([obj], {"resourceVersion": obj["metadata"].get("resourceVersion", "")})
         elif answer.form:
-            obj = partial(obj, answer.version)
-        return self.encoded(obj, code, answer)
+            obj = partial_object_metadata(obj, answer.version)
+        return self.encode(obj, code, answer)
 
-    def encoded(self, value: Any, code: int, answer: Answer) -> Response:
+    def encode(self, value: Any, code: int, answer: NegotiatedType) -> Response:
         if answer.media == "application/yaml":
             import yaml
 

@@ -11,7 +11,7 @@ from matrixcontainer.kubeapi.endpoints.request import VERBS, Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
 from matrixcontainer.kubeapi.endpoints.write import WriteHandler
-from matrixcontainer.kubeapi.endpoints.write_options import as_type, options_of, parsed, parsed_patch
+from matrixcontainer.kubeapi.endpoints.write_options import parse_object, parse_options, parse_patch, validate_type
 from matrixcontainer.kubeapi.kubelet.logs import LogOptions, read_log
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ApiError
@@ -44,16 +44,16 @@ class SubresourceHandler:
 
     async def answer(self, request: Request, resource: Resource, target: Target) -> Response:
         sub = target.subresource
-        offered = {name: verbs for name, _, _, verbs in resource.extra_subresources}
+        subresources = {name: verbs for name, _, _, verbs in resource.extra_subresources}
         if sub == "status" and resource.status:
             return await self._status(request, resource, target)
         if sub == "scale" and resource.scale is not None:
             return await self._scale(request, resource, target, resource.scale)
-        if sub not in offered:
+        if sub not in subresources:
             if resource.custom:
                 raise errors.not_found(resource.plural, resource.group, target.name)
             raise errors.no_such_path()
-        if VERBS.get(request.method) not in offered[sub]:
+        if VERBS.get(request.method) not in subresources[sub]:
             raise errors.method_not_allowed()
         if sub in NO_CONTAINER:
             pod = self._core.verbs.get(resource, target.namespace, target.name)
@@ -63,9 +63,9 @@ class SubresourceHandler:
         if sub == "log" and request.method == "GET":
             return self._log(request, resource, target)
         if sub == "finalize" and request.method == "PUT":
-            options = options_of(request, "finalize")
+            options = parse_options(request, "finalize")
             options.from_controller = True
-            body = as_type(await parsed(request, resource, options), resource.type_name)
+            body = validate_type(await parse_object(request, resource, options), resource.type_name)
             finalizers = (body.get("spec") or {}).get("finalizers") or []
 
             def change(obj: dict[str, Any]) -> dict[str, Any]:
@@ -75,8 +75,8 @@ class SubresourceHandler:
             verbs = self._core.verbs
             outcome = await verbs.modify(resource, target.namespace, target.name, change, options)
             return self._responder.outcome(request, resource, outcome)
-        options = options_of(request, sub)
-        body = as_type(await parsed(request, resource, options), TYPES[sub])
+        options = parse_options(request, sub)
+        body = validate_type(await parse_object(request, resource, options), TYPES[sub])
         await self._webhooks.admit_subresource_object(resource, target.name, target.namespace, body, options)
         if sub == "binding":
             return await self._bind(resource, target, body, options)
@@ -103,12 +103,12 @@ class SubresourceHandler:
             return self._responder.render(request, SCALES, scale, 200)
         if request.method not in ("PUT", "PATCH"):
             raise errors.method_not_allowed()
-        options = options_of(request, "scale")
+        options = parse_options(request, "scale")
         if request.method == "PUT":
-            requested = _as_scale(await parsed(request, resource, options))
+            requested = _as_scale(await parse_object(request, resource, options))
             kind = "replace"
         else:
-            kind, requested = await parsed_patch(request, resource, options)
+            kind, requested = await parse_patch(request, resource, options)
             if kind != "json":
                 require_map(requested, kind)
 
@@ -123,14 +123,14 @@ class SubresourceHandler:
             if kind != "replace":
                 _require_scale(scale, resource, options)
             require_name({"metadata": scale.get("metadata") or {}}, target.namespace, target.name)
-            wanted = (scale.get("spec") or {}).get("replicas") or 0
+            desired = (scale.get("spec") or {}).get("replicas") or 0
             if not resource.custom:  # otherwise the CRD's schema checks it
-                _check_scale(target.name, wanted)
+                _check_scale(target.name, desired)
             revision = str((scale.get("metadata") or {}).get("resourceVersion") or "")
             if revision and revision != obj["metadata"]["resourceVersion"]:
                 raise errors.conflict(resource.plural, resource.group, target.name)
             try:
-                compile_path(paths.spec).set(obj, wanted)
+                compile_path(paths.spec).set(obj, desired)
             except ValueError as failure:
                 raise errors.untyped(str(failure)) from failure
             return obj
@@ -149,12 +149,14 @@ class SubresourceHandler:
             text = ", ".join(map(str, value))
             raise errors.untyped(text if len(value) == 1 else f"[{text}]")
         node = described["name"]
-        reported = (body.get("metadata") or {}).get("uid")
-        marks = (body.get("metadata") or {}).get("annotations") or {}
+        target_document = (body.get("metadata") or {}).get("uid")
+        metadata_patch = (body.get("metadata") or {}).get("annotations") or {}
 
         def change(pod: dict[str, Any]) -> dict[str, Any]:
-            if reported and reported != pod["metadata"]["uid"]:
-                raise errors.conflict("pods", "", target.name, f"Precondition failed: UID in precondition: {reported}")
+            if target_document and target_document != pod["metadata"]["uid"]:
+                raise errors.conflict(
+                    "pods", "", target.name, f"Precondition failed: UID in precondition: {target_document}"
+                )
             message = ""
             if "deletionTimestamp" in pod["metadata"]:
                 message = f"pod {target.name} is being deleted, cannot be assigned to a host"
@@ -164,8 +166,8 @@ class SubresourceHandler:
                 message = f"pod {target.name} has non-empty .spec.schedulingGates"
             if message:
                 raise errors.conflict("pods/binding", "", target.name, message)
-            if marks:
-                pod["metadata"].setdefault("annotations", {}).update(marks)
+            if metadata_patch:
+                pod["metadata"].setdefault("annotations", {}).update(metadata_patch)
             return bind(pod, node, timestamp(self._core.now()))
 
         options.from_controller = True
@@ -202,15 +204,17 @@ class SubresourceHandler:
         account = self._core.verbs.get(resource, target.namespace, target.name)
         lifetime_s, audiences = _token_request(body.get("spec") or {})
         uid = account["metadata"]["uid"]
-        token, ends = self._core.authenticator.issue_token(target.namespace, target.name, uid, lifetime_s, audiences)
-        value = {
+        token, expires_at = self._core.authenticator.issue_token(
+            target.namespace, target.name, uid, lifetime_s, audiences
+        )
+        token_request = {
             "kind": "TokenRequest",
             "apiVersion": "authentication.k8s.io/v1",
             "metadata": {"name": target.name, "namespace": target.namespace},
             "spec": (body.get("spec") or {}) | {"audiences": audiences, "expirationSeconds": lifetime_s},
-            "status": {"token": token, "expirationTimestamp": timestamp(ends)},
+            "status": {"token": token, "expirationTimestamp": timestamp(expires_at)},
         }
-        return as_json(value, 201)
+        return as_json(token_request, 201)
 
 
 def _token_request(spec: dict[str, Any]) -> tuple[int, list[str]]:
@@ -235,9 +239,9 @@ def _as_scale(body: Any) -> dict[str, Any]:
     """Decode a body as a Scale, except for spec.replicas, which the scaled kind's validation checks."""
     spec = body.get("spec") if isinstance(body, dict) else None
     if isinstance(spec, dict):
-        as_type(body | {"spec": {key: value for key, value in spec.items() if key != "replicas"}}, SCALE_TYPE)
+        validate_type(body | {"spec": {key: value for key, value in spec.items() if key != "replicas"}}, SCALE_TYPE)
         return body
-    return as_type(body, SCALE_TYPE)
+    return validate_type(body, SCALE_TYPE)
 
 
 def _require_scale(scale: dict[str, Any], resource: Resource, options: Options) -> None:
@@ -252,15 +256,15 @@ def _require_scale(scale: dict[str, Any], resource: Resource, options: Options) 
     for cause in validate({key: scale[key] for key in value if key in SCALES.schema.properties}, SCALES.schema):
         if cause.reason == "FieldValueTypeInvalid":
             raise invalid_patch_error(value, f"json: cannot unmarshal into field {cause}")
-    odd = [key for key in scale if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
-    report_unknown([f'unknown field "{key}"' for key in odd], resource, options)
+    unexpected = [key for key in scale if key not in ("apiVersion", "kind", "metadata", "spec", "status")]
+    report_unknown([f'unknown field "{key}"' for key in unexpected], resource, options)
 
 
-def _check_scale(name: str, wanted: Any) -> None:
-    if isinstance(wanted, bool) or not isinstance(wanted, int):
+def _check_scale(name: str, replicas: Any) -> None:
+    if isinstance(replicas, bool) or not isinstance(replicas, int):
         raise errors.bad_request(
             "Scale cannot be handled: json: cannot unmarshal into field spec.replicas of type int32"
         )
-    if wanted < 0 or wanted >= 2**31:
-        text = "must be greater than or equal to 0" if wanted < 0 else "must fit into 32 bits"
-        raise errors.unprocessable("Scale", "autoscaling", name, [errors.invalid("spec.replicas", wanted, text)])
+    if replicas < 0 or replicas >= 2**31:
+        text = "must be greater than or equal to 0" if replicas < 0 else "must fit into 32 bits"
+        raise errors.unprocessable("Scale", "autoscaling", name, [errors.invalid("spec.replicas", replicas, text)])

@@ -15,7 +15,7 @@ from matrixcontainer.kubeapi.registry.resource import PrinterColumn, Resource
 Columns = list[dict[str, Any]]
 
 
-INCLUDED = ("", "None", "Metadata", "Object")
+INCLUDE_OBJECT_VALUES = ("", "None", "Metadata", "Object")
 
 
 def columns_of(resource: Resource) -> Columns:
@@ -39,18 +39,18 @@ def cells_of(resource: Resource, obj: dict[str, Any], now: float) -> list[Any]:
     name = obj["metadata"].get("name", "")
     if not resource.columns:
         return [name, age_of(obj["metadata"].get("creationTimestamp"), now)]
-    return [name] + [printed_cell(printed, obj, now) for printed in resource.columns]
+    return [name] + [cell_value(column, obj, now) for column in resource.columns]
 
 
-def printed_cell(printed: PrinterColumn, obj: dict[str, Any], now: float) -> Any:
-    found = printed.path.find(obj)
-    if not found or found[0] is None:
+def cell_value(column: PrinterColumn, obj: dict[str, Any], now: float) -> Any:
+    value_list = column.path.find(obj)
+    if not value_list or value_list[0] is None:
         return None
-    value = found[0] if len(found) == 1 else found
-    if printed.type == "date":
+    value = value_list[0] if len(value_list) == 1 else value_list
+    if column.type == "date":
         return age_of(value, now)
-    if printed.type in ("integer", "number", "boolean"):
-        wanted = {"integer": int, "number": (int, float), "boolean": bool}[printed.type]
+    if column.type in ("integer", "number", "boolean"):
+        wanted = {"integer": int, "number": (int, float), "boolean": bool}[column.type]
         return value if isinstance(value, wanted) else None  # type: ignore[arg-type]
     if isinstance(value, bool):
         return "true" if value else "false"
@@ -61,7 +61,7 @@ def printed_cell(printed: PrinterColumn, obj: dict[str, Any], now: float) -> Any
     return str(value)
 
 
-def partial(obj: dict[str, Any], version: str = "v1") -> dict[str, Any]:
+def partial_object_metadata(obj: dict[str, Any], version: str = "v1") -> dict[str, Any]:
     return {"kind": "PartialObjectMetadata", "apiVersion": f"meta.k8s.io/{version}", "metadata": obj["metadata"]}
 
 
@@ -69,9 +69,9 @@ class TableForm:
     """Renders objects of one resource as tables; in a stream only the first has column definitions."""
 
     def __init__(self, resource: Resource, include: str, now: Callable[[], float], version: str = "v1") -> None:
-        if include not in INCLUDED:
-            why = "must be 'Metadata', 'Object', 'None', or empty"
-            cause = invalid("includeObject", include, why)
+        if include not in INCLUDE_OBJECT_VALUES:
+            message = "must be 'Metadata', 'Object', 'None', or empty"
+            cause = invalid("includeObject", include, message)
             raise bad_request(f"Unable to convert to Table as requested: {cause}")
         self.resource, self.include, self.now, self.version = resource, include or "Metadata", now, version
         self.conditions = row_conditions(resource)
@@ -83,7 +83,7 @@ class TableForm:
         if self.include == "Object":
             row["object"] = obj
         else:
-            row["object"] = partial(obj, self.version) if self.include == "Metadata" else None
+            row["object"] = partial_object_metadata(obj, self.version) if self.include == "Metadata" else None
         return row
 
     def table(self, objects: list[dict[str, Any]], meta: dict[str, Any]) -> dict[str, Any]:
@@ -103,4 +103,4 @@ class TableForm:
 
 
 def partial_form(obj: dict[str, Any], first: bool) -> dict[str, Any]:
-    return partial(obj)
+    return partial_object_metadata(obj)

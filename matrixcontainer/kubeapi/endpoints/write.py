@@ -3,13 +3,13 @@
 from typing import Any
 
 from matrixcontainer.kubeapi.auth.access_reviews import answer_review
-from matrixcontainer.kubeapi.codec.negotiation import OFFERED, choose
+from matrixcontainer.kubeapi.codec.negotiation import OFFERED_MEDIA_TYPES, negotiate
 from matrixcontainer.kubeapi.endpoints import list_options
 from matrixcontainer.kubeapi.endpoints.read import ReadHandler
 from matrixcontainer.kubeapi.endpoints.request import Request, Target
 from matrixcontainer.kubeapi.endpoints.respond import Responder, require_verb
 from matrixcontainer.kubeapi.endpoints.response import Response, as_json
-from matrixcontainer.kubeapi.endpoints.write_options import deletion_of, options_of, parsed, parsed_patch
+from matrixcontainer.kubeapi.endpoints.write_options import parse_deletion, parse_object, parse_options, parse_patch
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.meta.errors import ignoring
 from matrixcontainer.kubeapi.registry import list as listing
@@ -26,8 +26,8 @@ class WriteHandler:
 
     async def create(self, request: Request, resource: Resource, target: Target) -> Response:
         require_verb(resource, "create")
-        options = options_of(request)
-        body = await parsed(request, resource, options)
+        options = parse_options(request)
+        body = await parse_object(request, resource, options)
         if "list" not in resource.verbs:
             return self._review(request, resource, target.namespace, body, options)
         outcome = await self._core.verbs.create(resource, target.namespace, body, options)
@@ -37,8 +37,8 @@ class WriteHandler:
         self, request: Request, resource: Resource, namespace: str, body: dict[str, Any], options: Options
     ) -> Response:
         """Answer a review; reviews are created but never stored."""
-        if choose(request.accept).form:
-            raise errors.not_acceptable(", ".join(OFFERED))
+        if negotiate(request.accept).form:
+            raise errors.not_acceptable(", ".join(OFFERED_MEDIA_TYPES))
         core, user = self._core, request.user
         obj = core.verbs.decoder.decode(resource, body, options)
         obj["metadata"] = {key: value for key, value in obj["metadata"].items() if key in ("name", "namespace")}
@@ -47,15 +47,15 @@ class WriteHandler:
 
     async def update(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
         require_verb(resource, "update")
-        options = options_of(request, sub)
-        body = await parsed(request, resource, options)
+        options = parse_options(request, sub)
+        body = await parse_object(request, resource, options)
         outcome = await self._core.verbs.update(resource, target.namespace, target.name, body, options)
         return self._responder.outcome(request, resource, outcome)
 
     async def patch(self, request: Request, resource: Resource, target: Target, sub: str = "") -> Response:
         require_verb(resource, "patch")
-        options = options_of(request, sub)
-        kind, patch = await parsed_patch(request, resource, options)
+        options = parse_options(request, sub)
+        kind, patch = await parse_patch(request, resource, options)
         verbs = self._core.verbs
         if kind == "apply":
             outcome = await verbs.apply(resource, target.namespace, target.name, patch, options)
@@ -65,8 +65,8 @@ class WriteHandler:
 
     async def delete(self, request: Request, resource: Resource, target: Target) -> Response:
         require_verb(resource, "delete")
-        options = options_of(request)
-        spec = deletion_of(request)
+        options = parse_options(request)
+        spec = parse_deletion(request)
         outcome = await self._core.verbs.delete(resource, target.namespace, target.name, spec, options)
         if outcome.deleted and not resource.strategy.returns_deleted:
             meta = outcome.obj["metadata"]
@@ -79,7 +79,7 @@ class WriteHandler:
 
     async def delete_collection(self, request: Request, resource: Resource, target: Target) -> Response:
         require_verb(resource, "deletecollection")
-        options, spec = options_of(request), deletion_of(request)
+        options, spec = parse_options(request), parse_deletion(request)
         list_options.validate_list_options(request.query)
         page = listing.list_page(self._core.store, resource, self._reader.query(request, resource, target))
         for record in page.records:

@@ -22,7 +22,7 @@ PATCH_TYPES = {
 DELETE_KEYS = ("propagationPolicy", "gracePeriodSeconds", "orphanDependents", "dryRun")
 
 
-def options_of(request: Request, subresource: str = "") -> Options:
+def parse_options(request: Request, subresource: str = "") -> Options:
     dry_run = request.query.get("dryRun", "")
     if dry_run not in ("", "All"):
         cause = errors.not_supported("dryRun", [dry_run], ["All"])
@@ -47,7 +47,7 @@ def options_of(request: Request, subresource: str = "") -> Options:
     )
 
 
-async def parsed(request: Request, resource: Resource, options: Options) -> dict[str, Any]:
+async def parse_object(request: Request, resource: Resource, options: Options) -> dict[str, Any]:
     """Parse the body, reporting duplicate keys as the field validation option says."""
     duplicates: list[str] = []
     options.body = request.body
@@ -57,13 +57,15 @@ async def parsed(request: Request, resource: Resource, options: Options) -> dict
     return value
 
 
-async def parsed_patch(request: Request, resource: Resource, options: Options) -> tuple[str, Any]:
+async def parse_patch(request: Request, resource: Resource, options: Options) -> tuple[str, Any]:
     kind = PATCH_TYPES.get(request.media_type, "")
     if not kind or (kind == "strategic" and not resource.strategy.strategic):
-        offered = [media for media, name in PATCH_TYPES.items() if name != "strategic" or resource.strategy.strategic]
+        patch_types = [
+            media for media, name in PATCH_TYPES.items() if name != "strategic" or resource.strategy.strategic
+        ]
         if not resource.custom:
             raise errors.ApiError(415, "UnsupportedMediaType", "415: Unsupported Media Type", {})
-        raise errors.unsupported_media_type(offered)
+        raise errors.unsupported_media_type(patch_types)
     if options.force and kind != "apply":
         cause = errors.forbidden_field("force", "may not be specified for non-apply patch")
         raise errors.unprocessable("PatchOptions", "meta.k8s.io", "", [cause])
@@ -74,24 +76,24 @@ async def parsed_patch(request: Request, resource: Resource, options: Options) -
     return kind, patch
 
 
-def as_type(value: Any, type_name: str) -> dict[str, Any]:
+def validate_type(value: Any, type_name: str) -> dict[str, Any]:
     """Decode a value as a type that is not a resource. Raises 400 naming a field of the wrong type."""
     _, version, kind = type_name.rsplit(".", 2)
     schema = schema_of(type_name)
     if not isinstance(value, dict):
-        why = f"json: cannot unmarshal {type_of(value)} into Go value of type {version}.{kind}"
-        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {why}")
+        message = f"json: cannot unmarshal {type_of(value)} into Go value of type {version}.{kind}"
+        raise errors.bad_request(f"the object provided is unrecognized (must be of type {kind}): {message}")
     structural.drop_nulls(value, schema)
     for cause in validate({key: item for key, item in value.items() if key in schema.properties}, schema):
         if cause.reason == "FieldValueTypeInvalid":
-            why = f"json: cannot unmarshal into field {cause}"
-            raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {why}')
+            message = f"json: cannot unmarshal into field {cause}"
+            raise errors.bad_request(f'{kind} in version "{version}" cannot be handled as a {kind}: {message}')
     return value
 
 
-def deletion_of(request: Request) -> Deletion:
+def parse_deletion(request: Request) -> Deletion:
     """DeleteOptions from the body, or else from the query."""
-    reported: dict[str, Any] = {}
+    document: dict[str, Any] = {}
     if request.body.strip():
         try:
             value = parse_body(request.body, request.media_type, [])
@@ -99,35 +101,35 @@ def deletion_of(request: Request) -> Deletion:
             if failure.code != 400:
                 raise
             raise errors.untyped(failure.message) from failure
-        reported = as_type(value, "meta.v1.DeleteOptions")
-    reported = {key: reported.get(key, request.query.get(key)) for key in DELETE_KEYS} | {
-        "preconditions": reported.get("preconditions") or {}
+        document = validate_type(value, "meta.v1.DeleteOptions")
+    document = {key: document.get(key, request.query.get(key)) for key in DELETE_KEYS} | {
+        "preconditions": document.get("preconditions") or {}
     }
-    propagation = reported["propagationPolicy"] or ""
+    propagation = document["propagationPolicy"] or ""
     if propagation not in ("", "Background", "Foreground", "Orphan"):
         allowed = ["Foreground", "Background", "Orphan", "nil"]
         cause = errors.not_supported("propagationPolicy", propagation, allowed)
         raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
-    if reported["orphanDependents"] is not None and propagation:
-        why = "orphanDependents and deletionPropagation cannot be both set"
-        cause = errors.invalid("propagationPolicy", propagation, why)
+    if document["orphanDependents"] is not None and propagation:
+        message = "orphanDependents and deletionPropagation cannot be both set"
+        cause = errors.invalid("propagationPolicy", propagation, message)
         raise errors.unprocessable("DeleteOptions", "meta.k8s.io", "", [cause])
-    if reported["orphanDependents"] is not None:
-        propagation = "Orphan" if str(reported["orphanDependents"]).lower() == "true" else "Background"
-    dry_run = reported["dryRun"] or []
+    if document["orphanDependents"] is not None:
+        propagation = "Orphan" if str(document["orphanDependents"]).lower() == "true" else "Background"
+    dry_run = document["dryRun"] or []
     dry_run = [dry_run] if isinstance(dry_run, str) else dry_run
-    if any(word != "All" for word in dry_run):
+    if any(value_text != "All" for value_text in dry_run):
         raise errors.unprocessable(
             "DeleteOptions", "meta.k8s.io", "", [errors.not_supported("dryRun", dry_run, ["All"])]
         )
-    grace = reported["gracePeriodSeconds"]
+    grace = document["gracePeriodSeconds"]
     if isinstance(grace, str) and grace == request.query.get("gracePeriodSeconds"):
         grace = request.number("gracePeriodSeconds")
     if grace is not None and type(grace) is not int:
         raise errors.bad_request("gracePeriodSeconds must be a 64-bit integer")
     if grace is not None and grace < 0:
         grace = 1
-    conditions = reported["preconditions"]
+    conditions = document["preconditions"]
     return Deletion(
         propagation, grace, conditions.get("uid") or "", conditions.get("resourceVersion") or "", bool(dry_run)
     )

@@ -37,10 +37,10 @@ def normal_name(name: str) -> str:
     return name.replace("-", "")
 
 
-def _holds(check: Callable[[str], object]) -> Callable[[str], bool]:
+def _validates(predicate: Callable[[str], object]) -> Callable[[str], bool]:
     def test(text: str) -> bool:
         try:
-            check(text)
+            predicate(text)
         except (ValueError, binascii.Error):
             return False
         return True
@@ -78,12 +78,12 @@ def _uuid(version: str = "", variant: str = HEX) -> Callable[[str], bool]:
 
 
 FORMATS: dict[str, Callable[[str], bool]] = {
-    "datetime": _holds(lambda text: date.fromisoformat(text[:DATE_CHARS] if DATE_TIME.fullmatch(text) else "")),
-    "date": _holds(lambda text: date.fromisoformat(text if DATE.fullmatch(text) else "")),
+    "datetime": _validates(lambda text: date.fromisoformat(text[:DATE_CHARS] if DATE_TIME.fullmatch(text) else "")),
+    "date": _validates(lambda text: date.fromisoformat(text if DATE.fullmatch(text) else "")),
     "duration": lambda text: bool(DURATION.fullmatch(text) or LONG_DURATION.search(text)),
-    "byte": _holds(lambda text: base64.b64decode(text, validate=True)),
-    "ipv4": _holds(ipaddress.IPv4Address),
-    "ipv6": _holds(ipaddress.IPv6Address),
+    "byte": _validates(lambda text: base64.b64decode(text, validate=True)),
+    "ipv4": _validates(ipaddress.IPv4Address),
+    "ipv6": _validates(ipaddress.IPv6Address),
     "cidr": _is_cidr,
     "hostname": lambda text: bool(HOSTNAME.fullmatch(text)),
     "email": lambda text: bool(EMAIL.fullmatch(text)),

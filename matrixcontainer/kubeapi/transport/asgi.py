@@ -15,11 +15,11 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from typing import Any
 
 from matrixcontainer.kubeapi.endpoints.app import App
-from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, headers_of, query_of
+from matrixcontainer.kubeapi.endpoints.request import BODY_BYTES_MAX, Request, parse_headers, parse_query
 from matrixcontainer.kubeapi.endpoints.response import Response
 from matrixcontainer.kubeapi.meta import errors
 from matrixcontainer.kubeapi.registry.watch import Watch
-from matrixcontainer.kubeapi.transport.watch_feed import SendPiece, WatchFeed, pieces_of
+from matrixcontainer.kubeapi.transport.watch_feed import SendPiece, WatchFeed, split_chunk
 
 Scope = dict[str, Any]
 Message = dict[str, Any]
@@ -38,9 +38,9 @@ class Asgi:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        headers = headers_of(scope["headers"])
+        headers = parse_headers(scope["headers"])
         path = scope["raw_path"].decode("latin-1")
-        request = Request(scope.get("method", "GET"), path, query_of(scope["query_string"]), headers)
+        request = Request(scope.get("method", "GET"), path, parse_query(scope["query_string"]), headers)
         if scope["type"] == "websocket":
             await self._websocket(request, receive, send)
         else:
@@ -66,34 +66,34 @@ class Asgi:
 
         await send_piece(b"")
         if isinstance(response.body, Watch):
-            ended = await self._feed(request, WatchFeed(response.body, send_piece), receive)
+            ended = await self._serve_watch_feed(request, WatchFeed(response.body, send_piece), receive)
         else:
             ended = await self._stream(request, response.body, send_pieces(send_piece), receive, "http.disconnect")
         if ended:
             await send({"type": "http.response.body", "body": b""})
 
-    async def _feed(self, request: Request, feed: WatchFeed, receive: Receive) -> bool:
+    async def _serve_watch_feed(self, request: Request, feed: WatchFeed, receive: Receive) -> bool:
         """Send a watch until it ends or the client disconnects; return whether it ended."""
-        leaving = asyncio.ensure_future(_until("http.disconnect", receive))
+        disconnect = asyncio.ensure_future(_wait_for_message("http.disconnect", receive))
         try:
             feed.start()
-            await asyncio.wait((feed.ended, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((feed.ended, disconnect), return_when=asyncio.FIRST_COMPLETED)
             ended = feed.ended.done()
             if ended and (failure := feed.ended.exception()) is not None:
                 self._app.record_failure(request, failure)
                 raise failure  # too late for an error response: the client sees the stream break
         finally:
-            leaving.cancel()
+            disconnect.cancel()
             feed.close()
-            await asyncio.gather(leaving, return_exceptions=True)
+            await asyncio.gather(disconnect, return_exceptions=True)
         return ended
 
     async def _websocket(self, request: Request, receive: Receive, send: Send) -> None:
         await receive()  # the connect message
         _move_token_to_header(request)
         response = await self._app.respond(request)
-        if isinstance(response.body, Watch) and (refused := _refusal(request)) is not None:
-            response = refused
+        if isinstance(response.body, Watch) and (rejected := _websocket_rejection(request)) is not None:
+            response = rejected
         if not isinstance(response.body, Watch):
             text = response.body if isinstance(response.body, bytes) else b""
             head = {"status": response.code, "headers": _headers(request, response)}
@@ -115,26 +115,29 @@ class Asgi:
         body: Watch | AsyncIterator[bytes],
         send_chunk: Callable[[bytes], Awaitable[None]],
         receive: Receive,
-        gone: str,
+        disconnect_event: str,
     ) -> bool:
         """Send a stream until it ends or the client disconnects; return whether it ended. Stops receiving messages."""
-        chunks = lines(body) if isinstance(body, Watch) else body
+        chunks = watch_lines(body) if isinstance(body, Watch) else body
 
         async def pump() -> None:
             async for chunk in chunks:
                 await send_chunk(chunk)
 
-        sending, leaving = asyncio.ensure_future(pump()), asyncio.ensure_future(_until(gone, receive))
+        sending, disconnect = (
+            asyncio.ensure_future(pump()),
+            asyncio.ensure_future(_wait_for_message(disconnect_event, receive)),
+        )
         try:
-            await asyncio.wait((sending, leaving), return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait((sending, disconnect), return_when=asyncio.FIRST_COMPLETED)
             ended = sending.done()
             if ended and (failure := sending.exception()) is not None:
                 self._app.record_failure(request, failure)
                 raise failure  # too late for an error response: the client sees the stream break
         finally:
-            for task in (sending, leaving):
+            for task in (sending, disconnect):
                 task.cancel()
-            await asyncio.gather(sending, leaving, return_exceptions=True)
+            await asyncio.gather(sending, disconnect, return_exceptions=True)
             await chunks.aclose()  # type: ignore[attr-defined]
         return ended
 
@@ -144,16 +147,16 @@ class Body:
 
     def __init__(self, headers: dict[str, str], receive: Receive, http_1: bool) -> None:
         self._receive = receive
-        self._stated = headers.get("content-length", "0")
+        self._declared_length = headers.get("content-length", "0")
         # On HTTP/1.1 a body ends with its last byte; on HTTP/2 the end may be signalled separately.
-        self._length = int(self._stated) if http_1 and self._stated.isdigit() else None
+        self._length = int(self._declared_length) if http_1 and self._declared_length.isdigit() else None
         # With `Expect: 100-continue` the client sends nothing unless the body is read; on HTTP/2 it can stay unread.
-        self._comes = (self._stated != "0" or "transfer-encoding" in headers) and "expect" not in headers
-        self._more, self._broken = True, False
+        self._has_body = (self._declared_length != "0" or "transfer-encoding" in headers) and "expect" not in headers
+        self._more, self._is_malformed = True, False
 
     async def read(self) -> bytes:
         """Read the whole body. Raises 413 as soon as it is known to be too large."""
-        if self._stated.isdigit() and int(self._stated) > BODY_BYTES_MAX:
+        if self._declared_length.isdigit() and int(self._declared_length) > BODY_BYTES_MAX:
             raise errors.too_large(BODY_BYTES_MAX)
         parts: list[bytes] = []
         size = 0
@@ -164,22 +167,22 @@ class Body:
                 raise errors.too_large(BODY_BYTES_MAX)
             if size == self._length:
                 self._more = False
-        if self._broken:
+        if self._is_malformed:
             raise errors.bad_request("unexpected EOF")
         return parts[0] if len(parts) == 1 else b"".join(parts)
 
     async def discard(self) -> bool:
         """Read and drop the rest of a small body so that the connection can be reused; return whether it can."""
         size = 0
-        while self._comes and size < DISCARDED_BYTES_MAX and (chunk := await self._next()):
+        while self._has_body and size < DISCARDED_BYTES_MAX and (chunk := await self._next()):
             size += len(chunk)
-        return not self._comes or not self._more
+        return not self._has_body or not self._more
 
     async def _next(self) -> bytes:
         """The next chunk; b"" at the end."""
         while self._more:
             message = await self._receive()
-            self._broken = message["type"] == "http.disconnect"
+            self._is_malformed = message["type"] == "http.disconnect"
             self._more = message.get("more_body", False)
             if chunk := message.get("body", b""):
                 return bytes(chunk)
@@ -190,13 +193,13 @@ def send_pieces(send_piece: SendPiece) -> SendPiece:
     """A function that sends a chunk of any length in pieces."""
 
     async def send_chunk(chunk: bytes) -> None:
-        for piece in pieces_of(chunk):
+        for piece in split_chunk(chunk):
             await send_piece(piece)
 
     return send_chunk
 
 
-async def lines(watch: Watch) -> AsyncIterator[bytes]:
+async def watch_lines(watch: Watch) -> AsyncIterator[bytes]:
     """A watch as chunks of whole lines."""
     wake = asyncio.Event()
     loop = asyncio.get_running_loop()
@@ -214,23 +217,23 @@ async def lines(watch: Watch) -> AsyncIterator[bytes]:
         watch.close()
 
 
-async def _until(kind: str, receive: Receive) -> None:
+async def _wait_for_message(kind: str, receive: Receive) -> None:
     while (await receive())["type"] != kind:
         pass
 
 
 def _headers(request: Request, response: Response) -> list[tuple[bytes, bytes]]:
-    found = [(b"content-type", response.media.encode("latin-1", "replace")), (b"cache-control", b"no-cache, private")]
+    headers = [(b"content-type", response.media.encode("latin-1", "replace")), (b"cache-control", b"no-cache, private")]
     if isinstance(response.body, bytes):
-        found.append((b"content-length", b"%d" % len(response.body)))
+        headers.append((b"content-length", b"%d" % len(response.body)))
     if response.headers or request.warnings:
         more = list(response.headers.items())
-        more += [("warning", f"299 - {_quoted(text)}") for text in dict.fromkeys(request.warnings)]
-        found += [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in more]
-    return found
+        more += [("warning", f"299 - {_quote(text)}") for text in dict.fromkeys(request.warnings)]
+        headers += [(name.lower().encode(), value.encode("latin-1", "replace")) for name, value in more]
+    return headers
 
 
-def _quoted(text: str) -> str:
+def _quote(text: str) -> str:
     """Quote a header value: ASCII without control characters."""
     return json.dumps(text).replace("\x7f", "\\u007f")
 
@@ -247,10 +250,10 @@ def _move_token_to_header(request: Request) -> None:
     """Move a bearer token from the subprotocols to the Authorization header: browsers cannot set headers, so they may
     send it as a subprotocol next to another one."""
     offered = _protocols(request)
-    tokens = [word.removeprefix(TOKEN_PROTOCOL) for word in offered if word.startswith(TOKEN_PROTOCOL)]
+    tokens = [protocol.removeprefix(TOKEN_PROTOCOL) for protocol in offered if protocol.startswith(TOKEN_PROTOCOL)]
     if not tokens or "authorization" in request.headers:
         return
-    others = [word for word in offered if not word.startswith(TOKEN_PROTOCOL)]
+    others = [protocol for protocol in offered if not protocol.startswith(TOKEN_PROTOCOL)]
     token = ""
     if len(tokens) == 1 and others:
         with contextlib.suppress(ValueError):
@@ -259,7 +262,7 @@ def _move_token_to_header(request: Request) -> None:
     request.headers["sec-websocket-protocol"] = ", ".join(others)
 
 
-def _refusal(request: Request) -> Response | None:
+def _websocket_rejection(request: Request) -> Response | None:
     """The response if the websocket must be refused; the server has already checked key and version."""
     if not re.match(r"[A-Za-z][A-Za-z0-9+.-]*:", request.headers.get("origin", "")):
         return Response(b"Origin is missing or not a URL", 403, "text/plain; charset=utf-8")

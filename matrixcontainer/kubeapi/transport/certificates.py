@@ -17,7 +17,7 @@ SERVER_DAYS = 365
 RENEW_BEFORE_DAYS = 30
 
 
-def names_of_this_host(extra: list[str]) -> list[str]:
+def host_names(extra: list[str]) -> list[str]:
     names = ["localhost", "127.0.0.1", "::1", socket.gethostname(), "kubernetes", "kubernetes.default.svc", *extra]
     return list(dict.fromkeys(name for name in names if name and name != "0.0.0.0"))
 
@@ -32,14 +32,14 @@ def ensure_certificates(folder: Path, extra_names: list[str]) -> None:
     folder.mkdir(parents=True, exist_ok=True)
     ca, server, server_key = certificate_files(folder)
     ca_key = folder / "ca.key"
-    names = names_of_this_host(extra_names)
+    names = host_names(extra_names)
     if not (ca.exists() and ca_key.exists()):
         _write_ca(ca, ca_key)
-    if not _still_good(server, server_key, ca, names):
+    if not _is_valid(server, server_key, ca, names):
         _write_server(server, server_key, ca, ca_key, names)
 
 
-def _still_good(server: Path, key: Path, ca: Path, names: list[str]) -> bool:
+def _is_valid(server: Path, key: Path, ca: Path, names: list[str]) -> bool:
     from cryptography import x509
 
     if not (server.exists() and key.exists()):
@@ -47,9 +47,9 @@ def _still_good(server: Path, key: Path, ca: Path, names: list[str]) -> bool:
     current = x509.load_pem_x509_certificate(server.read_bytes())
     issuer = x509.load_pem_x509_certificate(ca.read_bytes())
     found = current.extensions.get_extension_for_class(x509.SubjectAlternativeName).value
-    carried = {str(name.value) for name in found}
-    fresh = current.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_BEFORE_DAYS)
-    return fresh and set(names) <= carried and current.issuer == issuer.subject
+    certificate_names = {str(name.value) for name in found}
+    not_expiring = current.not_valid_after_utc - datetime.now(UTC) > timedelta(days=RENEW_BEFORE_DAYS)
+    return not_expiring and set(names) <= certificate_names and current.issuer == issuer.subject
 
 
 def _new_key(path: Path) -> Any:
@@ -150,7 +150,7 @@ def write_kubeconfig(path: Path, server: str, ca: Path, user: str, token: str) -
             {"name": "cloudmatrix", "context": {"cluster": "cloudmatrix", "user": user, "namespace": "default"}}
         ],
     }
-    fresh = path.with_name(path.name + ".new")
-    fresh.touch(mode=0o600)
-    fresh.write_text(json.dumps(document, indent=2) + "\n")
-    fresh.replace(path)
+    new_file = path.with_name(path.name + ".new")
+    new_file.touch(mode=0o600)
+    new_file.write_text(json.dumps(document, indent=2) + "\n")
+    new_file.replace(path)

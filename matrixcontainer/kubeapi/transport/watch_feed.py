@@ -17,7 +17,7 @@ PIECE_BYTES = 64 * 1024  # the server buffers a few before it applies backpressu
 SendPiece = Callable[[bytes], Awaitable[None]]
 
 
-def pieces_of(chunk: bytes) -> Iterator[bytes]:
+def split_chunk(chunk: bytes) -> Iterator[bytes]:
     if len(chunk) <= PIECE_BYTES:
         yield chunk
         return
@@ -32,8 +32,8 @@ class WatchFeed:
         self._watch, self._send = watch, send
         self._loop = asyncio.get_running_loop()
         self.ended: asyncio.Future[None] = self._loop.create_future()
-        self._called = False
-        self._sending: asyncio.Task[None] | None = None
+        self._scheduled_push = False
+        self._send_task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
     def start(self) -> None:
@@ -44,26 +44,26 @@ class WatchFeed:
         self._watch.close()
         if self._timer is not None:
             self._timer.cancel()
-        if self._sending is not None:
-            self._sending.cancel()
+        if self._send_task is not None:
+            self._send_task.cancel()
         self.ended.cancel()
 
     def _schedule_push(self) -> None:
         """Schedule a push, once however often this is called, for after the current callbacks."""
-        if not self._called:
-            self._called = True
+        if not self._scheduled_push:
+            self._scheduled_push = True
             self._loop.call_soon(self._push)
 
     def _push(self) -> None:
-        self._called = False
-        if self._sending is not None or self.ended.done():
+        self._scheduled_push = False
+        if self._send_task is not None or self.ended.done():
             return
         try:
             while not self._watch.ended:
                 chunk = self._watch.next_chunk()
                 if not chunk:
                     break
-                if not self._send_pieces(pieces_of(chunk)):
+                if not self._send_pieces(split_chunk(chunk)):
                     return
                 if len(chunk) > PIECE_BYTES:
                     self._schedule_push()  # let others run first
@@ -74,9 +74,9 @@ class WatchFeed:
         if self._watch.ended:
             self.ended.set_result(None)
         elif self._timer is None:
-            self._timer = self._loop.call_at(self._watch.due, self._on_time)
+            self._timer = self._loop.call_at(self._watch.due, self._on_timer)
 
-    def _on_time(self) -> None:
+    def _on_timer(self) -> None:
         self._timer = None
         self._push()
 
@@ -88,28 +88,28 @@ class WatchFeed:
                 waiting_for = next(step)
             except StopIteration:
                 continue
-            self._sending = self._loop.create_task(self._send_rest(_resumed(step, waiting_for), pieces))
-            self._sending.add_done_callback(self._rest_sent)
+            self._send_task = self._loop.create_task(self._send_rest(_resume(step, waiting_for), pieces))
+            self._send_task.add_done_callback(self._on_rest_sent)
             return False
         return True
 
-    async def _send_rest(self, begun: Awaitable[None], pieces: Iterator[bytes]) -> None:
-        await begun
+    async def _send_rest(self, suspended: Awaitable[None], pieces: Iterator[bytes]) -> None:
+        await suspended
         for piece in pieces:
             await self._send(piece)
 
-    def _rest_sent(self, sending: asyncio.Task[None]) -> None:
-        self._sending = None
-        if sending.cancelled() or self.ended.done():
+    def _on_rest_sent(self, task: asyncio.Task[None]) -> None:
+        self._send_task = None
+        if task.cancelled() or self.ended.done():
             return
-        if (failure := sending.exception()) is not None:
+        if (failure := task.exception()) is not None:
             self.ended.set_exception(failure)
         else:
             self._push()
 
 
 @types.coroutine
-def _resumed(step: Generator[Any, Any, None], waiting_for: Any) -> Generator[Any, Any, None]:
+def _resume(step: Generator[Any, Any, None], waiting_for: Any) -> Generator[Any, Any, None]:
     """Continue in a task a coroutine that was started outside of one, as Python 3.12's eager tasks do."""
     yield waiting_for
     yield from step

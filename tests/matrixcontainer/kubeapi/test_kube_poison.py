@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.cel.environment import evaluate
-from matrixcontainer.kubeapi.cel.meter import OutOfBudget, charge, metered
+from matrixcontainer.kubeapi.cel.meter import BudgetExceeded, charge, metered
 from matrixcontainer.kubeapi.codec import serializer
 from matrixcontainer.kubeapi.codec.serializer import parse_yaml
 from matrixcontainer.kubeapi.codec.yaml_decode import read_yaml
@@ -121,7 +121,7 @@ def test_nobody_forgets_that_the_budget_is_spent() -> None:
     rule = "self.split('').all(a, self.split('').all(b, a + b != '')) || true"
     with pytest.raises(ValueError, match="cost limit"):
         evaluate(rule, {"self": "a" * 20_000})
-    with pytest.raises(OutOfBudget), metered(1):
+    with pytest.raises(BudgetExceeded), metered(1):
         charge(2)
 
 

@@ -23,7 +23,7 @@ def age(obj: Obj, now: float) -> str:
     return age_of(obj["metadata"].get("creationTimestamp"), now)
 
 
-def dig(obj: Obj, *keys: str, default: Any = None) -> Any:
+def get_nested(obj: Obj, *keys: str, default: Any = None) -> Any:
     """The value at nested keys, or the default."""
     value: Any = obj
     for key in keys:

@@ -2,21 +2,21 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.printers.cells import NONE, Obj, dig, labels
+from matrixcontainer.kubeapi.builtin.printers.cells import NONE, Obj, get_nested, labels
 from matrixcontainer.kubeapi.registry.printer_columns import age_of
 
 # ---- core
 
 
 def node(obj: Obj, now: float) -> list[Any]:
-    conditions = {c["type"]: c["status"] for c in dig(obj, "status", "conditions", default=[])}
+    conditions = {c["type"]: c["status"] for c in get_nested(obj, "status", "conditions", default=[])}
     state = "Unknown"
     if "Ready" in conditions:
         state = "Ready" if conditions["Ready"] == "True" else "NotReady"
-    if dig(obj, "spec", "unschedulable"):
+    if get_nested(obj, "spec", "unschedulable"):
         state += ",SchedulingDisabled"
     addresses: dict[str, str] = {}
-    for one in dig(obj, "status", "addresses", default=[]):
+    for one in get_nested(obj, "status", "addresses", default=[]):
         addresses.setdefault(one["type"], one["address"])
     roles = ",".join(_roles(obj["metadata"].get("labels") or {})) or NONE
     return [state, roles, addresses.get("InternalIP", NONE), addresses.get("ExternalIP", NONE)]
@@ -67,21 +67,21 @@ def service(obj: Obj, now: float) -> list[Any]:
         for p in spec.get("ports") or []
     )
     inner = (spec.get("clusterIPs") or [spec.get("clusterIP")])[0] or NONE
-    return [inner, _reachable_at(obj), ports or NONE, labels(spec.get("selector"))]
+    return [inner, _external_addresses(obj), ports or NONE, labels(spec.get("selector"))]
 
 
-def _reachable_at(obj: Obj) -> str:
+def _external_addresses(obj: Obj) -> str:
     spec = obj.get("spec", {})
     kind, given = spec.get("type"), spec.get("externalIPs") or []
     if kind == "ExternalName":
         return str(spec.get("externalName", ""))
     if kind == "LoadBalancer":
-        return ",".join([*filter(None, [_balancers(obj)]), *given]) or "<pending>"
+        return ",".join([*filter(None, [_load_balancer_addresses(obj)]), *given]) or "<pending>"
     return ",".join(given) or NONE
 
 
-def _balancers(obj: Obj) -> str:
-    current = dig(obj, "status", "loadBalancer", "ingress", default=[])
+def _load_balancer_addresses(obj: Obj) -> str:
+    current = get_nested(obj, "status", "loadBalancer", "ingress", default=[])
     return ",".join(sorted({one.get("ip") or one.get("hostname") or "" for one in current} - {""}))
 
 

@@ -14,18 +14,18 @@ from matrixcontainer.kubeapi.builtin.printers import cells, cluster, workloads
 from matrixcontainer.kubeapi.registry.printer_columns import AGE, NAME, column
 
 Obj = dict[str, Any]
-Fill = Callable[[Obj, float], Any]
+CellFunction = Callable[[Obj, float], Any]
 Own = Callable[[Obj, float], list[Any]]
 
-MARKS = {"~": "wide", "+": "integer", "?": "boolean", "@": "date", "#": "name"}
+COLUMN_MARKS = {"~": "wide", "+": "integer", "?": "boolean", "@": "date", "#": "name"}
 EMPTY: dict[str, Any] = {"integer": 0, "boolean": False}
-FILLERS: dict[str, Fill] = {
+SHORTHANDS: dict[str, CellFunction] = {
     "Name": lambda obj, now: cells.name(obj),
     "Age": cells.age,
     "Created At": lambda obj, now: str(obj["metadata"].get("creationTimestamp", "")),
-    "@containers": lambda obj, now: cells.containers(cells.dig(obj, "spec", "template", "spec", default={}))[0],
-    "@images": lambda obj, now: cells.containers(cells.dig(obj, "spec", "template", "spec", default={}))[1],
-    "@selector": lambda obj, now: cells.label_selector(cells.dig(obj, "spec", "selector")),
+    "@containers": lambda obj, now: cells.containers(cells.get_nested(obj, "spec", "template", "spec", default={}))[0],
+    "@images": lambda obj, now: cells.containers(cells.get_nested(obj, "spec", "template", "spec", default={}))[1],
+    "@selector": lambda obj, now: cells.label_selector(cells.get_nested(obj, "spec", "selector")),
 }
 PODS = "~Containers=@containers ~Images=@images"
 COUNTS = "+Desired=spec.replicas|1 +Current=status.replicas +Ready=status.readyReplicas"
@@ -35,21 +35,21 @@ PLAIN = "Name @Created_At"
 RBAC = "rbac.authorization.k8s.io"
 
 
-def _filler(source: str, kind: str) -> Fill:
+def _cell_function(source: str, kind: str) -> CellFunction:
     """The function that reads a cell from its source."""
-    if source in FILLERS:
-        return FILLERS[source]
+    if source in SHORTHANDS:
+        return SHORTHANDS[source]
     path, _, text = source.partition("|")
     keys = path.lstrip("#").split(".")
     if path.startswith("#"):
-        return lambda obj, now: len(cells.dig(obj, *keys, default=()))
+        return lambda obj, now: len(cells.get_nested(obj, *keys, default=()))
     try:
         default = json.loads(text)
     except ValueError:
         default = text or EMPTY.get(kind, "")
 
     def read(obj: Obj, now: float) -> Any:
-        found = cells.dig(obj, *keys, default=default)
+        found = cells.get_nested(obj, *keys, default=default)
         return default if found == "" else found
 
     return read
@@ -60,14 +60,14 @@ def _table(text: str, own: Own = lambda obj, now: []) -> tuple[list[dict[str, An
     columns, fillers = [], []
     for word in text.split():
         title, _, source = word.partition("=")
-        label = title.lstrip("".join(MARKS)).replace("_", " ")
-        marks = {MARKS[mark] for mark in title[: len(title) - len(label)]}
+        label = title.lstrip("".join(COLUMN_MARKS)).replace("_", " ")
+        marks = {COLUMN_MARKS[mark] for mark in title[: len(title) - len(label)]}
         kind = next((one for one in ("integer", "boolean", "date") if one in marks), "string")
         fixed = {"Age": AGE, "Name": NAME | {"priority": int("wide" in marks)}}.get(label)
         form = "name" if "name" in marks else ""
         columns.append(fixed or column(label, kind, int("wide" in marks), form))
         source = source or label
-        fillers.append(_filler(source, kind) if source != label or label in FILLERS else None)
+        fillers.append(_cell_function(source, kind) if source != label or label in SHORTHANDS else None)
 
     def row(obj: Obj, now: float) -> list[Any]:
         rest = iter(own(obj, now))
@@ -87,7 +87,7 @@ _TABLES = {
         workloads.deployment,
     ),
     "replicasets.apps": _table(f"Name {COUNTS} Age {PODS} ~Selector=@selector"),
-    "statefulsets.apps": _table(f"Name Ready Age {PODS}", workloads.ready_of_wanted),
+    "statefulsets.apps": _table(f"Name Ready Age {PODS}", workloads.ready_of_desired),
     "daemonsets.apps": _table(
         "Name +Desired=status.desiredNumberScheduled +Current=status.currentNumberScheduled +Ready=status.numberReady "
         "+Up-to-date=status.updatedNumberScheduled +Available=status.numberAvailable Node_Selector Age "

@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from matrixcontainer.kubeapi.builtin.printers.cells import NONE, UNSET, Obj, dig, label_selector, labels
+from matrixcontainer.kubeapi.builtin.printers.cells import NONE, UNSET, Obj, get_nested, label_selector, labels
 from matrixcontainer.kubeapi.meta.timestamps import parse_timestamp
 from matrixcontainer.kubeapi.registry.printer_columns import age_of, human_age
 
@@ -19,18 +19,18 @@ COMPLETED = {
 
 def pod_row_conditions(obj: Obj) -> list[Obj]:
     """The Completed condition for finished pods' rows, so that clients can hide them."""
-    found = COMPLETED.get(dig(obj, "status", "phase", default=""))
-    return [found] if found else []
+    result = COMPLETED.get(get_nested(obj, "status", "phase", default=""))
+    return [result] if result else []
 
 
 def pod(obj: Obj, now: float) -> list[Any]:
     spec, status = obj.get("spec", {}), obj.get("status", {})
     beside = {c["name"] for c in spec.get("initContainers") or [] if c.get("restartPolicy") == "Always"}
-    ready, restarted, word = _initialised(obj, beside)
-    reason = word or _reason(obj)
-    if not word or _is(obj, "Initialized"):
+    ready, restarted, column = _init_state(obj, beside)
+    reason = column or _reason(obj)
+    if not column or _has_condition(obj, "Initialized"):
         started = status.get("containerStatuses") or []
-        more, reason = _running(obj, started, reason)
+        more, reason = _container_state(obj, started, reason)
         ready += more
         restarted = [state for state in restarted if state.get("name") in beside] + started
     if "deletionTimestamp" in obj["metadata"]:
@@ -39,7 +39,7 @@ def pod(obj: Obj, now: float) -> list[Any]:
         elif status.get("phase") not in COMPLETED:
             reason = "Terminating"
     gates = spec.get("readinessGates") or []
-    passed = sum(_is(obj, gate["conditionType"]) for gate in gates)
+    passed = sum(_has_condition(obj, gate["conditionType"]) for gate in gates)
     return [
         f"{ready}/{len(spec.get('containers') or []) + len(beside)}",
         reason,
@@ -49,8 +49,8 @@ def pod(obj: Obj, now: float) -> list[Any]:
     ]
 
 
-def _is(obj: Obj, kind: str) -> bool:
-    return any(c["type"] == kind and c["status"] == "True" for c in dig(obj, "status", "conditions", default=[]))
+def _has_condition(obj: Obj, kind: str) -> bool:
+    return any(c["type"] == kind and c["status"] == "True" for c in get_nested(obj, "status", "conditions", default=[]))
 
 
 def _reason(obj: Obj) -> str:
@@ -62,50 +62,53 @@ def _reason(obj: Obj) -> str:
     return str(status.get("reason") or status.get("phase", ""))
 
 
-def _initialised(obj: Obj, beside: set[str]) -> tuple[int, list[Obj], str]:
+def _init_state(obj: Obj, beside: set[str]) -> tuple[int, list[Obj], str]:
     """(ready sidecars, inspected states, the reason while not initialised) of the init containers."""
     ready, seen = 0, []
-    for index, state in enumerate(dig(obj, "status", "initContainerStatuses", default=[])):
+    for index, state in enumerate(get_nested(obj, "status", "initContainerStatuses", default=[])):
         seen.append(state)
-        ended, waiting = dig(state, "state", "terminated"), dig(state, "state", "waiting", "reason", default="")
+        ended, waiting = (
+            get_nested(state, "state", "terminated"),
+            get_nested(state, "state", "waiting", "reason", default=""),
+        )
         if ended is not None and not ended.get("exitCode"):
             continue
         if state.get("name") in beside and state.get("started"):
             ready += bool(state.get("ready"))
             continue
         if ended is not None:
-            return ready, seen, f"Init:{_end(ended)}"
+            return ready, seen, f"Init:{_termination_reason(ended)}"
         if waiting and waiting != "PodInitializing":
             return ready, seen, f"Init:{waiting}"
-        return ready, seen, f"Init:{index}/{len(dig(obj, 'spec', 'initContainers', default=[]))}"
+        return ready, seen, f"Init:{index}/{len(get_nested(obj, 'spec', 'initContainers', default=[]))}"
     return ready, seen, ""
 
 
-def _end(ended: Obj) -> str:
+def _termination_reason(ended: Obj) -> str:
     if ended.get("reason"):
         return str(ended["reason"])
     return f"Signal:{ended['signal']}" if ended.get("signal") else f"ExitCode:{ended.get('exitCode', 0)}"
 
 
-def _running(obj: Obj, states: list[Obj], reason: str) -> tuple[int, str]:
+def _container_state(obj: Obj, states: list[Obj], reason: str) -> tuple[int, str]:
     """(ready containers, the pod's reason); the first container takes precedence."""
     ready = 0
     for state in reversed(states):
-        waiting, ended = dig(state, "state", "waiting", "reason"), dig(state, "state", "terminated")
+        waiting, ended = get_nested(state, "state", "waiting", "reason"), get_nested(state, "state", "terminated")
         if waiting:
             reason = waiting
         elif ended is not None:
-            reason = _end(ended)
-        elif state.get("ready") and dig(state, "state", "running") is not None:
+            reason = _termination_reason(ended)
+        elif state.get("ready") and get_nested(state, "state", "running") is not None:
             ready += 1
     if reason == "Completed" and ready:
-        reason = "Running" if _is(obj, "Ready") else "NotReady"
+        reason = "Running" if _has_condition(obj, "Ready") else "NotReady"
     return ready, reason
 
 
 def _restarts(states: list[Obj], now: float) -> str:
     count = sum(state.get("restartCount", 0) for state in states)
-    ends = [dig(state, "lastState", "terminated", "finishedAt") for state in states]
+    ends = [get_nested(state, "lastState", "terminated", "finishedAt") for state in states]
     last = max(filter(None, ends), default="")
     return f"{count} ({age_of(last, now)} ago)" if count and last else str(count)
 
@@ -113,29 +116,29 @@ def _restarts(states: list[Obj], now: float) -> str:
 # ---- workloads
 
 
-def ready_of_wanted(obj: Obj, now: float) -> list[Any]:
-    return [f"{dig(obj, 'status', 'readyReplicas', default=0)}/{dig(obj, 'spec', 'replicas', default=1)}"]
+def ready_of_desired(obj: Obj, now: float) -> list[Any]:
+    return [f"{get_nested(obj, 'status', 'readyReplicas', default=0)}/{get_nested(obj, 'spec', 'replicas', default=1)}"]
 
 
 def deployment(obj: Obj, now: float) -> list[Any]:
-    return [*ready_of_wanted(obj, now), label_selector(dig(obj, "spec", "selector"), nothing="")]
+    return [*ready_of_desired(obj, now), label_selector(get_nested(obj, "spec", "selector"), nothing="")]
 
 
 def daemon_set(obj: Obj, now: float) -> list[Any]:
-    return [labels(dig(obj, "spec", "template", "spec", "nodeSelector"))]
+    return [labels(get_nested(obj, "spec", "template", "spec", "nodeSelector"))]
 
 
 def job(obj: Obj, now: float) -> list[Any]:
     status, spec = obj.get("status", {}), obj.get("spec", {})
-    if _is(obj, "Complete") or _is(obj, "Failed"):
-        state = "Complete" if _is(obj, "Complete") else "Failed"
+    if _has_condition(obj, "Complete") or _has_condition(obj, "Failed"):
+        state = "Complete" if _has_condition(obj, "Complete") else "Failed"
     elif "deletionTimestamp" in obj["metadata"]:
         state = "Terminating"
     else:
-        state = next((word for word in ("Suspended", "FailureTarget") if _is(obj, word)), "Running")
-    wanted = spec.get("completions")
+        state = next((word for word in ("Suspended", "FailureTarget") if _has_condition(obj, word)), "Running")
+    desired = spec.get("completions")
     several = f"1 of {spec['parallelism']}" if (spec.get("parallelism") or 0) > 1 else "1"
-    done = f"{status.get('succeeded', 0)}/{several if wanted is None else wanted}"
+    done = f"{status.get('succeeded', 0)}/{several if desired is None else desired}"
     started, ended = status.get("startTime"), status.get("completionTime")
     took = human_age((parse_timestamp(ended) if ended else now) - parse_timestamp(started)) if started else ""
     return [state, done, took]
@@ -148,30 +151,30 @@ def budget(obj: Obj, now: float) -> list[Any]:
 
 # ---- autoscalers
 
-GOALS_SHOWN = 2
+TARGETS_SHOWN = 2
 
 
 def autoscaler(obj: Obj, now: float) -> list[Any]:
     spec, status = obj["spec"], obj.get("status", {})
     target = spec["scaleTargetRef"]
-    goals = _goals(spec.get("metrics") or [], status.get("currentMetrics") or [])
-    more = f" + {len(goals) - GOALS_SHOWN} more..." if len(goals) > GOALS_SHOWN else ""
-    listed = ", ".join(goals[:GOALS_SHOWN]) + more or NONE
+    goals = _format_targets(spec.get("metrics") or [], status.get("currentMetrics") or [])
+    more = f" + {len(goals) - TARGETS_SHOWN} more..." if len(goals) > TARGETS_SHOWN else ""
+    listed = ", ".join(goals[:TARGETS_SHOWN]) + more or NONE
     return [f"{target['kind']}/{target['name']}", listed, str(spec.get("minReplicas", UNSET))]
 
 
-def _goals(metrics: list[Obj], current: list[Obj]) -> list[str]:
+def _format_targets(metrics: list[Obj], current: list[Obj]) -> list[str]:
     """Format each metric as `cpu: 40%/50%`, with <unknown> until it was read."""
-    found = []
+    result = []
     for index, metric in enumerate(metrics):
         part = metric["type"][:1].lower() + metric["type"][1:]
         source = metric.get(part) or {}
         target = source.get("target") or {}
-        allocated = dig(current[index], part, "current", default={}) if index < len(current) else {}
+        allocated = get_nested(current[index], part, "current", default={}) if index < len(current) else {}
         word = next((w for w in ("averageValue", "averageUtilization", "value") if target.get(w) is not None), "value")
         mark = "%" if word == "averageUtilization" else ""
         average = " (avg)" if word == "averageValue" and part in ("object", "external") else ""
         now = f"{allocated[word]}{mark}" if allocated.get(word) is not None else "<unknown>"
         goal = f"{now}/{target.get(word)}{mark}{average}"
-        found.append(f"{source['name']}: {goal}" if "name" in source else goal)
-    return found
+        result.append(f"{source['name']}: {goal}" if "name" in source else goal)
+    return result

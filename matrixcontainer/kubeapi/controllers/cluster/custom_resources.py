@@ -86,7 +86,7 @@ class CustomResourceDefinitionController(Controller):
             )
 
     async def _ensure_finalizer(self, crd: dict[str, Any]) -> None:
-        if crds.CLEANUP not in (crd["metadata"].get("finalizers") or []):
+        if crds.CLEANUP_FINALIZER not in (crd["metadata"].get("finalizers") or []):
             await self.modify(("", crd["metadata"]["name"]), _add_finalizer)
 
     async def _set_condition(
@@ -123,7 +123,7 @@ class CustomResourceDefinitionController(Controller):
         for current in self.core.registry.all():
             if current.group == spec["group"] and current.plural == spec["names"]["plural"]:
                 self.core.registry.remove(current.group, current.plural, current.version)
-        for resource in crds.resources_of(crd, revision):
+        for resource in crds.served_resources(crd, revision):
             self.core.registry.add(resource)
         self.core.wake_watches(f"{spec['names']['plural']}.{spec['group']}")
 
@@ -173,10 +173,10 @@ def _condition(crd: dict[str, Any], kind: str) -> str:
 
 
 def _add_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
-    crd["metadata"].setdefault("finalizers", []).append(crds.CLEANUP)
+    crd["metadata"].setdefault("finalizers", []).append(crds.CLEANUP_FINALIZER)
     return crd
 
 
 def _drop_finalizer(crd: dict[str, Any]) -> dict[str, Any]:
-    filter_list(crd["metadata"], "finalizers", lambda finalizer: finalizer != crds.CLEANUP)
+    filter_list(crd["metadata"], "finalizers", lambda finalizer: finalizer != crds.CLEANUP_FINALIZER)
     return crd

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from matrixcontainer.kubeapi.cel import cost
-from matrixcontainer.kubeapi.cel.checker import check_rules
+from matrixcontainer.kubeapi.cel.checker import validate_rules
 from matrixcontainer.kubeapi.cel.environment import check, evaluate
 from matrixcontainer.kubeapi.cel.preprocess import rewrite_syntax
 from matrixcontainer.kubeapi.schema.structural import Schema
@@ -119,7 +119,7 @@ def rules(base: dict[str, Any], *found: dict[str, Any] | str) -> dict[str, Any]:
     ],
 )  # fmt: skip
 def test_rules_that_cannot_be_right(schema: dict[str, Any], text: str) -> None:
-    assert any(text in cause.message for cause in check_rules(schema, PATH)), check_rules(schema, PATH)
+    assert any(text in cause.message for cause in validate_rules(schema, PATH)), validate_rules(schema, PATH)
 
 
 @pytest.mark.parametrize(
@@ -135,7 +135,7 @@ def test_rules_that_cannot_be_right(schema: dict[str, Any], text: str) -> None:
     ],
 )  # fmt: skip
 def test_rules_that_are(schema: dict[str, Any]) -> None:
-    assert check_rules(schema, PATH) == []
+    assert validate_rules(schema, PATH) == []
 
 
 def test_what_a_call_and_a_request_may_cost(monkeypatch: pytest.MonkeyPatch) -> None:

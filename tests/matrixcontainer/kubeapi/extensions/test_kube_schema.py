@@ -7,7 +7,7 @@ import pytest
 from matrixcontainer.kubeapi.builtin.pods import qos_class
 from matrixcontainer.kubeapi.cel import checker, environment
 from matrixcontainer.kubeapi.cel.values import escape, unescape
-from matrixcontainer.kubeapi.codec.negotiation import choose, wants_aggregated
+from matrixcontainer.kubeapi.codec.negotiation import negotiate, wants_aggregated
 from matrixcontainer.kubeapi.codec.serializer import parse_yaml
 from matrixcontainer.kubeapi.endpoints.request import parse_target
 from matrixcontainer.kubeapi.meta.errors import ApiError
@@ -164,7 +164,7 @@ def test_rules_that_hold(rule: str) -> None:
     if "self.q" in rule:
         rule = rule.replace("!has(self.q)", "size(self.m) == 1")
     document = RULED | {"x-kubernetes-validations": [{"rule": rule}]}
-    assert checker.check_rules(document, "") == []
+    assert checker.validate_rules(document, "") == []
     assert environment.check(Schema(document), SAMPLE, None) == []
 
 
@@ -255,13 +255,13 @@ def test_label_selector_objects() -> None:
     ],
 )
 def test_accept(accept: str, media: str, form: str) -> None:
-    answer = choose(accept)
+    answer = negotiate(accept)
     assert (answer.media, answer.form) == (media, form)
 
 
 def test_accept_nothing_we_speak() -> None:
     with pytest.raises(ApiError) as refused:
-        choose("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,text/plain")
+        negotiate("application/vnd.kubernetes.protobuf;as=Table;v=v1;g=meta.k8s.io,text/plain")
     assert refused.value.code == 406
     aggregated = "application/json;g=apidiscovery.k8s.io;v={};as=APIGroupDiscoveryList"
     assert wants_aggregated(aggregated.format("v2") + ";profile=nopeer")

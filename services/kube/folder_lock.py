@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import IO
 
 
-def hold(path: Path, holder: int) -> IO[str]:
-    """Lock the file for the process `holder`, until it is closed or all processes that have it open end.
+def acquire_folder_lock(path: Path, holder_pid: int) -> IO[str]:
+    """Lock the file for the process `holder_pid`, until it is closed or all processes that have it open end.
 
     Exits with 1 and one line if another process holds it.
     """
@@ -21,6 +21,6 @@ def hold(path: Path, holder: int) -> IO[str]:
         print(f"kube: {path.parent} is in use by process {handle.read().strip() or '?'}", file=sys.stderr)
         raise SystemExit(1) from None
     handle.truncate(0)
-    handle.write(str(holder))
+    handle.write(str(holder_pid))
     handle.flush()
     return handle
